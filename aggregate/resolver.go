@@ -1,0 +1,32 @@
+// Package aggregate holds observations over space and time: windows, cells,
+// distributions, watermarks and the mode of the bottleneck.
+//
+// It knows what observations add up to. It must never know SQL or sockets; who
+// stores its blocks is behind Sink, and what addresses and locator metadata stand
+// for is behind Resolver.
+package aggregate
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Resolver maps addresses to groups and locator metadata to locations. Shards call
+// it when they meet a new key, not for each packet, from several goroutines.
+type Resolver interface {
+	// Group is the group of an address, UnknownGroup if no group holds it.
+	Group(netip.Addr) GroupID
+	// Locate resolves the locator metadata of a tag to a location: one port where
+	// the layout or the path from src to dst forces it, otherwise the smallest set
+	// of ports that the evidence allows. capacity is the speed in kbit/s that all
+	// candidates share, or 0.
+	Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id LocationID, capacity uint64)
+}
+
+// Sink takes closed windows. The block belongs to the caller again when WriteBlock
+// returns, so a Sink copies what it keeps. It is called from several goroutines.
+type Sink interface {
+	WriteBlock(context.Context, *Block) error
+}

@@ -1,0 +1,306 @@
+package csig
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+func (d *Domain) addTable(s *TableSpec) error {
+	ls, err := layouts(s.Format, s.Profile)
+	if err != nil {
+		return err
+	}
+	signal, err := ParseSignal(s.Signal)
+	if err != nil {
+		return err
+	}
+	added := false
+	for _, l := range ls {
+		// A table without a profile reaches the profiles that define its signal.
+		if SignalOf(l.Profile, signal.Type()) != signal || int(signal.Type()) >= l.Types() {
+			continue
+		}
+		t, err := newTable(l, signal, s)
+		if err != nil {
+			return err
+		}
+		d.tables[l.Index()][signal.Type()] = t
+		added = true
+	}
+	if !added {
+		return fmt.Errorf("signal %s: not defined by the profile", signal)
+	}
+	return nil
+}
+
+func newTable(l Layout, signal Signal, s *TableSpec) (*Table, error) {
+	u := signal.Unit()
+	if u == UnitNone {
+		return nil, fmt.Errorf("signal %s: an unknown signal type has no unit and no table", signal)
+	}
+	t := &Table{layout: l, signal: signal, mask: l.MaxS(), shift: s.Shift, fixed: s.Fixed}
+	if s.Mask != nil {
+		t.mask = *s.Mask
+	}
+	if err := t.checkMask(); err != nil {
+		return nil, err
+	}
+	if err := t.setScale(s, u); err != nil {
+		return nil, err
+	}
+	if signal.Direction() == Min {
+		t.initial = l.MaxS()
+	}
+	if s.Initial != nil {
+		t.initial = *s.Initial
+	}
+	if t.initial > l.MaxS() {
+		return nil, fmt.Errorf("initial %d: does not fit the signal field (at most %d)", t.initial, l.MaxS())
+	}
+	if err := t.setHeavy(s.Heavy, u); err != nil {
+		return nil, err
+	}
+	if s.Interval != "" {
+		v, err := ParseQuantity(Nanosecond, s.Interval)
+		if err != nil {
+			return nil, fmt.Errorf("interval: %w", err)
+		}
+		t.interval = v
+	}
+	return t, nil
+}
+
+func (t *Table) checkMask() error {
+	field := t.mask >> t.shift
+	switch {
+	case t.mask == 0 || t.mask > t.layout.MaxS():
+		return fmt.Errorf("mask 0x%x: expected bits of the signal field (0x%x)", t.mask, t.layout.MaxS())
+	case field<<t.shift != t.mask || bits.OnesCount32(field) != bits.Len32(field):
+		return fmt.Errorf("mask 0x%x, shift %d: expected a run of bits that starts at the shift", t.mask, t.shift)
+	case t.fixed&t.mask != 0 || t.fixed > t.layout.MaxS():
+		return fmt.Errorf("fixed 0x%x: expected bits of the signal field outside the mask 0x%x", t.fixed, t.mask)
+	}
+	return nil
+}
+
+func (t *Table) setScale(s *TableSpec, u Unit) error {
+	given := 0
+	for _, set := range []bool{s.Buckets != nil, s.Quantum != "", s.StepBits != nil} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 {
+		return errors.New("expected exactly one of buckets, quantum and step_bits")
+	}
+	if s.Buckets != nil {
+		return t.setBuckets(s, u)
+	}
+	if s.Upper != "" {
+		return errors.New("upper: only a table of buckets has one")
+	}
+	return t.setLinear(s, u)
+}
+
+func (t *Table) setBuckets(s *TableSpec, u Unit) error {
+	if s.Base != "" || s.StepUnit != "" {
+		return errors.New("base and step_unit: only a table with step_bits has them")
+	}
+	if n := int(t.mask>>t.shift) + 1; len(s.Buckets) == 0 || len(s.Buckets) > n {
+		return fmt.Errorf("%d buckets: expected 1 to %d", len(s.Buckets), n)
+	}
+	for i, text := range s.Buckets {
+		v, err := ParseQuantity(u, text)
+		if err != nil {
+			return fmt.Errorf("bucket %d: %w", i, err)
+		}
+		switch {
+		case i == 0 && v != 0:
+			return fmt.Errorf("bucket 0: starts at %s and leaves a gap from 0", text)
+		case i > 0 && v <= t.bounds[i-1]:
+			return fmt.Errorf("bucket %d: starts at %s, not above bucket %d", i, text, i-1)
+		}
+		t.bounds = append(t.bounds, v)
+	}
+	if s.Upper == "" {
+		return nil
+	}
+	v, err := ParseQuantity(u, s.Upper)
+	if err != nil {
+		return fmt.Errorf("upper: %w", err)
+	}
+	if v <= t.bounds[len(t.bounds)-1] {
+		return fmt.Errorf("upper: %s is not above the start of the last bucket", s.Upper)
+	}
+	t.upper = v
+	return nil
+}
+
+// setLinear reads a uniform quantum (section 4.1.3), or the base and power-of-two
+// step B = (O - bV) >> b of the IETF 124 slides, whose example tables contain
+// slips where the formula does not.
+func (t *Table) setLinear(s *TableSpec, u Unit) error {
+	if s.Quantum != "" {
+		if s.Base != "" || s.StepUnit != "" {
+			return errors.New("base and step_unit: only a table with step_bits has them")
+		}
+		v, err := ParseQuantity(u, s.Quantum)
+		if err != nil {
+			return fmt.Errorf("quantum: %w", err)
+		}
+		t.step = v
+		return t.checkSpan()
+	}
+	unit := uint64(1)
+	if s.StepUnit != "" {
+		v, err := ParseQuantity(u, s.StepUnit)
+		if err != nil {
+			return fmt.Errorf("step_unit: %w", err)
+		}
+		unit = v
+	}
+	if *s.StepBits > 30 {
+		return fmt.Errorf("step_bits %d: expected at most 30", *s.StepBits)
+	}
+	t.step = unit << *s.StepBits
+	if s.Base != "" {
+		v, err := ParseQuantity(u, s.Base)
+		if err != nil {
+			return fmt.Errorf("base: %w", err)
+		}
+		t.base = v
+	}
+	return t.checkSpan()
+}
+
+func (t *Table) checkSpan() error {
+	if t.step == 0 {
+		return errors.New("step: is 0 after rounding to kbit/s, ppm or ns")
+	}
+	if t.step > maxQuantity/uint64(t.mask>>t.shift+1) {
+		return errors.New("step: the table's last bucket is out of range")
+	}
+	return nil
+}
+
+func (t *Table) setHeavy(text string, u Unit) error {
+	if text == "" {
+		return nil
+	}
+	relative := t.signal == MinABW && strings.HasSuffix(strings.TrimSpace(text), "%")
+	if relative {
+		u = Ratio
+	}
+	v, err := ParseQuantity(u, text)
+	if err != nil {
+		return fmt.Errorf("heavy: %w", err)
+	}
+	if u == Ratio && v > 1e6 {
+		return fmt.Errorf("heavy: %s is more than 100%%", text)
+	}
+	if relative {
+		t.heavyRatio = v
+		return nil
+	}
+	t.heavy = v
+	return nil
+}
+
+func (d *Domain) addLocator(s *LocatorSpec) error {
+	ls, err := layouts(s.Format, s.Profile)
+	if err != nil {
+		return err
+	}
+	for _, l := range ls {
+		loc, err := newLocator(l, s)
+		if err != nil {
+			return err
+		}
+		if s.Signal == "" {
+			for t := range d.locators[l.Index()] {
+				d.locators[l.Index()][t] = loc
+			}
+			continue
+		}
+		signal, err := ParseSignal(s.Signal)
+		if err != nil {
+			return err
+		}
+		d.locators[l.Index()][signal.Type()] = loc
+	}
+	return nil
+}
+
+func newLocator(l Layout, s *LocatorSpec) (*Locator, error) {
+	loc := &Locator{layout: l, zero: s.ZeroIsLocation}
+	total := 0
+	for _, f := range s.Fields {
+		total += int(f.Bits)
+	}
+	if total == 0 || total > l.LMBits() {
+		return nil, fmt.Errorf("fields take %d bits: expected 1 to %d in %s", total, l.LMBits(), l)
+	}
+	loc.bits = uint8(total)
+	seen := [numFields]bool{}
+	for i, f := range s.Fields {
+		total -= int(f.Bits)
+		lf, err := newLocatorField(f, uint8(total))
+		if err != nil {
+			return nil, fmt.Errorf("fields[%d] (%s): %w", i, f.Field, err)
+		}
+		if seen[lf.field] {
+			return nil, fmt.Errorf("fields[%d] (%s): given twice", i, f.Field)
+		}
+		seen[lf.field] = true
+		loc.fields = append(loc.fields, lf)
+	}
+	return loc, nil
+}
+
+func newLocatorField(s FieldSpec, shift uint8) (locatorField, error) {
+	f := locatorField{field: numFields, shift: shift, mask: uint16(uint32(1)<<s.Bits - 1)}
+	for i, name := range fieldNames {
+		if name == s.Field {
+			f.field = Field(i)
+		}
+	}
+	if f.field == numFields {
+		return f, fmt.Errorf("unknown field: expected one of %s", strings.Join(fieldNames[:], ", "))
+	}
+	if s.Bits == 0 {
+		return f, errors.New("bits: expected at least 1")
+	}
+	tabled := f.field == FieldStage || f.field == FieldOrientation || f.field == FieldCapacity
+	if tabled != (len(s.Values) > 0) {
+		return f, errors.New("values: stage, orientation and capacity need a value table, other fields have none")
+	}
+	return f, f.setValues(s.Values)
+}
+
+func (f *locatorField) setValues(values map[uint16]string) error {
+	names := make(map[string]bool, len(values))
+	for k, text := range values {
+		if k&^f.mask != 0 {
+			return fmt.Errorf("values: %d does not fit the field's bits", k)
+		}
+		if names[text] {
+			return fmt.Errorf("values: %q is given twice", text)
+		}
+		names[text] = true
+	}
+	if f.field != FieldCapacity {
+		f.names = values
+		return nil
+	}
+	f.values = make(map[uint16]uint64, len(values))
+	for k, text := range values {
+		v, err := ParseQuantity(BitPerSecond, text)
+		if err != nil {
+			return fmt.Errorf("values: %w", err)
+		}
+		f.values[k] = v
+	}
+	return nil
+}

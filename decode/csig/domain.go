@@ -1,0 +1,169 @@
+package csig
+
+import "fmt"
+
+// maxTPIDs bounds the TPIDs of a domain: the decoder compares them one by one.
+const maxTPIDs = 16
+
+// Reflection is one compiled encoding of the TCP reflection option.
+type Reflection struct {
+	Kind     uint8
+	ExID     uint32
+	ExIDLen  uint8 // bytes of the experiment identifier: 0, 2 or 4
+	Payload  bool  // the length octet counts the data fields only
+	Profiles [2]Profile
+}
+
+// Layout is the layout of n bytes of data fields; ok is false unless n is 2 or 6.
+func (r *Reflection) Layout(n int) (l Layout, ok bool) {
+	switch n {
+	case 2:
+		return Layout{Compact, r.Profiles[0]}, true
+	case 6:
+		return Layout{Wide, r.Profiles[1]}, true
+	}
+	return Layout{}, false
+}
+
+// Domain is a compiled configuration: what TPIDs mean, how values are quantized,
+// what locator metadata holds. A Domain is immutable and safe for concurrent use.
+type Domain struct {
+	tpids       []tpid
+	tables      [NumLayouts][16]*Table
+	locators    [NumLayouts][16]*Locator
+	reflections []Reflection
+}
+
+type tpid struct {
+	id     uint16
+	layout Layout
+}
+
+// LayoutOf is the layout that a TPID stands for; ok is false for EtherTypes that
+// are not configured as a CSIG TPID.
+func (d *Domain) LayoutOf(id uint16) (l Layout, ok bool) {
+	for i := range d.tpids {
+		if d.tpids[i].id == id {
+			return d.tpids[i].layout, true
+		}
+	}
+	return Layout{}, false
+}
+
+// TPID is the first TPID configured for the layout.
+func (d *Domain) TPID(l Layout) (id uint16, ok bool) {
+	for i := range d.tpids {
+		if d.tpids[i].layout == l {
+			return d.tpids[i].id, true
+		}
+	}
+	return 0, false
+}
+
+// Table is the quantization of signal type t in the layout, or nil when none is
+// configured: such observations are counted and have no value.
+func (d *Domain) Table(l Layout, t uint8) *Table { return d.tables[l.Index()][t&15] }
+
+// Locator is the locator layout of signal type t in the layout, or nil: then
+// locator metadata stays a raw number.
+func (d *Domain) Locator(l Layout, t uint8) *Locator { return d.locators[l.Index()][t&15] }
+
+// Reflections are the TCP option encodings. The slice is read-only.
+func (d *Domain) Reflections() []Reflection { return d.reflections }
+
+// Compile checks the specification and makes a Domain of it. Errors name the
+// section, its index, and the bucket or field at fault.
+func (s Spec) Compile() (*Domain, error) {
+	d := &Domain{}
+	for i, t := range s.TPIDs {
+		if err := d.addTPID(t); err != nil {
+			return nil, fmt.Errorf("compile tpids[%d]: %w", i, err)
+		}
+	}
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		if err := d.addTable(t); err != nil {
+			return nil, fmt.Errorf("compile %s: %w", where("tables", i, t.Format, t.Profile, t.Signal), err)
+		}
+	}
+	for i := range s.Locators {
+		l := &s.Locators[i]
+		if err := d.addLocator(l); err != nil {
+			return nil, fmt.Errorf("compile %s: %w", where("locators", i, l.Format, l.Profile, l.Signal), err)
+		}
+	}
+	for i, r := range s.Reflections {
+		if err := d.addReflection(r); err != nil {
+			return nil, fmt.Errorf("compile reflections[%d]: %w", i, err)
+		}
+	}
+	return d, nil
+}
+
+func (d *Domain) addTPID(s TPIDSpec) error {
+	ls, err := layouts(s.Format, s.Profile)
+	if err != nil {
+		return err
+	}
+	if len(ls) != 1 {
+		return fmt.Errorf("tpid 0x%04x: no profile: expected ietf01 or uec050", s.TPID)
+	}
+	if _, taken := d.LayoutOf(s.TPID); taken {
+		return fmt.Errorf("tpid 0x%04x: configured twice", s.TPID)
+	}
+	if s.TPID < 0x0600 || reservedEtherType(s.TPID) {
+		return fmt.Errorf("tpid 0x%04x: is a length or the EtherType of another protocol", s.TPID)
+	}
+	if len(d.tpids) == maxTPIDs {
+		return fmt.Errorf("tpid 0x%04x: more than %d TPIDs", s.TPID, maxTPIDs)
+	}
+	d.tpids = append(d.tpids, tpid{s.TPID, ls[0]})
+	return nil
+}
+
+// reservedEtherType lists the EtherTypes that the decoder itself walks: as a CSIG
+// TPID they would hide their protocol.
+func reservedEtherType(id uint16) bool {
+	switch id {
+	case 0x0800, 0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x88e5, 0x8847, 0x8848, 0x88cc, 0x8808:
+		return true
+	}
+	return false
+}
+
+func (d *Domain) addReflection(s ReflectionSpec) error {
+	r := Reflection{Kind: s.Kind, ExID: s.ExID, ExIDLen: s.ExIDBits / 8, Profiles: [2]Profile{IETF01, UEC050}}
+	switch s.Length {
+	case "", "total":
+	case "payload":
+		r.Payload = true
+	default:
+		return fmt.Errorf("length %q: expected total or payload", s.Length)
+	}
+	if s.Kind <= 1 {
+		return fmt.Errorf("kind %d: end-of-list and no-operation have no data", s.Kind)
+	}
+	experimental := s.Kind == 253 || s.Kind == 254
+	switch {
+	case s.ExIDBits != 0 && s.ExIDBits != 16 && s.ExIDBits != 32:
+		return fmt.Errorf("exid_bits %d: expected 0, 16 or 32", s.ExIDBits)
+	case experimental && s.ExIDBits == 0:
+		return fmt.Errorf("kind %d: needs exid and exid_bits (RFC 6994)", s.Kind)
+	case !experimental && s.ExIDBits != 0:
+		return fmt.Errorf("kind %d: only kinds 253 and 254 have an experiment identifier", s.Kind)
+	case s.ExIDBits == 16 && s.ExID > 0xffff:
+		return fmt.Errorf("exid 0x%x: does not fit 16 bits", s.ExID)
+	}
+	for i, name := range []string{s.Compact, s.Wide} {
+		if name == "" {
+			continue
+		}
+		p, err := ParseProfile(name)
+		if err != nil {
+			return err
+		}
+		r.Profiles[i] = p
+	}
+	d.reflections = append(d.reflections, r)
+	return nil
+}

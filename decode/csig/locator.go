@@ -1,0 +1,147 @@
+package csig
+
+import "fmt"
+
+// Field is an attribute that locator metadata can carry (section 5.5.2).
+type Field uint8
+
+// The attributes: stage, orientation and capacity are the draft's compact ones,
+// port, device and TTL its expanded ones. Opaque bits are kept and not read.
+const (
+	FieldStage Field = iota
+	FieldOrientation
+	FieldCapacity
+	FieldPort
+	FieldDevice
+	FieldTTL
+	FieldOpaque
+	numFields
+)
+
+var fieldNames = [numFields]string{"stage", "orientation", "capacity", "port_id", "device_id", "ttl", "opaque"}
+
+// String is the name used in configuration.
+func (f Field) String() string {
+	if f < numFields {
+		return fieldNames[f]
+	}
+	return fmt.Sprintf("field_%d", uint8(f))
+}
+
+// Attributes is what a locator metadata value says about the bottleneck. Has
+// tells which of the other members are set.
+type Attributes struct {
+	has         uint8
+	Stage       string
+	Orientation string
+	Capacity    uint64 // kbit/s
+	Port        uint32
+	Device      uint32
+	TTL         uint8
+	Opaque      uint32
+}
+
+// Has reports whether the attribute is set.
+func (a *Attributes) Has(f Field) bool { return a.has>>f&1 != 0 }
+
+// Set marks the attribute as set.
+func (a *Attributes) Set(f Field) { a.has |= 1 << f }
+
+type locatorField struct {
+	field  Field
+	shift  uint8
+	mask   uint16
+	names  map[uint16]string // stage, orientation
+	values map[uint16]uint64 // capacity in kbit/s
+}
+
+// Locator is the layout of locator metadata for one signal in one tag layout: the
+// draft leaves it to the deployment, which must use it consistently (section
+// 5.5.1). A Locator is immutable and safe for concurrent use.
+type Locator struct {
+	layout Layout
+	fields []locatorField
+	bits   uint8
+	zero   bool
+}
+
+// Decode reads a locator metadata value. ok is false when the value names nothing:
+// it is 0 and the layout does not say that 0 is a location, it has bits outside
+// the layout, or a field holds a number that its value table lacks.
+func (l *Locator) Decode(lm uint16) (a Attributes, ok bool) {
+	if (lm == 0 && !l.zero) || lm>>l.bits != 0 {
+		return a, false
+	}
+	for i := range l.fields {
+		f := &l.fields[i]
+		if !f.decode(lm>>f.shift&f.mask, &a) {
+			return Attributes{}, false
+		}
+	}
+	return a, true
+}
+
+func (f *locatorField) decode(v uint16, a *Attributes) (ok bool) {
+	ok = true
+	switch f.field {
+	case FieldStage:
+		a.Stage, ok = f.names[v]
+	case FieldOrientation:
+		a.Orientation, ok = f.names[v]
+	case FieldCapacity:
+		a.Capacity, ok = f.values[v]
+	case FieldPort:
+		a.Port = uint32(v)
+	case FieldDevice:
+		a.Device = uint32(v)
+	case FieldTTL:
+		a.TTL = uint8(v)
+	case FieldOpaque:
+		a.Opaque = uint32(v)
+	}
+	a.Set(f.field)
+	return ok
+}
+
+// Encode is the locator metadata that a port with the attributes a writes. It
+// fails when a value does not fit its field or is not in the field's value table.
+func (l *Locator) Encode(a Attributes) (uint16, error) {
+	var lm uint16
+	for i := range l.fields {
+		f := &l.fields[i]
+		v, ok := f.encode(a)
+		if !ok || v&^f.mask != 0 {
+			return 0, fmt.Errorf("encode locator metadata: %s is not representable in the layout", f.field)
+		}
+		lm |= v << f.shift
+	}
+	return lm, nil
+}
+
+func (f *locatorField) encode(a Attributes) (uint16, bool) {
+	switch f.field {
+	case FieldStage:
+		return keyOf(f.names, a.Stage)
+	case FieldOrientation:
+		return keyOf(f.names, a.Orientation)
+	case FieldCapacity:
+		return keyOf(f.values, a.Capacity)
+	case FieldPort:
+		return uint16(a.Port), a.Port <= 0xffff
+	case FieldDevice:
+		return uint16(a.Device), a.Device <= 0xffff
+	case FieldTTL:
+		return uint16(a.TTL), true
+	default:
+		return uint16(a.Opaque), a.Opaque <= 0xffff
+	}
+}
+
+func keyOf[V comparable](table map[uint16]V, want V) (uint16, bool) {
+	for k, v := range table {
+		if v == want {
+			return k, true
+		}
+	}
+	return 0, false
+}

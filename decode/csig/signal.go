@@ -1,0 +1,160 @@
+package csig
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Signal is what a tag measures, independent of profile and format. Values below
+// NumKnown are the signals that the sources define; unknown types keep their
+// number, so that two unknown types never merge.
+type Signal uint8
+
+// The defined signals. Their numbers are those of the T field.
+const (
+	MinABW      Signal = 0 // minimum available bandwidth (section 5.1)
+	MinABWRatio Signal = 1 // minimum ABW divided by capacity (section 5.2)
+	MaxDelay    Signal = 2 // maximum per-hop delay (section 5.4)
+	MaxNQD      Signal = 3 // maximum normalized queue depth (uec050 only)
+
+	// NumKnown is the number of defined signals.
+	NumKnown = 4
+	// NumSignals bounds every Signal.
+	NumSignals = unknownBase + 16
+
+	unknownBase = 16
+)
+
+// SignalOf maps the T field of a tag to a Signal. ietf01 defines types 0 to 2,
+// uec050 also 3; every other type is kept as an unknown one.
+func SignalOf(p Profile, t uint8) Signal {
+	if t <= 2 || (t == 3 && p == UEC050) {
+		return Signal(t)
+	}
+	return Signal(unknownBase + t&15)
+}
+
+// Type is the T field that carries the signal.
+func (s Signal) Type() uint8 { return uint8(s) & 15 }
+
+// Known tells a defined signal from an unknown type.
+func (s Signal) Known() bool { return s < NumKnown }
+
+// String is the name used in output: min_abw, min_abw_ratio, max_delay, max_nqd
+// or type_N.
+func (s Signal) String() string {
+	switch s {
+	case MinABW:
+		return "min_abw"
+	case MinABWRatio:
+		return "min_abw_ratio"
+	case MaxDelay:
+		return "max_delay"
+	case MaxNQD:
+		return "max_nqd"
+	}
+	return "type_" + strconv.Itoa(int(s.Type()))
+}
+
+// ParseSignal reads a Signal's name.
+func ParseSignal(name string) (Signal, error) {
+	for s := MinABW; s < NumKnown; s++ {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	if n, ok := strings.CutPrefix(name, "type_"); ok {
+		if t, err := strconv.ParseUint(n, 10, 4); err == nil {
+			return Signal(unknownBase + t), nil
+		}
+	}
+	return 0, fmt.Errorf("parse signal %q: expected min_abw, min_abw_ratio, max_delay, max_nqd or type_0 to type_15", name)
+}
+
+// Unit is the physical unit of a signal. Stored values are integers of a finer
+// unit, so that sums merge exactly: kbit/s, parts per million and nanoseconds.
+type Unit uint8
+
+// The units. UnitNone is that of unknown signal types.
+const (
+	UnitNone Unit = iota
+	BitPerSecond
+	Ratio
+	Nanosecond
+)
+
+// Unit is the signal's unit.
+func (s Signal) Unit() Unit {
+	switch s {
+	case MinABW:
+		return BitPerSecond
+	case MinABWRatio, MaxNQD:
+		return Ratio
+	case MaxDelay:
+		return Nanosecond
+	}
+	return UnitNone
+}
+
+// String is the unit as it is printed: "bit/s", "ratio", "ns" or "".
+func (u Unit) String() string {
+	switch u {
+	case BitPerSecond:
+		return "bit/s"
+	case Ratio:
+		return "ratio"
+	case Nanosecond:
+		return "ns"
+	}
+	return ""
+}
+
+// PerStored is how many of the unit one stored integer is worth: 1000 bit/s per
+// kbit/s, 0.000001 per part per million, 1 ns per nanosecond.
+func (u Unit) PerStored() float64 {
+	switch u {
+	case BitPerSecond:
+		return 1e3
+	case Ratio:
+		return 1e-6
+	}
+	return 1
+}
+
+// FromStored converts a stored integer to the unit.
+func (u Unit) FromStored(v uint64) float64 {
+	if u == Ratio {
+		return float64(v) / 1e6
+	}
+	return float64(v) * u.PerStored()
+}
+
+// Direction tells which of two values is the tighter bottleneck.
+type Direction uint8
+
+// Min signals keep the lowest value on the path, max signals the highest.
+const (
+	Min Direction = iota
+	Max
+)
+
+// Direction is the signal's aggregation along the path. Unknown types are taken
+// as max, which only decides the order in which they are listed: they are never
+// heavy and never enter a mode.
+func (s Signal) Direction() Direction {
+	if s == MinABW || s == MinABWRatio {
+		return Min
+	}
+	return Max
+}
+
+// Tighter reports whether code a is a strictly tighter bottleneck than code b,
+// after quantization: the comparison by which a hop replaces a tag (sections
+// 5.3.3 and 5.4.2).
+func (d Direction) Tighter(a, b uint32) bool {
+	if d == Min {
+		return a < b
+	}
+	return a > b
+}

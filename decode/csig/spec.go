@@ -1,0 +1,167 @@
+package csig
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Spec is the configuration of a CSIG domain as users write it. Compile checks it
+// and makes a Domain of it. The zero Spec is empty; DefaultSpec has the defaults.
+type Spec struct {
+	TPIDs       []TPIDSpec       `yaml:"tpids,omitempty"`
+	Tables      []TableSpec      `yaml:"tables,omitempty"`
+	Locators    []LocatorSpec    `yaml:"locators,omitempty"`
+	Reflections []ReflectionSpec `yaml:"reflections,omitempty"`
+}
+
+// TPIDSpec says which layout a tag protocol identifier stands for. No EtherType
+// is allocated yet, and nothing on the wire tells profiles apart.
+type TPIDSpec struct {
+	TPID    uint16 `yaml:"tpid"`
+	Format  string `yaml:"format"`
+	Profile string `yaml:"profile"`
+}
+
+// TableSpec is the quantization of one signal. Exactly one of Buckets, Quantum and
+// StepBits is set. Quantities have units: "100Gbps", "20%", "128ns".
+type TableSpec struct {
+	Format  string `yaml:"format"`
+	Profile string `yaml:"profile,omitempty"` // empty: both profiles
+	Signal  string `yaml:"signal"`
+
+	Buckets  []string `yaml:"buckets,omitempty,flow"` // lower bounds, ascending, the first one 0
+	Upper    string   `yaml:"upper,omitempty"`        // end of the last bucket; empty: open-ended
+	Quantum  string   `yaml:"quantum,omitempty"`      // uniform step (section 4.1.3)
+	Base     string   `yaml:"base,omitempty"`         // bV of B = (O - bV) >> b
+	StepBits *uint8   `yaml:"step_bits,omitempty"`    // b
+	StepUnit string   `yaml:"step_unit,omitempty"`    // what O counts; default 1 kbit/s, 1 ppm, 1 ns
+
+	Initial *uint32 `yaml:"initial,omitempty"` // raw S that senders write
+	Mask    *uint32 `yaml:"mask,omitempty"`    // bits of S that hold the code
+	Shift   uint8   `yaml:"shift,omitempty"`
+	Fixed   uint32  `yaml:"fixed,omitempty"` // bits of S outside the mask that switches set
+
+	// Heavy is the threshold of a heavily loaded link: "20%", "20us", "10Gbps". A
+	// share on min_abw is one of the bottleneck port's capacity.
+	Heavy    string `yaml:"heavy,omitempty"`
+	Interval string `yaml:"interval,omitempty"` // averaging interval of the switches
+}
+
+// LocatorSpec is the layout of locator metadata, fields from the most significant
+// bit to the least. Fields that leave bits unused occupy the low bits.
+type LocatorSpec struct {
+	Format  string      `yaml:"format"`
+	Profile string      `yaml:"profile,omitempty"` // empty: both profiles
+	Signal  string      `yaml:"signal,omitempty"`  // empty: all signals
+	Fields  []FieldSpec `yaml:"fields"`
+	// ZeroIsLocation says that LM 0 is a real value and not the host's default.
+	ZeroIsLocation bool `yaml:"zero_is_location,omitempty"`
+}
+
+// FieldSpec is one bit field of a locator. Stage, orientation and capacity need a
+// value table.
+type FieldSpec struct {
+	Field  string            `yaml:"field"`
+	Bits   uint8             `yaml:"bits"`
+	Values map[uint16]string `yaml:"values,omitempty,flow"`
+}
+
+// ReflectionSpec is one encoding of the TCP reflection option (section 4.2.1). No
+// Kind is assigned: a plain Kind, or Kind 253 or 254 with an experiment identifier
+// (RFC 6994). The number of data bytes, 2 or 6, tells the format.
+type ReflectionSpec struct {
+	Kind     uint8  `yaml:"kind"`
+	ExID     uint32 `yaml:"exid,omitempty"`
+	ExIDBits uint8  `yaml:"exid_bits,omitempty"` // 0, 16 or 32
+	// Length is how the option's length octet counts: "total", as RFC 9293 has it,
+	// or "payload", the CSIG data fields alone, as the draft's text has it.
+	Length  string `yaml:"length,omitempty"`
+	Compact string `yaml:"compact,omitempty"` // profile of 2-byte data, default ietf01
+	Wide    string `yaml:"wide,omitempty"`    // profile of 6-byte data, default uec050
+}
+
+// DefaultSpec is the domain that is assumed without configuration: the TPIDs of
+// public switch code and IEEE 802's experimental EtherTypes, 32 even or
+// logarithmic buckets for compact tags, and steps for wide tags that cover
+// 8 Tbit/s, 100 % and 128 ms. It has no locators: locator metadata stays raw.
+func DefaultSpec() Spec {
+	return Spec{
+		TPIDs: []TPIDSpec{
+			{TPID: 0x9900, Format: "compact", Profile: "ietf01"},
+			{TPID: 0x88b5, Format: "compact", Profile: "uec050"},
+			{TPID: 0x88b6, Format: "wide", Profile: "uec050"},
+		},
+		Tables: []TableSpec{
+			{Format: "compact", Signal: "min_abw", Buckets: evenBuckets("Gbps", 12.5), Heavy: "20%"},
+			{Format: "compact", Signal: "min_abw_ratio", Buckets: evenBuckets("%", 3.125), Upper: "100%", Heavy: "20%"},
+			{Format: "compact", Signal: "max_delay", Buckets: delayBuckets(), Heavy: "20us"},
+			{Format: "compact", Profile: "uec050", Signal: "max_nqd", Buckets: evenBuckets("%", 3.125), Upper: "100%", Heavy: "50%"},
+			{Format: "wide", Profile: "ietf01", Signal: "min_abw", Quantum: "8Mbps", Heavy: "20%"},
+			{Format: "wide", Profile: "uec050", Signal: "min_abw", StepBits: new(uint8(13)), Heavy: "20%"},
+			{Format: "wide", Signal: "min_abw_ratio", Quantum: "1ppm", Heavy: "20%"},
+			{Format: "wide", Profile: "ietf01", Signal: "max_delay", Quantum: "128ns", Heavy: "20us"},
+			{Format: "wide", Profile: "uec050", Signal: "max_delay", StepBits: new(uint8(7)), Heavy: "20us"},
+			{Format: "wide", Profile: "uec050", Signal: "max_nqd", Quantum: "1ppm", Heavy: "50%"},
+		},
+		Reflections: []ReflectionSpec{{Kind: 253, ExID: 0xc516, ExIDBits: 16, Length: "total"}},
+	}
+}
+
+func evenBuckets(unit string, step float64) []string {
+	b := make([]string, 32)
+	for i := range b {
+		b[i] = fmt.Sprintf("%g%s", float64(i)*step, unit)
+	}
+	return b
+}
+
+// delayBuckets are half octaves from 250 ns, since what matters about a delay is
+// its order of magnitude.
+func delayBuckets() []string {
+	b := []string{"0ns", "250ns", "375ns"}
+	for ns := 500; len(b) < 32; ns *= 2 {
+		b = append(b, fmt.Sprintf("%dns", ns), fmt.Sprintf("%dns", ns+ns/2))
+	}
+	return b[:32]
+}
+
+// Overlay returns s with the parts that o sets: TPIDs and reflections are
+// replaced as a whole, tables and locators one by one, by what they describe.
+func (s Spec) Overlay(o Spec) Spec {
+	if o.TPIDs != nil {
+		s.TPIDs = o.TPIDs
+	}
+	if o.Reflections != nil {
+		s.Reflections = o.Reflections
+	}
+	s.Tables = append(s.Tables[:len(s.Tables):len(s.Tables)], o.Tables...)
+	s.Locators = append(s.Locators[:len(s.Locators):len(s.Locators)], o.Locators...)
+	return s
+}
+
+// layouts lists the layouts that a format and an optional profile name.
+func layouts(format, profile string) ([]Layout, error) {
+	f, err := ParseFormat(format)
+	if err != nil {
+		return nil, err
+	}
+	if profile == "" {
+		return []Layout{{f, IETF01}, {f, UEC050}}, nil
+	}
+	p, err := ParseProfile(profile)
+	if err != nil {
+		return nil, err
+	}
+	return []Layout{{f, p}}, nil
+}
+
+// where names a part of a Spec in an error.
+func where(section string, i int, names ...string) string {
+	kept := names[:0:0]
+	for _, n := range names {
+		if n != "" {
+			kept = append(kept, n)
+		}
+	}
+	return fmt.Sprintf("%s[%d] (%s)", section, i, strings.Join(kept, " "))
+}

@@ -1,0 +1,175 @@
+package csig
+
+import "sort"
+
+// Table is the quantization of one signal in one layout (sections 4.1.3 and
+// 5.3.3, Appendix A; IETF 124 slides, "Quantization Algorithm"): it turns the raw
+// signal field S into a code, and a code into a range of values. Codes ascend
+// with values. Values are stored integers: kbit/s, parts per million,
+// nanoseconds.
+//
+// Severity is never read from raw S: switches exist whose S is a constant two
+// bits and a 3-bit bucket, so a table has a mask, a shift and fixed bits.
+//
+// A Table is immutable and safe for concurrent use. Tables are made by
+// Spec.Compile.
+type Table struct {
+	layout  Layout
+	signal  Signal
+	mask    uint32 // bits of S that hold the code
+	shift   uint8  // position of the code's lowest bit
+	fixed   uint32 // bits of S that switches set to a constant
+	initial uint32 // raw S that senders write
+
+	// Explicit buckets: bounds[i] is the lower bound of code i; upper is the end
+	// of the last one, 0 when it is open-ended. Empty for linear tables.
+	bounds []uint64
+	upper  uint64
+
+	// Linear tables: code i covers [base+i*step, base+(i+1)*step).
+	base, step uint64
+
+	heavy      uint64 // absolute threshold in stored units
+	heavyRatio uint64 // min_abw only: threshold in ppm of the port's capacity
+	interval   uint64 // averaging interval of the switches, ns; 0 unknown
+}
+
+// Layout is the tag layout that the table belongs to.
+func (t *Table) Layout() Layout { return t.layout }
+
+// Signal is the signal that the table quantizes.
+func (t *Table) Signal() Signal { return t.signal }
+
+// Initial is the raw S that senders write: all ones for min signals and 0 for
+// max signals unless configured (IEEE slides, "Init Value").
+func (t *Table) Initial() uint32 { return t.initial }
+
+// IntervalNS is the averaging interval delta_t of the switches in nanoseconds
+// (section 5.1.1), or 0 when it is not configured.
+func (t *Table) IntervalNS() uint64 { return t.interval }
+
+// Codes is the number of codes: valid codes are below it.
+func (t *Table) Codes() uint32 {
+	if t.bounds != nil {
+		return uint32(len(t.bounds))
+	}
+	return t.mask>>t.shift + 1
+}
+
+// Code extracts the code from a raw S. Codes beyond the table's last bucket,
+// which a 5-bit field with fewer than 32 buckets can carry, count as the last.
+func (t *Table) Code(s uint32) uint32 {
+	c := s & t.mask >> t.shift
+	if last := t.Codes() - 1; c > last {
+		return last
+	}
+	return c
+}
+
+// Untouched reports whether raw S is the initial value, which means that no hop
+// replaced the tag: it names no location, whatever LM says.
+func (t *Table) Untouched(s uint32) bool { return s == t.initial }
+
+// Quantize is the code of a value, clamped to the table.
+func (t *Table) Quantize(v uint64) uint32 {
+	if t.bounds != nil {
+		i := sort.Search(len(t.bounds), func(i int) bool { return t.bounds[i] > v })
+		return uint32(max(i-1, 0))
+	}
+	if v < t.base {
+		return 0
+	}
+	return uint32(min((v-t.base)/t.step, uint64(t.mask>>t.shift)))
+}
+
+// Raw is the signal field S that a switch writes for a code.
+func (t *Table) Raw(code uint32) uint32 { return code<<t.shift&t.mask | t.fixed }
+
+// Range is the half-open range of values [low, high) that a code stands for. An
+// open-ended range, that of the last code of most tables, has high == 0 and open
+// true. The code must be below Codes.
+func (t *Table) Range(code uint32) (low, high uint64, open bool) {
+	if t.bounds == nil {
+		low = t.base + uint64(code)*t.step
+		if code == t.mask>>t.shift {
+			return low, 0, true
+		}
+		return low, low + t.step, false
+	}
+	low, high = t.bounds[code], t.upper
+	if int(code) < len(t.bounds)-1 {
+		high = t.bounds[code+1]
+	}
+	return low, high, high == 0
+}
+
+// Value is the value that a code contributes to sums: the midpoint of its range,
+// or the finite bound of an open-ended one.
+func (t *Table) Value(code uint32) uint64 {
+	low, high, open := t.Range(code)
+	if open {
+		return low
+	}
+	return low + (high-low)/2
+}
+
+// HeavyCodes is the inclusive range [lo, hi] of codes that are heavily loaded:
+// those whose whole bucket is at or beyond the threshold. capacity is the speed
+// of the bottleneck port in kbit/s, 0 when it is not known; only min_abw with a
+// relative threshold needs it. ok is false when no code is heavy or when that
+// cannot be told.
+func (t *Table) HeavyCodes(capacity uint64) (lo, hi uint32, ok bool) {
+	threshold := t.heavy
+	if t.heavyRatio > 0 {
+		if capacity == 0 {
+			return 0, 0, false
+		}
+		threshold = capacity * t.heavyRatio / 1e6
+	}
+	n := int(t.Codes())
+	if t.signal.Direction() == Max {
+		first := sort.Search(n, func(i int) bool {
+			low, _, _ := t.Range(uint32(i))
+			return low >= threshold
+		})
+		return uint32(first), uint32(n - 1), first < n && threshold > 0
+	}
+	past := sort.Search(n, func(i int) bool {
+		_, high, open := t.Range(uint32(i))
+		return open || high > threshold
+	})
+	return 0, uint32(past - 1), past > 0
+}
+
+// distExact codes have a distribution bucket of their own; beyond, each octave
+// has distExact/2 buckets.
+const (
+	distExactBits = 7
+	distExact     = 1 << distExactBits
+)
+
+// DistIndexes bounds DistIndex.
+const DistIndexes = (20-distExactBits)*distExact/2 + distExact
+
+// DistIndex is the distribution bucket of a code: the code itself below 128 (so
+// that compact distributions are exact), log-linear with 64 buckets an octave
+// above. Its midpoint is within 0.8 % of every code in it, and hence of every
+// value, since values are an offset plus a multiple of the code.
+func DistIndex(code uint32) uint16 {
+	e := 0
+	for code>>e >= distExact {
+		e++
+	}
+	return uint16(e*distExact/2 + int(code>>e))
+}
+
+// DistCodes is the inclusive range of codes that a distribution bucket holds.
+func DistCodes(index uint16) (first, last uint32) {
+	i := uint32(index)
+	if i < distExact {
+		return i, i
+	}
+	e := (i - distExact/2) / (distExact / 2)
+	m := i - e*distExact/2
+	return m << e, (m+1)<<e - 1
+}

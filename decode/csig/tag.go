@@ -1,0 +1,73 @@
+package csig
+
+import "encoding/binary"
+
+// Tag holds the data fields of one CSIG tag or reflection.
+type Tag struct {
+	Layout Layout
+	T      uint8  // signal type: 3 bits compact, 4 bits wide
+	S      uint32 // raw signal value: 5 bits compact, 20 bits wide
+	LM     uint16 // locator metadata: Layout.LMBits bits
+	D      bool   // trimmed, do not update (uec050 only)
+	R      uint8  // reserved: 1 bit compact, 8 bits wide
+}
+
+// Signal is what the tag measures.
+func (t Tag) Signal() Signal { return SignalOf(t.Layout.Profile, t.T) }
+
+// Parse reads the data fields that follow a TPID, or that a reflection carries.
+// b must hold at least l.Format.DataLen() bytes. Every bit pattern is a valid tag.
+//
+// Compact (Figure 1; IEEE slides, "Two L2 Tags"), 16 bits:
+//
+//	ietf01   T:3 R:1 S:5 LM:7
+//	uec050   T:3 R:1 S:5 LM:6 D:1
+//
+// Wide (Figure 2; IEEE slides, "Two L2 Tags"), 48 bits:
+//
+//	ietf01   LM:16      T:4 S:20 R:8
+//	uec050   LM:15 D:1  T:4 S:20 R:8
+func Parse(l Layout, b []byte) Tag {
+	if l.Format == Wide {
+		_ = b[5]
+		return parseWide(l, binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:]))
+	}
+	return parseCompact(l, binary.BigEndian.Uint16(b))
+}
+
+func parseCompact(l Layout, v uint16) Tag {
+	t := Tag{Layout: l, T: uint8(v >> 13), R: uint8(v >> 12 & 1), S: uint32(v >> 7 & 31), LM: v & 0x7f}
+	if l.Profile == UEC050 {
+		t.D = v&1 != 0
+		t.LM >>= 1
+	}
+	return t
+}
+
+func parseWide(l Layout, lm uint16, v uint32) Tag {
+	t := Tag{Layout: l, LM: lm, T: uint8(v >> 28), S: v >> 8 & (1<<20 - 1), R: uint8(v)}
+	if l.Profile == UEC050 {
+		t.D = lm&1 != 0
+		t.LM >>= 1
+	}
+	return t
+}
+
+// Append appends the tag's data fields (2 or 6 bytes) to b. Fields wider than
+// their layout are cut to it. Parse(t.Layout, t.Append(nil)) equals t for a tag
+// whose fields fit, with D false outside uec050.
+func (t Tag) Append(b []byte) []byte {
+	lm := t.LM
+	if t.Layout.Profile == UEC050 {
+		lm <<= 1
+		if t.D {
+			lm |= 1
+		}
+	}
+	if t.Layout.Format == Wide {
+		b = binary.BigEndian.AppendUint16(b, lm)
+		return binary.BigEndian.AppendUint32(b, uint32(t.T&15)<<28|t.S&(1<<20-1)<<8|uint32(t.R))
+	}
+	return binary.BigEndian.AppendUint16(b,
+		uint16(t.T&7)<<13|uint16(t.R&1)<<12|uint16(t.S&31)<<7|lm&0x7f)
+}

@@ -1,0 +1,73 @@
+package decode
+
+import (
+	"net/netip"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Kind tells where in a packet an observation was found.
+type Kind uint8
+
+// A tag measures the packet's own path, a reflection the reverse one.
+const (
+	Tag        Kind = 1
+	Reflection Kind = 2
+)
+
+// String is "tag" or "reflection".
+func (k Kind) String() string {
+	if k == Reflection {
+		return "reflection"
+	}
+	return "tag"
+}
+
+// Flags say what an observation has and what is wrong with it.
+type Flags uint8
+
+// HasAddrs and HasPorts tell whether Src and Dst, SrcPort and DstPort are set. An
+// Orphan is a tag in a place where no tag belongs: it is reported and never
+// aggregated.
+const (
+	HasAddrs Flags = 1 << iota
+	HasPorts
+	HasAck
+	Orphan
+)
+
+// Observation is one tag or one reflection of one frame. It is plain data: it
+// holds no reference to the frame.
+type Observation struct {
+	TimeNS int64  // Unix ns, as captured; 0 when the capture has no times
+	Packet uint64 // number of the packet in its file, from 1
+	Bytes  uint32 // length of the frame on the wire
+
+	// Src and Dst are the packet's own addresses; IPv4 is held as IPv4-mapped IPv6.
+	Src, Dst         [16]byte
+	SrcPort, DstPort uint16
+	Proto            uint8 // IP protocol of the header that Src and Dst come from
+	Kind             Kind
+	Flags            Flags
+	Ack              uint32 // TCP acknowledgement number, with HasAck
+	Tag              csig.Tag
+}
+
+// Addrs are the packet's own addresses, IPv4 unmapped; both are invalid without
+// HasAddrs.
+func (o *Observation) Addrs() (src, dst netip.Addr) {
+	if o.Flags&HasAddrs == 0 {
+		return netip.Addr{}, netip.Addr{}
+	}
+	return netip.AddrFrom16(o.Src).Unmap(), netip.AddrFrom16(o.Dst).Unmap()
+}
+
+// Measured are the ends of the measured path, in its direction: the packet's for
+// a tag, swapped for a reflection (section 4.3.2: what B reflects to A measured
+// the path from A to B).
+func (o *Observation) Measured() (src, dst *[16]byte) {
+	if o.Kind == Reflection {
+		return &o.Dst, &o.Src
+	}
+	return &o.Src, &o.Dst
+}
