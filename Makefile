@@ -1,0 +1,60 @@
+# Everything a newcomer needs: `make demo` shows the tool, `make test` proves it.
+
+GO       ?= go
+BIN      := bin/csigscope
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+ENGINE   := aggregate/store/chdb/node_modules/.installed
+TOOLS    := .cache/tools
+LINT     := $(TOOLS)/golangci-lint
+BENCHSTAT := $(TOOLS)/benchstat
+DEMO_DIR ?= demo-data
+
+.DEFAULT_GOAL := help
+.PHONY: help build engine demo test bench generate lint fmt fuzz deps clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/csigscope
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/csigscope
+
+engine: $(ENGINE) ## install the embedded ClickHouse engine
+
+$(ENGINE): aggregate/store/chdb/package-lock.json
+	@.ci/need npm npm
+	cd aggregate/store/chdb && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+demo: build engine ## emit a training job, replay it, store it, and show the heatmaps
+	$(BIN) demo --dir $(DEMO_DIR)
+
+deps: engine ## install what the tests need, by package name
+	@.ci/need chromium chromium
+
+test: build deps ## run all tests, with the race detector where it pays
+	$(GO) vet ./...
+	$(GO) test -count=1 ./...
+	$(GO) test -count=1 -race -short ./...
+
+bench: build ## benchmark reading, decoding and aggregating
+	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./replay/emitter
+	$(BIN) bench --dir .cache/bench
+
+generate: build ## write the generated files anew
+	$(GO) generate ./...
+
+$(LINT) $(BENCHSTAT): .ci/tools/go.sum
+	mkdir -p $(TOOLS)
+	cd .ci/tools && $(GO) build -o ../../$@ $$($(GO) list tool | grep '/$(notdir $@)$$')
+
+lint: $(LINT) ## check style and import rules
+	$(LINT) run ./...
+
+fmt: $(LINT) ## format all Go files
+	$(LINT) fmt ./...
+
+fuzz: ## fuzz every parser for a while (FUZZTIME=1m each)
+	.ci/fuzz $(or $(FUZZTIME),1m)
+
+clean: ## remove what was built
+	rm -rf bin .cache
