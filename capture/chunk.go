@@ -1,0 +1,148 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Chunk is the byte range [Start, End) of a capture file: the records whose
+// header starts in it.
+type Chunk struct {
+	Index       int
+	Start, End  int64  // byte offsets in the file; End is -1 for a pipe
+	FirstPacket uint64 // number of the chunk's first packet in the file; 0 when unknown
+}
+
+// Chunks splits a classic pcap file into byte ranges of about size bytes, so
+// that several cores read one file. The result depends only on the file's bytes
+// and on size, never on the number of cores. Everything else gives one chunk:
+// pcapng, gzip, pipes, small files, a size below 1, and what is no capture at
+// all (which OpenChunk then reports). The ranges cover the file without a gap.
+//
+// Boundaries are found by runs of plausible record headers and proven while
+// reading: chunk 0 starts at a known record, and a chunk whose reader ends with
+// io.EOF proves the start of the next one. So what a chunk yields holds only if
+// every chunk before it ended with io.EOF. After any other error the caller
+// drops the chunks behind it; after a *BoundaryError that of the chunk too, and
+// reads the file again with Open.
+//
+// A file has at most 65536 chunks; a smaller size is raised to that.
+func Chunks(path string, size int64) ([]Chunk, error) {
+	if path == "-" {
+		return []Chunk{{End: -1, FirstPacket: 1}}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("split capture %q: %w", path, err)
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return []Chunk{{End: -1, FirstPacket: 1}}, nil
+	}
+	f, fileSize, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	whole := []Chunk{{End: fileSize, FirstPacket: 1}}
+	layout, found, err := classicLayout(f, path, DefaultMaxFrame)
+	if err != nil {
+		return nil, err
+	}
+	if !found || size < 1 || fileSize <= size {
+		return whole, nil
+	}
+	bounds, err := newSplitter(f, layout, fileSize, size).bounds()
+	if err != nil {
+		return nil, fmt.Errorf("split capture %q: %w", path, err)
+	}
+	return cover(bounds, fileSize), nil
+}
+
+// cover turns inner boundaries into the chunks of a file.
+func cover(bounds []int64, fileSize int64) []Chunk {
+	chunks := make([]Chunk, 0, len(bounds)+1)
+	start := int64(0)
+	for i := 0; i <= len(bounds); i++ {
+		end := fileSize
+		if i < len(bounds) {
+			end = bounds[i]
+		}
+		chunks = append(chunks, Chunk{Index: i, Start: start, End: end})
+		start = end
+	}
+	chunks[0].FirstPacket = 1
+	return chunks
+}
+
+// classicLayout reads the header of a classic pcap file. Not found means that
+// the file is not one, or not a sound one: reading it from the start says why.
+func classicLayout(f io.ReaderAt, name string, maxFrame int) (layout *classic, found bool, err error) {
+	var head [classicFileHeader]byte
+	if n, err := f.ReadAt(head[:], 0); n < len(head) {
+		if errors.Is(err, io.EOF) {
+			return nil, false, nil
+		}
+		return nil, false, fmt.Errorf("read capture %q: read the file header: %w", name, err)
+	}
+	if _, ok := classicMagic(head[:]); !ok {
+		return nil, false, nil
+	}
+	layout, err = parseClassicHeader(head[:], name, maxFrame)
+	var format *FormatError
+	if errors.As(err, &format) {
+		return nil, false, nil
+	}
+	return layout, err == nil, err
+}
+
+// OpenChunk opens one chunk of Chunks. Its reader counts packets from 1 in the
+// chunk; frame offsets are those of the file, Offset and Size those of the
+// chunk. See Chunks for what a *BoundaryError at its end means.
+func OpenChunk(path string, c Chunk, opts Options) (*Reader, error) {
+	if path == "-" || c.End < 0 {
+		return Open(path, opts)
+	}
+	f, fileSize, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	layout, found, err := classicLayout(f, path, opts.MaxFrame)
+	if err != nil || !found {
+		_ = f.Close() // only read from
+		if err != nil {
+			return nil, err
+		}
+		return openOnly(path, c, opts)
+	}
+	r := readChunk(f, path, c, fileSize, layout, opts)
+	r.closer = f
+	return r, nil
+}
+
+// openOnly opens the single chunk of a file that cannot be split.
+func openOnly(path string, c Chunk, opts Options) (*Reader, error) {
+	r, err := Open(path, opts)
+	if err == nil && c.Start != 0 {
+		_ = r.Close() // only read from
+		return nil, fmt.Errorf("open capture %q: chunk %d starts at byte offset %d, but only classic pcap files are split; use the chunks of this file",
+			path, c.Index, c.Start)
+	}
+	return r, err
+}
+
+// readChunk returns a reader of the records in [c.Start, c.End).
+func readChunk(f io.ReaderAt, name string, c Chunk, fileSize int64, layout *classic, opts Options) *Reader {
+	from := max(c.Start, classicFileHeader)
+	src := io.NewSectionReader(f, from, max(0, c.End-from))
+	r := &Reader{
+		name: name, opts: opts, classic: layout,
+		chunk: &c, tail: c.End >= fileSize,
+		size: c.End - c.Start, start: c.Start,
+		win: window{src: src, buf: make([]byte, opts.ReadBuffer), base: from},
+	}
+	r.ng.interfaces = []Interface{layout.describe()}
+	return r
+}

@@ -1,0 +1,10 @@
+// Package capture knows where frames come from: classic pcap and pcapng files,
+// plain or gzip-compressed, whole or split into chunks that several cores read,
+// and how to merge several of them by time for pacing. It never knows what is
+// in a frame.
+//
+// Input is treated as hostile: every length is checked before anything is
+// allocated for it, the memory of a [Reader] is bounded by its [Options], and
+// after the first batches no packet allocates. The formats are those of
+// draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
+package capture

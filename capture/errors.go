@@ -1,0 +1,81 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrDirectory is wrapped by the error for a path that names a directory.
+var ErrDirectory = errors.New("is a directory; expected a pcap or pcapng file")
+
+// FormatError says that the input is not a capture that this package reads.
+type FormatError struct {
+	File  string
+	First []byte // the first bytes of the input, at most 4; none when it is empty
+	What  string // what is wrong with it
+}
+
+// Error implements error.
+func (e *FormatError) Error() string {
+	found := e.What
+	if len(e.First) > 0 {
+		found = fmt.Sprintf("%s (first bytes % 02x)", e.What, e.First)
+	}
+	return fmt.Sprintf("open capture %q: %s; expected pcap (magic a1b2c3d4, a1b23c4d or a1b2cd34 in either byte order), "+
+		"pcapng (0a0d0d0a), or one of them compressed with gzip (1f8b)", e.File, found)
+}
+
+// CutError says that the record at Offset is incomplete or contradicts itself.
+// Every packet before it has been delivered, none after it can be found.
+type CutError struct {
+	File    string
+	Offset  int64  // byte offset of the record
+	Packets uint64 // intact packets before it
+	Want    int    // bytes that the record needs; 0 when it is whole but malformed
+	Have    int    // bytes of it that exist
+	What    string // the part concerned, or the contradiction
+}
+
+// Error implements error.
+func (e *CutError) Error() string {
+	if e.Want == 0 {
+		return fmt.Sprintf("read capture %q: packet %d at byte offset %d: malformed: %s; the %d packets before it are intact, repair the file or cut it there",
+			e.File, e.Packets+1, e.Offset, e.What, e.Packets)
+	}
+	return fmt.Sprintf("read capture %q: packet %d at byte offset %d: file ends inside the %s: wanted %d bytes, have %d; the %d packets before it are intact",
+		e.File, e.Packets+1, e.Offset, e.What, e.Want, e.Have, e.Packets)
+}
+
+// LimitError says that a record at Offset exceeds one of the Options. Packets
+// before it have been delivered; nothing was allocated for it.
+type LimitError struct {
+	File   string
+	Offset int64  // byte offset of the record
+	Packet uint64 // number that the packet would have had
+	What   string // what is too large
+	Size   int64  // as recorded in the file
+	Max    int64  // the limit
+	Option string // the field of Options to raise
+}
+
+// Error implements error.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("read capture %q: packet %d at byte offset %d: %s is %d, more than the limit of %d; raise %s if the file is sound",
+		e.File, e.Packet, e.Offset, e.What, e.Size, e.Max, e.Option)
+}
+
+// BoundaryError says that the records of a chunk do not end where the next
+// chunk starts: the boundary was a guess that this file defeats, or the file
+// changed since it was split. What was read from this and later chunks must be
+// dropped; reading the whole file with Open still works.
+type BoundaryError struct {
+	File   string
+	Chunk  Chunk
+	Offset int64 // where the last whole record of the chunk ends
+}
+
+// Error implements error.
+func (e *BoundaryError) Error() string {
+	return fmt.Sprintf("read capture %q: chunk %d: its last record ends at byte offset %d, expected %d; read the file as one chunk",
+		e.File, e.Chunk.Index, e.Offset, e.Chunk.End)
+}

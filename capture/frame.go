@@ -1,0 +1,100 @@
+package capture
+
+// BatchSize is the number of frames that one Batch holds at most: large enough
+// to spread the cost of a call, small enough for the batch to stay in cache.
+const BatchSize = 256
+
+// LinkType is a link-layer header type, the registered LINKTYPE_ number. The
+// FCS bits that share the field in classic pcap are masked off.
+type LinkType uint16
+
+// LinkEthernet is LINKTYPE_ETHERNET: frames start with the destination MAC.
+const LinkEthernet LinkType = 1
+
+// Frame is one captured frame. Data is owned by the reader and valid until the
+// next call of ReadBatch.
+type Frame struct {
+	Data      []byte // captured bytes
+	TimeNS    int64  // Unix time in ns, saturated at the range of int64; 0 with NoTime
+	WireLen   uint32 // original length on the wire, bytes
+	Interface uint32 // index into Interfaces()
+	NoTime    bool   // simple packet block: no timestamp
+	Packet    uint64 // counts from 1 in the file (in the chunk with OpenChunk); only packet blocks count
+	Offset    int64  // byte offset of the record in the file (in the inflated stream of a gzip file)
+}
+
+// Batch is a caller-owned set of frames that ReadBatch fills. It is meant to be
+// kept and reused: Frames[:N] is valid, the rest is left over from before.
+type Batch struct {
+	Frames [BatchSize]Frame
+	N      int
+}
+
+// Interface describes where frames of one interface were captured. A classic
+// pcap file has exactly one, without a name.
+type Interface struct {
+	Name        string   // if_name, at most 256 bytes of valid UTF-8; empty when unknown
+	Description string   // if_description, bounded like Name
+	Link        LinkType // link-layer header type of the interface's frames
+	SnapLen     uint32   // most bytes captured of a frame; 0 is no limit
+
+	// NanosPerTick is the resolution of the recorded timestamps in ns. It says
+	// how precise times are; Frame.TimeNS is computed exactly, not from it.
+	NanosPerTick float64
+	// OffsetSeconds (if_tsoffset) is already contained in Frame.TimeNS.
+	OffsetSeconds int64
+}
+
+// Counters are the totals of one Reader since it was opened.
+type Counters struct {
+	Packets        uint64 // frames delivered
+	SkippedBlocks  uint64 // pcapng blocks that hold no packet: statistics, names, custom, unknown
+	SaturatedTimes uint64 // timestamps beyond the range of int64 ns (before 1678, after 2262)
+}
+
+// Defaults of Options.
+const (
+	DefaultMaxFrame      = 256 << 10
+	DefaultReadBuffer    = 256 << 10
+	DefaultMaxInterfaces = 65536
+)
+
+// Options bound a Reader. The zero value takes every default.
+type Options struct {
+	// MaxFrame is the largest captured length accepted, in bytes. A larger
+	// packet is a LimitError. Default 256 KiB, the largest snapshot length that
+	// common capture tools use.
+	MaxFrame int
+	// ReadBuffer is the size of the read buffer in bytes. It grows to hold a
+	// record that does not fit, never past MaxFrame and 128 KiB for options.
+	// Default 256 KiB.
+	ReadBuffer int
+	// MaxInterfaces bounds the interfaces of all sections of a pcapng file.
+	// Default 65536.
+	MaxInterfaces int
+}
+
+const (
+	// packetOverhead is what a packet block may hold beside the captured bytes:
+	// its fixed fields and options. One option is at most 64 KiB.
+	packetOverhead = 128 << 10
+	// minReadBuffer keeps the fixed part of every header inside the buffer.
+	minReadBuffer = 4 << 10
+)
+
+func (o Options) withDefaults() Options {
+	if o.MaxFrame <= 0 {
+		o.MaxFrame = DefaultMaxFrame
+	}
+	if o.ReadBuffer <= 0 {
+		o.ReadBuffer = DefaultReadBuffer
+	}
+	o.ReadBuffer = max(o.ReadBuffer, minReadBuffer)
+	if o.MaxInterfaces <= 0 {
+		o.MaxInterfaces = DefaultMaxInterfaces
+	}
+	return o
+}
+
+// maxRecord is the largest record or packet block that is ever held in memory.
+func (o Options) maxRecord() int { return o.MaxFrame + packetOverhead }

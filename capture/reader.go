@@ -1,0 +1,196 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+)
+
+// Reader reads the frames of one capture, batch by batch. It is not safe for
+// concurrent use, except for Offset, Size and Close.
+type Reader struct {
+	name    string
+	opts    Options
+	win     window
+	classic *classic // nil for pcapng
+	ng      blocks   // used when classic is nil
+	chunk   *Chunk   // nil when the whole file is read
+	size    int64    // of the input, or of the chunk; -1 when unknown
+	tail    bool     // the chunk is the last of the file
+	count   Counters
+	err     error // sticky
+
+	start    int64        // file offset where reading began
+	consumed atomic.Int64 // bytes of the input behind the last batch
+	inflated *meter       // counts the compressed bytes of a gzip input
+	closer   io.Closer    // nil when the input belongs to the caller
+}
+
+// progress is what a parser made of the bytes that are in memory.
+type progress struct {
+	used int      // bytes of whole records, and of blocks that were skipped
+	need int      // bytes that the next record needs before it can be read; 0 when the batch is full
+	what string   // the part of the record that need reaches to
+	skip int64    // bytes of the next block where it is to be read through
+	fail *failure // why the next record cannot be read at all
+}
+
+// failure is what a parser knows of an error; the reader knows file and place.
+type failure struct {
+	what   string
+	size   int64
+	max    int64
+	option string // empty where the record is malformed rather than too large
+}
+
+const optionMaxFrame = "Options.MaxFrame"
+
+func malformed(what string) *failure { return &failure{what: what} }
+
+func tooLarge(caplen, limit int64) *failure {
+	return &failure{what: "captured length", size: caplen, max: limit, option: optionMaxFrame}
+}
+
+// NewReader reads a capture from src. It reads the file header at once and
+// blocks for it; name serves messages only. src stays the caller's to close.
+//
+// Errors: a *FormatError where src is not a capture, a *CutError where it ends
+// inside the file header, or what src returned.
+func NewReader(src io.Reader, name string, opts Options) (*Reader, error) {
+	r := &Reader{name: name, opts: opts.withDefaults(), size: -1}
+	r.win = window{src: src, buf: make([]byte, r.opts.ReadBuffer)}
+	if err := r.detect(true); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// ReadBatch fills b with the next frames and blocks until there is at least one.
+// It returns fewer than BatchSize frames when the read buffer has to be
+// refilled, so that every Data of a batch stays valid until the next call.
+//
+// At the end b.N is 0 and the error is io.EOF. Where a file is cut or
+// malformed, all intact packets are delivered first, then a *CutError; a packet
+// beyond the limits gives a *LimitError, and a chunk whose end was not a record
+// boundary a *BoundaryError. Errors are final: later calls repeat them.
+func (r *Reader) ReadBatch(b *Batch) error {
+	b.N = 0
+	if r.err != nil {
+		return r.err
+	}
+	for b.N == 0 && r.err == nil {
+		r.err = r.advance(b)
+	}
+	r.count.Packets += uint64(b.N)
+	r.consumed.Store(r.win.offset() - r.start)
+	if b.N > 0 {
+		return nil
+	}
+	return r.err
+}
+
+// advance parses what is in memory and, when that holds no frame, reads on.
+func (r *Reader) advance(b *Batch) error {
+	var p progress
+	if r.classic != nil {
+		p = r.classic.parse(b, r.win.unread(), r.win.offset(), r.count.Packets)
+	} else {
+		p = r.ng.parse(b, r.win.unread(), r.win.offset(), r.count.Packets)
+	}
+	r.win.r += p.used
+	switch {
+	case p.fail != nil:
+		return r.failed(p.fail, r.count.Packets+uint64(b.N))
+	case b.N > 0:
+		return nil
+	case p.skip > 0:
+		return r.skipBlock(p.skip)
+	case !r.win.fill(p.need):
+		return r.ended(r.win.offset(), p.need, p.what)
+	}
+	return nil
+}
+
+// failed names file and place of a record that cannot be read.
+func (r *Reader) failed(f *failure, intact uint64) error {
+	at := r.win.offset()
+	if f.option == "" {
+		return &CutError{File: r.name, Offset: at, Packets: intact, Have: len(r.win.unread()), What: f.what}
+	}
+	return &LimitError{File: r.name, Offset: at, Packet: intact + 1, What: f.what, Size: f.size, Max: f.max, Option: f.option}
+}
+
+// ended says why the record at offset at cannot be read: the input stopped
+// before its want bytes were there.
+func (r *Reader) ended(at int64, want int, what string) error {
+	end := r.win.offset() + int64(len(r.win.unread()))
+	clean, cut := errors.Is(r.win.err, io.EOF), errors.Is(r.win.err, io.ErrUnexpectedEOF)
+	switch {
+	case !clean && !cut:
+		return fmt.Errorf("read capture %q at byte offset %d: %w", r.name, end, r.win.err)
+	case clean && end == at && (r.chunk == nil || at == r.chunk.End):
+		return io.EOF
+	case r.chunk != nil && (end == at || !r.tail):
+		return &BoundaryError{File: r.name, Chunk: *r.chunk, Offset: at}
+	case cut:
+		what += " (the compressed stream is cut)"
+	}
+	return &CutError{File: r.name, Offset: at, Packets: r.count.Packets, Want: want, Have: int(end - at), What: what}
+}
+
+// skipBlock reads a block of total bytes through, however large it claims to
+// be, and checks that its trailer repeats the length.
+func (r *Reader) skipBlock(total int64) error {
+	start, body := r.win.offset(), total-blockTrailer
+	if r.win.discard(body) < body || !r.win.fill(blockTrailer) {
+		return r.ended(start, int(total), "block")
+	}
+	if bad := r.ng.checkTrailer(r.win.unread(), total); bad != "" {
+		return &CutError{File: r.name, Offset: start, Packets: r.count.Packets, Have: int(total), What: bad}
+	}
+	r.win.r += blockTrailer
+	return nil
+}
+
+// Interfaces returns the interfaces known so far; Frame.Interface indexes it.
+// It grows while a pcapng file is read: numbering continues across sections, so
+// that an index names one interface of the file. The entries never change; the
+// slice is the reader's and must not be written to.
+func (r *Reader) Interfaces() []Interface {
+	n := len(r.ng.interfaces)
+	return r.ng.interfaces[:n:n]
+}
+
+// Counters returns the totals up to the last batch.
+func (r *Reader) Counters() Counters {
+	c := r.count
+	c.SkippedBlocks, c.SaturatedTimes = r.ng.skipped, r.ng.saturated
+	return c
+}
+
+// Offset returns the bytes of the input consumed so far, for progress against
+// Size: compressed bytes for a gzip file, bytes since its start for a chunk.
+// It is safe to call from another goroutine.
+func (r *Reader) Offset() int64 {
+	if r.inflated != nil {
+		return r.inflated.n.Load()
+	}
+	return r.consumed.Load()
+}
+
+// Size returns the size in bytes of the file as it is stored, or of the chunk;
+// -1 for a pipe.
+func (r *Reader) Size() int64 { return r.size }
+
+// Close closes the file that Open or OpenChunk opened. It leaves standard input
+// and the source of NewReader open.
+func (r *Reader) Close() error {
+	if r.closer == nil {
+		return nil
+	}
+	if err := r.closer.Close(); err != nil {
+		return fmt.Errorf("close capture %q: %w", r.name, err)
+	}
+	return nil
+}
