@@ -1,0 +1,115 @@
+package fabric
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// none stands for a missing index.
+const none = int32(-1)
+
+// topology is a checked Spec with names replaced by indices. It is immutable.
+type topology struct {
+	devices []device
+	ports   []port // ordered by name: ascending indices are ascending names
+	hosts   []host
+	groups  []group
+
+	deviceIndex map[string]int32
+	hostIndex   map[string]int32
+	groupIndex  map[string]int32
+	addresses   map[netip.Addr]int32 // to hosts
+	prefixes    bart.Table[int32]    // to groups
+	portsByID   map[uint32][]int32
+	stages      map[string][]int32 // ports of a stage
+	taps        map[string]TapSpec
+	warnings    []string
+}
+
+type device struct {
+	name, stage string
+	id          uint32
+	ports       []int32
+}
+
+type port struct {
+	name        string // "leaf3:up1"
+	device      int32
+	orientation string
+	peer        string
+	peerDevice  int32
+	peerHost    int32
+	speed       uint64 // kbit/s
+	id          uint32
+}
+
+type host struct {
+	name  string
+	ports []int32 // that face it
+}
+
+type group struct {
+	name, level, parent string
+	id                  aggregate.GroupID
+	prefixes            []netip.Prefix
+	hosts               []int32 // with an address in it or in a group below it
+}
+
+// index fills what follows from devices, ports, hosts and groups.
+func (t *topology) index() {
+	t.portsByID = make(map[uint32][]int32, len(t.ports))
+	t.stages = make(map[string][]int32)
+	for i := range t.ports {
+		p, n := &t.ports[i], int32(i)
+		d := &t.devices[p.device]
+		d.ports = append(d.ports, n)
+		t.stages[d.stage] = append(t.stages[d.stage], n)
+		if p.id != 0 {
+			t.portsByID[p.id] = append(t.portsByID[p.id], n)
+		}
+		if p.peerHost != none {
+			h := &t.hosts[p.peerHost]
+			h.ports = append(h.ports, n)
+		}
+	}
+	t.indexGroups()
+}
+
+// indexGroups lists the hosts of each group: those with an address in one of its
+// prefixes, and those of the groups below it.
+func (t *topology) indexGroups() {
+	for addr, h := range t.addresses {
+		for _, g := range t.prefixes.Supernets(netip.PrefixFrom(addr, addr.BitLen())) {
+			for steps := 0; g != none && steps < len(t.groups); steps++ {
+				t.groups[g].hosts = append(t.groups[g].hosts, h)
+				g = t.groupNamed(t.groups[g].parent)
+			}
+		}
+	}
+	for i := range t.groups {
+		slices.Sort(t.groups[i].hosts)
+		t.groups[i].hosts = slices.Compact(t.groups[i].hosts)
+	}
+}
+
+func (t *topology) groupNamed(name string) int32 {
+	if i, ok := t.groupIndex[name]; ok {
+		return i
+	}
+	return none
+}
+
+// groupOf is the group with the longest prefix that holds the address.
+func (t *topology) groupOf(a netip.Addr) int32 {
+	if g, ok := t.prefixes.Lookup(a); ok {
+		return g
+	}
+	return none
+}
+
+// canonicalAddr unmaps IPv4 and drops zones, which mean nothing outside a host.
+func canonicalAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
