@@ -1,0 +1,212 @@
+package query_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var start = querytest.Start
+
+// small has two racks with data and a silent one, two ports of one leaf, and a
+// location that no table names.
+func small() *querytest.Memory {
+	const leaf, up1, up2 = 1<<60 + 1, 1<<60 + 2, 1<<60 + 3
+	row := func(second int, kind decode.Kind, at aggregate.LocationID, n, heavy uint64, mean float64) querytest.Row {
+		return querytest.Row{
+			Window: start.Add(time.Duration(second) * time.Second).UnixNano(),
+			Signal: csig.MinABWRatio, Kind: kind, Src: 101, Dst: 102, Location: at,
+			Observations: n, Sum: mean * float64(n), Min: mean, Max: mean, Heavy: heavy, HeavySum: mean * float64(heavy),
+		}
+	}
+	return &querytest.Memory{
+		Resolution: time.Second,
+		Rows: []querytest.Row{
+			row(0, decode.Tag, up1, 60, 10, 0.1),
+			row(0, decode.Tag, up2, 40, 8, 0.05),
+			row(0, decode.Tag, 1<<59, 20, 9, 0.15),
+			row(0, decode.Reflection, up2, 99, 99, 0.01),
+			row(2, decode.Reflection, up2, 20, 20, 0.02),
+			row(2, decode.Reflection, aggregate.NoLocation, 5, 0, 1),
+		},
+		GroupRows: []query.GroupRow{
+			{ID: 103, Name: "rack3", Level: "rack", Parent: "pod1", Order: 3},
+			{ID: 102, Name: "rack2", Level: "rack", Parent: "pod1", Order: 2},
+			{ID: 101, Name: "rack1", Level: "rack", Parent: "pod1", Order: 1},
+			{ID: 100, Name: "pod1", Level: "pod"},
+			{ID: aggregate.UnknownGroup, Name: "unknown"},
+		},
+		Places: []query.LocationRow{
+			{ID: leaf, Name: "leaf1", Kind: "set", Device: "leaf1", Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
+			{ID: up1, Name: "leaf1:up1", Kind: "port", Device: "leaf1", Stage: "leaf", Capacity: 100e6, Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
+			{ID: up2, Name: "leaf1:up2", Kind: "port", Device: "leaf1", Stage: "leaf", Capacity: 100e6, Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
+		},
+	}
+}
+
+func build(t *testing.T, r query.Reader, o query.Options) *query.Bundle {
+	t.Helper()
+	o.Now = start.Add(time.Hour)
+	b, err := query.Build(context.Background(), r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBuildGolden(t *testing.T) {
+	b := build(t, small(), query.Options{Fabric: "test", Levels: []query.Level{query.LevelDevice, query.LevelLocation}})
+	got, err := json.MarshalIndent(b, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "bundle.json")
+	if *update {
+		if err := os.WriteFile(golden, append(got, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(bytes.TrimSpace(want)), string(got)); diff != "" {
+		t.Errorf("bundle differs (-want +got); -update rewrites the golden file:\n%s", diff)
+	}
+	var back query.Bundle
+	if err := json.Unmarshal(got, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b, &back, cmpopts.EquateApprox(1e-5, 0), cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("bundle changes in JSON (-out +back):\n%s", diff)
+	}
+}
+
+func TestBuildModes(t *testing.T) {
+	b := build(t, small(), query.Options{Levels: query.Levels()})
+	cells := b.Data[0].Cells
+	if got, want := cells.Window, []int{0, 2}; !cmp.Equal(got, want) {
+		t.Fatalf("windows of cells: %v, want %v: silence has no row", got, want)
+	}
+	if cells.Kind[0] != int(decode.Tag) || cells.Observations[0] != 120 {
+		t.Errorf("first cell: kind %d with %d observations, want the tags alone: 120", cells.Kind[0], cells.Observations[0])
+	}
+	if cells.Kind[1] != int(decode.Reflection) {
+		t.Errorf("second cell: kind %d, want reflections where no tag was seen", cells.Kind[1])
+	}
+	name := func(i int) string { return b.Locations[i].Name }
+	at := cells.Modes["location"]
+	if name(at.Mode[0]) != "leaf1:up1" || at.ModeCount[0] != 10 || at.RunnerUpCount[0] != 9 {
+		t.Errorf("mode %s with %d, runner-up with %d; want leaf1:up1 with 10, then 9", name(at.Mode[0]), at.ModeCount[0], at.RunnerUpCount[0])
+	}
+	device := cells.Modes["device"]
+	if name(device.Mode[0]) != "leaf1" || device.ModeCount[0] != 18 {
+		t.Errorf("mode by device %s with %d, want leaf1 with 18", name(device.Mode[0]), device.ModeCount[0])
+	}
+	if device.RunnerUp[1] != -1 {
+		t.Errorf("runner-up of the second cell is %d, want -1", device.RunnerUp[1])
+	}
+	if got := name(b.Locations[at.Mode[1]].DeviceIndex); got != "leaf1" {
+		t.Errorf("device of the mode is %s, want leaf1", got)
+	}
+}
+
+func TestBuildKeepsSilentGroups(t *testing.T) {
+	b := build(t, small(), query.Options{})
+	var names []string
+	for _, g := range b.Groups {
+		names = append(names, g.Name)
+	}
+	if want := []string{"rack1", "rack2", "rack3"}; !cmp.Equal(names, want) {
+		t.Errorf("axes %v, want %v: silent racks stay, pods do not", names, want)
+	}
+}
+
+func TestBuildConserves(t *testing.T) {
+	m := querytest.Fabric(8, 25)
+	for _, step := range []time.Duration{0, time.Second, 5 * time.Second} {
+		b := build(t, m, query.Options{Step: step, Signals: []csig.Signal{csig.MaxDelay}})
+		var cells uint64
+		for _, n := range b.Data[0].Cells.Observations {
+			cells += n
+		}
+		if total := b.Data[0].Sum.Observations; cells != total || total == 0 {
+			t.Errorf("step %s: %d observations in windows, %d in total", step, cells, total)
+		}
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	m := querytest.Fabric(4, 20)
+	tests := map[string]struct {
+		reader  query.Reader
+		options query.Options
+		want    error
+	}{
+		"backward range": {m, query.Options{From: start.Add(time.Hour), To: start}, query.ErrInvalid},
+		"odd step":       {m, query.Options{Step: 1500 * time.Millisecond}, query.ErrInvalid},
+		"many windows":   {m, query.Options{From: start, To: start.Add(time.Hour), Step: time.Second, MaxWindows: 100}, query.ErrTooLarge},
+		"many rows":      {m, query.Options{MaxRows: 100}, query.ErrTooLarge},
+		"empty store":    {&querytest.Memory{Resolution: time.Second}, query.Options{}, query.ErrNoData},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := query.Build(context.Background(), test.reader, test.options); !errors.Is(err, test.want) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// offGrid answers with a window between two steps.
+type offGrid struct{ *querytest.Memory }
+
+func (o offGrid) CellWindows(ctx context.Context, q query.Question) ([]query.CellRow, error) {
+	rows, err := o.Memory.CellWindows(ctx, q)
+	rows[0].Window++
+	return rows, err
+}
+
+func TestBuildRefusesWindowsOffTheGrid(t *testing.T) {
+	if _, err := query.Build(context.Background(), offGrid{small()}, query.Options{}); err == nil {
+		t.Error("no error for a row between two windows")
+	}
+}
+
+func TestAutomaticStep(t *testing.T) {
+	m := querytest.Fabric(2, 5)
+	for length, want := range map[time.Duration]time.Duration{
+		5 * time.Second:  time.Second,
+		2 * time.Minute:  time.Second,
+		3 * time.Minute:  2 * time.Second,
+		time.Hour:        30 * time.Second,
+		24 * time.Hour:   15 * time.Minute,
+		300 * time.Hour:  3 * time.Hour,
+		9000 * time.Hour: 75 * time.Hour,
+	} {
+		b := build(t, m, query.Options{From: start, To: start.Add(length)})
+		if got := time.Duration(b.StepNS); got != want && length < 9000*time.Hour {
+			t.Errorf("step for %s: %s, want %s", length, got, want)
+		}
+		if len(b.Windows) > 122 {
+			t.Errorf("%d windows for %s, want about 120 at most", len(b.Windows), length)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package querytest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Start is the first window of Fabric.
+var Start = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
+
+const (
+	spines    = 4
+	portSpeed = 100e9 // bit/s
+)
+
+// Fabric makes a leaf-spine fabric of one rack a leaf with four spines, and windows
+// of 1 s of a training job's traffic: a ring all-reduce in bursts, an incast on one
+// rack, storage in the background, a rack whose tap is silent and one whose tap
+// falls silent after half of the time. The same arguments make the same rows.
+func Fabric(racks, windows int) *Memory {
+	f := &maker{
+		memory: &Memory{Resolution: time.Second}, racks: racks,
+		random: rand.New(rand.NewPCG(7, uint64(racks))),
+		ports:  map[string]aggregate.LocationID{},
+	}
+	f.names()
+	for w := range windows {
+		f.window(w, windows)
+	}
+	return f.memory
+}
+
+type maker struct {
+	memory *Memory
+	racks  int
+	random *rand.Rand
+	ports  map[string]aggregate.LocationID
+}
+
+// rackID and the location ids are above 2^53, as hashes of names are.
+func rackID(i int) aggregate.GroupID { return aggregate.GroupID(1<<60 + i) }
+
+func (f *maker) names() {
+	for i := range f.racks {
+		f.memory.GroupRows = append(f.memory.GroupRows, query.GroupRow{
+			ID: rackID(i), Name: fmt.Sprintf("rack%d", i+1), Level: "rack", Parent: "pod1", Order: i + 1,
+		})
+	}
+	f.memory.GroupRows = append(f.memory.GroupRows,
+		query.GroupRow{ID: 2 << 60, Name: "pod1", Level: "pod"},
+		query.GroupRow{ID: aggregate.UnknownGroup, Name: "unknown"})
+	for i := range f.racks {
+		f.device("leaf", i+1, "up", spines)
+	}
+	for i := range spines {
+		f.device("spine", i+1, "down", f.racks)
+	}
+}
+
+// device adds a device, its ports, the set of them and its stage.
+func (f *maker) device(stage string, n int, orientation string, ports int) {
+	name := fmt.Sprintf("%s%d", stage, n)
+	add := func(text, kind, device string) *query.LocationRow {
+		id, known := f.ports[text]
+		if !known {
+			id = aggregate.LocationID(3<<60 + len(f.ports) + 2)
+			f.ports[text] = id
+			f.memory.Places = append(f.memory.Places, query.LocationRow{
+				ID: id, Name: text, Kind: kind, Device: device, Stage: stage, Orientation: orientation,
+				Capacity: portSpeed / 1000, Set: id, DeviceLoc: id, StageLoc: id,
+			})
+		}
+		for i := range f.memory.Places {
+			if f.memory.Places[i].ID == id {
+				return &f.memory.Places[i]
+			}
+		}
+		return nil
+	}
+	stageID := add(stage, "set", "").ID
+	deviceID := add(name, "set", name).ID
+	set := add(orientation+"links of "+name, "set", name)
+	setID := set.ID
+	set.DeviceLoc, set.StageLoc, set.CandidateCount = deviceID, stageID, ports
+	for i := range ports {
+		port := fmt.Sprintf("%s:%s%d", name, orientation, i+1)
+		set.Candidates = append(set.Candidates, port)
+	}
+	for _, port := range set.Candidates {
+		p := add(port, "port", name)
+		p.Set, p.DeviceLoc, p.StageLoc = setID, deviceID, stageID
+	}
+}
+
+// silent tells whether the tap of a rack hears nothing in a window.
+func (f *maker) silent(rack, window, windows int) bool {
+	return f.racks > 4 && (rack == f.racks-2 || rack == f.racks/2 && window >= windows/2)
+}
+
+func (f *maker) window(w, windows int) {
+	start := Start.Add(time.Duration(w) * time.Second).UnixNano()
+	burst := math.Max(0, math.Sin(2*math.Pi*float64(w)/10))
+	for src := range f.racks {
+		for dst := range f.racks {
+			if src == dst || f.silent(dst, w, windows) || (src*5+dst*3)%17 == 0 {
+				continue
+			}
+			load := 0.15 + 0.2*f.random.Float64()
+			if dst == (src+1)%f.racks || src == (dst+1)%f.racks {
+				load += 0.75 * burst
+			}
+			if dst == f.racks/4 && w > windows/3 {
+				load += 0.5 + 0.3*f.random.Float64()
+			}
+			if src == f.racks/3 {
+				load += 0.35 * f.random.Float64()
+			}
+			f.cell(start, src, dst, min(load, 0.99))
+		}
+	}
+}
+
+// cell spreads a cell's observations over its paths' tightest ports.
+func (f *maker) cell(start int64, src, dst int, load float64) {
+	count := uint64(20 + f.random.IntN(400))
+	if (src+2*dst)%23 == 0 {
+		count = 4
+	}
+	kind := decode.Tag
+	if dst%8 == 5 {
+		kind = decode.Reflection
+	}
+	for i := range 3 {
+		spine := (src + dst*i) % spines
+		port := fmt.Sprintf("leaf%d:up%d", src+1, spine+1)
+		if dst == f.racks/4 || i == 1 {
+			port = fmt.Sprintf("spine%d:down%d", spine+1, dst+1)
+		}
+		if i == 2 && src%3 == 0 {
+			port = fmt.Sprintf("uplinks of leaf%d", src+1)
+		}
+		n := count >> i
+		share := min(0.99, load*(0.9+0.2*f.random.Float64()))
+		f.row(start, rackID(src), rackID(dst), kind, f.ports[port], n, share)
+	}
+}
+
+// row adds one location's observations at a link load of share, for three signals.
+func (f *maker) row(start int64, src, dst aggregate.GroupID, kind decode.Kind, at aggregate.LocationID, n uint64, share float64) {
+	delay := 800 + 60e3*math.Pow(share, 6)
+	free := 1 - share
+	var heavy uint64
+	if share > 0.6 {
+		heavy = uint64(float64(n) * min(1, (share-0.6)*2.6))
+	}
+	var trimmed uint64
+	if share > 0.9 {
+		trimmed = n / 20
+	}
+	add := func(s csig.Signal, value, heavyValue float64) {
+		valued := float64(n - trimmed)
+		f.memory.Rows = append(f.memory.Rows, Row{
+			Window: start, Signal: s, Kind: kind, Src: src, Dst: dst, Location: at,
+			Observations: n, Sum: value * valued, Min: value * 0.7, Max: value * 1.3,
+			Trimmed: trimmed, Heavy: min(heavy, n-trimmed), HeavySum: heavyValue * float64(min(heavy, n-trimmed)),
+		})
+	}
+	add(csig.MinABW, free*portSpeed, free*portSpeed)
+	add(csig.MinABWRatio, free, free)
+	add(csig.MaxDelay, delay, delay)
+}

@@ -1,0 +1,105 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Reader is what a bundle is built from. Implementations are safe for concurrent
+// use and bound the rows they return; the order of rows is free.
+type Reader interface {
+	Catalog
+	Analytics
+}
+
+// Catalog says what there is to ask for.
+type Catalog interface {
+	// Extent is the time range, the signals and the resolutions that are stored.
+	Extent(context.Context) (Extent, error)
+	// Groups are all groups that cells may name.
+	Groups(context.Context) ([]GroupRow, error)
+	// Locations are all locations that a mode may name, ancestors included.
+	Locations(context.Context) ([]LocationRow, error)
+}
+
+// Analytics answers questions about one signal over one time range.
+type Analytics interface {
+	// Cells has one row per cell over the whole range.
+	Cells(context.Context, Question) ([]CellRow, error)
+	// CellWindows has one row per cell and window of Question.Step.
+	CellWindows(context.Context, Question) ([]CellRow, error)
+	// LocationWindows has one row per location and window of Question.Step.
+	LocationWindows(context.Context, Question) ([]LocationCount, error)
+}
+
+// Question selects the rows of one signal. From and To are multiples of Step, and
+// Step is a multiple of Resolution; To is exclusive.
+type Question struct {
+	Signal     csig.Signal
+	From, To   time.Time
+	Resolution time.Duration
+	Step       time.Duration
+	Level      Level
+}
+
+// Extent is what a store holds. It is empty when First equals Last.
+type Extent struct {
+	First, Last  time.Time // start of the first window, end of the last one
+	Signals      []csig.Signal
+	Resolutions  []time.Duration
+	Observations uint64 // at the coarsest grain that holds every observation
+}
+
+// Empty tells whether nothing is stored.
+func (e Extent) Empty() bool { return !e.First.Before(e.Last) || len(e.Signals) == 0 }
+
+// GroupRow names a group. Order is its position on the axes of a matrix.
+type GroupRow struct {
+	ID     aggregate.GroupID
+	Name   string
+	Level  string
+	Parent string
+	Order  int
+}
+
+// LocationRow names a location. Set, DeviceLoc and StageLoc are the locations it
+// belongs to at those levels, itself where it does not fit into one.
+type LocationRow struct {
+	ID                         aggregate.LocationID
+	Name, Kind                 string
+	Device, Stage, Orientation string
+	Capacity                   uint64 // kbit/s, 0 when unknown or mixed
+	Candidates                 []string
+	CandidateCount             int
+	Set, DeviceLoc, StageLoc   aggregate.LocationID
+}
+
+// CellRow holds the numbers of one cell over one window or a whole range, from one
+// kind of observation. Mean, Min and Max are in the signal's unit and NaN where
+// nothing has a value or the reader does not know it.
+type CellRow struct {
+	Window         int64 // Unix ns of the window's start; 0 in answers over a whole range
+	Src, Dst       aggregate.GroupID
+	Kind           decode.Kind
+	Observations   uint64
+	Mean, Min, Max float64
+	Untouched      uint64
+	Trimmed        uint64
+	Heavy          uint64
+	Mode, RunnerUp aggregate.LocationID // NoLocation when nothing was heavy
+	ModeCount      uint64               // heavy observations that name Mode
+	RunnerUpCount  uint64
+}
+
+// LocationCount is how often a location was named in a window, and how often when
+// it was heavily loaded.
+type LocationCount struct {
+	Window       int64 // Unix ns of the window's start
+	Location     aggregate.LocationID
+	Observations uint64
+	Heavy        uint64
+}
