@@ -64,3 +64,29 @@ func BenchmarkReadHeaders(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMerge is the cost of pacing four files by time.
+func BenchmarkMerge(b *testing.B) {
+	file := benchPcap()
+	b.ReportAllocs()
+	for b.Loop() {
+		var readers []*Reader
+		for range 4 {
+			r, err := NewReader(bytes.NewReader(file), "bench", Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			readers = append(readers, r)
+		}
+		m := NewMerger(readers...)
+		for {
+			if _, _, err := m.Next(); err != nil {
+				if !errors.Is(err, io.EOF) {
+					b.Fatal(err)
+				}
+				break
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(4*benchFrames), "ns/packet")
+}
