@@ -3,6 +3,7 @@ package csig
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"strings"
 )
@@ -164,6 +165,9 @@ func (t *Table) setLinear(s *TableSpec, u Unit) error {
 	if *s.StepBits > 30 {
 		return fmt.Errorf("step_bits %d: expected at most 30", *s.StepBits)
 	}
+	if unit > maxQuantity>>*s.StepBits {
+		return fmt.Errorf("step_unit %s, step_bits %d: the step is out of range", s.StepUnit, *s.StepBits)
+	}
 	t.step = unit << *s.StepBits
 	if s.Base != "" {
 		v, err := ParseQuantity(u, s.Base)
@@ -213,22 +217,27 @@ func (d *Domain) addLocator(s *LocatorSpec) error {
 	if err != nil {
 		return err
 	}
+	var signal Signal
+	if s.Signal != "" {
+		if signal, err = ParseSignal(s.Signal); err != nil {
+			return err
+		}
+	}
+	added := false
 	for _, l := range ls {
 		loc, err := newLocator(l, s)
 		if err != nil {
 			return err
 		}
-		if s.Signal == "" {
-			for t := range d.locators[l.Index()] {
+		for t := range l.Types() {
+			if s.Signal == "" || SignalOf(l.Profile, uint8(t)) == signal {
 				d.locators[l.Index()][t] = loc
+				added = true
 			}
-			continue
 		}
-		signal, err := ParseSignal(s.Signal)
-		if err != nil {
-			return err
-		}
-		d.locators[l.Index()][signal.Type()] = loc
+	}
+	if !added {
+		return fmt.Errorf("signal %s: not a signal type of the profile", signal)
 	}
 	return nil
 }
@@ -272,6 +281,9 @@ func newLocatorField(s FieldSpec, shift uint8) (locatorField, error) {
 	if s.Bits == 0 {
 		return f, errors.New("bits: expected at least 1")
 	}
+	if f.field == FieldTTL && s.Bits > 8 {
+		return f, fmt.Errorf("bits: %d, a TTL has at most 8", s.Bits)
+	}
 	tabled := f.field == FieldStage || f.field == FieldOrientation || f.field == FieldCapacity
 	if tabled != (len(s.Values) > 0) {
 		return f, errors.New("values: stage, orientation and capacity need a value table, other fields have none")
@@ -291,7 +303,7 @@ func (f *locatorField) setValues(values map[uint16]string) error {
 		names[text] = true
 	}
 	if f.field != FieldCapacity {
-		f.names = values
+		f.names = maps.Clone(values) // the caller's map may change, a Domain may not
 		return nil
 	}
 	f.values = make(map[uint16]uint64, len(values))
@@ -299,6 +311,10 @@ func (f *locatorField) setValues(values map[uint16]string) error {
 		v, err := ParseQuantity(BitPerSecond, text)
 		if err != nil {
 			return fmt.Errorf("values: %w", err)
+		}
+		// Encode needs one number for a capacity, however it is spelled.
+		if _, taken := keyOf(f.values, v); taken {
+			return fmt.Errorf("values: the capacity %q is given twice", text)
 		}
 		f.values[k] = v
 	}

@@ -2,8 +2,11 @@ package csig
 
 import "fmt"
 
-// maxTPIDs bounds the TPIDs of a domain: the decoder compares them one by one.
-const maxTPIDs = 16
+// The decoder compares TPIDs and reflections one by one, so both are few.
+const (
+	maxTPIDs       = 16
+	maxReflections = 16
+)
 
 // Reflection is one compiled encoding of the TCP reflection option.
 type Reflection struct {
@@ -140,8 +143,8 @@ func (d *Domain) addReflection(s ReflectionSpec) error {
 	default:
 		return fmt.Errorf("length %q: expected total or payload", s.Length)
 	}
-	if s.Kind <= 1 {
-		return fmt.Errorf("kind %d: end-of-list and no-operation have no data", s.Kind)
+	if assignedOption(s.Kind) {
+		return fmt.Errorf("kind %d: is the TCP option of another protocol", s.Kind)
 	}
 	experimental := s.Kind == 253 || s.Kind == 254
 	switch {
@@ -151,6 +154,8 @@ func (d *Domain) addReflection(s ReflectionSpec) error {
 		return fmt.Errorf("kind %d: needs exid and exid_bits (RFC 6994)", s.Kind)
 	case !experimental && s.ExIDBits != 0:
 		return fmt.Errorf("kind %d: only kinds 253 and 254 have an experiment identifier", s.Kind)
+	case s.ExIDBits == 0 && s.ExID != 0:
+		return fmt.Errorf("exid 0x%x: exid_bits is missing", s.ExID)
 	case s.ExIDBits == 16 && s.ExID > 0xffff:
 		return fmt.Errorf("exid 0x%x: does not fit 16 bits", s.ExID)
 	}
@@ -164,6 +169,26 @@ func (d *Domain) addReflection(s ReflectionSpec) error {
 		}
 		r.Profiles[i] = p
 	}
+	for _, o := range d.reflections {
+		if o.Kind == r.Kind && o.ExID == r.ExID && o.ExIDLen == r.ExIDLen && o.Payload == r.Payload {
+			return fmt.Errorf("kind %d, exid 0x%x: configured twice", r.Kind, r.ExID)
+		}
+	}
+	if len(d.reflections) == maxReflections {
+		return fmt.Errorf("kind %d: more than %d reflections", r.Kind, maxReflections)
+	}
 	d.reflections = append(d.reflections, r)
 	return nil
+}
+
+// assignedOption lists the TCP options that real traffic carries: one of them as a
+// reflection would turn every handshake into measurements. They are end of list,
+// no operation, MSS, window scale, SACK (4, 5), timestamps, MD5, TCP-AO, MPTCP and
+// fast open.
+func assignedOption(kind uint8) bool {
+	switch kind {
+	case 0, 1, 2, 3, 4, 5, 8, 19, 29, 30, 34:
+		return true
+	}
+	return false
 }

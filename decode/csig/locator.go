@@ -105,6 +105,8 @@ func (f *locatorField) decode(v uint16, a *Attributes) (ok bool) {
 
 // Encode is the locator metadata that a port with the attributes a writes. It
 // fails when a value does not fit its field or is not in the field's value table.
+// The result may be 0, which a layout without zero_is_location does not decode: a
+// port numbered 0 looks like one that was never numbered.
 func (l *Locator) Encode(a Attributes) (uint16, error) {
 	var lm uint16
 	for i := range l.fields {
@@ -132,8 +134,10 @@ func (f *locatorField) encode(a Attributes) (uint16, bool) {
 		return uint16(a.Device), a.Device <= 0xffff
 	case FieldTTL:
 		return uint16(a.TTL), true
-	default:
+	case FieldOpaque:
 		return uint16(a.Opaque), a.Opaque <= 0xffff
+	default:
+		return 0, false
 	}
 }
 

@@ -18,8 +18,16 @@ type suffix struct {
 // Longer suffixes come first: "Gbit/s" also ends in "bit/s".
 var quantitySuffixes = map[Unit][]suffix{
 	BitPerSecond: {
-		{"Tbit/s", 1e9}, {"Gbit/s", 1e6}, {"Mbit/s", 1e3}, {"kbit/s", 1}, {"bit/s", 1e-3},
-		{"Tbps", 1e9}, {"Gbps", 1e6}, {"Mbps", 1e3}, {"kbps", 1}, {"bps", 1e-3},
+		{"Tbit/s", 1e9},
+		{"Gbit/s", 1e6},
+		{"Mbit/s", 1e3},
+		{"kbit/s", 1},
+		{"bit/s", 1e-3},
+		{"Tbps", 1e9},
+		{"Gbps", 1e6},
+		{"Mbps", 1e3},
+		{"kbps", 1},
+		{"bps", 1e-3},
 	},
 	Ratio:      {{"ppm", 1}, {"%", 1e4}, {"", 1e6}},
 	Nanosecond: {{"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}},

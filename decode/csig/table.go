@@ -1,6 +1,9 @@
 package csig
 
-import "sort"
+import (
+	"math/bits"
+	"sort"
+)
 
 // Table is the quantization of one signal in one layout (sections 4.1.3 and
 // 5.3.3, Appendix A; IETF 124 slides, "Quantization Algorithm"): it turns the raw
@@ -124,7 +127,9 @@ func (t *Table) HeavyCodes(capacity uint64) (lo, hi uint32, ok bool) {
 		if capacity == 0 {
 			return 0, 0, false
 		}
-		threshold = capacity * t.heavyRatio / 1e6
+		// heavyRatio is at most 1e6, so the quotient fits.
+		hi, lo := bits.Mul64(capacity, t.heavyRatio)
+		threshold, _ = bits.Div64(hi, lo, 1e6)
 	}
 	n := int(t.Codes())
 	if t.signal.Direction() == Max {
