@@ -163,6 +163,10 @@ func (b *builder) devices() {
 		d, path := &b.spec.Devices[i], fmt.Sprintf("devices[%d]", i)
 		b.define(path, d.Name)
 		b.checkName(path+".stage", d.Stage, ",:()")
+		if d.Name == rawName || d.Name == overflowName || d.Stage == overflowName {
+			b.errorf(path+".name", "device %q of stage %q: %q and %q are reserved: choose another name",
+				d.Name, d.Stage, rawName, overflowName)
+		}
 		if other, taken := ids[d.ID]; taken && d.ID != 0 {
 			b.errorf(path+".id", "%d: is already the id of device %q: ids are unique", d.ID, other)
 		}

@@ -1,6 +1,256 @@
 package fabric
 
-import "strconv"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// aspects are attributes that narrow a device, a stage or the fabric down to some
+// of its ports.
+type aspects uint8
+
+const (
+	byOrientation aspects = 1 << iota
+	byPeer
+	bySpeed
+	numAspects
+)
+
+// simplest lists the combinations of aspects in the order in which people would
+// choose them to describe a set.
+var simplest = [numAspects]aspects{
+	byOrientation, 0, byOrientation | bySpeed, byOrientation | byPeer, bySpeed, byPeer,
+	byOrientation | byPeer | bySpeed, byPeer | bySpeed,
+}
+
+// trait is what all ports of a set share; empty, 0 or none where they differ.
+type trait struct {
+	device            int32
+	stage             string
+	orientation, peer string
+	speed             uint64
+}
+
+// traitOf is what the ports, at least one, share.
+func (t *topology) traitOf(ports []int32) trait {
+	first := &t.ports[ports[0]]
+	c := trait{first.device, t.devices[first.device].stage, first.orientation, first.peer, first.speed}
+	for _, i := range ports[1:] {
+		p := &t.ports[i]
+		if p.device != c.device {
+			c.device = none
+		}
+		if t.devices[p.device].stage != c.stage {
+			c.stage = ""
+		}
+		if p.orientation != c.orientation {
+			c.orientation = ""
+		}
+		if p.peer != c.peer {
+			c.peer = ""
+		}
+		if p.speed != c.speed {
+			c.speed = 0
+		}
+	}
+	return c
+}
+
+// aspects are those that the trait has a value for.
+func (c *trait) aspects() aspects {
+	var a aspects
+	if c.orientation != "" {
+		a |= byOrientation
+	}
+	if c.peer != "" {
+		a |= byPeer
+	}
+	if c.speed != 0 {
+		a |= bySpeed
+	}
+	return a
+}
+
+// scope lists the ports of the trait's device, stage or fabric.
+func (t *topology) scope(c *trait) []int32 {
+	switch {
+	case c.device != none:
+		return t.devices[c.device].ports
+	case c.stage != "":
+		return t.stages[c.stage]
+	}
+	return t.allPorts
+}
+
+// classSizes counts the ports of the scope that share each combination of aspects
+// with the trait.
+func (t *topology) classSizes(c *trait) (sizes [numAspects]int) {
+	for _, i := range t.scope(c) {
+		p := &t.ports[i]
+		var same aspects
+		if p.orientation == c.orientation {
+			same |= byOrientation
+		}
+		if p.peer == c.peer {
+			same |= byPeer
+		}
+		if p.speed == c.speed {
+			same |= bySpeed
+		}
+		for a := range numAspects {
+			if same&a == a {
+				sizes[a]++
+			}
+		}
+	}
+	return sizes
+}
+
+// describe names a set of two or more ports, ascending, and gives the canonical
+// text that identifies it. A set that is all of something in the topology ("leaf3
+// up", "spine down to leaf5") is that thing; any other is its members, and its name
+// tells them apart: by two to four devices or peers, or else by a digest.
+func (t *topology) describe(ports []int32) (name, canonical string) {
+	c := t.traitOf(ports)
+	has, sizes := c.aspects(), t.classSizes(&c)
+	for _, a := range simplest {
+		if a&^has == 0 && sizes[a] == len(ports) {
+			return t.label(&c, a), t.canonical(&c, a)
+		}
+	}
+	canonical = "set:" + strings.Join(t.portNames(ports), ",")
+	if name, ok := t.describeDevices(&c, ports); ok {
+		return name, canonical
+	}
+	if name, ok := t.describePeers(&c, ports); ok {
+		return name, canonical
+	}
+	return fmt.Sprintf("%s, %d of %d #%08x", t.label(&c, has), len(ports), sizes[has], hashName(canonical)>>32), canonical
+}
+
+// maxListed bounds the devices or peers that a name lists.
+const maxListed = 4
+
+// describeDevices covers sets such as "agg1,agg2 up": the same class of ports of a
+// few devices.
+func (t *topology) describeDevices(c *trait, ports []int32) (string, bool) {
+	members := map[int32]int{}
+	for _, i := range ports {
+		members[t.ports[i].device]++
+	}
+	if len(members) < 2 || len(members) > maxListed {
+		return "", false
+	}
+	for _, a := range []aspects{byOrientation, 0, byOrientation | bySpeed} {
+		if a&^c.aspects() != 0 {
+			continue
+		}
+		complete := true
+		var names []string
+		for d, n := range members {
+			one := *c
+			one.device = d
+			complete = complete && t.classSizes(&one)[a] == n
+			names = append(names, t.devices[d].name)
+		}
+		if complete {
+			slices.Sort(names)
+			return strings.Join(names, ",") + suffix(c, a), true
+		}
+	}
+	return "", false
+}
+
+// describePeers covers sets such as "core down to agg3,agg4".
+func (t *topology) describePeers(c *trait, ports []int32) (string, bool) {
+	if c.orientation == "" {
+		return "", false
+	}
+	var peers []string
+	for _, i := range ports {
+		peer := t.ports[i].peer
+		if n, found := slices.BinarySearch(peers, peer); !found {
+			peers = slices.Insert(peers, n, peer)
+		}
+		if peer == "" || len(peers) > maxListed {
+			return "", false
+		}
+	}
+	facing := 0
+	for _, i := range t.scope(c) {
+		if p := &t.ports[i]; p.orientation == c.orientation && slices.Contains(peers, p.peer) {
+			facing++
+		}
+	}
+	return t.label(c, byOrientation) + " to " + strings.Join(peers, ","), facing == len(ports)
+}
+
+// label is the human name of a class: "leaf3 up", "leaf up 100G", "spine down to
+// leaf5", "any port up".
+func (t *topology) label(c *trait, a aspects) string {
+	name := "any port"
+	switch {
+	case c.device != none:
+		name = t.devices[c.device].name
+	case c.stage != "":
+		name = t.stageLabel(c.stage)
+	}
+	return name + suffix(c, a)
+}
+
+func suffix(c *trait, a aspects) string {
+	s := ""
+	if a&byOrientation != 0 {
+		s += " " + c.orientation
+	}
+	if a&bySpeed != 0 {
+		s += " " + speedLabel(c.speed)
+	}
+	if a&byPeer != 0 {
+		s += " to " + c.peer
+	}
+	return s
+}
+
+// stageLabel keeps a stage apart from a device of the same name.
+func (t *topology) stageLabel(stage string) string {
+	if _, taken := t.deviceIndex[stage]; taken {
+		return stage + "(stage)"
+	}
+	return stage
+}
+
+// canonical is the identifying text of a class. It does not depend on how the
+// class is named to people.
+func (t *topology) canonical(c *trait, a aspects) string {
+	s := "class:"
+	switch {
+	case c.device != none:
+		s += "device=" + t.devices[c.device].name
+	case c.stage != "":
+		s += "stage=" + c.stage
+	}
+	if a&byOrientation != 0 {
+		s += ",orientation=" + c.orientation
+	}
+	if a&bySpeed != 0 {
+		s += ",speed=" + strconv.FormatUint(c.speed, 10)
+	}
+	if a&byPeer != 0 {
+		s += ",peer=" + c.peer
+	}
+	return s
+}
+
+func (t *topology) portNames(ports []int32) []string {
+	names := make([]string, len(ports))
+	for i, p := range ports {
+		names[i] = t.ports[p].name
+	}
+	return names
+}
 
 // speedLabel is a speed in kbit/s as it stands in names: "100G", exact.
 func speedLabel(kbps uint64) string {

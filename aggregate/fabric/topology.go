@@ -26,6 +26,9 @@ type topology struct {
 	prefixes    bart.Table[int32]    // to groups
 	portsByID   map[uint32][]int32
 	stages      map[string][]int32 // ports of a stage
+	allPorts    []int32
+	attachments []attachment
+	attached    []int32 // endpoint to attachment, or none
 	taps        map[string]TapSpec
 	warnings    []string
 }
@@ -67,6 +70,7 @@ func (t *topology) index() {
 		p, n := &t.ports[i], int32(i)
 		d := &t.devices[p.device]
 		d.ports = append(d.ports, n)
+		t.allPorts = append(t.allPorts, n)
 		t.stages[d.stage] = append(t.stages[d.stage], n)
 		if p.id != 0 {
 			t.portsByID[p.id] = append(t.portsByID[p.id], n)
@@ -77,6 +81,7 @@ func (t *topology) index() {
 		}
 	}
 	t.indexGroups()
+	t.indexEndpoints()
 }
 
 // indexGroups lists the hosts of each group: those with an address in one of its

@@ -1,0 +1,120 @@
+package fabric
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Fabric resolves addresses to groups and locator metadata to locations. It
+// implements aggregate.Resolver, is safe for concurrent use, and its memory is
+// bounded by the topology and by constants, whatever the traffic.
+type Fabric struct {
+	domain *csig.Domain
+	topo   *topology
+	paths  *paths
+	places []placeIDs // of ports
+	portAt map[aggregate.LocationID]int32
+
+	known   *registry
+	memo    memo
+	derived derived
+}
+
+var _ aggregate.Resolver = (*Fabric)(nil)
+
+// New compiles a fabric. The domain says what locator metadata holds; it is usually
+// csig.DefaultSpec overlaid with spec.CSIG. Errors are SpecErrors.
+func New(spec *Spec, domain *csig.Domain) (*Fabric, error) {
+	if spec == nil || domain == nil {
+		return nil, errors.New("new fabric: expected a specification and a domain")
+	}
+	t, err := build(spec, domain)
+	if err != nil {
+		return nil, fmt.Errorf("new fabric: %w", err)
+	}
+	return newFabric(t, domain), nil
+}
+
+// None is the fabric without a topology: groups are the /24 and /64 prefixes of the
+// addresses met, locations the raw values of locator metadata.
+func None(domain *csig.Domain) *Fabric { return newFabric(new(topology), domain) }
+
+func newFabric(t *topology, domain *csig.Domain) *Fabric {
+	f := &Fabric{domain: domain, topo: t, paths: newPaths(t), known: newRegistry()}
+	f.memo.resolved = map[question]answer{}
+	f.memo.anywhere = map[csig.Attributes]answer{}
+	f.derived.groups = map[netip.Prefix]aggregate.GroupID{}
+	f.addPlaces()
+	return f
+}
+
+// Location is a location by its identity; ok is false for one that this fabric has
+// not met.
+func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
+	if i, ok := f.portAt[id]; ok {
+		return f.portLocation(i), true
+	}
+	if l := f.known.get(id); l != nil {
+		return *l, true
+	}
+	return Location{}, false
+}
+
+// Ancestor is the location that id belongs to at the level; id itself when it does
+// not fit into one, or when this fabric has not met it.
+func (f *Fabric) Ancestor(id aggregate.LocationID, level Level) aggregate.LocationID {
+	if i, ok := f.portAt[id]; ok {
+		at := &f.places[i]
+		l := Location{ID: at.port, Set: at.set, DeviceLoc: at.device, StageLoc: at.stage}
+		return l.At(level)
+	}
+	if l := f.known.get(id); l != nil {
+		return l.At(level)
+	}
+	return id
+}
+
+// Locations lists every port, the sets, devices and stages above them, the overflow
+// location, and everything else met so far, ordered by name.
+func (f *Fabric) Locations() []Location {
+	all := f.known.list()
+	for i := range f.topo.ports {
+		all = append(all, f.portLocation(int32(i)))
+	}
+	slices.SortFunc(all, func(x, y Location) int { return cmp.Compare(x.Name, y.Name) })
+	return all
+}
+
+// Tap is the tap of that name in the fabric file, its weight at least 1.
+func (f *Fabric) Tap(name string) (TapSpec, bool) {
+	t, ok := f.topo.taps[name]
+	return t, ok
+}
+
+// Warnings are what is odd about the fabric without being wrong: values that no
+// locator can name, links that only one end knows, addresses in no group.
+func (f *Fabric) Warnings() []string { return slices.Clone(f.topo.warnings) }
+
+// Counts say how often a bound on memory made a resolution coarser.
+type Counts struct {
+	SetFallbacks     uint64 // sets that became their stage, or the overflow location
+	OffPathFallbacks uint64 // contradictions that became the overflow location
+	GroupFallbacks   uint64 // addresses that became the unknown group
+}
+
+// Counts is a snapshot of the counters.
+func (f *Fabric) Counts() Counts {
+	f.known.mu.RLock()
+	c := f.known.counts
+	f.known.mu.RUnlock()
+	f.derived.mu.RLock()
+	c.GroupFallbacks = f.derived.fallbacks
+	f.derived.mu.RUnlock()
+	return c
+}
