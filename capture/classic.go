@@ -50,7 +50,7 @@ func classicMagic(p []byte) (c classic, ok bool) {
 }
 
 // parseClassicHeader reads the file header. p holds classicFileHeader bytes
-// whose magic has been recognised.
+// whose magic has been recognised; maxFrame is one of Options, bounded.
 func parseClassicHeader(p []byte, name string, maxFrame int) (*classic, error) {
 	c, _ := classicMagic(p) // recognised by the caller
 	var order binary.ByteOrder = binary.LittleEndian
@@ -67,7 +67,7 @@ func parseClassicHeader(p []byte, name string, maxFrame int) (*classic, error) {
 	c.snapLen = order.Uint32(p[16:])
 	// The upper half of the field holds the length of a trailing FCS.
 	c.link = LinkType(order.Uint32(p[20:]) & 0xffff)
-	c.maxFrame = uint32(min(int64(maxFrame), int64(^uint32(0))))
+	c.maxFrame = uint32(maxFrame)
 	return &c, nil
 }
 

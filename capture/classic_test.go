@@ -139,6 +139,14 @@ func TestClassicFrameLimit(t *testing.T) {
 	}
 }
 
+func TestOptionsAreBounded(t *testing.T) {
+	got := Options{MaxFrame: int(^uint(0) >> 1), ReadBuffer: 1}.withDefaults()
+	want := Options{MaxFrame: 1 << 30, ReadBuffer: minReadBuffer, MaxInterfaces: DefaultMaxInterfaces}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestSourceFails(t *testing.T) {
 	p := newPcap(binary.LittleEndian, magicMicros, 0, 1).add(1, 0, 100, pattern(100, 1))
 	broken := errors.New("the disk is gone")

@@ -63,7 +63,7 @@ const (
 type Options struct {
 	// MaxFrame is the largest captured length accepted, in bytes. A larger
 	// packet is a LimitError. Default 256 KiB, the largest snapshot length that
-	// common capture tools use.
+	// common capture tools use; at most 1 GiB.
 	MaxFrame int
 	// ReadBuffer is the size of the read buffer in bytes. It grows to hold a
 	// record that does not fit, never past MaxFrame and 128 KiB for options.
@@ -78,6 +78,8 @@ const (
 	// packetOverhead is what a packet block may hold beside the captured bytes:
 	// its fixed fields and options. One option is at most 64 KiB.
 	packetOverhead = 128 << 10
+	// largestMaxFrame keeps every sum of lengths far from overflow.
+	largestMaxFrame = 1 << 30
 	// minReadBuffer keeps the fixed part of every header inside the buffer.
 	minReadBuffer = 4 << 10
 )
@@ -89,6 +91,7 @@ func (o Options) withDefaults() Options {
 	if o.ReadBuffer <= 0 {
 		o.ReadBuffer = DefaultReadBuffer
 	}
+	o.MaxFrame = min(o.MaxFrame, largestMaxFrame)
 	o.ReadBuffer = max(o.ReadBuffer, minReadBuffer)
 	if o.MaxInterfaces <= 0 {
 		o.MaxInterfaces = DefaultMaxInterfaces

@@ -62,6 +62,21 @@ func TestMerger(t *testing.T) {
 		}
 		return r
 	}
+	// Times before 1970 show that a frame without time is not one of time 0.
+	early := func(secs ...uint64) *Reader {
+		n := (&ngBytes{}).section(binary.LittleEndian)
+		n.iface(1, 0, n.option(optOffset, binary.LittleEndian.AppendUint64(nil, ^uint64(9))))
+		for i, s := range secs {
+			if n.enhanced(0, s*1e6, 1, []byte{1}); i == 0 {
+				n.simple(1, []byte{1})
+			}
+		}
+		r, err := NewReader(bytes.NewReader(n.buf), "x", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
 	tests := []struct {
 		name    string
 		readers []*Reader
@@ -73,6 +88,7 @@ func TestMerger(t *testing.T) {
 		{"ties by reader", []*Reader{pcapAt(t, 0, 1, 1), pcapAt(t, 0, 1)}, []string{"0@1", "0@1", "1@1"}},
 		{"backwards in one file", []*Reader{pcapAt(t, 0, 5, 2, 7), pcapAt(t, 0, 6)}, []string{"0@5", "0@2", "1@6", "0@7"}},
 		{"without time", []*Reader{pcapAt(t, 0, 2, 4), untimed()}, []string{"0@2", "1@3", "1@-", "0@4", "1@9"}},
+		{"without time, before 1970", []*Reader{early(2, 6), early(3, 4)}, []string{"0@-8", "0@-", "1@-7", "1@-", "1@-6", "0@-4"}},
 		{"a cut file", []*Reader{pcapAt(t, 0, 2, 4), pcapAt(t, 1, 1, 3), pcapAt(t, 1, 3)}, []string{"2!cut", "1@1", "1!cut", "0@2", "0@4"}},
 	}
 	for _, tt := range tests {

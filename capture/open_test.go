@@ -165,3 +165,32 @@ func TestPipe(t *testing.T) {
 		t.Errorf("error %v, want io.EOF", err)
 	}
 }
+
+func TestOpenStandardInput(t *testing.T) {
+	data := cutSamples()["pcap"]
+	f, err := os.Open(writeFile(t, "f", data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := os.Stdin
+	os.Stdin = f
+	t.Cleanup(func() { os.Stdin = saved; _ = f.Close() })
+	chunks, err := Chunks("-", 1)
+	if err != nil || len(chunks) != 1 {
+		t.Fatalf("Chunks: %v, %v", chunks, err)
+	}
+	r, err := OpenChunk("-", chunks[0], Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := readAll(t, data, Options{})
+	if got := mustDrain(t, r); !slices.Equal(got, want) || r.Size() != -1 {
+		t.Errorf("%d packets, want %d; size %d", len(got), len(want), r.Size())
+	}
+	if err = r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err = f.Stat(); err != nil {
+		t.Errorf("standard input was closed: %v", err)
+	}
+}

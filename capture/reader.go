@@ -184,7 +184,8 @@ func (r *Reader) Offset() int64 {
 func (r *Reader) Size() int64 { return r.size }
 
 // Close closes the file that Open or OpenChunk opened. It leaves standard input
-// and the source of NewReader open.
+// and the source of NewReader open. Closing twice is an error. Called while
+// ReadBatch waits on a named pipe, it makes that return.
 func (r *Reader) Close() error {
 	if r.closer == nil {
 		return nil

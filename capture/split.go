@@ -18,11 +18,7 @@ const (
 	maxGap = 3600
 	// maxWire is the largest plausible length on the wire, bytes: far beyond
 	// any offloaded super-frame.
-	maxWire = 16 << 20
-	// runBudget bounds the headers looked at for one boundary beyond the first
-	// of each candidate, so that crafted files cost time linear in their size.
-	runBudget = 1 << 16
-
+	maxWire     = 16 << 20
 	splitBuffer = 128 << 10
 )
 
@@ -33,13 +29,14 @@ type splitter struct {
 	fileSize int64
 	size     int64 // wanted chunk size
 	minBytes int64 // of a run
+	budget   int64 // headers looked at for one boundary, beyond the first of each candidate
 	maxIncl  uint32
 
-	buf    []byte
-	at     int64 // file offset of buf
-	n      int
-	budget int
-	err    error // of src; sticky
+	buf   []byte
+	at    int64 // file offset of buf
+	n     int
+	spent int64 // of the budget
+	err   error // of src; sticky
 }
 
 func newSplitter(src io.ReaderAt, layout *classic, fileSize, size int64) *splitter {
@@ -47,8 +44,11 @@ func newSplitter(src io.ReaderAt, layout *classic, fileSize, size int64) *splitt
 	s := &splitter{
 		src: src, layout: layout, fileSize: fileSize, size: size,
 		minBytes: min(runBytes, size/2),
-		maxIncl:  layout.maxFrame,
-		buf:      make([]byte, splitBuffer),
+		// Several times what a run takes, and in sum linear in the file: crafted
+		// files cost chunks, not time.
+		budget:  4*runRecords + size/4,
+		maxIncl: layout.maxFrame,
+		buf:     make([]byte, splitBuffer),
 	}
 	if layout.snapLen > 0 {
 		s.maxIncl = min(s.maxIncl, layout.snapLen)
@@ -60,13 +60,16 @@ func newSplitter(src io.ReaderAt, layout *classic, fileSize, size int64) *splitt
 func (s *splitter) bounds() ([]int64, error) {
 	var found []int64
 	// A remainder below half a chunk is not worth a chunk of its own.
-	for from := s.size; from < s.fileSize-s.size/2; from += s.size {
-		if at, ok := s.boundary(from); ok {
-			found = append(found, at)
-			from = at
-		}
+	for from := s.size; from < s.fileSize-s.size/2; {
+		at, ok := s.boundary(from)
 		if s.err != nil {
 			return nil, fmt.Errorf("find a record boundary near byte offset %d: %w", from, s.err)
+		}
+		if ok {
+			found = append(found, at)
+			from = at + s.size
+		} else { // every start below at has been tried
+			from = max(at, from+s.size)
 		}
 	}
 	return found, nil
@@ -74,12 +77,12 @@ func (s *splitter) bounds() ([]int64, error) {
 
 // boundary returns the first record boundary that a run of records starting
 // near from proves. A record starts within the longest record's length of from;
-// if no run does, there is no boundary here.
-func (s *splitter) boundary(from int64) (int64, bool) {
-	from = max(from, classicFileHeader)
-	s.budget = runBudget
-	last := min(from+int64(s.layout.head)+int64(s.maxIncl), s.fileSize)
-	for c := from; c < last && s.budget > 0 && s.err == nil; c++ {
+// if no run does, there is no boundary here, and at is where the search ended.
+func (s *splitter) boundary(from int64) (at int64, ok bool) {
+	c := max(from, classicFileHeader)
+	s.spent = 0
+	last := min(c+int64(s.layout.head)+int64(s.maxIncl), s.fileSize)
+	for ; c < last && s.spent < s.budget && s.err == nil; c++ {
 		if c < s.at || c > s.at+int64(s.n)/2 {
 			s.load(c)
 		}
@@ -87,7 +90,7 @@ func (s *splitter) boundary(from int64) (int64, bool) {
 			return end, true
 		}
 	}
-	return 0, false
+	return c, false
 }
 
 // run walks the records from off and returns the end of the run, not its start:
@@ -104,7 +107,7 @@ func (s *splitter) run(off int64) (int64, bool) {
 			return off, true
 		}
 		if count > 0 {
-			if s.budget--; s.budget <= 0 {
+			if s.spent++; s.spent >= s.budget {
 				return 0, false
 			}
 		}

@@ -1,0 +1,69 @@
+package capture_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+
+	"github.com/csigscope/csigscope/capture"
+)
+
+// count reads frames until the reader ends.
+func count(r *capture.Reader) (frames int, err error) {
+	var b capture.Batch
+	for {
+		if err := r.ReadBatch(&b); err != nil {
+			return frames, err
+		}
+		frames += b.N
+	}
+}
+
+// A cut file yields its intact packets before the error.
+func ExampleReader_ReadBatch() {
+	r, err := capture.Open("tap.pcap", capture.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	frames, err := count(r)
+	var cut *capture.CutError
+	switch {
+	case errors.Is(err, io.EOF):
+		fmt.Println(frames, "frames")
+	case errors.As(err, &cut):
+		fmt.Println(frames, "frames, then the file is cut at byte", cut.Offset)
+	default:
+		log.Fatal(err)
+	}
+}
+
+// The chunks of a file may be read at the same time, but each one counts only
+// if all before it ended with io.EOF.
+func ExampleChunks() {
+	const path = "tap.pcap"
+	chunks, err := capture.Chunks(path, 64<<20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	total := 0
+	for _, c := range chunks {
+		r, err := capture.OpenChunk(path, c, capture.Options{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		frames, err := count(r)
+		_ = r.Close() // only read from
+		var boundary *capture.BoundaryError
+		if errors.As(err, &boundary) {
+			log.Fatal("drop everything, read the file again with capture.Open")
+		}
+		total += frames
+		if !errors.Is(err, io.EOF) {
+			log.Print(err) // what the later chunks hold cannot be trusted
+			break
+		}
+	}
+	fmt.Println(total, "frames")
+}
