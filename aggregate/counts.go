@@ -1,0 +1,65 @@
+package aggregate
+
+import (
+	"fmt"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Rejection is why an observation was not aggregated.
+type Rejection uint8
+
+// The reasons.
+const (
+	// RejectOrphan is a tag in a place where no tag belongs.
+	RejectOrphan Rejection = iota
+	// RejectPlace is a kind that is not terminal where the tap stands.
+	RejectPlace
+	// RejectRepeat is a reflection that acknowledges nothing new: the same
+	// measurement as the one before it.
+	RejectRepeat
+	// RejectFuture is a time far ahead of the watermark that later observations
+	// contradicted.
+	RejectFuture
+	// RejectNoTime is an observation of a capture without times.
+	RejectNoTime
+	// RejectInvalid is an observation that no decoder makes: an unknown layout or
+	// kind, or a time outside the years 1970 to 2116.
+	RejectInvalid
+
+	// NumRejections bounds every Rejection.
+	NumRejections
+)
+
+var rejectionNames = [NumRejections]string{"orphan", "place", "repeat", "future", "no_time", "invalid"}
+
+// String is the reason as metrics and reports name it, in snake case.
+func (r Rejection) String() string {
+	if r < NumRejections {
+		return rejectionNames[r]
+	}
+	return fmt.Sprintf("rejection_%d", uint8(r))
+}
+
+// Counts is what became of the observations that a shard was given. All but the
+// last group are weighted observations, counted once, at the finest resolution.
+//
+// After Flush, In == Stored + Late + Overflow + the sum of Rejected.
+type Counts struct {
+	In       uint64
+	Stored   uint64 // in closed windows, in rows of their own key
+	Overflow uint64 // in closed windows, in overflow rows
+	Late     uint64 // older than the horizon
+	Rejected [NumRejections]uint64
+
+	// Parts of Stored and Overflow.
+	Untouched uint64
+	Trimmed   uint64
+	Unknown   uint64 // of signals without a table
+	BySignal  [csig.NumSignals]uint64
+
+	Blocks, Rows        uint64 // written, all resolutions
+	Deltas              uint64 // windows reopened after they had closed
+	ReflectionEvictions uint64 // flows forgotten before their reflection could repeat
+	CacheResets         uint64 // look-up caches emptied because they were full
+}

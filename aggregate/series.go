@@ -1,0 +1,173 @@
+package aggregate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// seriesKey is what a row's key is, and what its observations have in common
+// besides: those of one row may be split over several series.
+type seriesKey struct {
+	src, dst GroupID
+	loc      LocationID
+	// Inclusive range of heavy codes, empty when lo > hi. Locations of different
+	// speeds have different ones.
+	heavyLo, heavyHi uint32
+	traits           uint8 // index of layout and T
+	kind             decode.Kind
+	class            class
+	overflow         bool
+}
+
+type series struct {
+	seriesKey
+	signal    csig.Signal
+	wide      bool
+	heavyMask uint32 // compact: bit c is set when code c is heavy
+	cell      uint32 // dense number of (signal, kind, source, destination)
+}
+
+func (s *series) encoding() Encoding { return Encoding(s.traits >> 4) }
+
+func (s *series) heavy(code uint32) bool { return s.heavyLo <= code && code <= s.heavyHi }
+
+// compareRows orders series by the key of their row; equal ones share a row.
+func compareRows(a, b *series) int {
+	return cmp.Or(
+		cmp.Compare(a.signal, b.signal),
+		cmp.Compare(a.kind, b.kind),
+		cmp.Compare(a.traits>>4, b.traits>>4),
+		cmp.Compare(a.src, b.src),
+		cmp.Compare(a.dst, b.dst),
+		cmp.Compare(a.loc, b.loc),
+	)
+}
+
+type cellKey struct {
+	signal   csig.Signal
+	kind     decode.Kind
+	src, dst GroupID
+}
+
+// seriesTable numbers series densely, in the order in which they appear.
+type seriesTable struct {
+	traits  *[numTraits]traits
+	maxKeys int
+
+	list  []series
+	ids   map[seriesKey]uint32
+	cells map[cellKey]uint32
+	own   int // series that are not overflow
+
+	// The order of rows, brought up to date by sort: order lists series, rank is the
+	// place of a series' row, equal for series that share one.
+	order, rank []uint32
+}
+
+func newSeriesTable(tr *[numTraits]traits, maxKeys int) seriesTable {
+	return seriesTable{
+		traits: tr, maxKeys: maxKeys,
+		ids: make(map[seriesKey]uint32), cells: make(map[cellKey]uint32),
+	}
+}
+
+// id is the number of the series, that of its overflow series once the budget is
+// spent.
+func (t *seriesTable) id(k seriesKey) uint32 {
+	if id, ok := t.ids[k]; ok {
+		return id
+	}
+	if t.own >= t.maxKeys && !k.overflow {
+		k.src, k.dst, k.loc, k.overflow = OverflowGroup, OverflowGroup, OverflowLocation, true
+		return t.id(k)
+	}
+	return t.insert(k)
+}
+
+func (t *seriesTable) insert(k seriesKey) uint32 {
+	id := uint32(len(t.list))
+	tr := &t.traits[k.traits]
+	s := series{seriesKey: k, signal: tr.signal, wide: tr.wide}
+	if !tr.wide {
+		for c := k.heavyLo; c <= k.heavyHi; c++ {
+			s.heavyMask |= 1 << c
+		}
+	}
+	cell := cellKey{tr.signal, k.kind, k.src, k.dst}
+	n, ok := t.cells[cell]
+	if !ok {
+		n = uint32(len(t.cells))
+		t.cells[cell] = n
+	}
+	s.cell = n
+	t.list = append(t.list, s)
+	t.ids[k] = id
+	if !k.overflow {
+		t.own++
+	}
+	return id
+}
+
+// sort brings order and rank up to date: new series are sorted and merged into
+// those that were in order before.
+func (t *seriesTable) sort() {
+	old := len(t.order)
+	if old == len(t.list) {
+		return
+	}
+	fresh := make([]uint32, 0, len(t.list)-old)
+	for i := old; i < len(t.list); i++ {
+		fresh = append(fresh, uint32(i))
+	}
+	// Series of one row are ordered by number, so that the order is total.
+	compare := func(a, b uint32) int {
+		return cmp.Or(compareRows(&t.list[a], &t.list[b]), cmp.Compare(a, b))
+	}
+	slices.SortFunc(fresh, compare)
+	t.order = append(t.order, fresh...)
+	to, head := len(t.order)-1, old-1
+	for tail := len(fresh) - 1; tail >= 0; to-- {
+		if head >= 0 && compare(t.order[head], fresh[tail]) > 0 {
+			t.order[to] = t.order[head]
+			head--
+			continue
+		}
+		t.order[to] = fresh[tail]
+		tail--
+	}
+	t.setRanks()
+}
+
+func (t *seriesTable) setRanks() {
+	t.rank = slices.Grow(t.rank[:0], len(t.list))[:len(t.list)]
+	rank := uint32(0)
+	for i, id := range t.order {
+		if i > 0 && compareRows(&t.list[t.order[i-1]], &t.list[id]) != 0 {
+			rank++
+		}
+		t.rank[id] = rank
+	}
+}
+
+// retain drops the series that are not live and renumbers the others in their
+// order. It returns the new numbers by old number.
+func (t *seriesTable) retain(live []bool) []uint32 {
+	kept := newSeriesTable(t.traits, t.maxKeys)
+	renumbered := make([]uint32, len(t.list))
+	for i := range t.list {
+		if live[i] {
+			renumbered[i] = kept.insert(t.list[i].seriesKey)
+		}
+	}
+	*t = kept
+	return renumbered
+}
+
+func (t *seriesTable) bytes() uint64 {
+	const seriesBytes, mapSlotBytes = 56, 64
+	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank))*4 +
+		uint64(len(t.ids)+len(t.cells))*mapSlotBytes
+}

@@ -1,0 +1,245 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// pendingItems is how many observations are looked up before they are counted, so
+// that the cache misses of one overlap with the work on others.
+const pendingItems = 256
+
+// pendingItem is an observation that was placed and looked up.
+type pendingItem struct {
+	series uint32
+	code   uint32 // with itemWide and itemCount
+	bytes  uint32
+	slot   uint32 // of the window at the finest level
+}
+
+const (
+	itemWide  = 1 << 31
+	itemCount = 1 << 30 // has no value
+)
+
+// Shard aggregates the observations of one tap on one core. Its methods must not
+// be called concurrently; shards of other cores are independent, and what they
+// write merges.
+//
+// Only the finest resolution is updated per observation. The others are exact folds
+// of it, made when windows close. The same observations in the same order give the
+// same blocks, however they are cut into batches.
+type Shard struct {
+	cfg    Config
+	sink   Sink
+	traits *[numTraits]traits
+	levels []level // finest first
+
+	series    seriesTable
+	compactAt int // number of series at which dead ones are dropped
+	pairs     pairCache
+	keys      keyCache
+	noPair    pairSlot // of observations without addresses
+	repeats   *repeats
+
+	items   [pendingItems]pendingItem
+	pending int
+
+	clock  watermark
+	rows   rowBuilder
+	counts Counts
+	err    error // of the sink: nothing is accepted after it
+}
+
+// NewShard makes a shard that writes the windows it closes to the sink.
+func NewShard(cfg Config, sink Sink) (*Shard, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("configure shard: %w", err)
+	}
+	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), noPair: pairSlot{id: firstPair - 1}}
+	for i, r := range cfg.Resolutions {
+		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i])})
+	}
+	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
+	s.compactAt = min(cfg.MaxKeys, minCompactAt)
+	s.pairs = newPairCache(powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
+	if cfg.Reflections {
+		s.repeats = new(repeats)
+	}
+	s.rows.block.Source = cfg.Source
+	s.rows.seq = cfg.SeqBase
+	s.clock.init(&cfg)
+	return s, nil
+}
+
+func powerOfTwo(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
+// Add counts a batch of observations, in the order of their capture. It keeps
+// nothing of the slice. It writes the windows that close; an error of the sink ends
+// the shard, and every later call returns it.
+func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.counts.In += uint64(len(obs)) * s.cfg.Weight
+	c := &s.clock
+	for i := range obs {
+		o := &obs[i]
+		layout := layoutIndex(o.Tag.Layout)
+		if o.TimeNS < c.from || o.TimeNS >= c.to || o.Kind != decode.Tag || o.Flags&decode.Orphan != 0 ||
+			layout >= csig.NumLayouts || !s.cfg.Tags {
+			if err := s.admit(ctx, o); err != nil {
+				return err
+			}
+			continue
+		}
+		c.now = max(c.now, o.TimeNS)
+		s.enqueue(o, layout, c.slot)
+	}
+	s.apply()
+	return nil
+}
+
+// admit takes the observations that Add cannot place at once.
+func (s *Shard) admit(ctx context.Context, o *decode.Observation) error {
+	if reason, bad := s.reject(o); bad {
+		s.counts.Rejected[reason] += s.cfg.Weight
+		return nil
+	}
+	return s.place(ctx, o)
+}
+
+// maxTime leaves room for sums of times and durations.
+const maxTime = math.MaxInt64 / 2
+
+func (s *Shard) reject(o *decode.Observation) (Rejection, bool) {
+	switch {
+	case o.Flags&decode.Orphan != 0:
+		return RejectOrphan, true
+	case layoutIndex(o.Tag.Layout) >= csig.NumLayouts, o.TimeNS < 0, o.TimeNS > maxTime:
+		return RejectInvalid, true
+	case o.Kind == decode.Tag && s.cfg.Tags:
+	case o.Kind == decode.Reflection && s.cfg.Reflections:
+	case o.Kind == decode.Tag || o.Kind == decode.Reflection:
+		return RejectPlace, true
+	default:
+		return RejectInvalid, true
+	}
+	if o.TimeNS == 0 {
+		return RejectNoTime, true
+	}
+	return RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(o)
+}
+
+// enqueue looks the observation's series up, for apply to count it.
+func (s *Shard) enqueue(o *decode.Observation, layout uint, slot uint32) {
+	if s.pending == pendingItems {
+		s.apply()
+	}
+	ti := (layout<<4 | uint(o.Tag.T&15)) & (numTraits - 1)
+	tr := &s.traits[ti]
+	k := lookup{traits: uint8(ti), class: tr.class, lm: uint32(o.Tag.LM)}
+	if o.Tag.S == tr.initial {
+		k.class = classUntouched
+		if !s.cfg.LocateUntouched {
+			k.lm = noLM
+		}
+	}
+	code := uint32(tr.code[o.Tag.S&31])
+	if tr.wide {
+		code = itemWide | itemCount
+		if tr.table != nil {
+			code = itemWide | tr.table.Code(o.Tag.S)
+		}
+	}
+	if o.Tag.D {
+		k.class = classTrimmed
+		code = code&itemWide | itemCount
+	}
+	s.items[s.pending&(pendingItems-1)] = pendingItem{s.lookup(o, k), code, o.Bytes, slot}
+	s.pending++
+}
+
+// apply counts the pending items.
+func (s *Shard) apply() {
+	l := &s.levels[0]
+	refs := l.refs
+	for i := range s.items[:s.pending] {
+		it := &s.items[i]
+		w := l.all[it.slot]
+		ref := refs[it.series]
+		if ref.gen != w.gen {
+			ref.entry = l.entry(w, it.series, it.code&itemWide != 0)
+		}
+		if it.code&itemWide != 0 {
+			s.countWide(w, ref.entry, it)
+			continue
+		}
+		e := &w.compact[ref.entry]
+		c := it.code & 31
+		e.bytes += uint64(it.bytes)
+		e.used |= 1 << c
+		e.hist[c]++
+		if e.hist[c] >= math.MaxUint32-1 {
+			l.seal(w, it.series, false)
+		}
+	}
+	s.pending = 0
+}
+
+func (s *Shard) countWide(w *window, entry uint32, it *pendingItem) {
+	e := &w.wide[entry]
+	e.bytes += uint64(it.bytes)
+	if it.code&itemCount == 0 {
+		code := it.code &^ itemWide
+		sr := &s.series.list[it.series]
+		e.addValue(s.traits[sr.traits].table.Value(code), sr.heavy(code))
+		count, _ := w.dist.at(distKey(entry, csig.DistIndex(code)))
+		*count++
+	}
+	e.count++
+	if e.count >= math.MaxUint32-1 {
+		s.levels[0].seal(w, it.series, true)
+	}
+}
+
+// Counts is what became of the observations so far.
+func (s *Shard) Counts() Counts {
+	c := s.counts
+	if s.repeats != nil {
+		c.ReflectionEvictions = s.repeats.evictions
+	}
+	c.CacheResets = s.pairs.resets + s.keys.resets
+	return c
+}
+
+// Watermark is the latest accepted time in Unix nanoseconds, or that of the latest
+// AdvanceTo; 0 before the first observation.
+func (s *Shard) Watermark() int64 { return s.clock.now }
+
+// Series is how many series the shard holds, overflow included.
+func (s *Shard) Series() int { return len(s.series.list) }
+
+// StateBytes is about how much memory the shard's state takes.
+func (s *Shard) StateBytes() uint64 {
+	n := s.series.bytes() + uint64(len(s.pairs.slots))*64 + uint64(len(s.keys.slots))*16 + s.rows.bytes()
+	for i := range s.levels {
+		n += s.levels[i].bytes()
+	}
+	if s.repeats != nil {
+		n += repeatSets * repeatWays * 64
+	}
+	return n
+}

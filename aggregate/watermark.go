@@ -1,0 +1,202 @@
+package aggregate
+
+import (
+	"context"
+	"math"
+
+	"github.com/csigscope/csigscope/decode"
+)
+
+// maxQuarantine is how many observations far ahead of the watermark have to agree
+// before they are believed.
+const maxQuarantine = 64
+
+// watermark is the tap's sense of time: the latest accepted time, and what waits to
+// be believed.
+//
+// A time far ahead of the watermark is either a gap in the capture, and then nothing
+// may be lost, or a wild timestamp, and then it must not close every open window
+// and make everything after it late. Which one it is shows in what follows, so such
+// observations wait: they are accepted when maxQuarantine of them in a row agree or
+// when nothing contradicts them until Flush, and rejected when an observation near
+// the watermark follows. The very first observation waits for the second for the
+// same reason.
+type watermark struct {
+	now     int64
+	started bool
+	waiting []decode.Observation // at most maxQuarantine
+
+	// Observations with from <= time < to belong to the window in the slot and change
+	// nothing else; an empty range when there is no such window.
+	from, to int64
+	slot     uint32
+	nextDue  int64 // when the next open window of any level closes
+
+	maxAhead, horizon int64
+}
+
+func (c *watermark) init(cfg *Config) {
+	c.waiting = make([]decode.Observation, 0, maxQuarantine)
+	c.nextDue = math.MaxInt64
+	c.maxAhead, c.horizon = int64(cfg.MaxAhead), int64(cfg.Horizon)
+}
+
+// leave makes every observation go through place.
+func (c *watermark) leave() { c.from, c.to = 0, 0 }
+
+// enter lets observations of the window take the short way.
+func (c *watermark) enter(w *window) {
+	if w.delta || len(c.waiting) > 0 {
+		c.leave()
+		return
+	}
+	c.from, c.to, c.slot = w.start, min(w.end, c.nextDue, c.now+c.maxAhead+1), w.slot
+}
+
+// place finds the window of an observation with a valid time, and counts it there
+// if it is to be counted.
+func (s *Shard) place(ctx context.Context, o *decode.Observation) error {
+	c := &s.clock
+	if c.from <= o.TimeNS && o.TimeNS < c.to {
+		c.now = max(c.now, o.TimeNS)
+		s.enqueue(o, layoutIndex(o.Tag.Layout), c.slot)
+		return nil
+	}
+	if !c.started {
+		return s.start(ctx, o)
+	}
+	if o.TimeNS-c.now > c.maxAhead {
+		return s.quarantine(ctx, o)
+	}
+	s.contradict()
+	return s.accept(ctx, o)
+}
+
+// start decides with the second observation whether to believe the first.
+func (s *Shard) start(ctx context.Context, o *decode.Observation) error {
+	c := &s.clock
+	if len(c.waiting) == 0 {
+		c.waiting = append(c.waiting, *o)
+		return nil
+	}
+	c.started = true
+	if c.waiting[0].TimeNS-o.TimeNS > c.maxAhead {
+		c.now = o.TimeNS
+		return s.accept(ctx, o)
+	}
+	c.now = c.waiting[0].TimeNS
+	if err := s.release(ctx); err != nil {
+		return err
+	}
+	return s.place(ctx, o)
+}
+
+// quarantine holds an observation that is far ahead.
+func (s *Shard) quarantine(ctx context.Context, o *decode.Observation) error {
+	c := &s.clock
+	if n := len(c.waiting); n > 0 {
+		if d := o.TimeNS - c.waiting[n-1].TimeNS; d > c.maxAhead || -d > c.maxAhead {
+			s.contradict()
+		}
+	}
+	c.waiting = append(c.waiting, *o)
+	c.leave()
+	if len(c.waiting) == maxQuarantine {
+		return s.release(ctx)
+	}
+	return nil
+}
+
+// contradict rejects what waits.
+func (s *Shard) contradict() {
+	s.counts.Rejected[RejectFuture] += uint64(len(s.clock.waiting)) * s.cfg.Weight
+	s.clock.waiting = s.clock.waiting[:0]
+}
+
+// release accepts what waits.
+func (s *Shard) release(ctx context.Context) error {
+	waiting := s.clock.waiting
+	s.clock.waiting = waiting[:0]
+	for i := range waiting {
+		if err := s.accept(ctx, &waiting[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accept believes the observation's time: it moves the watermark, closes what is
+// due, and counts the observation unless it is too late for that.
+func (s *Shard) accept(ctx context.Context, o *decode.Observation) error {
+	c := &s.clock
+	if err := s.advance(ctx, o.TimeNS); err != nil {
+		return err
+	}
+	base := &s.levels[0]
+	start := base.floor(o.TimeNS)
+	w := base.find(start)
+	if (w == nil || w.delta) && c.now >= base.dueAt(start) {
+		if c.now-o.TimeNS > c.horizon {
+			s.counts.Late += s.cfg.Weight
+			return nil
+		}
+		if w == nil {
+			var err error
+			if w, err = s.reopen(ctx, 0, start, c.now); err != nil {
+				return err
+			}
+		}
+	}
+	if w == nil {
+		w = base.begin(start, base.dueAt(start), false)
+	}
+	c.nextDue = min(c.nextDue, w.due)
+	c.enter(w)
+	s.enqueue(o, layoutIndex(o.Tag.Layout), w.slot)
+	return nil
+}
+
+// advance moves the watermark to the time, never back, and closes what is due.
+func (s *Shard) advance(ctx context.Context, ns int64) error {
+	c := &s.clock
+	if ns <= c.now {
+		return nil
+	}
+	if ns >= c.nextDue {
+		if err := s.closeDue(ctx, ns); err != nil {
+			return err
+		}
+	}
+	c.now = ns
+	return nil
+}
+
+// AdvanceTo moves the watermark of an idle tap to a time (Unix ns, by the clock that
+// the tap's times come from) and closes the windows that are due by then. It does
+// nothing before the first observation.
+func (s *Shard) AdvanceTo(ctx context.Context, ns int64) error {
+	if s.err != nil {
+		return s.err
+	}
+	c := &s.clock
+	ns = min(ns, maxTime)
+	if !c.started && len(c.waiting) == 0 {
+		return nil
+	}
+	if len(c.waiting) > 0 && c.waiting[0].TimeNS-ns <= c.maxAhead {
+		if !c.started {
+			c.now = c.waiting[0].TimeNS
+		}
+		c.started = true
+		if err := s.release(ctx); err != nil {
+			return err
+		}
+	}
+	c.started = true
+	if err := s.advance(ctx, ns); err != nil {
+		return err
+	}
+	c.leave()
+	s.apply()
+	return nil
+}
