@@ -1,0 +1,122 @@
+package emitter
+
+// send makes the next data packet of a flow.
+func (s *sim) send(number int32, now int64) {
+	f := &s.flows[number]
+	k := packet{
+		flow: number, number: f.sequence, stamp: s.stamp(now), echo: f.heard, length: f.dataLength,
+	}
+	if f.tagEvery > 0 {
+		if f.untilTag == 0 {
+			f.untilTag = f.tagEvery
+			s.tag(&k, &f.tags)
+		}
+		f.untilTag--
+	}
+	f.sequence += uint32(s.framer.payload(int(k.length), k.tag.set, false))
+	s.start(f, &f.forward, now, &k)
+	s.sending.set(number, f.pace.after(now))
+}
+
+// tag makes the packet carry the next signal in turn (section 4.3.3).
+func (s *sim) tag(k *packet, count *uint32) {
+	index := signalAt(*count, uint32(len(s.signals)))
+	*count++
+	k.tag = s.signals[index].start(index)
+	k.length += uint16(s.framer.tagLen())
+}
+
+func (s *sim) start(f *flow, r *route, now int64, k *packet) {
+	f.sent++
+	s.sent++
+	s.enter(r.ports[0], now, k)
+}
+
+// deliver hands a packet to the host at the end of its route.
+func (s *sim) deliver(f *flow, now int64, k *packet) error {
+	f.delivered++
+	s.delivered++
+	if k.tag.set || k.reflects.set || s.scenario.CaptureUntagged {
+		if err := s.capture(f, now, k); err != nil {
+			return err
+		}
+	}
+	if k.ack {
+		s.heard(f, now, k)
+	} else {
+		s.received(f, now, k)
+	}
+	return nil
+}
+
+// received is the receiver's part: it remembers the newest tag and reflects it on
+// its next acknowledgement (section 4.3.2). An acknowledgement reflects only what
+// arrived since the one before it.
+func (s *sim) received(f *flow, now int64, k *packet) {
+	if k.tag.set {
+		s.truth.observe(now, f.cell, &k.tag, 0)
+		f.newest = k.tag
+	}
+	if s.scenario.AckEvery < 0 {
+		return
+	}
+	f.unacked++
+	if f.unacked < int32(s.scenario.AckEvery) {
+		return
+	}
+	f.unacked = 0
+	a := packet{flow: k.flow, ack: true, stamp: s.stamp(now), echo: k.stamp, reflects: f.newest}
+	a.number = k.number + uint32(s.framer.payload(int(k.length), k.tag.set, false))
+	f.newest.set = false
+	s.acknowledge(f, now, a)
+	if f.acksToCopy > 0 {
+		if f.acksToCopy--; f.acksToCopy == 0 {
+			f.acksToCopy = int32(s.scenario.RepeatAckEvery)
+			s.acknowledge(f, now, a)
+		}
+	}
+}
+
+func (s *sim) acknowledge(f *flow, now int64, a packet) {
+	a.length = uint16(s.framer.ackLen(a.reflects.set))
+	if s.scenario.TagAcks {
+		s.tag(&a, &f.ackTags)
+	}
+	s.start(f, &f.reverse, now, &a)
+}
+
+// heard is the sender's part. A reflection that repeats the one before it under the
+// same acknowledgement number is the same measurement.
+func (s *sim) heard(f *flow, now int64, k *packet) {
+	f.heard = k.stamp
+	if k.tag.set {
+		s.truth.observe(now, f.cellBack, &k.tag, 0)
+	}
+	if !k.reflects.set || (f.lastMark == k.reflects && f.lastAck == k.number) {
+		return
+	}
+	f.lastMark, f.lastAck = k.reflects, k.number
+	s.truth.observe(now, f.cell, &k.reflects, 1)
+}
+
+// capture writes a delivered packet as the tap of the receiving rack sees it.
+func (s *sim) capture(f *flow, now int64, k *packet) error {
+	g, r, from, to := &s.segment, &f.forward, f.src, f.dst
+	g.tuple, g.sequence, g.ack = f.tuple, k.number, f.ackSource
+	if k.ack {
+		r, from, to = &f.reverse, f.dst, f.src
+		g.tuple, g.sequence, g.ack = f.tuple.reversed(), f.ackSource, k.number
+	}
+	g.from, g.rack, g.hops = from, s.topology.rack(int(to)), int(r.n)-1
+	g.stamp, g.echo, g.length = k.stamp, k.echo, int(k.length)
+	g.tagged, g.reflects = k.tag.set, k.reflects.set
+	if g.tagged {
+		g.tag = s.signals[k.tag.signal].tag(s.scenario.Layout, &k.tag)
+	}
+	if g.reflects {
+		g.reflection = s.signals[k.reflects.signal].tag(s.scenario.Layout, &k.reflects)
+	}
+	s.captured++
+	s.capturedBytes += uint64(min(g.length, s.scenario.SnapLen))
+	return s.taps.packet(&s.framer, g, s.startNS+now/1000)
+}

@@ -1,0 +1,47 @@
+package emitter
+
+// flow is one TCP connection: data from its sender, acknowledgements from its
+// receiver. Loss is not repaired: the receiver acknowledges the highest byte it
+// has, as one does that has given up on what is missing.
+type flow struct {
+	tuple            fiveTuple
+	src, dst         int32 // hosts
+	forward, reverse route
+	cell, cellBack   int32 // of the truth: sender's to receiver's rack, and back
+
+	// The sender.
+	pace       pacing
+	tagEvery   int32
+	untilTag   int32 // data packets before the next tagged one
+	tags       uint32
+	sequence   uint32 // of the next byte
+	heard      uint32 // newest TCP timestamp of the receiver
+	lastAck    uint32 // newest reflection that arrived
+	lastMark   mark
+	dataLength uint16 // of an untagged data frame
+
+	// The receiver.
+	unacked    int32 // data packets since the last acknowledgement
+	acks       uint32
+	ackTags    uint32
+	newest     mark // of the tags that arrived; set until it is reflected
+	ackSource  uint32
+	acksToCopy int32
+
+	sent, delivered, dropped uint64 // packets of both directions
+}
+
+// signalAt deals out n signals to successive tags: over any n tags each one once,
+// and over n*n tags each one at each place, so that a receiver that reflects only
+// every so manieth tag still reflects all signals. It is the sum of the count's
+// digits in base n, modulo n.
+func signalAt(count uint32, n uint32) uint8 {
+	if n == 1 {
+		return 0
+	}
+	sum := uint32(0)
+	for ; count > 0; count /= n {
+		sum += count % n
+	}
+	return uint8(sum % n)
+}

@@ -1,0 +1,161 @@
+package emitter
+
+import (
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Scenario is everything that a run depends on: two runs of equal scenarios write
+// equal bytes. Zero fields take the defaults named here; Run checks the rest.
+type Scenario struct {
+	Name     string        `yaml:"name,omitempty"`
+	Seed     uint64        `yaml:"seed,omitempty"`
+	Duration time.Duration `yaml:"duration,omitempty"` // simulated
+	Start    time.Time     `yaml:"start,omitempty"`    // of the simulated clock; default 2026-01-05T00:00:00Z
+
+	// The fabric: every leaf is a rack and has one uplink to every spine.
+	Leaves       int  `yaml:"leaves,omitempty"`
+	Spines       int  `yaml:"spines,omitempty"`
+	HostsPerLeaf int  `yaml:"hosts_per_leaf,omitempty"`
+	HostSpeed    Rate `yaml:"host_speed,omitempty"`
+	UplinkSpeed  Rate `yaml:"uplink_speed,omitempty"`
+	// RackUplinkSpeed overrides the speed of both directions of all links between
+	// a rack, counted from 1, and the spines.
+	RackUplinkSpeed map[int]Rate `yaml:"rack_uplink_speed,omitempty"`
+
+	BufferBytes    uint64        `yaml:"buffer_bytes,omitempty"`     // of each switch port; default 256 KiB
+	NICBufferBytes uint64        `yaml:"nic_buffer_bytes,omitempty"` // of each sending host; default 4 MiB
+	Propagation    time.Duration `yaml:"propagation,omitempty"`      // of each link; default 500 ns
+	Pipeline       time.Duration `yaml:"pipeline,omitempty"`         // of each switch, before the queue; default 600 ns
+	MTU            int           `yaml:"mtu,omitempty"`              // bytes of a full IP packet; default 1500
+
+	// Signals and tags. The switches' raw ABW (section 5.1.1) is that of the last
+	// complete ABWInterval, default 10 ms.
+	ABWInterval time.Duration    `yaml:"abw_interval,omitempty"`
+	HeavyDelay  time.Duration    `yaml:"heavy_delay,omitempty"` // threshold of max_delay; default 20 us
+	Layout      csig.Layout      `yaml:"-"`                     // default wide/uec050
+	Signals     []csig.Signal    `yaml:"-"`                     // default: all that the layout defines
+	Locator     string           `yaml:"locator,omitempty"`     // port (default), class or custom
+	Fields      []csig.FieldSpec `yaml:"locator_fields,omitempty"`
+
+	TagEvery       int  `yaml:"tag_every,omitempty"`        // senders tag one data packet of so many; default 1; negative: none
+	AckEvery       int  `yaml:"ack_every,omitempty"`        // receivers acknowledge every so many data packets; default 2; negative: never
+	RepeatAckEvery int  `yaml:"repeat_ack_every,omitempty"` // every so many acknowledgements are sent twice; 0: none
+	TagAcks        bool `yaml:"tag_acks,omitempty"`         // acknowledgements carry tags too
+
+	Workloads []Workload `yaml:"workloads,omitempty"`
+
+	// Output. Taps sit where leaves deliver to their hosts.
+	Window          time.Duration `yaml:"window,omitempty"`           // of the truth; default 1 s
+	SnapLen         int           `yaml:"snap_len,omitempty"`         // default 128
+	CaptureUntagged bool          `yaml:"capture_untagged,omitempty"` // also packets without tag and reflection
+	Classic         bool          `yaml:"classic,omitempty"`          // pcap with nanoseconds instead of pcapng
+	SingleFile      bool          `yaml:"single_file,omitempty"`      // one file for all taps, named after the scenario
+	Packets         uint64        `yaml:"packets,omitempty"`          // stop after so many captured packets; 0: run for Duration
+
+	// RandomFlows replaces the simulation by so many flows whose tags are random in
+	// every packet: the worst input an aggregator can get. It has no truth.
+	RandomFlows int `yaml:"random_flows,omitempty"`
+}
+
+// Kinds of workloads.
+const (
+	Ring        = "ring"        // every host sends to the next one of the ring
+	AllToAll    = "alltoall"    // every host sends to every other one
+	Incast      = "incast"      // sources send to one target
+	Background  = "background"  // random pairs in different racks, at irregular intervals
+	Permutation = "permutation" // every host sends to one other, none receives from two
+)
+
+// Workload is a set of flows. Senders are paced and do not react to congestion.
+type Workload struct {
+	Kind string `yaml:"kind"`
+
+	// Racks lists the racks that take part, from 1; empty: all. HostsPerRack takes
+	// the first so many hosts of each, 0: all.
+	Racks        []int `yaml:"racks,omitempty,flow"`
+	HostsPerRack int   `yaml:"hosts_per_rack,omitempty"`
+	// RackOrder makes a ring visit all hosts of a rack before the next rack. By
+	// default neighbours are in different racks.
+	RackOrder bool `yaml:"rack_order,omitempty"`
+
+	Target  Host `yaml:"target,omitempty"`  // incast
+	Sources int  `yaml:"sources,omitempty"` // incast: hosts that send, evenly spread; 0: all
+	Pairs   int  `yaml:"pairs,omitempty"`   // background: pairs of hosts; 0: one for each ordered pair of racks
+
+	// Rate is what a host sends while it is active (ring, alltoall, permutation,
+	// incast), or the mean rate of a pair (background).
+	Rate Rate `yaml:"rate"`
+	// Connections share the rate of a pair of hosts; default 1.
+	Connections int `yaml:"connections,omitempty"`
+
+	// Period and Burst make training steps: senders are active in the first Burst
+	// of each Period and idle for the rest. Period 0: always active.
+	Period time.Duration `yaml:"period,omitempty"`
+	Burst  time.Duration `yaml:"burst,omitempty"`
+	Start  time.Duration `yaml:"start,omitempty"`
+	End    time.Duration `yaml:"end,omitempty"` // 0: the end of the run
+
+	TagEvery int `yaml:"tag_every,omitempty"` // overrides Scenario.TagEvery unless 0
+}
+
+// Host names a host by its rack and its number in it, both from 1.
+type Host struct {
+	Rack int `yaml:"rack"`
+	Host int `yaml:"host"`
+}
+
+// WithLayout returns the scenario with another tag layout. Signals that the layout
+// does not define are left out, and a locator that needs more bits than the layout
+// has gives way to the class locator.
+func (s Scenario) WithLayout(l csig.Layout) Scenario {
+	s.Layout = l
+	var kept []csig.Signal
+	for _, signal := range s.Signals {
+		if csig.SignalOf(l.Profile, signal.Type()) == signal {
+			kept = append(kept, signal)
+		}
+	}
+	s.Signals = kept
+	if l.Format == csig.Compact && s.Locator != "custom" {
+		s.Locator = "class"
+	}
+	return s
+}
+
+// withDefaults fills in what is zero.
+func (s Scenario) withDefaults() Scenario {
+	orDefault(&s.Name, "scenario")
+	orDefault(&s.Duration, 10*time.Second)
+	if s.Start.IsZero() {
+		s.Start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	}
+	orDefault(&s.BufferBytes, 256<<10)
+	orDefault(&s.NICBufferBytes, 4<<20)
+	orDefault(&s.Propagation, 500*time.Nanosecond)
+	orDefault(&s.Pipeline, 600*time.Nanosecond)
+	orDefault(&s.MTU, 1500)
+	orDefault(&s.ABWInterval, 10*time.Millisecond)
+	orDefault(&s.HeavyDelay, 20*time.Microsecond)
+	orDefault(&s.Layout, csig.Layout{Format: csig.Wide, Profile: csig.UEC050})
+	if len(s.Signals) == 0 {
+		s.Signals = []csig.Signal{csig.MinABWRatio, csig.MinABW, csig.MaxDelay}
+		if s.Layout.Profile == csig.UEC050 {
+			s.Signals = append(s.Signals, csig.MaxNQD)
+		}
+	}
+	orDefault(&s.Locator, "port")
+	orDefault(&s.TagEvery, 1)
+	orDefault(&s.AckEvery, 2)
+	orDefault(&s.Window, time.Second)
+	orDefault(&s.SnapLen, 128)
+	return s
+}
+
+func orDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}

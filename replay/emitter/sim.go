@@ -1,0 +1,178 @@
+package emitter
+
+import (
+	"context"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// sim is the state of one run.
+type sim struct {
+	scenario Scenario
+	topology *topology
+	signals  []signal
+	pipeline int64 // ps
+	end      int64 // ps
+	startNS  int64
+
+	ports    []port
+	arriving *agenda // by port
+	flows    []flow
+	sending  *agenda // by flow
+
+	framer  framer
+	segment segment // of the packet that is being captured
+	taps    *taps
+	truth   *truth
+
+	sent, delivered, dropped, captured, capturedBytes uint64
+}
+
+// progressEvery is the number of events between looks at the context.
+const progressEvery = 1 << 16
+
+// run moves time forward, one event after the other, until the end, the packet
+// limit, or the context's end. Packets move before new ones are sent.
+func (s *sim) run(ctx context.Context, progress func(done float64, packets uint64)) error {
+	for events := 1; ; events++ {
+		port, arrival := s.arriving.next()
+		flow, sending := s.sending.next()
+		now := min(arrival, sending)
+		if now >= s.end {
+			return s.finish(s.end)
+		}
+		for s.truth.due(now) {
+			if err := s.truth.closeWindow(s.ports); err != nil {
+				return err
+			}
+		}
+		if arrival > sending {
+			s.send(flow, now)
+		} else if err := s.arrive(port, now); err != nil {
+			return err
+		}
+		if s.captured == s.scenario.Packets && s.captured > 0 {
+			return s.finish(now)
+		}
+		if events%progressEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			progress(s.done(now), s.captured)
+		}
+	}
+}
+
+func (s *sim) done(now int64) float64 {
+	done := float64(now) / float64(s.end)
+	if s.scenario.Packets > 0 {
+		done = max(done, float64(s.captured)/float64(s.scenario.Packets))
+	}
+	return done
+}
+
+// finish books the part of packets on links that left before the end, and writes
+// what is left of the truth.
+func (s *sim) finish(end int64) error {
+	for i := range s.ports {
+		p := &s.ports[i]
+		for n := p.head; n != p.tail; n++ {
+			k := p.at(n)
+			if k.started >= end {
+				break
+			}
+			to := min(k.started+serialization(uint32(k.length), p.kbps), end)
+			s.truth.sent(p, k.started, to, mulDiv(uint64(to-k.started), p.kbps, 8e9))
+		}
+	}
+	for last := false; !last; {
+		last = s.truth.end >= end
+		if err := s.truth.closeWindow(s.ports); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter puts a packet into a queue.
+func (s *sim) enter(number int32, now int64, k *packet) {
+	p := &s.ports[number]
+	first := p.empty()
+	if !p.enqueue(now, k, &p.stats[s.truth.side(now)]) {
+		s.flows[k.flow].dropped++
+		s.dropped++
+		return
+	}
+	if first {
+		s.arriving.set(number, p.nextArrival())
+	}
+}
+
+// arrive takes the head of a port to its next queue or to its receiver. The port's
+// part in its journey is accounted for here, when all that entered the port before
+// the packet left it is known.
+func (s *sim) arrive(number int32, now int64) error {
+	p := &s.ports[number]
+	k := *p.at(p.head)
+	behind := p.dequeue(&k)
+	finished := k.arrives - p.latency
+	if p.transit {
+		p.meter.advance(k.started)
+		if k.tag.set {
+			s.transit(number, p, &k, behind)
+		}
+		p.meter.add(k.started, finished)
+		s.truth.sent(p, k.started, finished, uint64(k.length))
+	}
+	s.arriving.set(number, p.nextArrival())
+	f := &s.flows[k.flow]
+	r := &f.forward
+	if k.ack {
+		r = &f.reverse
+	}
+	k.hop++
+	if k.hop < r.n {
+		s.enter(r.ports[k.hop], now, &k)
+		return nil
+	}
+	return s.deliver(f, now, &k)
+}
+
+// stamp is the TCP timestamp clock of a host, in milliseconds.
+func (s *sim) stamp(now int64) uint32 {
+	return uint32((s.startNS + now/1000) / int64(time.Millisecond))
+}
+
+// newSim builds the network and its flows; nothing is written before run.
+func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Domain) *sim {
+	m := &sim{
+		scenario: s, topology: t, signals: signals, flows: flows,
+		pipeline: ps(s.Pipeline), end: ps(s.Duration), startNS: s.Start.UnixNano(),
+		arriving: newAgenda(len(t.ports) + t.hosts()), sending: newAgenda(len(flows)),
+		framer: framer{
+			layout: s.Layout, tpid: tpidOf(s.Layout), reflection: d.Reflections()[0],
+			identifier: make([]uint16, t.hosts()),
+		},
+	}
+	interval := ps(s.ABWInterval)
+	for i := range t.ports {
+		latency := ps(s.Propagation)
+		if t.ports[i].stage == "spine" || t.ports[i].orientation == "up" {
+			latency += m.pipeline
+		}
+		m.ports = append(m.ports, port{
+			kbps: uint64(t.ports[i].speed), latency: latency, buffer: s.BufferBytes,
+			transit: true, meter: meter{interval: interval, end: interval},
+		})
+	}
+	for range t.hosts() {
+		m.ports = append(m.ports, port{
+			kbps: uint64(s.HostSpeed), latency: ps(s.Propagation) + m.pipeline, buffer: s.NICBufferBytes,
+		})
+	}
+	for i := range flows {
+		m.sending.set(int32(i), flows[i].pace.first())
+	}
+	return m
+}

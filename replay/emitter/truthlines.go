@@ -1,0 +1,149 @@
+package emitter
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Kinds of lines in truth.ndjson.
+const (
+	TruthHeaderKind = "header"
+	TruthCellKind   = "cell"
+	TruthPortKind   = "port"
+)
+
+// TruthHeader is the first line of truth.ndjson.
+type TruthHeader struct {
+	Kind          string            `json:"kind"`
+	Version       int               `json:"version"` // 1
+	Scenario      string            `json:"scenario"`
+	Seed          uint64            `json:"seed"`
+	Start         time.Time         `json:"start"`
+	DurationNS    int64             `json:"duration_ns"`
+	WindowNS      int64             `json:"window_ns"`
+	ABWIntervalNS int64             `json:"abw_interval_ns"`
+	Layout        string            `json:"layout"`
+	Locator       string            `json:"locator"`
+	Units         map[string]string `json:"units"` // stored unit of each signal
+	Definitions   map[string]string `json:"definitions"`
+}
+
+// TruthCell is what happened in one window between two groups, for one signal and
+// source. Values are in the signal's stored unit.
+type TruthCell struct {
+	Kind         string    `json:"kind"`
+	WindowStart  time.Time `json:"window_start"`
+	WindowNS     int64     `json:"window_ns"`
+	Source       string    `json:"source"` // tag or reflection
+	Signal       string    `json:"signal"`
+	SrcGroup     string    `json:"src_group"`
+	DstGroup     string    `json:"dst_group"`
+	Observations uint64    `json:"observations"`
+	Untouched    uint64    `json:"untouched"`
+	Heavy        uint64    `json:"heavy"`
+	Sum          uint64    `json:"sum"`
+	HeavySum     uint64    `json:"heavy_sum"`
+
+	// The mode of the bottleneck; absent when nothing was heavy.
+	Bottleneck      string            `json:"bottleneck,omitempty"`
+	BottleneckCount uint64            `json:"bottleneck_count,omitempty"`
+	BottleneckValue float64           `json:"bottleneck_value,omitempty"`
+	Stage           string            `json:"stage,omitempty"`
+	Ties            []string          `json:"ties,omitempty"`
+	Ports           map[string]uint64 `json:"ports,omitempty"` // heavy observations by port
+}
+
+// TruthPort is what one switch port did in one window.
+type TruthPort struct {
+	Kind          string    `json:"kind"`
+	WindowStart   time.Time `json:"window_start"`
+	Port          string    `json:"port"`
+	Bytes         uint64    `json:"bytes"`
+	CapacityKbps  uint64    `json:"capacity_kbps"`
+	Load          float64   `json:"load"` // share of the window in which the link was busy
+	Drops         uint64    `json:"drops"`
+	MaxQueueBytes uint64    `json:"max_queue_bytes"`
+}
+
+func newTruthHeader(s *Scenario) TruthHeader {
+	h := TruthHeader{
+		Kind: TruthHeaderKind, Version: 1, Scenario: s.Name, Seed: s.Seed,
+		Start: s.Start.UTC(), DurationNS: s.Duration.Nanoseconds(), WindowNS: s.Window.Nanoseconds(),
+		ABWIntervalNS: s.ABWInterval.Nanoseconds(), Layout: s.Layout.String(), Locator: s.Locator,
+		Units: map[string]string{},
+		Definitions: map[string]string{
+			"window":           "by capture time: a tag when its packet arrives at the receiver, a reflection when the acknowledgement arrives at the original sender",
+			"src_group":        "group of the sender of the measured path; dst_group is that of its receiver",
+			"untouched":        "observations whose signal no port replaced",
+			"heavy":            "observations whose whole bucket is at or beyond the threshold, given the true capacity of the port that wrote it",
+			"sum":              "bucket midpoints of all observations, untouched ones included",
+			"heavy_sum":        "bucket midpoints of the heavy observations",
+			"bottleneck":       "port that wrote most of the heavy observations; among equals the more severe mean, then the lower location id",
+			"bottleneck_value": "mean bucket midpoint of the bottleneck's heavy observations",
+			"ties":             "ports with as many heavy observations as the bottleneck, itself included",
+			"ports":            "heavy observations by the port that wrote them",
+			"load":             "share of the window in which the port's link was busy",
+			"max_queue_bytes":  "most bytes that waited or were on their way out, the arriving packet included",
+		},
+	}
+	for _, signal := range s.Signals {
+		h.Units[signal.String()] = storedUnits[signal.Unit()]
+	}
+	return h
+}
+
+// TruthVisitor takes the lines of a truth file; nil members are skipped. Each call
+// owns its argument.
+type TruthVisitor struct {
+	Header func(TruthHeader) error
+	Cell   func(TruthCell) error
+	Port   func(TruthPort) error
+}
+
+// ReadTruth reads truth.ndjson in order. Errors name the line.
+func ReadTruth(r io.Reader, v TruthVisitor) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 16<<20)
+	for n := 1; lines.Scan(); n++ {
+		if err := v.line(lines.Bytes()); err != nil {
+			return fmt.Errorf("read truth line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read truth: %w", err)
+	}
+	return nil
+}
+
+func (v *TruthVisitor) line(b []byte) error {
+	var line struct {
+		Kind string `json:"kind"`
+	}
+	if err := json.Unmarshal(b, &line); err != nil {
+		return err
+	}
+	switch line.Kind {
+	case TruthHeaderKind:
+		return visit(b, v.Header)
+	case TruthCellKind:
+		return visit(b, v.Cell)
+	case TruthPortKind:
+		return visit(b, v.Port)
+	}
+	return errors.New("kind: expected header, cell or port")
+}
+
+func visit[T any](b []byte, f func(T) error) error {
+	if f == nil {
+		return nil
+	}
+	var t T
+	if err := json.Unmarshal(b, &t); err != nil {
+		return err
+	}
+	return f(t)
+}

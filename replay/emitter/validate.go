@@ -1,0 +1,156 @@
+package emitter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Bounds of a scenario: they keep port and flow numbers small and the memory of a
+// run in the hundreds of megabytes.
+const (
+	maxSwitches     = 4096
+	maxHostsPerLeaf = 250 // hosts of a rack share a /24
+	maxFlows        = 1 << 18
+	maxMTU          = 65000
+	minMTU          = 128
+	maxSnapLen      = 256 << 10
+)
+
+// check tells what is wrong with a scenario that has its defaults.
+func (s *Scenario) check() error {
+	checks := []func() error{s.checkFabric, s.checkTimes, s.checkTags}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return fmt.Errorf("check scenario %q: %w", s.Name, err)
+		}
+	}
+	if s.RandomFlows > 0 {
+		return nil
+	}
+	if len(s.Workloads) == 0 {
+		return fmt.Errorf("check scenario %q: no workloads: nothing would be sent", s.Name)
+	}
+	for i := range s.Workloads {
+		if err := s.checkWorkload(&s.Workloads[i]); err != nil {
+			return fmt.Errorf("check scenario %q: workloads[%d] (%s): %w", s.Name, i, s.Workloads[i].Kind, err)
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) checkFabric() error {
+	switch {
+	case s.Leaves < 1 || s.Leaves > maxSwitches:
+		return fmt.Errorf("leaves %d: expected 1 to %d", s.Leaves, maxSwitches)
+	case s.Spines < 1 || s.Spines > maxSwitches:
+		return fmt.Errorf("spines %d: expected 1 to %d", s.Spines, maxSwitches)
+	case s.HostsPerLeaf < 1 || s.HostsPerLeaf > maxHostsPerLeaf:
+		return fmt.Errorf("hosts_per_leaf %d: expected 1 to %d", s.HostsPerLeaf, maxHostsPerLeaf)
+	case s.HostSpeed < Mbps || s.HostSpeed > 10_000*Gbps:
+		return fmt.Errorf("host_speed %s: expected 1Mbps to 10Tbps", s.HostSpeed)
+	case s.UplinkSpeed < Mbps || s.UplinkSpeed > 10_000*Gbps:
+		return fmt.Errorf("uplink_speed %s: expected 1Mbps to 10Tbps", s.UplinkSpeed)
+	case s.MTU < minMTU || s.MTU > maxMTU:
+		return fmt.Errorf("mtu %d: expected %d to %d", s.MTU, minMTU, maxMTU)
+	case s.BufferBytes < uint64(s.MTU)+64 || s.BufferBytes > 1<<30:
+		return fmt.Errorf("buffer_bytes %d: expected room for one packet, and at most 1 GiB", s.BufferBytes)
+	case s.NICBufferBytes < uint64(s.MTU)+64 || s.NICBufferBytes > 1<<30:
+		return fmt.Errorf("nic_buffer_bytes %d: expected room for one packet, and at most 1 GiB", s.NICBufferBytes)
+	}
+	for rack, speed := range s.RackUplinkSpeed {
+		if rack < 1 || rack > s.Leaves {
+			return fmt.Errorf("rack_uplink_speed: rack %d: expected 1 to %d", rack, s.Leaves)
+		}
+		if speed < Mbps || speed > 10_000*Gbps {
+			return fmt.Errorf("rack_uplink_speed: rack %d: %s: expected 1Mbps to 10Tbps", rack, speed)
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) checkTimes() error {
+	switch {
+	case s.Duration < time.Millisecond || s.Duration > 24*time.Hour:
+		return fmt.Errorf("duration %s: expected 1ms to 24h", s.Duration)
+	case s.Window < time.Millisecond || s.Window > time.Hour:
+		return fmt.Errorf("window %s: expected 1ms to 1h", s.Window)
+	case s.ABWInterval < time.Microsecond || s.ABWInterval > s.Window:
+		return fmt.Errorf("abw_interval %s: expected 1us to the window, %s", s.ABWInterval, s.Window)
+	case s.Propagation < 0 || s.Propagation > time.Millisecond:
+		return fmt.Errorf("propagation %s: expected 0 to 1ms", s.Propagation)
+	case s.Pipeline < 0 || s.Pipeline > time.Millisecond:
+		return fmt.Errorf("pipeline %s: expected 0 to 1ms", s.Pipeline)
+	case s.Start.Before(time.Unix(0, 0)) || s.Start.Year() > 2200:
+		return fmt.Errorf("start %s: expected a time from 1970 to 2200", s.Start)
+	}
+	if grace := s.grace(); grace > s.Window {
+		return fmt.Errorf("window %s: is shorter than the %s that one packet may take over the slowest link", s.Window, grace)
+	}
+	return nil
+}
+
+// grace is the longest time from a packet's first bit on a link to its arrival in
+// the next queue.
+func (s *Scenario) grace() time.Duration {
+	slowest := min(s.HostSpeed, s.UplinkSpeed)
+	for _, speed := range s.RackUplinkSpeed {
+		slowest = min(slowest, speed)
+	}
+	ps := serialization(uint32(s.MTU+maxL2), uint64(slowest))
+	return s.Propagation + s.Pipeline + time.Duration(ps/1000+1)
+}
+
+func (s *Scenario) checkTags() error {
+	switch {
+	case s.SnapLen < 64 || s.SnapLen > maxSnapLen:
+		return fmt.Errorf("snap_len %d: expected 64 to %d", s.SnapLen, maxSnapLen)
+	case s.RandomFlows < 0 || s.RandomFlows > maxFlows:
+		return fmt.Errorf("random_flows %d: expected 0 to %d", s.RandomFlows, maxFlows)
+	case s.RandomFlows > 0 && s.Packets == 0:
+		return errors.New("packets: random flows need a number of packets")
+	}
+	seen := map[csig.Signal]bool{}
+	for _, signal := range s.Signals {
+		if !signal.Known() || csig.SignalOf(s.Layout.Profile, signal.Type()) != signal {
+			return fmt.Errorf("signals: %s is not defined by %s", signal, s.Layout)
+		}
+		if seen[signal] {
+			return fmt.Errorf("signals: %s is given twice", signal)
+		}
+		seen[signal] = true
+	}
+	return nil
+}
+
+func (s *Scenario) checkWorkload(w *Workload) error {
+	for _, r := range w.Racks {
+		if r < 1 || r > s.Leaves {
+			return fmt.Errorf("racks: %d: expected 1 to %d", r, s.Leaves)
+		}
+	}
+	switch {
+	case w.HostsPerRack < 0 || w.HostsPerRack > s.HostsPerLeaf:
+		return fmt.Errorf("hosts_per_rack %d: expected 0 to %d", w.HostsPerRack, s.HostsPerLeaf)
+	case w.Rate < 1 || w.Rate > 10_000*Gbps:
+		return fmt.Errorf("rate %s: expected 1kbps to 10Tbps", w.Rate)
+	case w.Connections < 0 || w.Connections > 1024:
+		return fmt.Errorf("connections %d: expected 0 to 1024", w.Connections)
+	case w.Pairs < 0 || w.Pairs > maxFlows:
+		return fmt.Errorf("pairs %d: expected 0 to %d", w.Pairs, maxFlows)
+	case w.Sources < 0:
+		return fmt.Errorf("sources %d: expected 0 or more", w.Sources)
+	case w.Start < 0 || w.End < 0 || (w.End > 0 && w.End <= w.Start):
+		return fmt.Errorf("start %s, end %s: expected an end after the start", w.Start, w.End)
+	case w.Period < 0 || w.Burst < 0 || w.Burst > w.Period || (w.Period > 0) != (w.Burst > 0):
+		return fmt.Errorf("period %s, burst %s: expected both, and a burst within the period", w.Period, w.Burst)
+	}
+	if w.Kind == Incast {
+		if t := w.Target; t.Rack < 1 || t.Rack > s.Leaves || t.Host < 1 || t.Host > s.HostsPerLeaf {
+			return fmt.Errorf("target rack %d, host %d: no such host", t.Rack, t.Host)
+		}
+	}
+	return nil
+}
