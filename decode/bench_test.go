@@ -1,0 +1,63 @@
+package decode_test
+
+import (
+	"testing"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// hotFrames are what taps see most.
+var hotFrames = []string{
+	"compact_ietf01_tcp", "tag_and_reflection", "reflection", "untagged_tcp", "untagged_udp",
+	"wide_uec050_udp", "compact_uec050_trimmed_ipv6", "qinq_tcp", "ipv6_extensions",
+}
+
+func BenchmarkDecode(b *testing.B) {
+	dom := domain(b, csig.DefaultSpec())
+	for _, name := range hotFrames {
+		frame := goldenFrame(b, name)
+		b.Run(name, func(b *testing.B) {
+			d := decoder(b, dom)
+			var r decode.Result
+			b.ReportAllocs()
+			for b.Loop() {
+				d.Decode(frame, &r)
+			}
+		})
+	}
+}
+
+func BenchmarkAppendJSON(b *testing.B) {
+	dom := domain(b, csig.DefaultSpec())
+	d := decoder(b, dom)
+	var r decode.Result
+	d.Decode(goldenFrame(b, "tag_and_reflection"), &r)
+	dst := make([]byte, 0, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = r.Obs[0].AppendJSON(dst[:0], dom, &r.Encap)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	dom := domain(t, csig.DefaultSpec())
+	d := decoder(t, dom)
+	for _, g := range goldens(t) {
+		var r decode.Result
+		dst := make([]byte, 0, 512)
+		n := testing.AllocsPerRun(20, func() {
+			d.DecodeStripped(g.frame, 0x8100, 7, &r)
+			d.Decode(g.frame, &r)
+			for i := range r.Obs[:r.N] {
+				dst = r.Obs[i].AppendJSON(dst[:0], dom, &r.Encap)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations", g.name, n)
+		}
+		if len(dst) > 512 {
+			t.Errorf("%s: %d bytes of JSON", g.name, len(dst))
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package decode_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestCutEverywhere cuts every frame at every byte: what a cut frame says is a
+// prefix of what the whole one says.
+func TestCutEverywhere(t *testing.T) {
+	t.Parallel()
+	dom := domain(t, csig.DefaultSpec())
+	for _, g := range goldens(t) {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			d := decoder(t, dom)
+			var whole decode.Result
+			d.Decode(g.frame, &whole)
+			for n := range g.frame {
+				var cut decode.Result
+				d.Decode(g.frame[:n:n], &cut)
+				checkPrefix(t, n, &cut, &whole)
+			}
+		})
+	}
+}
+
+func checkPrefix(t *testing.T, n int, cut, whole *decode.Result) {
+	t.Helper()
+	if cut.N > whole.N {
+		t.Fatalf("cut at %d: %d observations of %d", n, cut.N, whole.N)
+	}
+	for i := range cut.Obs[:cut.N] {
+		if why := contradicts(&cut.Obs[i], &whole.Obs[i]); why != "" {
+			t.Fatalf("cut at %d: observation %d: %s:\ncut   %+v\nwhole %+v", n, i, why, cut.Obs[i], whole.Obs[i])
+		}
+	}
+	got, want := cut.Encap.Layers(), whole.Encap.Layers()
+	if len(got) > len(want) || !cmp.Equal(append([]decode.Layer{}, got...), append([]decode.Layer{}, want[:len(got)]...)) {
+		t.Fatalf("cut at %d: encapsulation %v is no prefix of %v", n, got, want)
+	}
+}
+
+// contradicts says what a has that b lacks.
+func contradicts(a, b *decode.Observation) string {
+	switch {
+	case a.Kind != b.Kind || a.Tag != b.Tag:
+		return "another tag"
+	case a.Flags&^b.Flags != 0:
+		return "more flags"
+	case a.Flags&decode.HasAddrs != 0 && (a.Src != b.Src || a.Dst != b.Dst):
+		return "other addresses"
+	case a.Flags&decode.HasAddrs == 0 && (a.Src != [16]byte{} || a.Dst != [16]byte{}):
+		return "addresses without HasAddrs"
+	case a.Proto != 0 && a.Proto != b.Proto:
+		return "another protocol"
+	case a.Flags&decode.HasPorts != 0 && (a.SrcPort != b.SrcPort || a.DstPort != b.DstPort):
+		return "other ports"
+	case a.Flags&decode.HasAck != 0 && a.Ack != b.Ack:
+		return "another acknowledgement"
+	}
+	return ""
+}
+
+// The reasons of cuts: a span reaches from its number of bytes to the next one's,
+// the last span is one cut.
+func TestCutReasons(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, domain(t, csig.DefaultSpec()))
+	type span struct {
+		from   int
+		reason decode.Reason
+		n      int // observations
+		flags  decode.Flags
+	}
+	const addrs, ports = decode.HasAddrs, decode.HasAddrs | decode.HasPorts | decode.HasAck
+	for _, tc := range []struct {
+		frame string
+		spans []span
+	}{
+		{"tag_and_reflection", []span{
+			{0, decode.CutEthernet, 0, 0},
+			{14, decode.CutVLAN, 0, 0},
+			{16, decode.CutEthernet, 0, 0},
+			{18, decode.CutTag, 0, 0},
+			{20, decode.CutEthernet, 1, 0},
+			{22, decode.CutIP, 1, 0},
+			{42, decode.CutTransport, 1, addrs},
+			{62, decode.CutTransport, 1, ports},
+			{68, decode.CutTransport, 2, ports},
+			{70, decode.OK, 2, ports},
+		}},
+		{"macsec_integrity", []span{
+			{12, decode.CutEthernet, 0, 0},
+			{14, decode.CutMACsec, 0, 0},
+			{28, decode.CutEthernet, 0, 0},
+			{30, decode.CutVLAN, 0, 0},
+		}},
+		{"ipv6_extensions", []span{
+			{16, decode.CutEthernet, 1, 0},
+			{18, decode.CutIP, 1, 0},
+			{58, decode.CutIP, 1, addrs},
+			{114, decode.CutTransport, 1, addrs},
+			{134, decode.OK, 1, ports},
+		}},
+		{"compact_uec050_trimmed_ipv6", []span{
+			{58, decode.CutTransport, 1, addrs},
+			{66, decode.OK, 1, addrs | decode.HasPorts}, // a cut payload costs nothing
+		}},
+		{"ipv4_options", []span{
+			{38, decode.CutIP, 1, addrs},
+			{42, decode.CutTransport, 1, addrs},
+		}},
+	} {
+		frame := goldenFrame(t, tc.frame)
+		for i, s := range tc.spans {
+			end := s.from + 1
+			if i+1 < len(tc.spans) {
+				end = tc.spans[i+1].from
+			}
+			for n := s.from; n < end; n++ {
+				var r decode.Result
+				d.Decode(frame[:n], &r)
+				if r.Reason != s.reason || r.N != s.n || (r.N > 0 && r.Obs[0].Flags != s.flags) {
+					t.Errorf("%s cut at %d: %s, %d observations, flags %b, want %+v", tc.frame, n, r.Reason, r.N, r.Obs[0].Flags, s)
+				}
+			}
+		}
+	}
+}
+
+// TestStripped takes the outermost tag out of every frame that has one, as network
+// cards do: the result is that of the frame as it was sent.
+func TestStripped(t *testing.T) {
+	t.Parallel()
+	dom := domain(t, csig.DefaultSpec())
+	for _, g := range goldens(t) {
+		tpid := binary.BigEndian.Uint16(g.frame[12:])
+		_, isTag := dom.LayoutOf(tpid)
+		if !isTag && tpid != 0x8100 && tpid != 0x88a8 && tpid != 0x9100 {
+			continue
+		}
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			for n := 16; n <= len(g.frame); n++ {
+				var want, got decode.Result
+				asSent, d := decoder(t, dom), decoder(t, dom)
+				asSent.Decode(g.frame[:n], &want)
+				rest := append(append([]byte{}, g.frame[:12]...), g.frame[16:n]...)
+				d.DecodeStripped(rest, tpid, binary.BigEndian.Uint16(g.frame[14:]), &got)
+				if diff := cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})); diff != "" {
+					t.Fatalf("cut at %d (-as sent +stripped):\n%s", n, diff)
+				}
+				if diff := cmp.Diff(asSent.Counters(), d.Counters()); diff != "" {
+					t.Fatalf("cut at %d: counters (-as sent +stripped):\n%s", n, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestStrippedOddities(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, domain(t, csig.DefaultSpec()))
+	frame := goldenFrame(t, "compact_ietf01_tcp")
+	for _, tc := range []struct {
+		name  string
+		frame []byte
+		tpid  uint16
+		want  decode.Reason
+	}{
+		{"too short for addresses", frame[:11], 0x8100, decode.CutEthernet},
+		{"unknown tag", frame, 0x9200, decode.NoCSIG},
+		{"no tag but a protocol", frame, 0x0800, decode.NoCSIG},
+	} {
+		var r decode.Result
+		d.DecodeStripped(tc.frame, tc.tpid, 1, &r)
+		if r.Reason != tc.want || r.N != 0 {
+			t.Errorf("%s: %s with %d observations, want %s", tc.name, r.Reason, r.N, tc.want)
+		}
+	}
+}

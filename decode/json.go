@@ -1,0 +1,128 @@
+package decode
+
+import (
+	"strconv"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// AppendJSON appends the observation as one JSON object, without a newline, and
+// does not allocate when dst has room for 512 bytes.
+//
+// Keys that the observation has no value for are left out: time_ns without a time,
+// addresses and ports that the frame does not have, low, high and unit of a signal
+// type without a table in the domain, high of an open-ended range, and encap of a
+// frame without any. low and high are bit/s, a ratio with up to six decimals, or
+// nanoseconds; code is the raw signal field. encap may be nil.
+func (o *Observation) AppendJSON(dst []byte, domain *csig.Domain, encap *Stack) []byte {
+	dst = append(dst, '{')
+	if o.TimeNS != 0 {
+		dst = append(strconv.AppendInt(append(dst, `"time_ns":`...), o.TimeNS, 10), ',')
+	}
+	dst = strconv.AppendUint(append(dst, `"packet":`...), o.Packet, 10)
+	dst = appendText(dst, "kind", o.Kind.String())
+	dst = o.appendTag(dst, domain)
+	dst = appendBool(dst, "orphan", o.Flags&Orphan != 0)
+	dst = o.appendEndpoints(dst)
+	if o.Kind == Reflection {
+		dst = appendText(dst, "path", "reverse")
+	} else {
+		dst = appendText(dst, "path", "forward")
+	}
+	if encap != nil {
+		dst = encap.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (o *Observation) appendTag(dst []byte, domain *csig.Domain) []byte {
+	t := &o.Tag
+	table := domain.Table(t.Layout, t.T)
+	dst = appendText(dst, "format", t.Layout.Format.String())
+	dst = appendText(dst, "profile", t.Layout.Profile.String())
+	dst = appendSignal(dst, t.Signal())
+	dst = appendUint(dst, "signal_type", uint64(t.T))
+	dst = appendUint(dst, "code", uint64(t.S))
+	if table != nil {
+		unit := table.Signal().Unit()
+		low, high, open := table.Range(table.Code(t.S))
+		dst = appendQuantity(dst, "low", unit, low)
+		if !open {
+			dst = appendQuantity(dst, "high", unit, high)
+		}
+		dst = appendText(dst, "unit", unit.String())
+	}
+	dst = appendUint(dst, "lm", uint64(t.LM))
+	dst = appendBool(dst, "untouched", table != nil && table.Untouched(t.S))
+	return appendBool(dst, "trimmed", t.D)
+}
+
+func (o *Observation) appendEndpoints(dst []byte) []byte {
+	if o.Flags&HasAddrs == 0 {
+		return dst
+	}
+	src, dstAddr := o.Addrs()
+	dst = append(src.AppendTo(append(dst, `,"src":"`...)), '"')
+	dst = append(dstAddr.AppendTo(append(dst, `,"dst":"`...)), '"')
+	// 0 is hop-by-hop, which is no packet's own protocol: the capture ended before
+	// the protocol was known.
+	if o.Proto != 0 {
+		dst = appendUint(dst, "proto", uint64(o.Proto))
+	}
+	if o.Flags&HasPorts != 0 {
+		dst = appendUint(dst, "src_port", uint64(o.SrcPort))
+		dst = appendUint(dst, "dst_port", uint64(o.DstPort))
+	}
+	return dst
+}
+
+func (s *Stack) appendJSON(dst []byte) []byte {
+	for i, l := range s.Layers() {
+		if i == 0 {
+			dst = append(dst, `,"encap":["`...)
+		} else {
+			dst = append(dst, `,"`...)
+		}
+		dst = append(l.Append(dst), '"')
+	}
+	if s.n > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
+}
+
+// appendSignal does without the string that the name of an unknown type is.
+func appendSignal(dst []byte, s csig.Signal) []byte {
+	if s.Known() {
+		return appendText(dst, "signal", s.String())
+	}
+	dst = strconv.AppendUint(append(dst, `,"signal":"type_`...), uint64(s.Type()), 10)
+	return append(dst, '"')
+}
+
+func appendQuantity(dst []byte, name string, u csig.Unit, stored uint64) []byte {
+	switch u {
+	case csig.BitPerSecond:
+		return appendUint(dst, name, stored*1000)
+	case csig.Ratio:
+		return strconv.AppendFloat(appendName(dst, name), float64(stored)/1e6, 'f', -1, 64)
+	}
+	return appendUint(dst, name, stored)
+}
+
+func appendName(dst []byte, name string) []byte {
+	return append(append(append(dst, `,"`...), name...), `":`...)
+}
+
+// appendText is for the protocol's own words, which need no escaping.
+func appendText(dst []byte, name, text string) []byte {
+	return append(append(append(appendName(dst, name), '"'), text...), '"')
+}
+
+func appendUint(dst []byte, name string, v uint64) []byte {
+	return strconv.AppendUint(appendName(dst, name), v, 10)
+}
+
+func appendBool(dst []byte, name string, v bool) []byte {
+	return strconv.AppendBool(appendName(dst, name), v)
+}

@@ -1,0 +1,170 @@
+package decode
+
+import (
+	"encoding/binary"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+const (
+	etherTypeOffset = 12
+	maxVLANs        = 4
+	// maxTags leaves room for a reflection in a Result.
+	maxTags = MaxObservations - 1
+)
+
+// class is what an EtherType means to the walk. A value below 0x0600 is a length
+// (IEEE 802.3): LLC follows, and no tag.
+type class uint8
+
+const (
+	other class = iota // ends the walk
+	vlanTag
+	secTAG
+	ipv4
+	ipv6
+	firstTag // and csig.NumLayouts-1 more: a CSIG TPID of the layout with that index
+)
+
+var etherTypes = [...]struct {
+	id    uint16
+	class class
+}{
+	{0x8100, vlanTag},
+	{0x88a8, vlanTag},
+	{0x9100, vlanTag},
+	{0x88e5, secTAG},
+	{0x0800, ipv4},
+	{0x86dd, ipv6},
+}
+
+// walkL2 follows EtherTypes from the offset of one of them. vlans is the number of
+// VLAN tags before it.
+func (d *Decoder) walkL2(frame []byte, off, vlans int, r *Result) Reason {
+	for {
+		if len(frame) < off+2 {
+			return CutEthernet
+		}
+		c := d.classes[be16(frame[off:])]
+		body := frame[off+2:]
+		var n int
+		var reason Reason
+		switch c {
+		case other:
+			return r.done()
+		case ipv4:
+			return d.walkIPv4(body, r)
+		case ipv6:
+			return d.walkIPv6(body, r)
+		case vlanTag:
+			vlans++
+			n, reason = d.vlan(body, vlans, r)
+		case secTAG:
+			n, reason = d.secTAG(body, r)
+		default:
+			n, reason = d.tag(body, csig.LayoutAt(int(c-firstTag)), r)
+		}
+		if n == 0 {
+			return reason
+		}
+		off += 2 + n
+	}
+}
+
+// walkStripped walks a frame as if the tag (tpid, tci) stood before its first
+// EtherType.
+func (d *Decoder) walkStripped(frame []byte, tpid, tci uint16, r *Result) Reason {
+	if len(frame) < etherTypeOffset {
+		return CutEthernet
+	}
+	// A wide tag is twice as long as what is stripped: its rest is in the frame.
+	var data [6]byte
+	binary.BigEndian.PutUint16(data[:], tci)
+	inFrame := copy(data[2:], frame[etherTypeOffset:])
+	switch c := d.classes[tpid]; {
+	case c == vlanTag:
+		if n, reason := d.vlan(data[:], 1, r); n == 0 {
+			return reason
+		}
+		return d.walkL2(frame, etherTypeOffset, 1, r)
+	case c >= firstTag:
+		n, reason := d.tag(data[:2+inFrame], csig.LayoutAt(int(c-firstTag)), r)
+		if n == 0 {
+			return reason
+		}
+		return d.walkL2(frame, etherTypeOffset+n-2, 0, r)
+	}
+	return r.done()
+}
+
+// The headers of L2: each function reads the header after its EtherType and
+// returns the header's length, or 0 and the reason to stop.
+
+func (d *Decoder) vlan(b []byte, vlans int, r *Result) (int, Reason) {
+	d.orphanTags(r)
+	switch {
+	case vlans > maxVLANs:
+		return 0, TooDeep
+	case len(b) < 2:
+		return 0, CutVLAN
+	case !r.Encap.push(VLAN, uint32(be16(b)&0xfff)):
+		return 0, TooDeep
+	}
+	return 2, OK
+}
+
+// secTAG reads the SecTAG of IEEE 802.1AE, 6 bytes or 14 with a channel
+// identifier. When its user data is changed or encrypted, what follows can not
+// be read.
+func (d *Decoder) secTAG(b []byte, r *Result) (int, Reason) {
+	const (
+		version  = 0x80
+		hasSCI   = 0x20
+		modified = 0x0c // encrypted, changed text
+	)
+	d.orphanTags(r)
+	if len(b) == 0 {
+		return 0, CutMACsec
+	}
+	if b[0]&version != 0 {
+		return 0, BadMACsec
+	}
+	n := 6
+	if b[0]&hasSCI != 0 {
+		n = 14
+	}
+	switch {
+	case len(b) < n:
+		return 0, CutMACsec
+	case !r.Encap.push(MACsec, 0):
+		return 0, TooDeep
+	case b[0]&modified != 0:
+		return 0, Hidden
+	}
+	return n, OK
+}
+
+func (d *Decoder) tag(b []byte, l csig.Layout, r *Result) (int, Reason) {
+	d.orphanTags(r)
+	n := l.Format.DataLen()
+	switch {
+	case r.N >= maxTags:
+		return 0, TooDeep
+	case len(b) < n:
+		return 0, CutTag
+	}
+	r.add(Tag, csig.Parse(l, b))
+	d.counters.Tags++
+	return n, OK
+}
+
+// orphanTags marks the tags so far, since another tag of L2 follows them.
+func (d *Decoder) orphanTags(r *Result) {
+	for i := range r.Obs[:r.N] {
+		o := &r.Obs[i]
+		if o.Flags&Orphan == 0 {
+			o.Flags |= Orphan
+			d.counters.Orphans++
+		}
+	}
+}

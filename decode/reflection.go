@@ -1,0 +1,100 @@
+package decode
+
+import (
+	"encoding/binary"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// tcpOptions walks a list of TCP options and adds the reflections among them. It
+// is false when an option has an impossible length or runs past the end: there is
+// no way to find the next one then. header and e are what a reflection's packet
+// is known by.
+func (d *Decoder) tcpOptions(b, header []byte, e endpoints, r *Result) bool {
+	const (
+		endOfList   = 0
+		noOperation = 1
+	)
+	for len(b) > 0 {
+		kind := b[0]
+		if kind == noOperation {
+			b = b[1:]
+			continue
+		}
+		if kind == endOfList {
+			return true
+		}
+		if len(b) < 2 {
+			return false
+		}
+		n := int(b[1])
+		if d.kinds[kind] {
+			if m := d.reflection(b, header, e, r); m > 0 {
+				n = m
+			}
+		}
+		if n < 2 || n > len(b) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// reflection reads the option at the start of b, of at least two bytes, by the
+// first configured encoding (section 4.2.1) that it fits, and returns its length
+// as that encoding counts it. It returns 0 when the option is none of them or is
+// an invalid one: its length octet counts as RFC 9293 says then.
+func (d *Decoder) reflection(b, header []byte, e endpoints, r *Result) int {
+	empty, invalid := 0, false
+	for i := range d.reflections {
+		f := &d.reflections[i]
+		head := 2 + int(f.ExIDLen)
+		if f.Kind != b[0] || len(b) < head || experiment(b[2:head]) != f.ExID {
+			continue
+		}
+		n := int(b[1]) // bytes of data fields
+		if !f.Payload {
+			n -= head
+		}
+		if l, ok := f.Layout(n); ok {
+			if head+n <= len(b) {
+				d.addReflection(csig.Parse(l, b[head:head+n]), header, e, r)
+			}
+			return head + n
+		}
+		if n == 0 && empty == 0 {
+			empty = head
+		}
+		invalid = true
+	}
+	switch {
+	case empty > 0:
+		d.counters.EmptyReflections++
+	case invalid:
+		d.counters.InvalidReflections++
+	}
+	return empty
+}
+
+// experiment is the experiment identifier of RFC 6994: 2 or 4 bytes, 0 without.
+func experiment(b []byte) uint32 {
+	switch len(b) {
+	case 2:
+		return uint32(be16(b))
+	case 4:
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (d *Decoder) addReflection(tag csig.Tag, header []byte, e endpoints, r *Result) {
+	o := r.add(Reflection, tag)
+	if o == nil {
+		d.counters.ExcessReflections++
+		return
+	}
+	o.setAddrs(e)
+	o.setTCP(header)
+	d.counters.Reflections++
+}

@@ -1,0 +1,77 @@
+package decode
+
+import "encoding/binary"
+
+const (
+	udpLen = 8
+	tcpLen = 20 // without options
+)
+
+// walkTransport reads the header after the IP header. left is what the IP header
+// says is left of the packet, at least len(b): more when the capture is cut.
+func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reason {
+	switch {
+	case e.proto == protoTCP && (r.N > 0 || len(d.reflections) > 0):
+		return d.tcp(b, left, e, r)
+	case e.proto == protoUDP && r.N > 0:
+		return d.udp(b, left, r)
+	}
+	return r.done()
+}
+
+func (d *Decoder) udp(b []byte, left int, r *Result) Reason {
+	if len(b) < udpLen {
+		return short(udpLen, left)
+	}
+	for i := range r.Obs[:r.N] {
+		r.Obs[i].setPorts(b)
+	}
+	return r.done()
+}
+
+func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
+	if len(b) < tcpLen {
+		return short(tcpLen, left)
+	}
+	header := b[:tcpLen]
+	for i := range r.Obs[:r.N] {
+		r.Obs[i].setTCP(header)
+	}
+	headerLen := int(header[12]>>4) * 4
+	switch {
+	case headerLen < tcpLen || headerLen > left:
+		return BadTransport
+	case headerLen == tcpLen || len(d.reflections) == 0:
+		return r.done()
+	case headerLen <= len(b):
+		if !d.tcpOptions(b[tcpLen:headerLen], header, e, r) {
+			return BadOptions
+		}
+		return r.done()
+	}
+	d.tcpOptions(b[tcpLen:], header, e, r)
+	return CutTransport
+}
+
+// short is the reason of a header that is not there whole: its packet is too short
+// for it, or the capture cut it.
+func short(headerLen, left int) Reason {
+	if left < headerLen {
+		return BadTransport
+	}
+	return CutTransport
+}
+
+func (o *Observation) setPorts(header []byte) {
+	o.SrcPort, o.DstPort = be16(header), be16(header[2:])
+	o.Flags |= HasPorts
+}
+
+func (o *Observation) setTCP(header []byte) {
+	o.setPorts(header)
+	const ack = 0x10
+	if header[13]&ack != 0 {
+		o.Ack = binary.BigEndian.Uint32(header[8:])
+		o.Flags |= HasAck
+	}
+}
