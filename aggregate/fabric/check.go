@@ -100,8 +100,16 @@ func (b *builder) bounds() {
 	}
 }
 
-// checkName refuses what would make canonical names ambiguous: "device:port", and
-// lists with commas.
+// Characters that names must not have, since they would make canonical names
+// ambiguous: "device:port", lists with commas, "leaf3 up". A port's name may have
+// colons, as in "et-0/0/1:2".
+const (
+	notInNames     = " ,:()"
+	notInPortNames = " ,()"
+	notInLabels    = `"`
+)
+
+// checkName demands a printable name without the forbidden characters.
 func (b *builder) checkName(path, name, forbidden string) {
 	switch {
 	case name == "":
@@ -111,15 +119,15 @@ func (b *builder) checkName(path, name, forbidden string) {
 	case !utf8.ValidString(name):
 		b.errorf(path, "%q: is not valid UTF-8", name)
 	case strings.ContainsAny(name, forbidden) || strings.ContainsFunc(name, unprintable):
-		b.errorf(path, "%q: expected printable characters without spaces and none of %s", name, forbidden)
+		b.errorf(path, "%q: expected printable characters and none of %q", name, forbidden)
 	}
 }
 
-func unprintable(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // define enters a name that ports can face.
 func (b *builder) define(path, name string) {
-	b.checkName(path+".name", name, ",:()")
+	b.checkName(path+".name", name, notInNames)
 	if at, taken := b.nodes[name]; taken && name != "" {
 		b.errorf(path+".name", "%q: is already the name of %s: rename one", name, at)
 		return
@@ -162,7 +170,7 @@ func (b *builder) devices() {
 	for i := range b.spec.Devices {
 		d, path := &b.spec.Devices[i], fmt.Sprintf("devices[%d]", i)
 		b.define(path, d.Name)
-		b.checkName(path+".stage", d.Stage, ",:()")
+		b.checkName(path+".stage", d.Stage, notInNames)
 		if d.Name == rawName || d.Name == overflowName || d.Stage == overflowName {
 			b.errorf(path+".name", "device %q of stage %q: %q and %q are reserved: choose another name",
 				d.Name, d.Stage, rawName, overflowName)
@@ -182,7 +190,7 @@ func (b *builder) devicePorts(path string, n int32, d *DeviceSpec) {
 	seen := make(map[string]bool, len(d.Ports))
 	for j := range d.Ports {
 		s, at := &d.Ports[j], fmt.Sprintf("%s.ports[%d]", path, j)
-		b.checkName(at+".name", s.Name, ",()") // "et-0/0/1:2" is a port's name
+		b.checkName(at+".name", s.Name, notInPortNames)
 		if seen[s.Name] {
 			b.errorf(at+".name", "%q: device %q has two ports of that name: rename one", s.Name, d.Name)
 		}
@@ -209,7 +217,7 @@ func (b *builder) devicePorts(path string, n int32, d *DeviceSpec) {
 func (b *builder) taps() {
 	for i, t := range b.spec.Taps {
 		path := fmt.Sprintf("taps[%d]", i)
-		b.checkName(path+".name", t.Name, "\"")
+		b.checkName(path+".name", t.Name, notInLabels)
 		if _, taken := b.topo.taps[t.Name]; taken {
 			b.errorf(path+".name", "%q: two taps have that name: rename one", t.Name)
 		}

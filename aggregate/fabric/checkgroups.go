@@ -18,7 +18,7 @@ func (b *builder) groups() {
 	t := b.topo
 	for i, g := range b.spec.Groups {
 		path := fmt.Sprintf("groups[%d]", i)
-		b.checkName(path+".name", g.Name, "\"")
+		b.checkName(path+".name", g.Name, notInLabels)
 		switch _, taken := t.groupIndex[g.Name]; {
 		case taken:
 			b.errorf(path+".name", "%q: two groups have that name: rename one", g.Name)
@@ -73,5 +73,4 @@ func (b *builder) groupPrefix(path, text string, n int32) {
 		return
 	}
 	t.prefixes.Insert(p, n)
-	t.groups[n].prefixes = append(t.groups[n].prefixes, p)
 }

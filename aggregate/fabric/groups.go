@@ -33,6 +33,9 @@ type derived struct {
 
 // group is the group of the prefix that holds a, UnknownGroup beyond the bound.
 func (d *derived) group(a netip.Addr) aggregate.GroupID {
+	if !a.IsValid() {
+		return aggregate.UnknownGroup
+	}
 	bits := 64
 	if a.Is4() {
 		bits = 24

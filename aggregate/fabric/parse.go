@@ -19,7 +19,7 @@ func Load(path string) (*Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load fabric: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	return Parse(f, path)
 }
 

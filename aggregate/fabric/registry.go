@@ -100,14 +100,14 @@ func (r *registry) addOffPath(l *Location) aggregate.LocationID {
 
 // numbered is the location of a number, made on the first call. There are no more
 // of them than values of locator metadata.
-func (r *registry) numbered(n number, make func() *Location) aggregate.LocationID {
+func (r *registry) numbered(n number, create func() *Location) aggregate.LocationID {
 	r.mu.RLock()
 	id, ok := r.numbers[n]
 	r.mu.RUnlock()
 	if ok {
 		return id
 	}
-	l := make()
+	l := create()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.add(l)

@@ -58,7 +58,6 @@ type host struct {
 type group struct {
 	name, level, parent string
 	id                  aggregate.GroupID
-	prefixes            []netip.Prefix
 	hosts               []int32 // with an address in it or in a group below it
 }
 

@@ -1,0 +1,226 @@
+package fabric
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func TestNewRefusesNothing(t *testing.T) {
+	if _, err := New(nil, nil); err == nil {
+		t.Error("no error without a specification")
+	}
+	if _, err := New(&Spec{}, defaultDomain(t)); err == nil {
+		t.Error("no error for version 0")
+	}
+}
+
+func TestTap(t *testing.T) {
+	_, f := load(t, "leafspine.yaml")
+	for name, want := range map[string]TapSpec{
+		"rack1":  {Name: "rack1", Place: "receiver", Weight: 1},
+		"mirror": {Name: "mirror", Place: "mid", Weight: 1000},
+	} {
+		if got, ok := f.Tap(name); !ok || got != want {
+			t.Errorf("tap %s is %+v", name, got)
+		}
+	}
+	if _, ok := f.Tap("rack2"); ok {
+		t.Error("a tap that is not in the file is found")
+	}
+}
+
+func TestFingerprintSeesWhatMatters(t *testing.T) {
+	base, f := load(t, "leafspine.yaml")
+	before := f.Fingerprint()
+	for name, change := range map[string]func(*Spec){
+		"speed":     func(s *Spec) { s.Devices[0].Ports[0].Speed = "50Gbps" },
+		"peer":      func(s *Spec) { s.Devices[0].Ports[0].Peer = "spine2" },
+		"port id":   func(s *Spec) { s.Devices[0].Ports[0].ID = 700 },
+		"device id": func(s *Spec) { s.Devices[0].ID = 77 },
+		"address":   func(s *Spec) { s.Hosts[0].Addresses[0] = "10.0.1.9" },
+		"prefix":    func(s *Spec) { s.Groups[1].Prefixes[0] = "10.0.1.0/25" },
+		"locator":   func(s *Spec) { s.CSIG.Locators[0].Fields[2].Values[4] = "800Gbps" },
+		"zero":      func(s *Spec) { s.CSIG.Locators[0].ZeroIsLocation = true },
+		"tpid":      func(s *Spec) { s.CSIG.TPIDs[0].TPID = 0x9901 },
+		"threshold": func(s *Spec) {
+			s.CSIG.Tables = []csig.TableSpec{{Format: "wide", Signal: "min_abw_ratio", Quantum: "1ppm", Heavy: "19.9999%"}}
+		},
+	} {
+		s, _ := load(t, "leafspine.yaml")
+		change(s)
+		if compile(t, s).Fingerprint() == before {
+			t.Errorf("%s: another fabric with the same fingerprint", name)
+		}
+	}
+	base.Name, base.Taps = "renamed", nil
+	base.Devices[0].Ports[0].Speed = "0.1Tbps"
+	if compile(t, base).Fingerprint() != before {
+		t.Error("the same fabric in other words has another fingerprint")
+	}
+}
+
+// manySets is a fabric in which every pair of racks has a set of its own: spines
+// have names only a digest can tell apart.
+func manySets(leaves, spines int) *Spec {
+	s := &Spec{Version: SpecVersion, CSIG: csig.Spec{Locators: []csig.LocatorSpec{{
+		Format: "compact", Fields: []csig.FieldSpec{{Field: "stage", Bits: 2, Values: map[uint16]string{1: "leaf", 2: "spine"}}},
+	}}}}
+	for i := range leaves {
+		d := DeviceSpec{Name: fmt.Sprintf("leaf%d", i), Stage: "leaf"}
+		for j := range spines {
+			d.Ports = append(d.Ports, PortSpec{Name: fmt.Sprintf("up%d", j), Orientation: "up", Peer: fmt.Sprintf("spine%d", j), Speed: "1Gbps"})
+		}
+		host := fmt.Sprintf("h%d", i)
+		d.Ports = append(d.Ports, PortSpec{Name: "down", Orientation: "down", Peer: host, Speed: "1Gbps"})
+		s.Devices = append(s.Devices, d)
+		s.Hosts = append(s.Hosts, HostSpec{Name: host, Addresses: []string{fmt.Sprintf("10.%d.%d.1", i>>8, i&255)}})
+	}
+	for j := range spines {
+		d := DeviceSpec{Name: fmt.Sprintf("spine%d", j), Stage: "spine"}
+		for i := range leaves {
+			d.Ports = append(d.Ports, PortSpec{Name: fmt.Sprintf("down%d", i), Orientation: "down", Peer: fmt.Sprintf("leaf%d", i), Speed: "1Gbps"})
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return s
+}
+
+// TestSetsAreBounded: a leaf's stage alone leaves the source's uplinks and the
+// destination's port, a set of its own for every pair.
+func TestSetsAreBounded(t *testing.T) {
+	const leaves = 140
+	s := manySets(leaves, 2)
+	f := compile(t, s)
+	names := map[string]aggregate.LocationID{}
+	fallbacks := uint64(0)
+	for i := range leaves {
+		for j := range leaves {
+			if i == j {
+				continue
+			}
+			loc, _ := locate(t, f, compact, 0, 1, s.Hosts[i].Addresses[0], s.Hosts[j].Addresses[0])
+			if loc.Name == "leaf" {
+				fallbacks++
+				continue
+			}
+			if other, taken := names[loc.Name]; taken && other != loc.ID {
+				t.Fatalf("two sets are named %q", loc.Name)
+			}
+			names[loc.Name] = loc.ID
+			if loc.CandidateCount != 3 || loc.Kind != KindSet {
+				t.Fatalf("%+v", loc)
+			}
+		}
+	}
+	if len(names) != maxSets || fallbacks != leaves*(leaves-1)-maxSets || f.Counts().SetFallbacks != fallbacks {
+		t.Errorf("%d sets, %d fallbacks, counts %+v", len(names), fallbacks, f.Counts())
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	s, f := load(t, "threetier.yaml")
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for lm := range uint16(1 << 7) {
+				for i := range s.Hosts {
+					src, dst := s.Hosts[i], s.Hosts[(i+worker+1)%len(s.Hosts)]
+					id, _ := f.Locate(compact, 0, lm, addr(src.Addresses[0]), addr(dst.Addresses[0]))
+					if _, ok := f.Location(id); !ok {
+						t.Errorf("location %x is not known", id)
+					}
+					f.Locate(wide, 3, lm, addr(src.Addresses[0]), addr(dst.Addresses[0]))
+					f.Group(addr(src.Addresses[0]))
+				}
+			}
+			f.Locations()
+			f.Groups()
+			f.Counts()
+		})
+	}
+	wg.Wait()
+}
+
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(small))
+	f.Add([]byte("version: 1\ngroups: &g\n  - {name: a, level: rack}\ntaps: *g\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse(bytes.NewReader(text), "f.yaml")
+		if err != nil {
+			if strings.TrimSpace(err.Error()) == "" {
+				t.Error("an error without a text")
+			}
+			return
+		}
+		fabric := compile(t, s)
+		checkEverywhere(t, fabric, s)
+		var b bytes.Buffer
+		if err := s.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(&b, "written")
+		if err != nil {
+			t.Fatalf("what was written is not read back: %v", err)
+		}
+		if compile(t, again).Fingerprint() != fabric.Fingerprint() {
+			t.Error("another fabric after writing")
+		}
+	})
+}
+
+// checkEverywhere resolves a few values between all hosts: whatever the topology,
+// every answer is known and has known ancestors.
+func checkEverywhere(t *testing.T, f *Fabric, s *Spec) {
+	t.Helper()
+	ends := []string{"", "10.0.3.99"}
+	for i := range s.Hosts[:min(len(s.Hosts), 4)] {
+		ends = append(ends, s.Hosts[i].Addresses[0])
+	}
+	for lm := range uint16(64) {
+		for i, src := range ends {
+			loc, _ := locate(t, f, csig.LayoutAt(int(lm&3)), csig.Signal(lm>>2), lm, src, ends[(i+1)%len(ends)])
+			chain(t, f, loc)
+			if loc.Kind == KindPort && loc.CandidateCount != 1 {
+				t.Errorf("port %+v", loc)
+			}
+		}
+	}
+}
+
+func BenchmarkLocate(b *testing.B) {
+	s := manySets(32, 16)
+	f := compile(b, s)
+	src, dst := addr(s.Hosts[3].Addresses[0]), addr(s.Hosts[9].Addresses[0])
+	b.Run("met", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			f.Locate(compact, 0, 2, src, dst)
+		}
+	})
+	b.Run("new", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			clear(f.memo.resolved)
+			f.Locate(compact, 0, 2, src, dst)
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package fabric
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// chain names the locations above a location, from the set to the stage.
+func chain(t *testing.T, f *Fabric, l Location) [3]string {
+	t.Helper()
+	var names [3]string
+	for i, level := range []Level{LevelSet, LevelDevice, LevelStage} {
+		id := f.Ancestor(l.ID, level)
+		if id != l.At(level) {
+			t.Errorf("%q: Ancestor and At differ at level %s", l.Name, level)
+		}
+		above, ok := f.Location(id)
+		if !ok {
+			t.Errorf("%q: its %s is not known", l.Name, level)
+		}
+		names[i] = above.Name
+	}
+	return names
+}
+
+func TestLevelChain(t *testing.T) {
+	_, f := load(t, "leafspine.yaml")
+	const h11, h12, h21, h31, bw = "10.0.1.1", "10.0.1.2", "10.0.2.1", "10.0.3.1", csig.MinABWRatio
+	port, _ := locate(t, f, wide, csig.MaxDelay, 6, h21, h31)
+	rawLM, _ := locate(t, f, wide, csig.MaxNQD, 5, h21, h31)
+	direction, _ := locate(t, f, compact, bw, class(leaf, up, g100), h21, h31)
+	subset, _ := locate(t, f, compact, bw, class(spine, down, g100), "", "")
+	toward, _ := locate(t, f, compact, bw, class(spine, down, g100), h11, h21)
+	off, _ := locate(t, f, compact, bw, class(spine, down, g100), h11, h12)
+	device, _ := f.Location(f.Ancestor(port.ID, LevelDevice))
+	stage, _ := f.Location(f.Ancestor(port.ID, LevelStage))
+	onlyDown, _ := f.Location(f.Ancestor(PortLocationID("spine1", "down1"), LevelDevice))
+	for _, c := range []struct {
+		of   Location
+		want [3]string
+	}{
+		{port, [3]string{"leaf2 up", "leaf2", "leaf"}},
+		{direction, [3]string{"leaf2 up", "leaf2", "leaf"}},
+		{device, [3]string{"leaf2", "leaf2", "leaf"}},
+		{onlyDown, [3]string{"spine1", "spine1", "spine"}},
+		{stage, [3]string{"leaf", "leaf", "leaf"}},
+		{subset, [3]string{"spine down 100G", "spine down 100G", "spine"}},
+		{toward, [3]string{"spine down to leaf2", "spine down to leaf2", "spine"}},
+		{rawLM, [3]string{rawLM.Name, rawLM.Name, rawLM.Name}},
+		{off, [3]string{off.Name, off.Name, off.Name}},
+	} {
+		if got := chain(t, f, c.of); got != c.want {
+			t.Errorf("%q belongs to %q, want %q", c.of.Name, got, c.want)
+		}
+	}
+	if port.Device != "leaf2" || port.Stage != "leaf" || port.Orientation != "up" || port.Capacity != 100e6 {
+		t.Errorf("port %+v", port)
+	}
+	if stage.Device != "" || stage.Orientation != "" || stage.Capacity != 0 || stage.CandidateCount != 15 {
+		t.Errorf("stage %+v", stage)
+	}
+	if id := aggregate.LocationID(12345); f.Ancestor(id, LevelStage) != id {
+		t.Error("a location that was never met has an ancestor")
+	}
+}
+
+// TestSubsetOfOneDirection reaches "part of leaf3 up", which belongs to leaf3 up.
+func TestSubsetOfOneDirection(t *testing.T) {
+	s, _ := load(t, "leafspine.yaml")
+	s.Devices[0].Ports = append(s.Devices[0].Ports, PortSpec{Name: "up3", Orientation: "up", Peer: "spine1", Speed: "50Gbps"})
+	f := compile(t, s)
+	loc, capacity := locate(t, f, compact, 0, class(leaf, up, g100), "10.0.1.1", "10.0.2.1")
+	if loc.Name != "leaf1 up 100G" || capacity != 100e6 || loc.CandidateCount != 2 {
+		t.Errorf("%+v, capacity %d", loc, capacity)
+	}
+	if got, want := chain(t, f, loc), [3]string{"leaf1 up", "leaf1", "leaf"}; got != want {
+		t.Errorf("belongs to %q, want %q", got, want)
+	}
+}
+
+func TestIdentitiesDependOnNamesAlone(t *testing.T) {
+	s, f := load(t, "threetier.yaml")
+	turned, _ := load(t, "threetier.yaml")
+	slices.Reverse(turned.Devices)
+	slices.Reverse(turned.Hosts)
+	slices.Reverse(turned.Groups)
+	for i := range turned.Devices {
+		slices.Reverse(turned.Devices[i].Ports)
+	}
+	g := compile(t, turned)
+	if f.Fingerprint() != g.Fingerprint() {
+		t.Error("the order of the file changes the fingerprint")
+	}
+	for lm := range uint16(1 << 7) {
+		for _, src := range s.Hosts {
+			for _, dst := range s.Hosts {
+				a, _ := locate(t, f, compact, 0, lm, src.Addresses[0], dst.Addresses[0])
+				b, _ := locate(t, g, compact, 0, lm, src.Addresses[0], dst.Addresses[0])
+				if a.ID != b.ID || a.Name != b.Name {
+					t.Fatalf("lm 0x%x from %s to %s: %q and %q", lm, src.Name, dst.Name, a.Name, b.Name)
+				}
+			}
+		}
+	}
+	all := f.Locations()
+	if !slices.EqualFunc(all, g.Locations(), func(a, b Location) bool { return a.ID == b.ID && a.Name == b.Name }) {
+		t.Error("the order of the file changes the locations")
+	}
+	if !slices.IsSortedFunc(all, func(a, b Location) int { return compareText(a.Name, b.Name) }) {
+		t.Error("locations are not in the order of their names")
+	}
+	ids, names := map[aggregate.LocationID]bool{}, map[string]bool{}
+	for _, l := range all {
+		if ids[l.ID] || names[l.Name] {
+			t.Errorf("location %q is there twice", l.Name)
+		}
+		ids[l.ID], names[l.Name] = true, true
+	}
+}
+
+func compareText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// TestIdentities pins identities that stores hold: changing one splits history.
+func TestIdentities(t *testing.T) {
+	_, f := load(t, "threetier.yaml")
+	const h11, h21 = "2001:db8:1:1::1", "2001:db8:2:1::1"
+	set, _ := locate(t, f, compact, 0, class(agg, up, g400), h11, h21)
+	toward, _ := locate(t, f, compact, 0, class(agg, down, g100), h11, h21)
+	rawLM, _ := locate(t, f, wide, csig.MaxNQD, 5, "", "")
+	port, _ := f.Location(PortLocationID("leaf11", "up1"))
+	for id, canonical := range map[aggregate.LocationID]string{
+		port.ID:       "port:leaf11:up1",
+		port.Set:      "class:device=leaf11,orientation=up",
+		port.StageLoc: "class:stage=leaf",
+		toward.ID:     "class:stage=agg,orientation=down,peer=leaf21",
+		set.ID:        "set:agg11:up1,agg11:up2,agg12:up1,agg12:up2",
+		rawLM.ID:      "raw:lm:wide/uec050:5",
+	} {
+		if uint64(id) != xxhash.Sum64String(canonical) {
+			t.Errorf("%q has another identity: %x", canonical, id)
+		}
+	}
+	if uint64(GroupIDOf("rack1")) != xxhash.Sum64String("group:rack1") {
+		t.Error("a group has another identity")
+	}
+}
+
+func TestIdentityOfSetsOutlivesTopologyChanges(t *testing.T) {
+	s, f := load(t, "leafspine.yaml")
+	before, _ := locate(t, f, compact, 0, class(leaf, up, g100), "10.0.2.1", "10.0.3.1")
+	s.Devices[1].Ports = append(s.Devices[1].Ports, PortSpec{Name: "up3", Orientation: "up", Peer: "spine1", Speed: "100Gbps"})
+	after, _ := locate(t, compile(t, s), compact, 0, class(leaf, up, g100), "10.0.2.1", "10.0.3.1")
+	if before.ID != after.ID || before.CandidateCount != 2 || after.CandidateCount != 3 {
+		t.Errorf("%+v became %+v", before, after)
+	}
+}
+
+func TestStageNamedAsADevice(t *testing.T) {
+	s, _ := load(t, "leafspine.yaml")
+	for i := range s.Devices {
+		if s.Devices[i].Stage == "spine" {
+			s.Devices[i].Stage = "spine1"
+		}
+	}
+	f := compile(t, s)
+	port, _ := f.Location(PortLocationID("spine1", "down1"))
+	if got, want := chain(t, f, port), [3]string{"spine1 down", "spine1", "spine1(stage)"}; got != want {
+		t.Errorf("belongs to %q, want %q", got, want)
+	}
+}
+
+func TestLevelNames(t *testing.T) {
+	for l := range numLevels {
+		if got, err := ParseLevel(l.String()); err != nil || got != l {
+			t.Errorf("level %s reads as %s: %v", l, got, err)
+		}
+	}
+	if _, err := ParseLevel("rack"); err == nil {
+		t.Error("a level that does not exist is read")
+	}
+}

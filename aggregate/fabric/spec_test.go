@@ -1,0 +1,202 @@
+package fabric
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestWriteIsReadBack(t *testing.T) {
+	for _, file := range []string{"leafspine.yaml", "threetier.yaml"} {
+		s, f := load(t, file)
+		var b bytes.Buffer
+		if err := s.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(&b, "written")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(s, again) {
+			t.Errorf("%s: read back as %+v, wrote %+v", file, again, s)
+		}
+		if compile(t, again).Fingerprint() != f.Fingerprint() {
+			t.Errorf("%s: another fingerprint after writing", file)
+		}
+	}
+}
+
+func TestWriteLayout(t *testing.T) {
+	s, _ := load(t, "leafspine.yaml")
+	var b bytes.Buffer
+	if err := s.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"    - {tpid: 0x9900, format: compact, profile: ietf01}\n",
+		"      - {name: up1, id: 1, orientation: up, peer: spine1, speed: 100Gbps}\n",
+		"  - {name: h11, addresses: [10.0.1.1]}\n",
+		"  - {name: rack1, level: rack, parent: pod1, prefixes: [10.0.1.0/24]}\n",
+	} {
+		if !strings.Contains(b.String(), line) {
+			t.Errorf("no line %q in\n%s", line, b.String())
+		}
+	}
+}
+
+// small is a fabric that the error cases damage.
+const small = `version: 1
+csig:
+  locators:
+    - format: compact
+      fields: [{field: port_id, bits: 6}]
+groups:
+  - {name: rack1, level: rack, prefixes: [10.0.1.0/24]}
+  - {name: rack2, level: rack, prefixes: [10.0.2.0/24]}
+devices:
+  - name: leaf1
+    stage: leaf
+    ports:
+      - {name: up1, id: 1, orientation: up, peer: spine1, speed: 100Gbps}
+      - {name: down1, id: 2, orientation: down, peer: h1, speed: 25Gbps}
+  - name: spine1
+    stage: spine
+    ports:
+      - {name: down1, id: 3, orientation: down, peer: leaf1, speed: 100Gbps}
+hosts:
+  - name: h1
+    addresses: [10.0.1.1]
+taps:
+  - {name: t1, place: receiver}
+`
+
+func TestParseErrors(t *testing.T) {
+	if _, err := Parse(strings.NewReader(small), "f.yaml"); err != nil {
+		t.Fatalf("undamaged: %v", err)
+	}
+	for _, c := range []struct{ name, old, text, want string }{
+		{"syntax", "devices:", "devices: [", "f.yaml:9: did not find expected node content"},
+		{"unknown key", "    stage: leaf\n", "    stage: leaf\n    color: red\n", `f.yaml:12: unknown key "color": expected one of name, stage, id, ports`},
+		{"unknown key of a csig table", "bits: 6", "bits: 6, wide: 1", `f.yaml:5: unknown key "wide": expected one of field, bits, values`},
+		{"wrong type", "id: 3", "id: three", "f.yaml:18: cannot unmarshal"},
+		{"key twice", "version: 1", "version: 1\nversion: 1", `f.yaml:2: mapping key "version" already defined at line 1`},
+		{"version", "version: 1", "version: 7", "f.yaml:1: version: is 7: expected 1"},
+		{"csig section", "port_id, bits: 6", "port_id, bits: 20", "f.yaml:4: csig.locators[0]: locators[0] (compact): fields take 20 bits"},
+		{"bad prefix", "10.0.2.0/24", "10.0.2/24", `f.yaml:8: groups[1].prefixes[0]: "10.0.2/24": expected a prefix such as`},
+		{"prefix with host bits", "10.0.2.0/24", "10.0.2.9/24", "f.yaml:8: groups[1].prefixes[0]: 10.0.2.9/24: has bits beyond its length: did you mean 10.0.2.0/24?"},
+		{"prefix twice", "10.0.2.0/24", "10.0.1.0/24", `f.yaml:8: groups[1].prefixes[0]: 10.0.1.0/24: is already a prefix of group "rack1"`},
+		{"group twice", "name: rack2", "name: rack1", `f.yaml:8: groups[1].name: "rack1": two groups have that name`},
+		{"reserved group", "name: rack2", "name: unknown", `f.yaml:8: groups[1].name: "unknown": is reserved`},
+		{"level", "{name: rack2, level: rack", "{name: rack2, level: row", `f.yaml:8: groups[1].level: "row": expected host, rack, pod or cluster`},
+		{"parent", "{name: rack2, level: rack", "{name: rack2, level: rack, parent: rack9", `f.yaml:8: groups[1].parent: "rack9": no group has that name`},
+		{"parent not above", "{name: rack2, level: rack", "{name: rack2, level: rack, parent: rack1", `f.yaml:8: groups[1].parent: "rack1" is a rack, not above a rack`},
+		{"device twice", "name: spine1", "name: leaf1", `f.yaml:15: devices[1].name: "leaf1": is already the name of devices[0]`},
+		{"device named as a host", "name: spine1", "name: h1", `f.yaml:15: devices[1].name: "h1": is already the name of hosts[0]`},
+		{"device name", "name: spine1", "name: 'spine:1'", `f.yaml:15: devices[1].name: "spine:1": expected printable characters`},
+		{"stage missing", "    stage: spine\n", "", "f.yaml:15: devices[1].stage: is missing"},
+		{"port twice", "name: down1, id: 2", "name: up1, id: 2", `f.yaml:14: devices[0].ports[1].name: "up1": device "leaf1" has two ports of that name`},
+		{"port id twice", "id: 3", "id: 1", "f.yaml:18: devices[1].ports[0].id: 1: is already the id of port leaf1:up1"},
+		{"port id beyond the locator", "id: 3", "id: 64", "f.yaml:18: devices[1].ports[0].id: 64: does not fit the locator of compact/ietf01 (at most 63)"},
+		{"orientation", "orientation: up", "orientation: north", `f.yaml:13: devices[0].ports[0].orientation: "north": expected up, down or side`},
+		{"speed missing", ", speed: 25Gbps", "", "f.yaml:14: devices[0].ports[1].speed: is missing"},
+		{"speed", "speed: 25Gbps", "speed: fast", `f.yaml:14: devices[0].ports[1].speed: parse quantity "fast"`},
+		{"peer", "peer: leaf1", "peer: leaf9", `f.yaml:18: devices[1].ports[0].peer: "leaf9": no device or host has that name`},
+		{"own peer", "peer: leaf1", "peer: spine1", `f.yaml:18: devices[1].ports[0].peer: "spine1": is the port's own device`},
+		{"host without port", "peer: h1, ", "", `f.yaml:20: hosts[0]: no port faces host "h1"`},
+		{"address", "[10.0.1.1]", "[10.0.1.1.1]", `f.yaml:21: hosts[0].addresses[0]: "10.0.1.1.1": expected an IP address`},
+		{"address twice", "[10.0.1.1]", "[10.0.1.1, '::ffff:10.0.1.1']", `hosts[0].addresses[1]: ::ffff:10.0.1.1: is already an address of host "h1"`},
+		{"no address", "[10.0.1.1]", "[]", `f.yaml:21: hosts[0].addresses: host "h1" has none`},
+		{"tap place", "place: receiver", "place: roof", `f.yaml:23: taps[0].place: "roof": expected receiver, sender or mid`},
+		{"two documents", "version: 1", "version: 1\n---\nversion: 1", "parse f.yaml: more than one YAML document"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if !strings.Contains(small, c.old) {
+				t.Fatalf("%q is not in the file", c.old)
+			}
+			_, err := Parse(strings.NewReader(strings.Replace(small, c.old, c.text, 1)), "f.yaml")
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error\n%v\nwant\n%s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseReportsAllMistakesAtOnce(t *testing.T) {
+	text := strings.NewReplacer("speed: 25Gbps", "speed: fast", "place: receiver", "place: roof", "10.0.2.0/24", "x").Replace(small)
+	_, err := Parse(strings.NewReader(text), "f.yaml")
+	for _, line := range []string{"f.yaml:14:", "f.yaml:23:", "f.yaml:8:"} {
+		if err == nil || !strings.Contains(err.Error(), line) {
+			t.Errorf("no %s in %v", line, err)
+		}
+	}
+	var s *SpecError
+	if !errors.As(err, &s) || s.Line == 0 || s.File != "f.yaml" {
+		t.Errorf("first error %+v: expected its file and line", s)
+	}
+}
+
+func TestParseBoundsErrors(t *testing.T) {
+	text := "version: 1\nhosts:\n" + strings.Repeat("  - {name: '', addresses: []}\n", 500)
+	_, err := Parse(strings.NewReader(text), "f.yaml")
+	if err == nil || !strings.Contains(err.Error(), "more errors") || strings.Count(err.Error(), "\n") != maxProblems {
+		t.Errorf("got %v, want %d errors and how many more there are", err, maxProblems)
+	}
+}
+
+func TestParseRefusesEmptyAndHugeFiles(t *testing.T) {
+	for name, text := range map[string]string{
+		"is empty":           "",
+		"larger than 16 MiB": strings.Repeat("#", maxFile+1),
+	} {
+		if _, err := Parse(strings.NewReader(text), "f.yaml"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that the file does not exist", err)
+	}
+}
+
+func TestPortIDsPerDevice(t *testing.T) {
+	text := strings.Replace(small, "{field: port_id, bits: 6}", "{field: device_id, bits: 2}, {field: port_id, bits: 4}", 1)
+	text = strings.Replace(text, "id: 3, ", "id: 1, ", 1)
+	text = strings.Replace(text, "    stage: leaf", "    stage: leaf\n    id: 1", 1)
+	text = strings.Replace(text, "    stage: spine", "    stage: spine\n    id: 2", 1)
+	s, err := Parse(strings.NewReader(text), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := compile(t, s)
+	for lm, want := range map[uint16]string{1<<4 | 1: "leaf1:up1", 2<<4 | 1: "spine1:down1"} {
+		if loc, _ := locate(t, f, compact, 0, lm, "", ""); loc.Name != want {
+			t.Errorf("lm 0x%x is %q, want %s", lm, loc.Name, want)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	text := strings.Replace(small, "{field: port_id, bits: 6}", "{field: stage, bits: 2, values: {1: leaf}}", 1)
+	text = strings.Replace(text, "10.0.1.0/24", "10.9.1.0/24", 1)
+	text = strings.Replace(text, "orientation: up, peer: spine1", "orientation: up", 1)
+	s, err := Parse(strings.NewReader(text), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(compile(t, s).Warnings(), "\n")
+	for _, want := range []string{
+		`stage "spine", as of port spine1:down1, is not in the value table of the locator of compact/ietf01`,
+		"port spine1:down1 faces leaf1, which has no port that faces spine1",
+		"address 10.0.1.1 of host h1 is in no group",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no warning %q in\n%s", want, got)
+		}
+	}
+	if _, f := load(t, "leafspine.yaml"); len(f.Warnings()) != 0 {
+		t.Errorf("warnings about a sound fabric: %q", f.Warnings())
+	}
+}
