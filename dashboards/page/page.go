@@ -1,0 +1,132 @@
+// Package page is the built-in web page: both matrices, the location heatmap and
+// their legend, as static files in the binary, and as one self-contained report.
+//
+// It knows how a bundle is drawn. It must never ask a store: it draws what package
+// query answers, and loads nothing from anywhere else.
+package page
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"text/template"
+
+	"github.com/csigscope/csigscope/aggregate/query"
+)
+
+//go:embed static
+var files embed.FS
+
+// scriptNames are in the order in which they build on each other.
+var scriptNames = []string{"color.js", "format.js", "model.js", "matrix.js", "timeline.js", "panels.js", "source.js", "app.js", "main.js"}
+
+const styleName = "style.css"
+
+// Handler serves the page at /, and everything below /api/ from api. Only GET and
+// HEAD are answered. It is safe for concurrent use.
+func Handler(api http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/api/", api)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		var out bytes.Buffer
+		if err := render(&out, document{Title: "csigscope"}); err != nil {
+			http.Error(w, "the page could not be rendered", http.StatusInternalServerError)
+			return
+		}
+		send(w, "text/html; charset=utf-8", out.Bytes())
+	})
+	for _, name := range append([]string{styleName}, scriptNames...) {
+		contentType := "text/javascript; charset=utf-8"
+		if name == styleName {
+			contentType = "text/css; charset=utf-8"
+		}
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
+			text, err := files.ReadFile("static/" + name)
+			if err != nil {
+				http.Error(w, "no such file", http.StatusNotFound)
+				return
+			}
+			send(w, contentType, text)
+		})
+	}
+	return query.SecurityHeaders(mux)
+}
+
+// LoopbackOnly refuses requests whose Host is not a name or address of this
+// machine's loopback. Without it, a site that points its own name at 127.0.0.1 can
+// read the page through the visitor's browser.
+func LoopbackOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if host != "localhost" && (err != nil || !address.IsLoopback()) {
+			http.Error(w, "the page is served on loopback only: open it as localhost", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// WriteReport writes the page with its styles, scripts and the bundle in one HTML
+// file, which needs no server and asks no one for anything.
+func WriteReport(w io.Writer, b *query.Bundle) error {
+	data, err := json.Marshal(b) // escapes <, > and &: nothing in it ends the script element
+	if err != nil {
+		return fmt.Errorf("encode bundle: %w", err)
+	}
+	title := "csigscope"
+	if b.Fabric != "" {
+		title += " – " + b.Fabric
+	}
+	if err := render(w, document{Title: title, Inline: true, Data: string(data)}); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// document fills index.html. Everything but Title goes in as it is.
+type document struct {
+	Title   string
+	Inline  bool
+	Style   string
+	Data    string
+	Scripts []script
+}
+
+type script struct{ Name, Text string }
+
+func render(w io.Writer, d document) error {
+	d.Title = html.EscapeString(d.Title)
+	style, err := files.ReadFile("static/" + styleName)
+	if err != nil {
+		return fmt.Errorf("read style: %w", err)
+	}
+	d.Style = string(style)
+	for _, name := range scriptNames {
+		text, err := files.ReadFile("static/" + name)
+		if err != nil {
+			return fmt.Errorf("read script: %w", err)
+		}
+		d.Scripts = append(d.Scripts, script{Name: name, Text: string(text)})
+	}
+	index, err := template.ParseFS(files, "static/index.html")
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+	return index.Execute(w, d)
+}
+
+func send(w http.ResponseWriter, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = w.Write(body) // the client has gone: there is nobody to tell
+}

@@ -1,0 +1,116 @@
+package page_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/dashboards/page"
+)
+
+func write(t *testing.T, b *query.Bundle) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := page.WriteReport(&out, b); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestReportIsSelfContained finds nothing in a report that a browser would load.
+func TestReportIsSelfContained(t *testing.T) {
+	text := write(t, bundle(t, 4, 5))
+	for _, pattern := range []string{`https?://`, `(?i)\bsrc\s*=`, `(?i)@import`, `(?i)url\(`, `(?i)<link[^>]+href="[^d]`, `(?i)\bimport\s*\(`} {
+		if found := regexp.MustCompile(pattern).FindString(text); found != "" {
+			t.Errorf("report refers to something outside: %q", found)
+		}
+	}
+	if !strings.Contains(text, `content="default-src 'none';`) {
+		t.Error("report has no content security policy")
+	}
+}
+
+// TestReportSurvivesHostileNames puts markup into every name.
+func TestReportSurvivesHostileNames(t *testing.T) {
+	const attack = `</script><script>alert(1)</script><!-- & ' "`
+	b := bundle(t, 4, 5)
+	clean := strings.Count(strings.ToLower(write(t, b)), "<script")
+	b.Fabric, b.Groups[0].Name, b.Locations[0].Name = attack, attack, attack
+	text := write(t, b)
+	if got := strings.Count(strings.ToLower(text), "<script"); got != clean {
+		t.Errorf("%d script elements, want %d: a name broke out", got, clean)
+	}
+	if got := strings.Count(strings.ToLower(text), "</script"); got != clean {
+		t.Errorf("%d ends of scripts, want %d: a name broke out", got, clean)
+	}
+	_, rest, _ := strings.Cut(text, `id="bundle">`)
+	data, _, _ := strings.Cut(rest, "</script>")
+	var back query.Bundle
+	if err := json.Unmarshal([]byte(data), &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Groups[0].Name != attack {
+		t.Errorf("name became %q", back.Groups[0].Name)
+	}
+}
+
+func TestHandlerServesItsFiles(t *testing.T) {
+	api := query.NewHandler(query.HandlerConfig{Reader: querytest.Fabric(2, 2)})
+	h := page.Handler(api)
+	get := func(method, target string) *http.Response {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+		return w.Result()
+	}
+	var index bytes.Buffer
+	r := get("GET", "/")
+	if _, err := index.ReadFrom(r.Body); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Header.Get("Content-Security-Policy"); !strings.Contains(got, "default-src 'self'") {
+		t.Errorf("policy %q", got)
+	}
+	if strings.Contains(index.String(), "<style") || regexp.MustCompile(`<script[^>]*>[^<]`).MatchString(index.String()) {
+		t.Error("the served page has inline code, which its policy forbids")
+	}
+	links := regexp.MustCompile(`(?:src|href)="([^":]+)"`).FindAllStringSubmatch(index.String(), -1)
+	if len(links) < 5 {
+		t.Fatalf("%d files linked", len(links))
+	}
+	for _, link := range links {
+		if got := get("GET", "/"+link[1]); got.StatusCode != 200 {
+			t.Errorf("%s: status %d", link[1], got.StatusCode)
+		}
+	}
+	for target, want := range map[string]int{"/api/v1/extent": 200, "/static/": 404, "/page.go": 404, "/index.html": 404} {
+		if got := get("GET", target).StatusCode; got != want {
+			t.Errorf("%s: status %d, want %d", target, got, want)
+		}
+	}
+	if got := get("POST", "/").StatusCode; got != 405 {
+		t.Errorf("POST: status %d, want 405", got)
+	}
+}
+
+func TestLoopbackOnly(t *testing.T) {
+	h := page.LoopbackOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for host, want := range map[string]int{
+		"localhost:8080": 200, "localhost": 200, "127.0.0.1:80": 200, "[::1]:80": 200, "127.8.8.8": 200, "[::1]": 200,
+		"evil.example": 403, "127.0.0.1.evil.example:80": 403, "10.0.0.1:80": 403, "": 403, "localhost.evil.example": 403,
+	} {
+		r := httptest.NewRequest("GET", "/", nil).WithContext(context.Background())
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("host %q: status %d, want %d", host, w.Code, want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+"use strict";
+
+// One matrix of source rows and destination columns on a canvas. Cells are painted
+// as one pixel each into an image that the canvas enlarges: the cost of a frame
+// grows with the cells, not with their size on the screen.
+class Matrix {
+  constructor(canvas, side) {
+    this.canvas = canvas;
+    this.side = side;
+    this.context = canvas.getContext("2d");
+    this.image = document.createElement("canvas");
+  }
+
+  // layout fits the matrix into a width and height in CSS pixels.
+  layout(model, width, height, scale) {
+    const g = this.context;
+    this.model = model;
+    this.scale = scale;
+    this.font = `${Math.round(11 * scale)}px system-ui, sans-serif`;
+    g.font = this.font;
+    const longest = Math.max(...model.groups.map((group) => g.measureText(group.name).width), 20 * scale);
+    const label = Math.min(longest, 110 * scale);
+    const size = Math.max(model.size, 1);
+    this.left = Math.ceil(label + 24 * scale);
+    const room = Math.min(width * scale - this.left, height * scale - 26 * scale - label);
+    this.cell = Math.max(1, Math.floor((room - 2) / size));
+    this.upright = longest <= this.cell - 4 * scale;
+    this.top = Math.ceil((this.upright ? 14 * scale : label) + 24 * scale);
+    this.span = this.cell * size;
+    this.canvas.width = Math.max(this.left + this.span + 1, 1);
+    this.canvas.height = Math.max(this.top + this.span + 1, 1);
+    this.canvas.style.width = `${this.canvas.width / scale}px`;
+    this.canvas.style.height = `${this.canvas.height / scale}px`;
+    this.image.width = this.image.height = size;
+    this.pixels = this.image.getContext("2d").createImageData(size, size);
+    this.pattern = null;
+  }
+
+  // color is what a cell is painted with, null for cells without data.
+  color(frame, row, view) {
+    const neutral = Color.neutral(view.theme);
+    const state = frame.state(row);
+    if (state === "none") return null;
+    if (this.side === "left") {
+      const mean = frame.columns.mean[row];
+      if (mean === null) return neutral.few;
+      const color = Color.ramp(view.theme, frame.signal.severity(mean));
+      return state === "few" ? Color.mix(color, neutral.few, 0.5) : color;
+    }
+    if (state === "few") return neutral.few;
+    const mode = frame.mode(row, view.level);
+    if (state === "clear" || mode < 0) return neutral.clear;
+    const share = frame.columns.heavy[row] / frame.columns.observations[row];
+    const color = Color.mix(this.model.locations[mode].rgb, neutral.clear, 0.4 + 0.6 * Math.sqrt(share));
+    const dimmed = view.highlight >= 0 && view.highlight !== mode;
+    return dimmed ? Color.mix(color, neutral.clear, 0.15) : color;
+  }
+
+  draw(frame, view) {
+    const g = this.context;
+    const neutral = Color.neutral(view.theme);
+    g.setTransform(1, 0, 0, 1, 0, 0);
+    g.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    g.fillStyle = Color.hatch(view.theme, this.scale);
+    g.fillRect(this.left, this.top, this.span, this.span);
+    this.paint(frame, view);
+    g.imageSmoothingEnabled = false;
+    g.drawImage(this.image, this.left, this.top, this.span, this.span);
+    if (this.cell >= 6 * this.scale) this.grid(Color.css(neutral.ground));
+    if (this.cell >= 8 * this.scale) this.notches(frame, neutral.notch);
+    this.axes(neutral);
+    this.outlines(frame, view, neutral);
+  }
+
+  paint(frame, view) {
+    const { data } = this.pixels;
+    data.fill(0);
+    const size = this.model.size;
+    const { src, dst } = frame.columns;
+    for (let row = frame.from; row < frame.to; row++) {
+      const color = this.color(frame, row, view);
+      if (!color) continue;
+      const at = 4 * (src[row] * size + dst[row]);
+      data[at] = color[0];
+      data[at + 1] = color[1];
+      data[at + 2] = color[2];
+      data[at + 3] = 255;
+    }
+    this.image.getContext("2d").putImageData(this.pixels, 0, 0);
+  }
+
+  grid(color) {
+    const g = this.context;
+    g.fillStyle = color;
+    for (let i = 0; i <= this.model.size; i++) {
+      g.fillRect(this.left + i * this.cell, this.top, 1, this.span);
+      g.fillRect(this.left, this.top + i * this.cell, this.span, 1);
+    }
+  }
+
+  // notches mark cells with too few observations in a corner.
+  notches(frame, color) {
+    const g = this.context;
+    const size = Math.round(this.cell * 0.3);
+    const { src, dst } = frame.columns;
+    g.fillStyle = color;
+    g.beginPath();
+    for (let row = frame.from; row < frame.to; row++) {
+      if (frame.state(row) !== "few") continue;
+      const x = this.left + (dst[row] + 1) * this.cell;
+      const y = this.top + src[row] * this.cell + 1;
+      g.moveTo(x - size, y);
+      g.lineTo(x, y);
+      g.lineTo(x, y + size);
+      g.closePath();
+    }
+    g.fill();
+  }
+
+  axes(neutral) {
+    const g = this.context;
+    const { groups } = this.model;
+    const every = Math.max(1, Math.ceil((13 * this.scale) / this.cell));
+    const room = 110 * this.scale;
+    g.font = this.font;
+    g.fillStyle = neutral.text;
+    g.textBaseline = "middle";
+    for (let i = 0; i < groups.length; i += every) {
+      const middle = (i + 0.5) * this.cell;
+      g.textAlign = "right";
+      g.fillText(groups[i].name, this.left - 6 * this.scale, this.top + middle, room);
+      g.save();
+      g.translate(this.left + middle, this.top - 6 * this.scale);
+      g.textAlign = this.upright ? "center" : "left";
+      if (!this.upright) g.rotate(-Math.PI / 2);
+      g.fillText(groups[i].name, 0, this.upright ? -5 * this.scale : 0, room);
+      g.restore();
+    }
+    g.fillStyle = neutral.strong;
+    g.textAlign = "center";
+    g.fillText("destination group", this.left + this.span / 2, 8 * this.scale);
+    g.save();
+    g.translate(8 * this.scale, this.top + this.span / 2);
+    g.rotate(-Math.PI / 2);
+    g.fillText("source group", 0, 0);
+    g.restore();
+  }
+
+  // outlines show the cell under the pointer in both matrices, and which cells of
+  // the left one have the highlighted location as their mode.
+  outlines(frame, view, neutral) {
+    const g = this.context;
+    g.strokeStyle = neutral.strong;
+    if (this.side === "left" && view.highlight >= 0) {
+      g.lineWidth = Math.max(1, this.scale);
+      for (let row = frame.from; row < frame.to; row++) {
+        if (frame.state(row) === "congested" && frame.mode(row, view.level) === view.highlight) {
+          this.stroke(frame.columns.src[row], frame.columns.dst[row], 1);
+        }
+      }
+    }
+    if (view.cell) {
+      g.lineWidth = 2 * this.scale;
+      this.stroke(view.cell.src, view.cell.dst, 0);
+    }
+  }
+
+  stroke(src, dst, inset) {
+    const size = this.cell - 2 * inset;
+    this.context.strokeRect(this.left + dst * this.cell + inset + 0.5, this.top + src * this.cell + inset + 0.5, size, size);
+  }
+
+  // rect is a cell's place in CSS pixels of the canvas's own box.
+  rect(src, dst) {
+    return {
+      x: (this.left + dst * this.cell) / this.scale, y: (this.top + src * this.cell) / this.scale,
+      width: this.cell / this.scale, height: this.cell / this.scale,
+    };
+  }
+
+  // hit is the cell at a place in CSS pixels, null outside.
+  hit(x, y) {
+    const dst = Math.floor((x * this.scale - this.left) / this.cell);
+    const src = Math.floor((y * this.scale - this.top) / this.cell);
+    const { size } = this.model;
+    return src >= 0 && dst >= 0 && src < size && dst < size ? { src, dst } : null;
+  }
+}

@@ -1,0 +1,153 @@
+"use strict";
+
+// The parts of the page that are text: header, tabs, legend, tooltip. All text goes
+// in as text nodes, never as markup: names come from files and the network.
+const Panels = (() => {
+  const SIGNALS = {
+    min_abw: ["min ABW", "Mean available bandwidth"],
+    min_abw_ratio: ["min ABW/C", "Mean available bandwidth / capacity"],
+    max_delay: ["max delay", "Mean of the maximum per-hop delay"],
+    max_nqd: ["max nQD", "Mean of the maximum normalized queue depth"],
+  };
+  const STATES = { congested: "congested", clear: "clear", few: "too few", none: "no data" };
+
+  const find = (id) => document.getElementById(id);
+
+  function element(name, className, ...children) {
+    const out = document.createElement(name);
+    if (className) out.className = className;
+    out.append(...children);
+    return out;
+  }
+
+  const short = (signal) => (SIGNALS[signal] || [signal.replace("_", " ")])[0];
+  const title = (signal) => (SIGNALS[signal] || [0, `Mean of ${signal}`])[1];
+
+  function facts(pairs) {
+    find("facts").replaceChildren(...pairs.map(([name, value, hint]) => {
+      const item = element("div", "", element("dt", "", name), element("dd", "", value));
+      if (hint) item.title = hint;
+      return item;
+    }));
+  }
+
+  function tabs(signals, current, choose) {
+    const before = document.activeElement?.dataset?.signal;
+    find("signals").replaceChildren(...signals.map((s) => {
+      const tab = element("button", "", short(s.name));
+      tab.type = "button";
+      tab.role = "tab";
+      tab.dataset.signal = s.name;
+      tab.ariaSelected = String(s.name === current);
+      tab.addEventListener("click", () => choose(s.name));
+      return tab;
+    }));
+    find("signals").querySelector(`[data-signal="${CSS.escape(before || "")}"]`)?.focus();
+  }
+
+  function levels(names, current, choose) {
+    const box = find("levels");
+    box.querySelectorAll("label").forEach((l) => l.remove());
+    box.append(...names.map((name) => {
+      const input = element("input");
+      input.type = "radio";
+      input.name = "level";
+      input.checked = name === current;
+      input.addEventListener("change", () => choose(name));
+      return element("label", "", input, element("span", "", name));
+    }));
+    box.hidden = names.length < 2;
+  }
+
+  function states(counts) {
+    find("states").replaceChildren(...Object.entries(STATES).map(([state, name]) =>
+      element("li", state, element("b", "", Format.count(counts[state])), ` ${name}`)));
+  }
+
+  function legend(signal, ranked, highlight, choose) {
+    const heavy = signal.sum.heavy || 1;
+    find("legend-note").textContent = ranked.length ? "share of heavy observations" : "";
+    const items = ranked.map((c) => {
+      const location = signal.model.locations[c.location];
+      const swatch = element("span", "swatch");
+      swatch.style.background = location.color;
+      const bar = element("span", "share");
+      bar.style.width = `${(100 * c.heavy) / ranked[0].heavy}%`;
+      bar.style.background = location.color;
+      const button = element("button", "", swatch, element("span", "name", location.name),
+        element("span", "number", Format.share(c.heavy / heavy)), bar);
+      button.type = "button";
+      button.ariaPressed = String(highlight === c.location);
+      button.title = `${place(location)}\n${Format.count(c.heavy)} heavy of ${Format.count(c.observations)} observations`;
+      button.addEventListener("click", () => choose(c.location));
+      return element("li", "", button);
+    });
+    if (!items.length) items.push(element("li", "empty", "Nothing was heavily loaded in this range."));
+    find("legend").replaceChildren(...items);
+  }
+
+  function place(location) {
+    const parts = [location.name];
+    const role = [location.stage, location.orientation].filter(Boolean).join(", ");
+    if (role) parts.push(role);
+    if (location.capacity_bps) parts.push(Format.quantity(location.capacity_bps, "bit/s"));
+    return parts.join(" \u00b7 ");
+  }
+
+  function cellRows(cell, unit) {
+    if (cell.state === "none") return [["state", "no data: nothing was heard"]];
+    const rows = [["state", cell.state === "few" ? "too few observations" : cell.state]];
+    rows.push(["mean", Format.quantity(cell.mean, unit)]);
+    if (cell.min !== null && cell.max !== null) {
+      rows.push(["min \u2026 max", `${Format.quantity(cell.min, unit)} \u2026 ${Format.quantity(cell.max, unit)}`]);
+    }
+    if (cell.mode) {
+      rows.push(["mode", `${cell.mode.location.name}, ${Format.share(cell.mode.share)} of heavy`, cell.mode.location.color]);
+      const { candidates, candidate_count: count } = cell.mode.location;
+      if (candidates) {
+        const more = count > 6 ? ` and ${count - 6} more` : "";
+        rows.push(["one of", candidates.slice(0, 6).join(", ") + more]);
+      }
+    }
+    if (cell.runnerUp) {
+      rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy`, cell.runnerUp.location.color]);
+    }
+    rows.push(["heavy", `${Format.share(cell.heavy / cell.observations)} of all`]);
+    rows.push(["samples", `${Format.count(cell.observations)} ${cell.kind}`]);
+    if (cell.untouched) rows.push(["untouched", Format.share(cell.untouched / cell.observations)]);
+    rows.push(["trimmed", Format.share(cell.trimmed / cell.observations)]);
+    return rows;
+  }
+
+  // tip shows rows of [name, value, colour] beside a rectangle of the viewport.
+  function tip(heading, rows, near) {
+    const box = find("tip");
+    const list = element("dl");
+    for (const [name, value, color] of rows) {
+      const text = element("dd", "", value);
+      if (color) {
+        const swatch = element("span", "swatch");
+        swatch.style.background = color;
+        text.prepend(swatch);
+      }
+      list.append(element("dt", "", name), text);
+    }
+    box.replaceChildren(element("strong", "", heading), list);
+    box.hidden = false;
+    const gap = 14;
+    const fits = near.right + gap + box.offsetWidth < window.innerWidth;
+    box.style.left = `${fits ? near.right + gap : Math.max(4, near.left - gap - box.offsetWidth)}px`;
+    box.style.top = `${Math.max(4, Math.min(near.top, window.innerHeight - box.offsetHeight - 8))}px`;
+  }
+
+  function hideTip() {
+    find("tip").hidden = true;
+  }
+
+  function banner(text) {
+    find("banner").textContent = text;
+    find("banner").hidden = !text;
+  }
+
+  return { find, short, title, facts, tabs, levels, states, legend, cellRows, tip, hideTip, banner };
+})();

@@ -1,0 +1,116 @@
+"use strict";
+
+// The heatmap of heavy observations: time to the right, one row a location.
+class Timeline {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.image = document.createElement("canvas");
+  }
+
+  // layout prepares the rows of the given location indexes, for a width in CSS pixels.
+  layout(signal, level, locations, width, scale) {
+    const g = this.context;
+    this.signal = signal;
+    this.locations = locations;
+    this.scale = scale;
+    this.rows = signal.overTime(level, locations);
+    this.peak = 0;
+    this.rows.forEach((row) => row.heavy.forEach((heavy, w) => {
+      if (heavy) this.peak = Math.max(this.peak, heavy / signal.seen[w]);
+    }));
+    this.font = `${Math.round(11 * scale)}px system-ui, sans-serif`;
+    g.font = this.font;
+    const names = locations.map((l) => g.measureText(signal.model.locations[l].name).width);
+    this.left = Math.ceil(Math.min(Math.max(60 * scale, ...names), 190 * scale) + 26 * scale);
+    this.row = Math.round((locations.length > 16 ? 13 : 16) * scale);
+    this.span = Math.max(Math.floor(width * scale) - this.left - Math.ceil(8 * scale), 1);
+    this.height = this.row * Math.max(locations.length, 1);
+    this.canvas.width = this.left + this.span + Math.ceil(8 * scale);
+    this.canvas.height = this.height + Math.ceil(20 * scale);
+    this.canvas.style.width = `${this.canvas.width / scale}px`;
+    this.canvas.style.height = `${this.canvas.height / scale}px`;
+    this.image.width = signal.model.windows.length;
+    this.image.height = Math.max(locations.length, 1);
+  }
+
+  color(index, window, view) {
+    if (!this.signal.seen[window]) return null;
+    const heavy = this.rows[index].heavy[window];
+    if (!heavy) return Color.neutral(view.theme).clear;
+    return Color.ramp(view.theme, 0.15 + (0.85 * heavy) / this.signal.seen[window] / this.peak);
+  }
+
+  draw(view) {
+    const g = this.context;
+    const neutral = Color.neutral(view.theme);
+    g.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    g.fillStyle = Color.hatch(view.theme, this.scale);
+    g.fillRect(this.left, 0, this.span, this.height);
+    this.paint(view);
+    g.imageSmoothingEnabled = false;
+    g.drawImage(this.image, this.left, 0, this.span, this.height);
+    g.fillStyle = Color.css(neutral.ground);
+    for (let i = 1; i < this.locations.length; i++) g.fillRect(this.left, i * this.row, this.span, 1);
+    this.labels(view, neutral);
+    this.cursor(view, neutral);
+  }
+
+  paint(view) {
+    const width = this.image.width;
+    const picture = this.image.getContext("2d").createImageData(width, this.image.height);
+    this.rows.forEach((_, index) => {
+      for (let w = 0; w < width; w++) {
+        const color = this.color(index, w, view);
+        if (color) picture.data.set([...color, 255], 4 * (index * width + w));
+      }
+    });
+    this.image.getContext("2d").putImageData(picture, 0, 0);
+  }
+
+  labels(view, neutral) {
+    const g = this.context;
+    const swatch = 9 * this.scale;
+    g.font = this.font;
+    g.textBaseline = "middle";
+    this.locations.forEach((l, i) => {
+      const location = this.signal.model.locations[l];
+      const middle = (i + 0.5) * this.row;
+      g.globalAlpha = view.highlight >= 0 && view.highlight !== l ? 0.35 : 1;
+      g.fillStyle = location.color;
+      g.fillRect(this.left - 6 * this.scale - swatch, middle - swatch / 2, swatch, swatch);
+      g.fillStyle = neutral.text;
+      g.textAlign = "right";
+      g.fillText(location.name, this.left - 12 * this.scale - swatch, middle, 190 * this.scale);
+    });
+    g.globalAlpha = 1;
+    const { windows, step } = this.signal.model;
+    const room = g.measureText("00:00:00.000000").width * 1.4;
+    const ticks = Math.max(1, Math.min(windows.length, Math.floor(this.span / room)));
+    g.textAlign = "left";
+    g.fillStyle = neutral.text;
+    for (let i = 0; i < ticks; i++) {
+      const w = Math.floor((i * windows.length) / ticks);
+      const x = this.left + (w * this.span) / windows.length;
+      g.fillRect(Math.round(x), this.height, 1, 5 * this.scale);
+      g.fillText(Format.time(windows[w], step, view.utc, false), x + 4 * this.scale, this.height + 10 * this.scale);
+    }
+  }
+
+  cursor(view, neutral) {
+    if (view.window < 0) return;
+    const g = this.context;
+    const width = this.span / this.signal.model.windows.length;
+    g.strokeStyle = neutral.strong;
+    g.lineWidth = 2 * this.scale;
+    g.strokeRect(this.left + view.window * width, 1, Math.max(width, 2 * this.scale), this.height - 2);
+  }
+
+  hit(x, y) {
+    const { windows } = this.signal.model;
+    const window = Math.floor(((x * this.scale - this.left) / this.span) * windows.length);
+    const index = Math.floor((y * this.scale) / this.row);
+    if (window < 0 || window >= windows.length || index < 0 || index >= this.locations.length) return null;
+    return { window, index };
+  }
+}
