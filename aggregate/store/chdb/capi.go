@@ -1,0 +1,132 @@
+package chdb
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// capi holds the entry points of the engine's C interface. Handles that it
+// returns are memory of the engine, never of Go. One connection runs one
+// statement at a time; entry points of different connections are safe to call
+// at once.
+type capi struct {
+	setSignalHandlers func(enabled int32)
+	connect           func(argc int32, argv unsafe.Pointer) unsafe.Pointer
+	closeConn         func(conn unsafe.Pointer)
+	queryParams       func(conn, sql unsafe.Pointer, sqlLen uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	streamParams      func(conn, sql unsafe.Pointer, sqlLen uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, count uintptr) unsafe.Pointer
+	streamFetch       func(conn, stream unsafe.Pointer) unsafe.Pointer
+	streamCancel      func(conn, stream unsafe.Pointer)
+	classify          func(conn, sql unsafe.Pointer, sqlLen uintptr, database unsafe.Pointer, databaseLen uintptr, out unsafe.Pointer) int32
+
+	insertStart   func(conn, sql unsafe.Pointer, sqlLen uintptr, format unsafe.Pointer, formatLen uintptr) unsafe.Pointer
+	insertAppend  func(insert, data unsafe.Pointer, length uintptr) int32
+	insertDone    func(insert unsafe.Pointer) unsafe.Pointer
+	insertCancel  func(insert unsafe.Pointer)
+	insertError   func(insert unsafe.Pointer) string
+	insertDestroy func(insert unsafe.Pointer)
+
+	resultBuffer  func(result unsafe.Pointer) unsafe.Pointer
+	resultLength  func(result unsafe.Pointer) uintptr
+	resultError   func(result unsafe.Pointer) string
+	resultDestroy func(result unsafe.Pointer)
+}
+
+// loadCAPI maps the library at path into the process and binds what is used of
+// it. Go keeps the process's signal handlers.
+func loadCAPI(path string) (api *capi, err error) {
+	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("load engine %s: %w", path, err)
+	}
+	// purego panics on a missing symbol, which an older library would cause.
+	defer func() {
+		if r := recover(); r != nil {
+			api, err = nil, fmt.Errorf("bind engine %s: %v: want version 26.7 or later, run \"make engine\"", path, r)
+		}
+	}()
+	api = new(capi)
+	for symbol, function := range map[string]any{
+		"chdb_set_signal_handlers_enabled": &api.setSignalHandlers,
+		"chdb_connect":                     &api.connect,
+		"chdb_close_conn":                  &api.closeConn,
+		"chdb_query_with_params_n":         &api.queryParams,
+		"chdb_stream_query_with_params_n":  &api.streamParams,
+		"chdb_stream_fetch_result":         &api.streamFetch,
+		"chdb_stream_cancel_query":         &api.streamCancel,
+		"chdb_classify_query_n":            &api.classify,
+		"chdb_stream_insert_n":             &api.insertStart,
+		"chdb_stream_append":               &api.insertAppend,
+		"chdb_stream_done":                 &api.insertDone,
+		"chdb_stream_cancel_insert":        &api.insertCancel,
+		"chdb_stream_insert_error":         &api.insertError,
+		"chdb_destroy_insert_stream":       &api.insertDestroy,
+		"chdb_result_buffer":               &api.resultBuffer,
+		"chdb_result_length":               &api.resultLength,
+		"chdb_result_error":                &api.resultError,
+		"chdb_destroy_query_result":        &api.resultDestroy,
+	} {
+		purego.RegisterLibFunc(function, handle, symbol)
+	}
+	api.setSignalHandlers(0)
+	return api, nil
+}
+
+// open makes an engine connection. The first one of the process boots the
+// engine with the arguments that concern all of it.
+func (a *capi) open(args []string) unsafe.Pointer {
+	var pins cStrings
+	defer pins.unpin()
+	argv := pins.pointers(args)
+	return a.connect(int32(len(args)), argv)
+}
+
+// result copies nothing: bytes is memory of the engine, valid until destroy.
+func (a *capi) result(handle unsafe.Pointer) (bytes []byte, err error) {
+	if handle == nil {
+		return nil, newException(codeUnknown, "the engine returned no result")
+	}
+	if text := a.resultError(handle); text != "" {
+		return nil, parseException(text)
+	}
+	length := a.resultLength(handle)
+	if length == 0 {
+		return nil, nil
+	}
+	return unsafe.Slice((*byte)(a.resultBuffer(handle)), length), nil
+}
+
+// cStrings pins Go memory for the length of one call into the engine.
+type cStrings struct{ pinner runtime.Pinner }
+
+func (c *cStrings) unpin() { c.pinner.Unpin() }
+
+// bytes returns a pointer to text followed by a zero byte.
+func (c *cStrings) bytes(text string) unsafe.Pointer {
+	terminated := append([]byte(text), 0)
+	c.pinner.Pin(&terminated[0])
+	return unsafe.Pointer(&terminated[0])
+}
+
+// pointers returns a C array of pointers to texts, ended by a null pointer.
+func (c *cStrings) pointers(texts []string) unsafe.Pointer {
+	array := make([]unsafe.Pointer, len(texts)+1)
+	for i, text := range texts {
+		array[i] = c.bytes(text)
+	}
+	c.pinner.Pin(&array[0])
+	return unsafe.Pointer(&array[0])
+}
+
+// lengths returns a C array of the lengths of texts.
+func (c *cStrings) lengths(texts []string) unsafe.Pointer {
+	array := make([]uintptr, len(texts)+1)
+	for i, text := range texts {
+		array[i] = uintptr(len(text))
+	}
+	c.pinner.Pin(&array[0])
+	return unsafe.Pointer(&array[0])
+}

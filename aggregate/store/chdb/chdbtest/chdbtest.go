@@ -1,0 +1,81 @@
+// Package chdbtest gives tests the real embedded engine, over a folder of their
+// own. It knows how to start one from a test binary and never what is stored.
+package chdbtest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+)
+
+// Main runs a package's tests, or the engine in the child that Start makes of
+// the test binary. TestMain calls it and nothing else; it does not return.
+func Main(m *testing.M) {
+	if !chdb.InChild() {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := chdb.Serve(ctx, chdb.ServerOptions{Logger: logger}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Options configures an engine over dir whose child is the test binary. Without
+// the engine's library the test is skipped, and fails where CI is set.
+func Options(t testing.TB, dir string) chdb.Options {
+	t.Helper()
+	return chdb.Options{
+		Dir:     dir,
+		Command: []string{os.Args[0]},
+		Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Library: library(t),
+	}
+}
+
+// Start runs an engine over a temporary folder until the test ends.
+func Start(t testing.TB) *chdb.Engine {
+	t.Helper()
+	engine, err := chdb.Start(t.Context(), Options(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Errorf("close engine: %v", err)
+		}
+	})
+	return engine
+}
+
+// library finds the engine where users have it, or in the checkout, which a
+// test binary does not lie in.
+func library(t testing.TB) string {
+	t.Helper()
+	path, err := chdb.FindLibrary("")
+	if err == nil {
+		return path
+	}
+	for dir, _ := os.Getwd(); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		pattern := filepath.Join(dir, "aggregate", "store", "chdb", "node_modules", "@chdb", "lib-"+runtime.GOOS+"-*", "libchdb.so")
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[0]
+		}
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	t.Skip("SKIPPED, NOTHING OF THE STORE IS TESTED: ", err)
+	return ""
+}

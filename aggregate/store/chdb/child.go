@@ -1,0 +1,176 @@
+package chdb
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ChildEnv is "1" in the environment of a child that Start has made. A program
+// whose Options.Command runs itself without arguments branches on it.
+const ChildEnv = "CSIGSCOPE_ENGINE_CHILD"
+
+// optionsEnv carries childOptions from Start to Serve.
+const optionsEnv = "CSIGSCOPE_ENGINE_OPTIONS"
+
+// InChild says whether this process was started by Start to run Serve.
+func InChild() bool { return os.Getenv(ChildEnv) == "1" }
+
+// childOptions is what Start tells the child, as JSON.
+type childOptions struct {
+	Dir       string `json:"dir"`
+	Library   string `json:"library,omitempty"`
+	MaxMemory uint64 `json:"max_memory,omitempty"`
+	Listen    string `json:"listen,omitempty"`
+	// StatusFD is the descriptor on which the child says once how it started.
+	StatusFD uintptr `json:"status_fd"`
+}
+
+// childStatus is the child's only message, one line of JSON.
+type childStatus struct {
+	Ready  bool   `json:"ready,omitempty"`
+	Locked bool   `json:"locked,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// readChildOptions returns nil in a process that Start has not made.
+func readChildOptions(getenv func(string) string) (*childOptions, error) {
+	if getenv(ChildEnv) != "1" {
+		return nil, nil
+	}
+	c := new(childOptions)
+	if err := json.Unmarshal([]byte(getenv(optionsEnv)), c); err != nil {
+		return nil, fmt.Errorf("read %s: %w", optionsEnv, err)
+	}
+	return c, nil
+}
+
+// managed says whether the child ends with its last client.
+func (c *childOptions) managed() bool { return c != nil }
+
+// fill completes what the child's own command line left open.
+func (c *childOptions) fill(o ServerOptions) ServerOptions {
+	if c != nil {
+		if o.Dir == "" {
+			o.Dir = c.Dir
+		}
+		if o.Library == "" {
+			o.Library = c.Library
+		}
+		if o.MaxMemory == 0 {
+			o.MaxMemory = c.MaxMemory
+		}
+		if o.Listen == "" {
+			o.Listen = c.Listen
+		}
+	}
+	if o.MaxMemory == 0 {
+		o.MaxMemory = defaultMaxMemory
+	}
+	if o.Readers <= 0 {
+		o.Readers = defaultReaders
+	}
+	return o
+}
+
+// report tells the parent how the start went. A parent that is gone does not
+// matter; a second report finds the descriptor closed.
+func (c *childOptions) report(status childStatus) {
+	if c == nil || c.StatusFD == 0 {
+		return
+	}
+	pipe := os.NewFile(c.StatusFD, "status")
+	_ = json.NewEncoder(pipe).Encode(status)
+	pipe.Close()
+	c.StatusFD = 0
+}
+
+const (
+	stopPatience = 20 * time.Second
+	statusFD     = 3 // the first descriptor after standard error
+)
+
+// spawn starts a child and waits until it answers or has failed.
+func spawn(ctx context.Context, command []string, f folder, o childOptions) (*exec.Cmd, error) {
+	engineLog, err := openLog(f)
+	if err != nil {
+		return nil, err
+	}
+	defer engineLog.Close()
+	var from int64
+	if info, err := engineLog.Stat(); err == nil {
+		from = info.Size()
+	}
+	o.StatusFD = statusFD
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("start engine: %w", err)
+	}
+	status, childEnd, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start engine: %w", err)
+	}
+	defer status.Close()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), ChildEnv+"=1", optionsEnv+"="+string(encoded))
+	cmd.Stdout, cmd.Stderr = engineLog, engineLog
+	cmd.ExtraFiles = []*os.File{childEnd}
+	// An interrupt typed at the terminal is for the parent, which still needs
+	// the engine to store what it holds.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = cmd.Start()
+	childEnd.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start engine process: %w", err)
+	}
+	answer, err := readStatus(ctx, status)
+	if err == nil && answer.Ready {
+		return cmd, nil
+	}
+	reap(cmd, time.Second)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("start engine: %w%s", err, quoteLog(f, from))
+	case answer.Locked:
+		return nil, fmt.Errorf("start engine: %w", errLocked)
+	}
+	return nil, fmt.Errorf("start engine: %s%s", answer.Error, quoteLog(f, from))
+}
+
+func quoteLog(f folder, from int64) string {
+	if lines := lastLines(f, from); lines != "" {
+		return fmt.Sprintf(" (%s ends with: %s)", f.logFile(), strings.ReplaceAll(lines, "\n", " | "))
+	}
+	return ""
+}
+
+func readStatus(ctx context.Context, pipe *os.File) (*childStatus, error) {
+	stop := context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) })
+	defer stop()
+	line, err := bufio.NewReader(pipe).ReadBytes('\n')
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, errors.New("the engine process ended before it answered")
+	}
+	status := new(childStatus)
+	if err := json.Unmarshal(line, status); err != nil {
+		return nil, fmt.Errorf("read engine status: %w", err)
+	}
+	return status, nil
+}
+
+// reap waits for a child that is ending, and ends it when it does not.
+func reap(cmd *exec.Cmd, patience time.Duration) {
+	kill := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	_ = cmd.Wait()
+}

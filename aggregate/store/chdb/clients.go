@@ -1,0 +1,131 @@
+package chdb
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// linger bridges the gap between one client that leaves and the next.
+	linger = 2 * time.Second
+	// firstClient is how long a new child waits for whoever started it.
+	firstClient = 30 * time.Second
+)
+
+// clients keeps a child alive while somebody is attached: an attachment is a
+// request that stays open, so a client that dies has left too. Safe for
+// concurrent use.
+type clients struct {
+	stop    func() // ends the server
+	managed bool   // the server ends with its last client
+
+	mu       sync.Mutex
+	attached map[string]bool
+	idle     *time.Timer
+	stopping bool
+	closed   chan struct{}
+}
+
+func newClients(managed bool, stop func()) *clients {
+	c := &clients{stop: stop, managed: managed, attached: make(map[string]bool), closed: make(chan struct{})}
+	if managed {
+		c.idle = time.AfterFunc(firstClient, c.stopIfIdle)
+	}
+	return c
+}
+
+func (c *clients) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{"POST /attach": c.attach, "POST /release": c.release}
+}
+
+// attach keeps the request open until its client goes or the server ends.
+func (c *clients) attach(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("id")
+	if id == "" || !c.enter(id) {
+		http.Error(w, "the engine is stopping", http.StatusServiceUnavailable)
+		return
+	}
+	defer c.leave(id)
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Time{})
+	_, _ = io.WriteString(w, "attached\n")
+	if control.Flush() != nil {
+		return
+	}
+	select {
+	case <-r.Context().Done():
+	case <-c.closed:
+	}
+}
+
+// releaseAnswer says whether the child ends because its last client has left.
+type releaseAnswer struct {
+	Stopping bool `json:"stopping"`
+}
+
+// release lets a client leave without the lingering.
+func (c *clients) release(w http.ResponseWriter, r *http.Request) {
+	c.leave(r.URL.Query().Get("id"))
+	c.mu.Lock()
+	stopping := c.managed && len(c.attached) == 0
+	c.stopping = c.stopping || stopping
+	c.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(releaseAnswer{Stopping: stopping})
+	if stopping {
+		c.stop()
+	}
+}
+
+func (c *clients) enter(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping {
+		return false
+	}
+	c.attached[id] = true
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	return true
+}
+
+func (c *clients) leave(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.attached[id] {
+		return
+	}
+	delete(c.attached, id)
+	if c.managed && len(c.attached) == 0 && !c.stopping {
+		c.idle.Reset(linger)
+	}
+}
+
+func (c *clients) stopIfIdle() {
+	c.mu.Lock()
+	idle := len(c.attached) == 0
+	c.stopping = c.stopping || idle
+	c.mu.Unlock()
+	if idle {
+		c.stop()
+	}
+}
+
+// close lets every attached client go. It may be called more than once.
+func (c *clients) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopping = true
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	select {
+	case <-c.closed:
+	default:
+		close(c.closed)
+	}
+}

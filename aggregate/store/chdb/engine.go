@@ -1,0 +1,301 @@
+package chdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Options configures Start.
+type Options struct {
+	// Dir is the data folder.
+	Dir string
+	// Command is the argument vector of a child that calls Serve, such as
+	// [executable, "engine", "--dir", DIR]. ChildEnv is set in its environment.
+	Command []string
+	// MaxMemory bounds what the engine allocates, in bytes; 0 is 2 GiB. An
+	// engine that runs already keeps its own bound.
+	MaxMemory uint64
+	// Logger must not be nil.
+	Logger *slog.Logger
+	// Library is the engine's shared library; "" looks for it (FindLibrary).
+	Library string
+	// Listen is a loopback TCP address for readers, or "".
+	Listen string
+}
+
+const (
+	startPatience  = 60 * time.Second
+	dialPatience   = 15 * time.Second
+	lockInterval   = 50 * time.Millisecond
+	dialInterval   = 20 * time.Millisecond
+	firstBackoff   = 200 * time.Millisecond
+	longestBackoff = 5 * time.Second
+	calmAfter      = time.Minute
+)
+
+var errClosed = errors.New("engine is closed")
+
+// Engine is an attachment to a running engine. Safe for concurrent use.
+type Engine struct {
+	options Options
+	folder  folder
+	child   childOptions
+	id      string
+	control *http.Client
+
+	lifetime context.Context // ends with Close
+	end      context.CancelFunc
+	done     chan struct{} // closed when supervise has returned
+
+	mu       sync.Mutex
+	cmd      *exec.Cmd // the child, if this process started it
+	restarts uint64
+	failure  error // why the engine is away, nil while it answers
+}
+
+// Start attaches to the engine that serves o.Dir, or starts a child that does,
+// and returns once it answers. A missing library is ErrNoEngine; a child that
+// fails to start is an error that quotes the end of its log. ctx bounds the
+// start alone.
+//
+// While it is open, an Engine whose process has crashed is started again, after
+// growing pauses; queries in flight fail, the next one waits for the new one.
+func Start(ctx context.Context, o Options) (*Engine, error) {
+	f, err := openFolder(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	library, err := FindLibrary(o.Library)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Command) == 0 {
+		return nil, errors.New("start engine: no command named")
+	}
+	e := &Engine{
+		options: o,
+		folder:  f,
+		child:   childOptions{Dir: f.path, Library: library, MaxMemory: o.MaxMemory, Listen: o.Listen},
+		id:      strconv.FormatUint(rand.Uint64(), 36),
+		done:    make(chan struct{}),
+	}
+	e.control = &http.Client{Transport: &http.Transport{DialContext: e.dialOnce, DisableKeepAlives: true}}
+	e.lifetime, e.end = context.WithCancel(context.WithoutCancel(ctx))
+	attachment, err := e.connect(ctx)
+	if err != nil {
+		e.end()
+		return nil, err
+	}
+	go e.supervise(attachment)
+	return e, nil
+}
+
+// Socket is the path of the Unix socket. It stays the same while the folder is
+// served, and is short enough for any client even where the folder's is not.
+func (e *Engine) Socket() string { return e.folder.socket() }
+
+// Restarts counts how often the engine had to be started again.
+func (e *Engine) Restarts() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.restarts
+}
+
+// connect attaches to a running engine, or starts one and attaches to it.
+func (e *Engine) connect(ctx context.Context) (io.ReadCloser, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no answer within %v", startPatience))
+	defer cancel()
+	for {
+		attachment, err := e.attach(ctx)
+		if err == nil {
+			return attachment, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("attach to engine in %s: %w", e.folder.path, context.Cause(ctx))
+		}
+		cmd, err := spawn(ctx, e.options.Command, e.folder, e.child)
+		switch {
+		case err == nil:
+			e.mu.Lock()
+			e.cmd = cmd
+			e.mu.Unlock()
+		case errors.Is(err, errLocked):
+			// Another child is starting or ending: attach to it, or follow it.
+			select {
+			case <-time.After(lockInterval):
+			case <-ctx.Done():
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+// attach opens the request that stays open as long as both sides live.
+func (e *Engine) attach(ctx context.Context) (io.ReadCloser, error) {
+	lifetime, cancel := context.WithCancel(e.lifetime)
+	stop := context.AfterFunc(ctx, cancel)
+	request, err := http.NewRequestWithContext(lifetime, http.MethodPost, "http://engine/attach?id="+e.id, nil)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	response, err := e.control.Do(request)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	stop()
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		cancel()
+		return nil, fmt.Errorf("attach to engine: %s", response.Status)
+	}
+	return &attachment{response.Body, cancel}, nil
+}
+
+type attachment struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (a *attachment) Close() error {
+	defer a.cancel()
+	return a.ReadCloser.Close()
+}
+
+// supervise notices at once when the engine goes away, and brings it back.
+func (e *Engine) supervise(attached io.ReadCloser) {
+	defer close(e.done)
+	backoff := firstBackoff
+	for {
+		since := time.Now()
+		_, _ = io.Copy(io.Discard, attached)
+		attached.Close()
+		if e.lifetime.Err() != nil {
+			return
+		}
+		if time.Since(since) > calmAfter {
+			backoff = firstBackoff
+		}
+		e.reapChild()
+		e.mu.Lock()
+		e.restarts++
+		e.mu.Unlock()
+		e.options.Logger.Warn("engine went away, starting it again", slog.String("dir", e.folder.path))
+		for {
+			again, err := e.connect(e.lifetime)
+			e.setFailure(err)
+			if err == nil {
+				attached = again
+				break
+			}
+			e.options.Logger.Error("start engine again failed", slog.Any("error", err), slog.Duration("retry_in", backoff))
+			select {
+			case <-time.After(backoff):
+			case <-e.lifetime.Done():
+				return
+			}
+			backoff = min(2*backoff, longestBackoff)
+		}
+	}
+}
+
+func (e *Engine) setFailure(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failure = err
+}
+
+// reapChild collects the child that this process started, if there is one.
+func (e *Engine) reapChild() {
+	e.mu.Lock()
+	cmd := e.cmd
+	e.cmd = nil
+	e.mu.Unlock()
+	if cmd != nil {
+		reap(cmd, stopPatience)
+	}
+}
+
+// dialOnce connects to the socket as it is now.
+func (e *Engine) dialOnce(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", e.folder.socket())
+}
+
+// dial connects to the socket, waiting for an engine that is on its way back.
+func (e *Engine) dial(ctx context.Context, _ string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	for {
+		conn, err := e.dialOnce(ctx, "", "")
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-time.After(dialInterval):
+			continue
+		case <-e.lifetime.Done():
+			return nil, fmt.Errorf("dial engine: %w", errClosed)
+		case <-ctx.Done():
+		}
+		e.mu.Lock()
+		failure := e.failure
+		e.mu.Unlock()
+		return nil, fmt.Errorf("dial engine: %w", errors.Join(err, failure))
+	}
+}
+
+// Close leaves the engine. If this process started it and nobody else is
+// attached, Close waits until the engine has closed its tables and ended;
+// otherwise it goes on until the last of the others has left. Later calls do
+// nothing.
+func (e *Engine) Close() error {
+	if e.lifetime.Err() != nil {
+		return nil
+	}
+	e.end()
+	<-e.done
+	stopping, err := e.release()
+	e.mu.Lock()
+	cmd := e.cmd
+	e.mu.Unlock()
+	if cmd == nil {
+		return nil
+	}
+	if err == nil && !stopping {
+		return cmd.Process.Release()
+	}
+	e.reapChild()
+	return nil
+}
+
+// release tells the engine not to linger for this client.
+func (e *Engine) release() (stopping bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.lifetime), shutdownPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine/release?id="+e.id, nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := e.control.Do(request)
+	if err != nil {
+		return false, err
+	}
+	defer response.Body.Close()
+	var answer releaseAnswer
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	return answer.Stopping, err
+}

@@ -1,0 +1,122 @@
+package chdb
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is below the 104 (macOS) and 108 (Linux) bytes that a Unix
+// socket's address can hold.
+const maxSocketPath = 100
+
+// errLocked says that another child serves the folder.
+var errLocked = errors.New("another process serves this folder")
+
+// folder is the data folder of one engine: the engine's own files in data, the
+// lock, the log, and the socket or the file that says where the socket is.
+type folder struct{ path string }
+
+// openFolder makes the folder if need be, for its owner alone.
+func openFolder(dir string) (folder, error) {
+	if dir == "" {
+		return folder{}, errors.New("open engine folder: no folder named")
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return folder{}, fmt.Errorf("open engine folder %s: %w", dir, err)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return folder{}, fmt.Errorf("open engine folder: %w", err)
+	}
+	if err := os.Chmod(path, 0o700); err != nil {
+		return folder{}, fmt.Errorf("close engine folder to others: %w", err)
+	}
+	return folder{path}, nil
+}
+
+func (f folder) data() string       { return filepath.Join(f.path, "data") }
+func (f folder) logFile() string    { return filepath.Join(f.path, "engine.log") }
+func (f folder) socketFile() string { return filepath.Join(f.path, "engine.sock") }
+
+// farSocketFile names the file that holds the socket's path where the folder's
+// own path is too long for a socket.
+func (f folder) farSocketFile() string { return filepath.Join(f.path, "engine.sock.path") }
+
+// lock keeps every other child away until the file is closed.
+func (f folder) lock() (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(f.path, "engine.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock engine folder: %w", err)
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return file, nil
+	}
+	file.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("lock engine folder %s: %w", f.path, errLocked)
+	}
+	return nil, fmt.Errorf("lock engine folder %s: %w", f.path, err)
+}
+
+// socket says where a running engine listens; it does not say that one runs.
+func (f folder) socket() string {
+	if recorded, err := os.ReadFile(f.farSocketFile()); err == nil {
+		return strings.TrimSpace(string(recorded))
+	}
+	return f.socketFile()
+}
+
+// placeSocket chooses the socket's path and removes what a crash has left
+// there. The folder must be locked. A path that is too long moves to a private
+// folder below the system's temporary folder and is recorded.
+func (f folder) placeSocket() (string, error) {
+	path := f.socketFile()
+	if err := os.Remove(f.farSocketFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("place engine socket: %w", err)
+	}
+	if len(path) > maxSocketPath {
+		private := filepath.Join(os.TempDir(), "csigscope-"+strconv.Itoa(os.Getuid()))
+		if err := makePrivate(private); err != nil {
+			return "", fmt.Errorf("place engine socket: %w", err)
+		}
+		sum := sha256.Sum256([]byte(f.path))
+		path = filepath.Join(private, hex.EncodeToString(sum[:8])+".sock")
+		if len(path) > maxSocketPath {
+			return "", fmt.Errorf("place engine socket %s: longer than %d bytes: set TMPDIR to a shorter folder", path, maxSocketPath)
+		}
+		if err := os.WriteFile(f.farSocketFile(), []byte(path+"\n"), 0o600); err != nil {
+			return "", fmt.Errorf("record engine socket: %w", err)
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("remove old engine socket: %w", err)
+	}
+	return path, nil
+}
+
+// makePrivate makes a folder that nobody else can have prepared.
+func makePrivate(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode().Perm() != 0o700 || !ok || int(owner.Uid) != os.Getuid() {
+		return fmt.Errorf("%s is not a folder of this user alone (mode 0700): remove it", path)
+	}
+	return nil
+}

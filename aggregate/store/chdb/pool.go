@@ -1,0 +1,195 @@
+package chdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Role chooses the engine connection that a client's queries run on. A
+// connection serialises its queries, so the roles never wait for one another.
+type Role uint8
+
+const (
+	// RoleReader may run queries that change nothing and read nothing outside
+	// the engine; several run at once.
+	RoleReader Role = iota
+	// RoleWriter is for inserts, one at a time.
+	RoleWriter
+	// RoleMigrator is for changes of the schema, one at a time.
+	RoleMigrator
+)
+
+var rolePaths = map[Role]string{RoleReader: "/reader", RoleWriter: "/writer", RoleMigrator: "/migrator"}
+
+// String names the role as logs show it.
+func (r Role) String() string { return rolePaths[r][1:] }
+
+const (
+	defaultMaxMemory = 2 << 30
+	defaultReaders   = 2
+	maxWaiting       = 256
+	maxReaderSeconds = 300
+	killInterval     = 100 * time.Millisecond
+)
+
+// pool owns the engine's connections. Safe for concurrent use.
+type pool struct {
+	sessions map[Role]chan *session
+	all      []*session
+	waiting  atomic.Int64
+	logger   *slog.Logger
+
+	controlMu sync.Mutex
+	control   *session
+}
+
+// engineArgs are the arguments of the first connection, which boots the engine.
+// Unset, the engine takes 90 % of the machine's memory.
+func engineArgs(data string, maxMemory uint64) []string {
+	threads := max(2, runtime.NumCPU())
+	return []string{
+		"clickhouse",
+		"--path=" + data,
+		"--max_server_memory_usage=" + strconv.FormatUint(maxMemory, 10),
+		"--mark_cache_size=" + strconv.FormatUint(min(maxMemory/16, 256<<20), 10),
+		"--max_threads=" + strconv.Itoa(threads),
+		// The profiler signals the process's threads, which are Go's too.
+		"--query_profiler_real_time_period_ns=0",
+		"--query_profiler_cpu_time_period_ns=0",
+		"--max_result_bytes=" + strconv.FormatUint(maxMemory/4, 10),
+		"--result_overflow_mode=throw",
+		"--async_insert=0",
+	}
+}
+
+// openPool boots the engine and opens every connection.
+func openPool(api *capi, args []string, readers int, logger *slog.Logger) (*pool, error) {
+	p := &pool{sessions: make(map[Role]chan *session), logger: logger}
+	p.control = &session{api: api, tag: "control", args: args}
+	p.all = append(p.all, p.control)
+	add := func(role Role, count int, setup ...string) {
+		p.sessions[role] = make(chan *session, count)
+		for i := range count {
+			tag := fmt.Sprintf("%s-%d", role, i)
+			s := &session{
+				api: api, role: role, tag: tag, args: args,
+				setup: append([]string{"SET log_comment = " + quoteString(tag)}, setup...),
+			}
+			p.all = append(p.all, s)
+			p.sessions[role] <- s
+		}
+	}
+	add(RoleWriter, 1)
+	add(RoleMigrator, 1)
+	add(RoleReader, readers, fmt.Sprintf("SET max_execution_time = %d", maxReaderSeconds), "SET readonly = 1")
+	for _, s := range p.all {
+		if err := s.ensure(); err != nil {
+			p.close(context.Background())
+			return nil, fmt.Errorf("open engine: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// acquire waits for a free connection of the role, as long as ctx lasts.
+func (p *pool) acquire(ctx context.Context, role Role) (*session, error) {
+	if p.waiting.Add(1) > maxWaiting {
+		p.waiting.Add(-1)
+		return nil, newException(codeTooBusy, "%d queries are waiting for the %s: retry later", maxWaiting, role)
+	}
+	defer p.waiting.Add(-1)
+	select {
+	case s := <-p.sessions[role]:
+		if err := s.ensure(); err != nil {
+			p.release(s)
+			return nil, err
+		}
+		return s, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the %s: %w", role, context.Cause(ctx))
+	}
+}
+
+func (p *pool) release(s *session) { p.sessions[s.role] <- s }
+
+// watch kills what s runs once ctx ends. The returned stop must be called
+// before s is released; after it no kill can hit the next user's query.
+func (p *pool) watch(ctx context.Context, s *session) (stop func()) {
+	done, finished := make(chan struct{}), make(chan struct{})
+	cancelled := context.AfterFunc(ctx, func() {
+		defer close(finished)
+		// A query that has not registered yet is missed, so ask again.
+		for {
+			p.kill(s.tag)
+			select {
+			case <-done:
+				return
+			case <-time.After(killInterval):
+			}
+		}
+	})
+	return func() {
+		close(done)
+		if !cancelled() {
+			<-finished
+		}
+	}
+}
+
+func (p *pool) kill(tag string) {
+	p.controlMu.Lock()
+	defer p.controlMu.Unlock()
+	if p.control.handle == nil {
+		return
+	}
+	sql := "KILL QUERY WHERE Settings['log_comment'] = " + quoteString(tag) + " ASYNC"
+	if err := p.control.exec(sql); err != nil {
+		p.logger.Warn("kill query failed", slog.String("connection", tag), slog.Any("error", err))
+	}
+}
+
+// close kills what runs and closes every connection. It reports the ones that
+// did not come free before ctx ended.
+func (p *pool) close(ctx context.Context) error {
+	var busy error
+	for role, free := range p.sessions {
+		for range cap(free) {
+			if s := p.drain(ctx, free); s != nil {
+				s.close()
+				continue
+			}
+			busy = errors.Join(busy, fmt.Errorf("close %s connection: %w", role, context.Cause(ctx)))
+		}
+	}
+	p.controlMu.Lock()
+	defer p.controlMu.Unlock()
+	// Closing the last connection stops the engine, which must not happen under
+	// a query that still runs.
+	if busy == nil {
+		p.control.close()
+	}
+	return busy
+}
+
+// drain takes one connection out of service, killing its query if need be.
+func (p *pool) drain(ctx context.Context, free chan *session) *session {
+	for {
+		select {
+		case s := <-free:
+			return s
+		case <-ctx.Done():
+			return nil
+		case <-time.After(killInterval):
+			for _, s := range p.all[1:] {
+				p.kill(s.tag)
+			}
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package chdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ServerOptions configures Serve. In a child that Start has made, fields left
+// at zero take the value that Start was given.
+type ServerOptions struct {
+	// Dir is the data folder. It is made if missing and closed to other users.
+	Dir string
+	// Library is the engine's shared library; "" looks for it (FindLibrary).
+	Library string
+	// MaxMemory bounds what the engine allocates, in bytes; 0 is 2 GiB.
+	MaxMemory uint64
+	// Readers is how many readers' queries run at once; 0 is 2.
+	Readers int
+	// Listen is a loopback TCP address, host:port, that answers readers too;
+	// "" listens on the Unix socket alone.
+	Listen string
+	// Logger must not be nil.
+	Logger *slog.Logger
+}
+
+const (
+	shutdownPatience = 5 * time.Second
+	closePatience    = 10 * time.Second
+	logInterval      = 5 * time.Second
+)
+
+// Serve runs the engine over a data folder and answers ClickHouse's HTTP
+// interface on a Unix socket (mode 0600) inside it until ctx ends. In a child
+// of Start it also ends, with a nil error, once nobody is attached any more.
+//
+// It is meant to be all that a process does: the engine cannot be unloaded, and
+// while Serve runs, standard output and error go to engine.log in the folder.
+// A folder that another process serves, and a missing library (ErrNoEngine),
+// are errors.
+func Serve(ctx context.Context, o ServerOptions) error {
+	parent, err := readChildOptions(os.Getenv)
+	if err != nil {
+		return err
+	}
+	o = parent.fill(o)
+	err = serve(ctx, o, parent)
+	if err != nil {
+		parent.report(childStatus{Error: err.Error(), Locked: errors.Is(err, errLocked)})
+	}
+	return err
+}
+
+func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
+	f, err := openFolder(o.Dir)
+	if err != nil {
+		return err
+	}
+	lock, err := f.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	library, err := FindLibrary(o.Library)
+	if err != nil {
+		return err
+	}
+	engineLog, err := openLog(f)
+	if err != nil {
+		return err
+	}
+	defer engineLog.Close()
+	restore, err := redirectOutput(engineLog)
+	if err != nil {
+		return err
+	}
+	defer restore()
+
+	listeners, err := listen(f, o.Listen)
+	if err != nil {
+		return err
+	}
+	defer listeners.close()
+	api, err := loadCAPI(library)
+	if err != nil {
+		return err
+	}
+	p, err := openPool(api, engineArgs(f.data(), o.MaxMemory), o.Readers, o.Logger)
+	if err != nil {
+		return err
+	}
+	o.Logger.Info("engine started", slog.String("library", library), slog.String("socket", listeners.socket))
+	err = answer(ctx, o, parent, p, listeners, engineLog)
+	return errors.Join(err, closePool(p))
+}
+
+// answer serves requests until ctx ends or the last client has left.
+func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool, l *listeners, engineLog *os.File) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	clients := newClients(parent.managed(), stop)
+	defer clients.close()
+	h := &handler{pool: p, logger: o.Logger}
+	servers := map[net.Listener]*http.Server{l.unix: newServer(h.routes(clients.routes()), o.Logger)}
+	if l.tcp != nil {
+		servers[l.tcp] = newServer(h.readOnlyRoutes(), o.Logger)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for listener, server := range servers {
+		group.Go(func() error {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		clients.close()
+		shutdownContext, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
+		defer cancel()
+		for _, server := range servers {
+			// Queries that outlast the wait are cut off; their clients see it.
+			if server.Shutdown(shutdownContext) != nil {
+				_ = server.Close()
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		tick := time.NewTicker(logInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				if err := boundLog(engineLog); err != nil {
+					o.Logger.Warn("bound engine log failed", slog.Any("error", err))
+				}
+			}
+		}
+	})
+	parent.report(childStatus{Ready: true})
+	return group.Wait()
+}
+
+func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    1 << 20,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+}
+
+// closePool gives up on an engine that does not close: the process is about to
+// end, and its tables survive that.
+func closePool(p *pool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- p.close(ctx) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closePatience + time.Second):
+		return errors.New("close engine: it did not answer")
+	}
+}
+
+// listeners are the addresses of one server.
+type listeners struct {
+	unix, tcp net.Listener
+	socket    string
+	far       string
+}
+
+func listen(f folder, tcp string) (*listeners, error) {
+	l := &listeners{far: f.farSocketFile()}
+	if tcp != "" {
+		host, _, err := net.SplitHostPort(tcp)
+		if err != nil || !isLoopback(host) {
+			return nil, fmt.Errorf("listen on %q: want a loopback address such as 127.0.0.1:8123", tcp)
+		}
+		if l.tcp, err = net.Listen("tcp", tcp); err != nil {
+			return nil, fmt.Errorf("listen for readers: %w", err)
+		}
+	}
+	var err error
+	if l.socket, err = f.placeSocket(); err == nil {
+		l.unix, err = net.Listen("unix", l.socket)
+	}
+	if err == nil {
+		err = os.Chmod(l.socket, 0o600)
+	}
+	if err != nil {
+		l.close()
+		return nil, fmt.Errorf("listen on engine socket: %w", err)
+	}
+	return l, nil
+}
+
+func (l *listeners) close() {
+	for _, listener := range []net.Listener{l.unix, l.tcp} {
+		if listener != nil {
+			listener.Close()
+		}
+	}
+	if err := os.Remove(l.far); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+}

@@ -1,0 +1,173 @@
+package chdb
+
+import "strings"
+
+// statement is what the HTTP interface must know of a query's text; the engine
+// parses the rest.
+type statement struct {
+	text   string // without FORMAT clause and final semicolon
+	format string // of the FORMAT clause, or ""
+	insert bool
+	query  bool // a SELECT, whose result can be streamed
+	values bool // an INSERT that ends in VALUES: its rows come in the body
+}
+
+// token is a word or a punctuation byte outside comments and quotes.
+type token struct {
+	start, end int
+	depth      int
+	quoted     bool
+}
+
+// parseStatement finds the FORMAT clause, which ends a statement or stands
+// before a final SETTINGS clause.
+func parseStatement(sql string) statement {
+	tokens := tokenize(sql)
+	for len(tokens) > 0 && is(sql, tokens[len(tokens)-1], ";") {
+		sql = sql[:tokens[len(tokens)-1].start]
+		tokens = tokens[:len(tokens)-1]
+	}
+	s := statement{text: sql}
+	if len(tokens) == 0 {
+		return s
+	}
+	s.insert = is(sql, tokens[0], "INSERT")
+	s.query = isQuery(sql, tokens)
+	for i := len(tokens) - 2; i > 0; i-- {
+		name := tokens[i+1]
+		if tokens[i].depth != 0 || name.quoted || !isWord(sql[name.start]) || !is(sql, tokens[i], "FORMAT") {
+			continue
+		}
+		if last := i+2 == len(tokens); !last && !is(sql, tokens[i+2], "SETTINGS") {
+			continue
+		}
+		s.format = sql[name.start:name.end]
+		s.text = sql[:tokens[i].start] + sql[name.end:]
+		return s
+	}
+	if last := tokens[len(tokens)-1]; s.insert && last.depth == 0 && is(sql, last, "VALUES") {
+		s.values = true
+		s.text = sql[:last.start]
+	}
+	return s
+}
+
+// isQuery looks at the first word, behind the parentheses of a UNION.
+func isQuery(sql string, tokens []token) bool {
+	for _, t := range tokens {
+		if !is(sql, t, "(") {
+			return is(sql, t, "SELECT") || is(sql, t, "WITH")
+		}
+	}
+	return false
+}
+
+func is(sql string, t token, word string) bool {
+	return !t.quoted && strings.EqualFold(sql[t.start:t.end], word)
+}
+
+// tokenize splits sql by ClickHouse's lexical rules, as far as comments,
+// strings, heredocs and quoted names can hide a keyword.
+func tokenize(sql string) []token {
+	var tokens []token
+	depth := 0
+	for i := 0; i < len(sql); {
+		rest := sql[i:]
+		switch c := sql[i]; {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v':
+			i++
+		case strings.HasPrefix(rest, "--"), strings.HasPrefix(rest, "#!"), strings.HasPrefix(rest, "# "):
+			i += through(rest, "\n")
+		case strings.HasPrefix(rest, "/*"):
+			i += 2 + through(rest[2:], "*/")
+		case c == '\'' || c == '"' || c == '`':
+			n := quoted(rest)
+			tokens = append(tokens, token{i, i + n, depth, true})
+			i += n
+		case c == '$' && heredoc(rest) > 0:
+			n := heredoc(rest)
+			tokens = append(tokens, token{i, i + n, depth, true})
+			i += n
+		case isWord(c):
+			n := 1
+			for n < len(rest) && isWord(rest[n]) {
+				n++
+			}
+			tokens = append(tokens, token{i, i + n, depth, false})
+			i += n
+		default:
+			if c == ')' && depth > 0 {
+				depth--
+			}
+			tokens = append(tokens, token{i, i + 1, depth, false})
+			if c == '(' {
+				depth++
+			}
+			i++
+		}
+	}
+	return tokens
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}
+
+// through returns how many bytes of s lie up to and with end.
+func through(s, end string) int {
+	if i := strings.Index(s, end); i >= 0 {
+		return i + len(end)
+	}
+	return len(s)
+}
+
+// quoted returns the length of the quoted text that s begins with; a doubled
+// quote or a backslash keeps it open.
+func quoted(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case s[0]:
+			if i+1 < len(s) && s[i+1] == s[0] {
+				i++
+				continue
+			}
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// heredoc returns the length of the $tag$...$tag$ text that s begins with, or 0.
+func heredoc(s string) int {
+	n := 1
+	for n < len(s) && isWord(s[n]) {
+		n++
+	}
+	if n == len(s) || s[n] != '$' {
+		return 0
+	}
+	tag := s[:n+1]
+	end := strings.Index(s[len(tag):], tag)
+	if end < 0 {
+		return 0
+	}
+	return len(tag) + end + len(tag)
+}
+
+// quoteIdentifier writes name so that it can be nothing but a name.
+func quoteIdentifier(name string) string {
+	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(name) + "`"
+}
+
+// quoteString writes text as a string literal.
+func quoteString(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
+}
+
+// escapeField writes text as a field of TabSeparated, which is how the engine
+// reads the value of a bound parameter.
+func escapeField(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`, "\x00", `\0`).Replace(text)
+}
