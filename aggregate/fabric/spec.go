@@ -74,6 +74,7 @@ func (s *Spec) Write(w io.Writer) error {
 	if err := doc.Encode(s); err != nil {
 		return fmt.Errorf("write fabric: %w", err)
 	}
+	keepEmpty(&doc, &s.CSIG)
 	styleSpec(&doc)
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
@@ -85,6 +86,31 @@ func (s *Spec) Write(w io.Writer) error {
 	}
 	return nil
 }
+
+// keepEmpty writes lists that are empty on purpose: they switch the defaults off,
+// which an omitted list does not.
+func keepEmpty(doc *yaml.Node, s *csig.Spec) {
+	lists := &yaml.Node{Kind: yaml.MappingNode}
+	empty := func(key string) {
+		lists.Content = append(lists.Content, scalar(key), &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle})
+	}
+	if s.TPIDs != nil && len(s.TPIDs) == 0 {
+		empty("tpids")
+	}
+	if s.Reflections != nil && len(s.Reflections) == 0 {
+		empty("reflections")
+	}
+	if len(lists.Content) == 0 {
+		return
+	}
+	if section := child(doc, "csig"); section != nil {
+		section.Content = append(section.Content, lists.Content...)
+		return
+	}
+	doc.Content = append(doc.Content, scalar("csig"), lists)
+}
+
+func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
 // styleSpec lays the document out for readers: lists of small things on one line
 // each, tag protocol identifiers in hexadecimal.

@@ -48,6 +48,26 @@ func TestWriteLayout(t *testing.T) {
 	}
 }
 
+func TestWriteKeepsEmptyLists(t *testing.T) {
+	for _, text := range []string{
+		"version: 1\ncsig:\n  tpids: []\n  reflections: []\n",
+		"version: 1\ncsig:\n  reflections: []\n  tpids:\n    - {tpid: 0x9900, format: compact, profile: ietf01}\n",
+	} {
+		s, err := Parse(strings.NewReader(text), "f.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := s.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(&b, "written")
+		if err != nil || !reflect.DeepEqual(s, again) {
+			t.Errorf("read back as %+v, wrote %+v: %v", again, s, err)
+		}
+	}
+}
+
 // small is a fabric that the error cases damage.
 const small = `version: 1
 csig:
@@ -111,6 +131,7 @@ func TestParseErrors(t *testing.T) {
 		{"address twice", "[10.0.1.1]", "[10.0.1.1, '::ffff:10.0.1.1']", `hosts[0].addresses[1]: ::ffff:10.0.1.1: is already an address of host "h1"`},
 		{"no address", "[10.0.1.1]", "[]", `f.yaml:21: hosts[0].addresses: host "h1" has none`},
 		{"tap place", "place: receiver", "place: roof", `f.yaml:23: taps[0].place: "roof": expected receiver, sender or mid`},
+		{"after an empty item", "hosts:\n  - name: h1", "hosts:\n  -\n  - name: h 1", `f.yaml:21: hosts[0].name: "h 1": expected printable`},
 		{"two documents", "version: 1", "version: 1\n---\nversion: 1", "parse f.yaml: more than one YAML document"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -130,13 +130,20 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// items are the elements of a sequence.
+// items are the elements of a sequence, without the null ones, which the decoder
+// leaves out too.
 func items(n *yaml.Node) []*yaml.Node {
 	n = content(n)
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return nil
 	}
-	return n.Content
+	list := make([]*yaml.Node, 0, len(n.Content))
+	for _, e := range n.Content {
+		if e = content(e); e != nil && e.ShortTag() != "!!null" {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // content looks through documents and aliases.
