@@ -94,8 +94,9 @@ func (r *Result) done() Reason {
 	return NoCSIG
 }
 
-// add appends an observation without addresses. It returns nil when r is full.
-func (r *Result) add(kind Kind, tag csig.Tag) *Observation {
+// add appends an observation with neither a tag nor addresses. It returns nil when
+// r is full.
+func (r *Result) add(kind Kind) *Observation {
 	if uint(r.N) >= MaxObservations {
 		return nil
 	}
@@ -103,7 +104,7 @@ func (r *Result) add(kind Kind, tag csig.Tag) *Observation {
 	r.N++
 	o.Src, o.Dst = [16]byte{}, [16]byte{}
 	o.SrcPort, o.DstPort, o.Proto, o.Ack = 0, 0, 0, 0
-	o.Kind, o.Flags, o.Tag = kind, 0, tag
+	o.Kind, o.Flags = kind, 0
 	return o
 }
 

@@ -153,7 +153,7 @@ func (d *Decoder) tag(b []byte, l csig.Layout, r *Result) (int, Reason) {
 	case len(b) < n:
 		return 0, CutTag
 	}
-	r.add(Tag, csig.Parse(l, b))
+	r.add(Tag).Tag.Parse(l, b)
 	d.counters.Tags++
 	return n, OK
 }

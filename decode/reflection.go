@@ -59,7 +59,7 @@ func (d *Decoder) reflection(b, header []byte, e endpoints, r *Result) int {
 		}
 		if l, ok := f.Layout(n); ok {
 			if head+n <= len(b) {
-				d.addReflection(csig.Parse(l, b[head:head+n]), header, e, r)
+				d.addReflection(l, b[head:head+n], header, e, r)
 			}
 			return head + n
 		}
@@ -88,12 +88,13 @@ func experiment(b []byte) uint32 {
 	return 0
 }
 
-func (d *Decoder) addReflection(tag csig.Tag, header []byte, e endpoints, r *Result) {
-	o := r.add(Reflection, tag)
+func (d *Decoder) addReflection(l csig.Layout, data, header []byte, e endpoints, r *Result) {
+	o := r.add(Reflection)
 	if o == nil {
 		d.counters.ExcessReflections++
 		return
 	}
+	o.Tag.Parse(l, data)
 	o.setAddrs(e)
 	o.setTCP(header)
 	d.counters.Reflections++

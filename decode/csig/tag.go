@@ -27,30 +27,32 @@ func (t Tag) Signal() Signal { return SignalOf(t.Layout.Profile, t.T) }
 //
 //	ietf01   LM:16      T:4 S:20 R:8
 //	uec050   LM:15 D:1  T:4 S:20 R:8
-func Parse(l Layout, b []byte) Tag {
+func Parse(l Layout, b []byte) (t Tag) {
+	t.Parse(l, b)
+	return t
+}
+
+// Parse does what the function Parse does, into t, all of whose fields it sets. It
+// spares the copy, which costs more than reading the fields.
+func (t *Tag) Parse(l Layout, b []byte) {
+	t.Layout = l
+	var lm uint16
 	if l.Format == Wide {
 		_ = b[5]
-		return parseWide(l, binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:]))
+		lm = binary.BigEndian.Uint16(b)
+		v := binary.BigEndian.Uint32(b[2:])
+		t.T, t.S, t.R = uint8(v>>28), v>>8&(1<<20-1), uint8(v)
+	} else {
+		v := binary.BigEndian.Uint16(b)
+		lm = v & 0x7f
+		t.T, t.S, t.R = uint8(v>>13), uint32(v>>7&31), uint8(v>>12&1)
 	}
-	return parseCompact(l, binary.BigEndian.Uint16(b))
-}
-
-func parseCompact(l Layout, v uint16) Tag {
-	t := Tag{Layout: l, T: uint8(v >> 13), R: uint8(v >> 12 & 1), S: uint32(v >> 7 & 31), LM: v & 0x7f}
-	if l.Profile == UEC050 {
-		t.D = v&1 != 0
-		t.LM >>= 1
-	}
-	return t
-}
-
-func parseWide(l Layout, lm uint16, v uint32) Tag {
-	t := Tag{Layout: l, LM: lm, T: uint8(v >> 28), S: v >> 8 & (1<<20 - 1), R: uint8(v)}
+	t.D = false
 	if l.Profile == UEC050 {
 		t.D = lm&1 != 0
-		t.LM >>= 1
+		lm >>= 1
 	}
-	return t
+	t.LM = lm
 }
 
 // Append appends the tag's data fields (2 or 6 bytes) to b. Fields wider than

@@ -1,0 +1,70 @@
+package decode_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// FuzzDecode asserts of any bytes what holds of every frame: bounds, counters that
+// add up, JSON that is valid, and that a cut frame says a prefix of the whole one.
+func FuzzDecode(f *testing.F) {
+	for _, g := range goldens(f) {
+		f.Add(g.frame, uint16(len(g.frame)/2))
+	}
+	spec := csig.DefaultSpec()
+	spec.Reflections = append(spec.Reflections,
+		csig.ReflectionSpec{Kind: 200},
+		csig.ReflectionSpec{Kind: 200, Length: "payload"},
+		csig.ReflectionSpec{Kind: 254, ExID: 0xc5160001, ExIDBits: 32},
+	)
+	dom := domain(f, spec)
+	f.Fuzz(func(t *testing.T, frame []byte, at uint16) {
+		d := decoder(t, dom)
+		var whole, cut decode.Result
+		d.Decode(frame, &whole)
+		checkResult(t, d, dom, &whole)
+
+		n := int(at) % (len(frame) + 1)
+		d.Decode(frame[:n:n], &cut)
+		checkPrefix(t, n, &cut, &whole)
+		if c := d.Counters(); c.Frames != 2 {
+			t.Fatalf("%d frames counted", c.Frames)
+		}
+
+		d.DecodeStripped(frame, at, at, &whole)
+	})
+}
+
+func checkResult(t *testing.T, d *decode.Decoder, dom *csig.Domain, r *decode.Result) {
+	t.Helper()
+	c := d.Counters()
+	if c.Reasons[r.Reason] != 1 || int(c.Tags+c.Reflections) != r.N || c.Orphans > c.Tags {
+		t.Fatalf("reason %s, %d observations: %+v", r.Reason, r.N, c)
+	}
+	valid, orphans := 0, 0
+	for i := range r.Obs[:r.N] {
+		o := &r.Obs[i]
+		switch {
+		case o.Kind == decode.Reflection:
+			if o.Flags&decode.Orphan != 0 || o.Flags&decode.HasPorts == 0 {
+				t.Fatalf("reflection %+v", *o)
+			}
+		case o.Flags&decode.Orphan != 0:
+			orphans++
+		default:
+			valid++
+		}
+		if i > 0 && o.Kind == decode.Tag && r.Obs[i-1].Kind == decode.Reflection {
+			t.Fatal("a reflection comes before a tag")
+		}
+		if line := o.AppendJSON(nil, dom, &r.Encap); !json.Valid(line) {
+			t.Fatalf("not JSON: %s", line)
+		}
+	}
+	if valid > 1 || uint64(orphans) != c.Orphans {
+		t.Fatalf("%d valid tags and %d orphans, %d counted", valid, orphans, c.Orphans)
+	}
+}
