@@ -46,26 +46,27 @@ func small() Scenario {
 	}
 }
 
-// demo is a training job on 12 of 16 racks. The links of rack 5 have half the speed
-// of the others, and for some seconds nine hosts write to one host of rack 14.
+// demo is a training job on 12 of 16 racks. The links of rack 5 have two fifths of
+// the speed of the others, and for some seconds nine hosts write to one host of rack
+// 14. Many connections spread the job over the uplinks, so that no others congest.
 func demo() Scenario {
 	return Scenario{
 		Seed: 1, Duration: 24 * time.Second,
 		Leaves: 16, Spines: 4, HostsPerLeaf: 4, HostSpeed: Gbps, UplinkSpeed: Gbps,
-		RackUplinkSpeed: map[int]Rate{5: 500 * Mbps},
+		RackUplinkSpeed: map[int]Rate{5: 400 * Mbps},
 		MTU:             9000, HeavyDelay: 500 * time.Microsecond,
-		TagEvery: 12, AckEvery: 24, RepeatAckEvery: 50,
+		TagEvery: 20, AckEvery: 40, RepeatAckEvery: 50, SnapLen: 96,
 		Workloads: []Workload{
 			{
-				Kind: Ring, Racks: racks(1, 12), Rate: 520 * Mbps, Connections: 8,
+				Kind: Ring, Racks: racks(1, 12), Rate: 480 * Mbps, Connections: 32,
 				Period: 4 * time.Second, Burst: 2 * time.Second, Start: 500 * time.Millisecond,
 			},
 			{
 				Kind: Incast, Racks: []int{1, 2, 3, 7, 9, 11, 13, 15, 16}, HostsPerRack: 1,
-				Target: Host{Rack: 14, Host: 2}, Rate: 125 * Mbps,
+				Target: Host{Rack: 14, Host: 2}, Rate: 125 * Mbps, Connections: 4,
 				Start: 9 * time.Second, End: 17 * time.Second,
 			},
-			{Kind: Background, Rate: 3 * Mbps, TagEvery: 1},
+			{Kind: Background, Rate: 5 * Mbps, TagEvery: 1},
 		},
 	}
 }
@@ -116,7 +117,7 @@ func fabricLike() Scenario {
 		Leaves: 8, Spines: 4, HostsPerLeaf: 8, HostSpeed: Gbps, UplinkSpeed: Gbps,
 		RackUplinkSpeed: map[int]Rate{3: 500 * Mbps},
 		MTU:             1500, HeavyDelay: 100 * time.Microsecond,
-		TagEvery: 1, AckEvery: 4, SnapLen: 110, Classic: true, SingleFile: true,
+		TagEvery: 1, AckEvery: 4, SnapLen: 112, Classic: true, SingleFile: true,
 		Workloads: []Workload{
 			{Kind: AllToAll, Rate: 200 * Mbps},
 			{Kind: Ring, Rate: 200 * Mbps, Connections: 4, Period: 2 * time.Second, Burst: time.Second},

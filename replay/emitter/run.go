@@ -66,7 +66,7 @@ func Run(ctx context.Context, s Scenario, dir string, progress func(done float64
 }
 
 func emit(ctx context.Context, s Scenario, dir string, progress func(float64, uint64)) (Report, error) {
-	r := Report{Fabric: filepath.Join(dir, FabricFile), Truth: filepath.Join(dir, TruthFile), Simulated: s.Duration}
+	r := Report{Fabric: filepath.Join(dir, FabricFile), Truth: filepath.Join(dir, TruthFile)}
 	t := newTopology(&s)
 	domain, err := writeFabric(r.Fabric, &s, t)
 	if err != nil {
@@ -89,6 +89,7 @@ func emit(ctx context.Context, s Scenario, dir string, progress func(float64, ui
 		err = m.run(ctx, progress)
 	}
 	err = errors.Join(err, m.taps.close(), m.truth.close())
+	r.Simulated = time.Duration(m.now / 1000)
 	r.Flows = max(len(m.flows), s.RandomFlows)
 	r.Sent, r.Delivered, r.Dropped = m.sent, m.delivered, m.dropped
 	r.InFlight = m.sent - m.delivered - m.dropped

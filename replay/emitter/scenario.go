@@ -107,8 +107,9 @@ type Host struct {
 }
 
 // WithLayout returns the scenario with another tag layout. Signals that the layout
-// does not define are left out, and a locator that needs more bits than the layout
-// has gives way to the class locator.
+// does not define are left out. Compact layouts get the class locator: their bits
+// are meant for it (section 5.5.2), and few fabrics have so few ports as they can
+// number.
 func (s Scenario) WithLayout(l csig.Layout) Scenario {
 	s.Layout = l
 	var kept []csig.Signal
@@ -118,7 +119,7 @@ func (s Scenario) WithLayout(l csig.Layout) Scenario {
 		}
 	}
 	s.Signals = kept
-	if l.Format == csig.Compact && s.Locator != "custom" {
+	if l.Format == csig.Compact {
 		s.Locator = "class"
 	}
 	return s

@@ -15,6 +15,7 @@ type sim struct {
 	pipeline int64 // ps
 	end      int64 // ps
 	startNS  int64
+	now      int64 // ps, of the event being handled; in the end that of the run
 
 	ports    []port
 	arriving *agenda // by port
@@ -32,40 +33,50 @@ type sim struct {
 // progressEvery is the number of events between looks at the context.
 const progressEvery = 1 << 16
 
-// run moves time forward, one event after the other, until the end, the packet
-// limit, or the context's end. Packets move before new ones are sent.
+// run moves time forward until the end, the packet limit, or the context's end.
 func (s *sim) run(ctx context.Context, progress func(done float64, packets uint64)) error {
 	for events := 1; ; events++ {
-		port, arrival := s.arriving.next()
-		flow, sending := s.sending.next()
-		now := min(arrival, sending)
-		if now >= s.end {
-			return s.finish(s.end)
-		}
-		for s.truth.due(now) {
-			if err := s.truth.closeWindow(s.ports); err != nil {
-				return err
-			}
-		}
-		if arrival > sending {
-			s.send(flow, now)
-		} else if err := s.arrive(port, now); err != nil {
+		more, err := s.step()
+		if err != nil {
 			return err
 		}
-		if s.captured == s.scenario.Packets && s.captured > 0 {
-			return s.finish(now)
+		if !more {
+			return s.finish()
 		}
 		if events%progressEvery == 0 {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			progress(s.done(now), s.captured)
+			progress(s.done(), s.captured)
 		}
 	}
 }
 
-func (s *sim) done(now int64) float64 {
-	done := float64(now) / float64(s.end)
+// step handles the next event; packets move before new ones are sent. It returns
+// false when the run is over.
+func (s *sim) step() (more bool, err error) {
+	port, arrival := s.arriving.next()
+	flow, sending := s.sending.next()
+	s.now = min(arrival, sending)
+	if s.now >= s.end {
+		s.now = s.end
+		return false, nil
+	}
+	for s.truth.due(s.now) {
+		if err := s.truth.closeWindow(s.ports); err != nil {
+			return false, err
+		}
+	}
+	if arrival > sending {
+		s.send(flow, s.now)
+		return true, nil
+	}
+	err = s.arrive(port, s.now)
+	return s.captured < s.scenario.Packets || s.scenario.Packets == 0, err
+}
+
+func (s *sim) done() float64 {
+	done := float64(s.now) / float64(s.end)
 	if s.scenario.Packets > 0 {
 		done = max(done, float64(s.captured)/float64(s.scenario.Packets))
 	}
@@ -74,7 +85,8 @@ func (s *sim) done(now int64) float64 {
 
 // finish books the part of packets on links that left before the end, and writes
 // what is left of the truth.
-func (s *sim) finish(end int64) error {
+func (s *sim) finish() error {
+	end := s.now
 	for i := range s.ports {
 		p := &s.ports[i]
 		for n := p.head; n != p.tail; n++ {

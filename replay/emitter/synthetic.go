@@ -35,6 +35,7 @@ func (s *sim) randomFlows(ctx context.Context, progress func(done float64, packe
 			progress(float64(n)/float64(total), n)
 		}
 	}
+	s.now = int64(total) * step * 1000
 	return nil
 }
 
