@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// CellRow holds the numbers of one cell, from the tags of its range or, where it has
+// none, from the reflections. Values are the signal's stored integers (kbit/s, parts
+// per million, nanoseconds), but for Mean. Sums beyond 2^64-1 are held at that; Mean
+// is made of the exact ones.
+type CellRow struct {
+	Src, Dst aggregate.GroupID
+	Kind     decode.Kind
+
+	Observations, Bytes uint64
+	Measured            uint64 // observations with a value of the whole path
+	Sum, Min, Max       uint64
+	Mean                float64 // bit/s, ratio or ns; NaN when nothing was measured
+	Untouched, Trimmed  uint64
+	Heavy, HeavySum     uint64
+
+	// Mode is the location with the most heavy observations; ties go to the more
+	// severe mean, then to the lower id. NoLocation with a count of 0 when nothing
+	// was heavy, and the same for RunnerUp.
+	Mode               aggregate.LocationID
+	ModeCount, ModeSum uint64
+	RunnerUp           aggregate.LocationID
+	RunnerUpCount      uint64
+	State              string // congested, clear or too_few
+}
+
+// CellWindowRow is a cell in one window of the step.
+type CellWindowRow struct {
+	Window time.Time
+	CellRow
+}
+
+// LocationWindowRow says how often a location was named in a window, and how often
+// when it was heavily loaded. Untouched observations have NoLocation.
+type LocationWindowRow struct {
+	Window                        time.Time
+	Location                      aggregate.LocationID
+	Observations, Heavy, HeavySum uint64
+}
+
+// LocationRow says the same of a whole range, and in how many cells the location was
+// heavily loaded.
+type LocationRow struct {
+	Location                             aggregate.LocationID
+	Observations, Heavy, HeavySum, Cells uint64
+}
+
+// saturated reads a 128-bit sum as 64 bits.
+func saturated(column string) string {
+	return fmt.Sprintf("toUInt64(least(%s, toUInt128(18446744073709551615)))", column)
+}
+
+func cellColumns() string {
+	return "src_group, dst_group, source_kind, observations, bytes, measured, " + saturated("sum") +
+		", min, max, mean, untouched, trimmed, heavy, " + saturated("heavy_sum") +
+		", mode_location, mode_count, " + saturated("mode_sum") + ", runner_up, runner_up_count, state"
+}
+
+// scanner holds what the client scans into: it takes no named types.
+type cellScanner struct {
+	kind                          uint8
+	src, dst, location, secondary uint64
+}
+
+// targets are in the order of cellColumns.
+func (c *cellScanner) targets(r *CellRow) []any {
+	return []any{
+		&c.src, &c.dst, &c.kind, &r.Observations, &r.Bytes, &r.Measured, &r.Sum,
+		&r.Min, &r.Max, &r.Mean, &r.Untouched, &r.Trimmed, &r.Heavy, &r.HeavySum,
+		&c.location, &r.ModeCount, &r.ModeSum, &c.secondary, &r.RunnerUpCount, &r.State,
+	}
+}
+
+func (c *cellScanner) finish(r *CellRow) {
+	r.Src, r.Dst, r.Kind = aggregate.GroupID(c.src), aggregate.GroupID(c.dst), decode.Kind(c.kind)
+	r.Mode, r.RunnerUp = aggregate.LocationID(c.location), aggregate.LocationID(c.secondary)
+}
+
+// Cells has one row for each cell with observations, over the whole range, ordered by
+// source and destination.
+func (s *Store) Cells(ctx context.Context, q Query) ([]CellRow, error) {
+	if err := s.resolve(ctx, &q, false); err != nil {
+		return nil, fmt.Errorf("read cells: %w", err)
+	}
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY src_group, dst_group LIMIT %d",
+		cellColumns(), q.view(s.database, "cells", false), q.cells(), s.maxRows+1)
+	var list []CellRow
+	var r CellRow
+	var c cellScanner
+	targets := c.targets(&r)
+	err := s.query(ctx, s.reader, "read cells", query, func(rows driver.Rows) error {
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		c.finish(&r)
+		list = append(list, r)
+		return nil
+	})
+	return list, err
+}
+
+// CellWindows has one row for each cell and window of Step with observations, ordered
+// by window, source and destination. The windows of a cell add up to its row in Cells.
+func (s *Store) CellWindows(ctx context.Context, q Query) ([]CellWindowRow, error) {
+	if err := s.resolve(ctx, &q, true); err != nil {
+		return nil, fmt.Errorf("read cell windows: %w", err)
+	}
+	query := fmt.Sprintf("SELECT window_start, %s FROM %s WHERE %s ORDER BY window_start, src_group, dst_group LIMIT %d",
+		cellColumns(), q.view(s.database, "cell_windows", true), q.cells(), s.maxRows+1)
+	var list []CellWindowRow
+	var r CellWindowRow
+	var c cellScanner
+	targets := append([]any{&r.Window}, c.targets(&r.CellRow)...)
+	err := s.query(ctx, s.reader, "read cell windows", query, func(rows driver.Rows) error {
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		c.finish(&r.CellRow)
+		list = append(list, r)
+		return nil
+	})
+	return list, err
+}
+
+// LocationWindows has one row for each location and window of Step, ordered by both.
+// Src and Dst of the question are not considered.
+func (s *Store) LocationWindows(ctx context.Context, q Query) ([]LocationWindowRow, error) {
+	if err := s.resolve(ctx, &q, true); err != nil {
+		return nil, fmt.Errorf("read location windows: %w", err)
+	}
+	query := fmt.Sprintf("SELECT window_start, location, observations, heavy, %s FROM %s ORDER BY window_start, location LIMIT %d",
+		saturated("heavy_sum"), q.view(s.database, "location_windows", true), s.maxRows+1)
+	var list []LocationWindowRow
+	err := s.query(ctx, s.reader, "read location windows", query, func(rows driver.Rows) error {
+		var r LocationWindowRow
+		var location uint64
+		if err := rows.Scan(&r.Window, &location, &r.Observations, &r.Heavy, &r.HeavySum); err != nil {
+			return err
+		}
+		r.Location = aggregate.LocationID(location)
+		list = append(list, r)
+		return nil
+	})
+	return list, err
+}
+
+// TopLocations has the n locations with the most heavy observations, the most first.
+// Src and Dst of the question are not considered.
+func (s *Store) TopLocations(ctx context.Context, q Query, n int) ([]LocationRow, error) {
+	if err := s.resolve(ctx, &q, false); err != nil {
+		return nil, fmt.Errorf("read top locations: %w", err)
+	}
+	if n < 1 || n > s.maxRows {
+		return nil, fmt.Errorf("read top locations: %w: %d locations: expected 1 to %d", ErrQuestion, n, s.maxRows)
+	}
+	query := fmt.Sprintf("SELECT location, observations, heavy, %s, cells FROM %s ORDER BY heavy DESC, location LIMIT %d",
+		saturated("heavy_sum"), q.view(s.database, "top_locations", false), n)
+	var list []LocationRow
+	err := s.query(ctx, s.reader, "read top locations", query, func(rows driver.Rows) error {
+		var r LocationRow
+		var location uint64
+		if err := rows.Scan(&location, &r.Observations, &r.Heavy, &r.HeavySum, &r.Cells); err != nil {
+			return err
+		}
+		r.Location = aggregate.LocationID(location)
+		list = append(list, r)
+		return nil
+	})
+	return list, err
+}

@@ -1,0 +1,201 @@
+package store
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// PasswordVariable names the environment variable that holds the server's password
+// when the target does not.
+const PasswordVariable = "CSIGSCOPE_STORE_PASSWORD"
+
+// Kinds of targets.
+const (
+	KindNone     = "none"
+	KindEmbedded = "embedded"
+	KindServer   = "clickhouse"
+)
+
+// ErrTarget is the error of a target that cannot be read.
+var ErrTarget = errors.New(`expected none, embedded[:DIR] or clickhouse://USER[:PASSWORD]@HOST[:PORT][/DB]`)
+
+// Target says where to store.
+type Target struct {
+	Kind     string              // KindNone, KindEmbedded or KindServer
+	Dir      string              // data folder of the embedded engine; empty for the default one
+	Database string              // DefaultDatabase unless the target names another
+	Options  *clickhouse.Options // of a server; nil otherwise
+}
+
+// String names the target without its password.
+func (t Target) String() string {
+	switch {
+	case t.Kind == KindEmbedded && t.Dir != "":
+		return "embedded:" + t.Dir
+	case t.Kind != KindServer:
+		return t.Kind
+	}
+	u := url.URL{Scheme: KindServer, User: url.User(t.Options.Auth.Username), Host: strings.Join(t.Options.Addr, ","), Path: t.Database}
+	return u.String()
+}
+
+// ParseDSN reads a target. A server's may carry the parameters secure, ca, cert, key
+// (files in PEM), skip_verify and dial_timeout; ca, cert, key and skip_verify imply
+// secure. The port defaults to 9000, with TLS to 9440. Errors never show the password.
+func ParseDSN(s string) (Target, error) {
+	kind, rest, _ := strings.Cut(s, ":")
+	switch {
+	case s == KindNone:
+		return Target{Kind: KindNone}, nil
+	case kind == KindEmbedded:
+		if rest == "" && s != KindEmbedded {
+			return Target{}, fmt.Errorf("read store %q: no folder after the colon: %w", s, ErrTarget)
+		}
+		return Target{Kind: KindEmbedded, Dir: rest, Database: DefaultDatabase}, nil
+	case kind == KindServer && strings.HasPrefix(rest, "//"):
+		return parseServer(s)
+	}
+	return Target{}, fmt.Errorf("read store %q: %w", kind, ErrTarget)
+}
+
+func parseServer(s string) (Target, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		// url.Error quotes the whole text, password included.
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err
+		}
+		return Target{}, fmt.Errorf("read store clickhouse://: %w: %w", err, ErrTarget)
+	}
+	fail := func(err error) (Target, error) {
+		return Target{}, fmt.Errorf("read store clickhouse://%s: %w", u.Host, err)
+	}
+	t := Target{Kind: KindServer, Database: strings.TrimPrefix(u.Path, "/")}
+	if t.Database == "" {
+		t.Database = DefaultDatabase
+	}
+	if !databaseName.MatchString(t.Database) {
+		return fail(fmt.Errorf("database %q: expected letters, digits and _, at most 64", t.Database))
+	}
+	if u.Hostname() == "" {
+		return fail(fmt.Errorf("no host: %w", ErrTarget))
+	}
+	p, err := parseParameters(u.RawQuery)
+	if err != nil {
+		return fail(err)
+	}
+	config, err := p.tls(u.Hostname())
+	if err != nil {
+		return fail(err)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "9000"
+		if config != nil {
+			port = "9440"
+		}
+	}
+	t.Options = &clickhouse.Options{
+		Protocol:    clickhouse.Native,
+		Addr:        []string{net.JoinHostPort(u.Hostname(), port)},
+		Auth:        auth(u.User),
+		TLS:         config,
+		DialTimeout: p.dialTimeout,
+		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+	}
+	return t, nil
+}
+
+func auth(user *url.Userinfo) clickhouse.Auth {
+	password, given := user.Password()
+	if !given {
+		password = os.Getenv(PasswordVariable)
+	}
+	name := user.Username()
+	if name == "" {
+		name = "default"
+	}
+	return clickhouse.Auth{Username: name, Password: password}
+}
+
+// parameters are what follows the question mark.
+type parameters struct {
+	secure, skipVerify bool
+	ca, cert, key      string
+	dialTimeout        time.Duration
+}
+
+func parseParameters(query string) (parameters, error) {
+	p := parameters{dialTimeout: 5 * time.Second}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return p, fmt.Errorf("read parameters: %w", err)
+	}
+	for name, v := range values {
+		if len(v) != 1 {
+			return p, fmt.Errorf("parameter %s is given %d times: expected once", name, len(v))
+		}
+		switch name {
+		case "secure":
+			p.secure, err = strconv.ParseBool(v[0])
+		case "skip_verify":
+			p.skipVerify, err = strconv.ParseBool(v[0])
+		case "dial_timeout":
+			p.dialTimeout, err = time.ParseDuration(v[0])
+			if err == nil && p.dialTimeout <= 0 {
+				err = errors.New("expected a time above 0")
+			}
+		case "ca":
+			p.ca = v[0]
+		case "cert":
+			p.cert = v[0]
+		case "key":
+			p.key = v[0]
+		default:
+			return p, fmt.Errorf("unknown parameter %s: expected secure, ca, cert, key, skip_verify or dial_timeout", name)
+		}
+		if err != nil {
+			return p, fmt.Errorf("parameter %s: %w", name, err)
+		}
+	}
+	return p, nil
+}
+
+// tls is nil for a connection in the clear.
+func (p parameters) tls(host string) (*tls.Config, error) {
+	if !p.secure && !p.skipVerify && p.ca == "" && p.cert == "" && p.key == "" {
+		return nil, nil
+	}
+	config := &tls.Config{ServerName: host, InsecureSkipVerify: p.skipVerify, MinVersion: tls.VersionTLS12}
+	if p.ca != "" {
+		pem, err := os.ReadFile(p.ca)
+		if err != nil {
+			return nil, fmt.Errorf("read ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read ca %s: no certificate in PEM found", p.ca)
+		}
+	}
+	if (p.cert == "") != (p.key == "") {
+		return nil, errors.New("cert and key: expected both or none")
+	}
+	if p.cert != "" {
+		pair, err := tls.LoadX509KeyPair(p.cert, p.key)
+		if err != nil {
+			return nil, fmt.Errorf("read cert and key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

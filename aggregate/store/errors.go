@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// Errors that callers tell apart.
+var (
+	ErrUnreachable = errors.New("server unreachable")
+	ErrDenied      = errors.New("access denied")
+	ErrNoSchema    = errors.New("no schema in the database: nothing was stored there yet")
+	ErrNewerSchema = errors.New("schema is newer than this program: use a newer csigscope")
+	ErrTooManyRows = errors.New("too many rows")
+	ErrClosed      = errors.New("store closed")
+	ErrReadOnly    = errors.New("store opened without a writer")
+)
+
+// Server error codes that the store acts on.
+const (
+	codeUnknownFunction  = 46 // a parameterized view that does not exist
+	codeUnknownTable     = 60
+	codeUnknownDatabase  = 81
+	codeTimeout          = 159
+	codeTooManyQueries   = 202
+	codeSocketTimeout    = 209
+	codeNetwork          = 210
+	codeMemoryLimit      = 241
+	codeTableReadOnly    = 242
+	codeTooManyParts     = 252
+	codeWrongPassword    = 193
+	codeUnknownUser      = 192
+	codeAuthentication   = 516
+	codeNotEnoughRights  = 497
+	codeKeeper           = 999
+	codeTooSlow          = 160
+	codeTooManyResults   = 396
+	codeQueryWasCanceled = 394
+)
+
+func exceptionCode(err error) int32 {
+	if e, ok := errors.AsType[*clickhouse.Exception](err); ok {
+		return e.Code
+	}
+	return 0
+}
+
+// transient tells errors that the same rows may overcome later: the server is away,
+// restarting or busy.
+func transient(err error) bool {
+	switch code := exceptionCode(err); code {
+	case 0:
+	case codeTimeout, codeTooManyQueries, codeSocketTimeout, codeNetwork, codeMemoryLimit,
+		codeTableReadOnly, codeTooManyParts, codeKeeper, codeTooSlow, codeQueryWasCanceled:
+		return true
+	default:
+		return false
+	}
+	return connectionLost(err)
+}
+
+// connectionLost tells failures of the way to the server from its answers.
+func connectionLost(err error) bool {
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	for _, lost := range []error{
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED,
+		syscall.EPIPE, syscall.ENOENT, context.DeadlineExceeded,
+		clickhouse.ErrAcquireConnTimeout, clickhouse.ErrAcquireConnNoAddress, clickhouse.ErrServerUnexpectedData,
+	} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	return false
+}
+
+// describe makes one clear line of an error: who was asked, what failed, what to do.
+func (s *Store) describe(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	host := s.host
+	switch code := exceptionCode(err); code {
+	case codeUnknownTable, codeUnknownDatabase, codeUnknownFunction:
+		return fmt.Errorf("%s at %s, database %s: %w (%s)", what, host, s.database, ErrNoSchema, oneLine(err))
+	case codeAuthentication, codeWrongPassword, codeUnknownUser:
+		return fmt.Errorf("%s at %s: %w: check the user and the password, or set %s", what, host, ErrDenied, PasswordVariable)
+	case codeNotEnoughRights:
+		return fmt.Errorf("%s at %s: %w: %s", what, host, ErrDenied, oneLine(err))
+	case codeTooManyResults:
+		return fmt.Errorf("%s at %s: %w: ask for a shorter range or a longer step", what, host, ErrTooManyRows)
+	case 0:
+	default:
+		return fmt.Errorf("%s at %s: %w", what, host, &flat{err})
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s at %s: %w", what, host, err)
+	}
+	if connectionLost(err) {
+		return fmt.Errorf("%s at %s: %w: %w: start the server, name another with --store clickhouse://USER@HOST:PORT/DB, or use --store embedded",
+			what, host, ErrUnreachable, &flat{err})
+	}
+	return fmt.Errorf("%s at %s: %w", what, host, &flat{err})
+}
+
+// flat is an error whose text is one line: servers answer with several.
+type flat struct{ err error }
+
+func (f *flat) Error() string { return oneLine(f.err) }
+func (f *flat) Unwrap() error { return f.err }
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Extent is what a store holds. It is empty when First equals Last.
+type Extent struct {
+	First, Last time.Time       // start of the first window, end of the last one
+	Resolutions []time.Duration // ascending
+
+	// Signals, Observations and Heavy are of the last 24 hours before Last:
+	// observations of both kinds, tags and reflections.
+	Signals             []csig.Signal // ascending
+	Observations, Heavy uint64
+}
+
+// recent bounds what is read to tell which signals there are.
+const recent = 24 * time.Hour
+
+// Extent tells what there is to ask for.
+func (s *Store) Extent(ctx context.Context) (Extent, error) {
+	var spans [numGrains]span
+	for g := range numGrains {
+		var err error
+		if spans[g], err = s.span(ctx, g); err != nil {
+			return Extent{}, err
+		}
+	}
+	var e Extent
+	if !spans[fineGrain].empty() {
+		fine, err := s.fineResolutions(ctx, spans[fineGrain])
+		if err != nil {
+			return Extent{}, err
+		}
+		e.Resolutions = fine
+	}
+	seconds, minutes := spans[secondGrain], spans[minuteGrain]
+	if !seconds.empty() {
+		e.Resolutions = append(e.Resolutions, time.Second)
+	}
+	if !minutes.empty() {
+		e.Resolutions = append(e.Resolutions, time.Minute)
+	}
+	whole := seconds.within(minutes)
+	if whole.empty() {
+		whole = spans[fineGrain]
+	}
+	if whole.empty() {
+		return e, nil
+	}
+	e.First, e.Last = whole.first, whole.last
+	return e, s.totals(ctx, &e, seconds, minutes)
+}
+
+// span is from the first window's start to the last one's end.
+type span struct{ first, last time.Time }
+
+func (w span) empty() bool { return w.first.IsZero() }
+
+// within narrows the ends of a span of minutes to those of the seconds inside them.
+func (w span) within(minutes span) span {
+	if w.empty() || minutes.empty() {
+		return span{later(w.first, minutes.first), later(w.last, minutes.last)}
+	}
+	whole := minutes
+	if w.first.Before(minutes.first.Add(time.Minute)) {
+		whole.first = w.first
+	}
+	if w.last.After(minutes.last.Add(-time.Minute)) {
+		whole.last = w.last
+	}
+	return whole
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// span of a table is known from its parts, without reading rows. Rows of superseded
+// runs count too.
+func (s *Store) span(ctx context.Context, g int) (span, error) {
+	at := grainAt(g)
+	query := fmt.Sprintf("SELECT min(window_start), max(window_start), count() FROM %s.%s", s.database, at.table())
+	var w span
+	err := s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
+		var first, last time.Time
+		var n uint64
+		if err := rows.Scan(&first, &last, &n); err != nil || n == 0 {
+			return err
+		}
+		w = span{first, last.Add(max(at.Length, 1))}
+		return nil
+	})
+	return w, err
+}
+
+// maxFineResolutions bounds how many lengths of fine windows are told apart.
+const maxFineResolutions = 16
+
+// fineResolutions are the lengths of the fine windows of the last minutes. A window
+// ends later than the span of its table knows: that has no one length.
+func (s *Store) fineResolutions(ctx context.Context, w span) ([]time.Duration, error) {
+	at := grainAt(fineGrain)
+	query := fmt.Sprintf("SELECT DISTINCT resolution_ns FROM %s.%s WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) LIMIT %d",
+		s.database, at.table(), at.KeyStart, stamp(w.last.Add(-10*time.Minute)), maxFineResolutions)
+	var list []time.Duration
+	err := s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
+		var ns uint64
+		if err := rows.Scan(&ns); err != nil {
+			return err
+		}
+		list = append(list, time.Duration(ns))
+		return nil
+	})
+	slices.Sort(list)
+	return list, err
+}
+
+// totals reads the signals of the last day of the extent from the table with the
+// fewest rows that holds it.
+func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) error {
+	from := later(e.First, e.Last.Add(-recent))
+	resolution := time.Minute
+	switch {
+	case !seconds.empty() && (minutes.empty() || e.Last.Sub(from) <= time.Hour):
+		resolution = time.Second
+	case minutes.empty():
+		resolution = e.Resolutions[0]
+	}
+	q := Query{From: from.Truncate(time.Minute), To: e.Last.Add(time.Minute), Resolution: resolution}
+	query := fmt.Sprintf("SELECT signal, sum(observations), sum(heavy) FROM %s GROUP BY signal ORDER BY signal LIMIT 256", q.totals(s.database))
+	return s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
+		var signal uint8
+		var observations, heavy uint64
+		if err := rows.Scan(&signal, &observations, &heavy); err != nil {
+			return err
+		}
+		e.Signals = append(e.Signals, csig.Signal(signal))
+		e.Observations += observations
+		e.Heavy += heavy
+		return nil
+	})
+}
+
+func (q *Query) totals(database string) string {
+	g, _ := grainOf(q.Resolution)
+	args := fmt.Sprintf("from = '%s', to = '%s'", stamp(q.From), stamp(q.To))
+	if g == fineGrain {
+		args += fmt.Sprintf(", resolution_ns = %d", q.Resolution.Nanoseconds())
+	}
+	return fmt.Sprintf("%s.totals_%s(%s)", database, grainAt(g).Suffix, args)
+}

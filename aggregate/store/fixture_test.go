@@ -1,0 +1,14 @@
+package store
+
+import (
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// testStart is where the windows of tests lie: long ago, as in a replayed capture.
+var testStart = time.Date(2024, 2, 29, 23, 58, 0, 0, time.UTC)
+
+func testQuery() Query {
+	return Query{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(10 * time.Minute), Resolution: time.Second}
+}

@@ -1,0 +1,59 @@
+-- How often locations were named, and how often when heavily loaded, per window of
+-- step_ns and over a range. Reflections count for the cells that have no tag in the
+-- range, as they do in cells.
+{{range .Grains}}
+CREATE OR REPLACE VIEW {{.Database}}.location_windows_{{.Suffix}} AS
+SELECT
+    bucket AS window_start,
+    if(l.id = 0, b.location, l.ancestor) AS location,
+    sum(b.observations) AS observations,
+    sum(b.heavy) AS heavy,
+    sum(b.heavy_sum) AS heavy_sum
+FROM
+(
+            SELECT
+                {{template "bucket" .}} AS bucket,
+                p.location AS location,
+                sum(p.observations) AS observations,
+                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+            {{template "visible" .}}
+              AND {{template "chosen" .}}
+            GROUP BY bucket, location
+) AS b
+LEFT JOIN
+(
+            {{template "ancestors" .}}
+) AS l ON b.location = l.id
+GROUP BY window_start, location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- cells is the number of cells in which the location was heavily loaded.
+CREATE OR REPLACE VIEW {{.Database}}.top_locations_{{.Suffix}} AS
+SELECT
+    if(l.id = 0, b.location, l.ancestor) AS location,
+    sum(b.observations) AS observations,
+    sum(b.heavy) AS heavy,
+    sum(b.heavy_sum) AS heavy_sum,
+    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells
+FROM
+(
+            SELECT
+                p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.location AS location,
+                sum(p.observations) AS observations,
+                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+            {{template "visible" .}}
+              AND {{template "chosen" .}}
+            GROUP BY src_group, dst_group, location
+) AS b
+LEFT JOIN
+(
+            {{template "ancestors" .}}
+) AS l ON b.location = l.id
+GROUP BY location
+ORDER BY heavy DESC, location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{end}}

@@ -1,0 +1,133 @@
+{{- /* What the views share. Partials are read once, by the narrowest range of the key;
+everything after the first GROUP BY works on few rows. */ -}}
+
+{{- /* The key starts with a function of window_start; conditions on window_start alone
+would not use it. */ -}}
+{{define "span" -}}
+{{.KeyStart}}(window_start) >= {{.KeyStart}}({from:DateTime64(9, 'UTC')})
+              AND {{.KeyStart}}(window_start) <= {{.KeyStart}}({to:DateTime64(9, 'UTC')})
+              AND window_start >= {from:DateTime64(9, 'UTC')}
+              AND window_start < {to:DateTime64(9, 'UTC')}
+{{- if .Fine}}
+              AND resolution_ns = {resolution_ns:UInt64}
+{{- end}}
+              AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+{{- end}}
+
+{{define "range" -}}
+signal = {signal:UInt8}
+              AND {{template "span" .}}
+{{- end}}
+
+{{define "visible" -}}
+FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
+            WHERE {{template "range" .}}
+{{- end}}
+
+{{define "bucket" -}}
+fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) * toInt64({step_ns:UInt64}), 'UTC')
+{{- end}}
+
+{{define "ancestors" -}}
+SELECT
+                id,
+                multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, stage_id) AS ancestor
+            FROM {{.Database}}.locations FINAL
+{{- end}}
+
+{{define "cells" -}}
+SELECT
+    {{if .Windowed}}bucket AS window_start,
+    {{end}}src_group,
+    dst_group,
+    kind AS source_kind,
+    c.observations AS observations,
+    c.bytes AS bytes,
+    c.measured AS measured,
+    c.sum AS sum,
+    toFloat64(c.sum) * if({signal:UInt8} = 0, 1000, 1) / if({signal:UInt8} IN (1, 3), 1000000, 1) / c.measured AS mean,
+    c.min AS min,
+    c.max AS max,
+    c.untouched AS untouched,
+    c.trimmed AS trimmed,
+    c.heavy AS heavy,
+    c.heavy_sum AS heavy_sum,
+    top[1].3 AS mode_location,
+    if(empty(top), 0, bitNot(top[1].1)) AS mode_count,
+    if(empty(top), toUInt128(0), if({signal:UInt8} < 2, top[1].2, bitNot(top[1].2))) AS mode_sum,
+    top[2].3 AS runner_up,
+    if(length(top) < 2, 0, bitNot(top[2].1)) AS runner_up_count,
+    multiIf(c.observations < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+FROM
+(
+    SELECT
+        {{if .Windowed}}bucket,
+        {{end}}src_group,
+        dst_group,
+        kind,
+        sum(a.observations) AS observations,
+        sum(a.bytes) AS bytes,
+        if({signal:UInt8} < 16, sum(a.observations) - sum(a.trimmed), 0) AS measured,
+        sum(a.sum) AS sum,
+        minIf(a.min, a.observations > a.trimmed) AS min,
+        max(a.max) AS max,
+        sum(a.untouched) AS untouched,
+        sum(a.trimmed) AS trimmed,
+        sum(a.heavy) AS heavy,
+        sum(a.heavy_sum) AS heavy_sum,
+        groupArraySortedIf(2)((bitNot(a.heavy), if({signal:UInt8} < 2, a.heavy_sum, bitNot(a.heavy_sum)), a.place), a.heavy > 0) AS top
+    FROM
+    (
+        SELECT
+            {{if .Windowed}}bucket,
+            {{end}}src_group,
+            dst_group,
+            kind,
+            if(l.id = 0, b.location, l.ancestor) AS place,
+            sum(b.observations) AS observations,
+            sum(b.bytes) AS bytes,
+            sum(b.sum) AS sum,
+            minIf(b.min, b.observations > b.trimmed) AS min,
+            max(b.max) AS max,
+            sum(b.untouched) AS untouched,
+            sum(b.trimmed) AS trimmed,
+            sum(b.heavy) AS heavy,
+            sum(b.heavy_sum) AS heavy_sum
+        FROM
+        (
+            SELECT
+                {{if .Windowed}}{{template "bucket" .}} AS bucket,
+                {{end}}p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.source_kind AS kind,
+                p.location AS location,
+                sum(p.observations) AS observations,
+                sum(p.bytes) AS bytes,
+                sum(toUInt128(p.sum)) AS sum,
+                minIf(p.min, p.observations > p.trimmed) AS min,
+                max(p.max) AS max,
+                sum(p.untouched) AS untouched,
+                sum(p.trimmed) AS trimmed,
+                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+            {{template "visible" .}}
+            GROUP BY {{if .Windowed}}bucket, {{end}}src_group, dst_group, kind, location
+        ) AS b
+        LEFT JOIN
+        (
+            {{template "ancestors" .}}
+        ) AS l ON b.location = l.id
+        GROUP BY {{if .Windowed}}bucket, {{end}}src_group, dst_group, kind, place
+    ) AS a
+    GROUP BY {{if .Windowed}}bucket, {{end}}src_group, dst_group, kind
+) AS c
+{{- end}}
+
+{{define "chosen" -}}
+(source_kind = 1 OR (p.src_group, p.dst_group) NOT IN (
+                SELECT src_group, dst_group
+                FROM {{.Database}}.partials_{{.Suffix}}
+                WHERE {{template "range" .}}
+                  AND source_kind = 1
+              ))
+{{- end}}

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// ErrQuestion is the error of questions that have no answer as they are put.
+var ErrQuestion = errors.New("invalid question")
+
+// Query asks for one signal over the windows that start in [From, To).
+type Query struct {
+	Signal   csig.Signal
+	From, To time.Time
+
+	// Resolution is the length of the windows that are read: 1 min, 1 s or less. 0
+	// takes the coarsest of 1 min and 1 s that divides From, To and Step and holds
+	// the range. Rows below 1 s may cover congested cells alone.
+	Resolution time.Duration
+	// Step is the length of the windows of the answer; see CellWindows.
+	Step time.Duration
+	// Level maps locations to the set, device or stage they belong to.
+	Level fabric.Level
+	// Src and Dst choose cells; nil is all.
+	Src, Dst *aggregate.GroupID
+}
+
+// check finds what is wrong with a question whose resolution is known.
+func (q *Query) check(windowed bool) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrQuestion}, args...)...)
+	}
+	from, to := q.From.UnixNano(), q.To.UnixNano()
+	switch {
+	case q.From.Before(time.Unix(0, 0)) || q.To.After(time.Unix(0, endOfTime)):
+		return fail("range %s to %s: expected times in 1970 to 2105", stamp(q.From), stamp(q.To))
+	case from >= to:
+		return fail("from %s is not before to %s", stamp(q.From), stamp(q.To))
+	case q.Level > fabric.LevelStage:
+		return fail("level %d: expected 0 location, 1 set, 2 device or 3 stage", q.Level)
+	case windowed && (q.Step <= 0 || q.Step%q.Resolution != 0):
+		return fail("step %s: expected a multiple of the resolution %s", q.Step, q.Resolution)
+	case windowed && (to-from)/int64(q.Step) > maxSteps:
+		return fail("%d windows of %s: expected at most %d, take a longer step", (to-from)/int64(q.Step), q.Step, maxSteps)
+	}
+	_, err := grainOf(q.Resolution)
+	return err
+}
+
+// maxSteps bounds the windows of an answer.
+const maxSteps = 100_000
+
+// stamp is a time as the server reads it.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000000") }
+
+// view is the call of one of the parameterized views, with its parameters as literals
+// of our own making.
+func (q *Query) view(database, name string, windowed bool) string {
+	g, _ := grainOf(q.Resolution)
+	args := []string{
+		fmt.Sprintf("signal = %d", q.Signal),
+		fmt.Sprintf("from = '%s'", stamp(q.From)),
+		fmt.Sprintf("to = '%s'", stamp(q.To)),
+		fmt.Sprintf("level = %d", q.Level),
+	}
+	if g == fineGrain {
+		args = append(args, fmt.Sprintf("resolution_ns = %d", q.Resolution.Nanoseconds()))
+	}
+	if windowed {
+		args = append(args, fmt.Sprintf("step_ns = %d", q.Step.Nanoseconds()))
+	}
+	return fmt.Sprintf("%s.%s_%s(%s)", database, name, grainAt(g).Suffix, strings.Join(args, ", "))
+}
+
+// cells is the condition that chooses cells.
+func (q *Query) cells() string {
+	where := "1"
+	if q.Src != nil {
+		where += fmt.Sprintf(" AND src_group = %d", *q.Src)
+	}
+	if q.Dst != nil {
+		where += fmt.Sprintf(" AND dst_group = %d", *q.Dst)
+	}
+	return where
+}
+
+// resolve fills in the resolution and checks the question.
+func (s *Store) resolve(ctx context.Context, q *Query, windowed bool) error {
+	if q.Resolution == 0 {
+		resolution, err := s.coarsest(ctx, q, windowed)
+		if err != nil {
+			return err
+		}
+		q.Resolution = resolution
+	}
+	return q.check(windowed)
+}
+
+// coarsest is the coarsest resolution that answers the question as the finest would.
+func (s *Store) coarsest(ctx context.Context, q *Query, windowed bool) (time.Duration, error) {
+	divides := func(d time.Duration) bool {
+		return q.From.UnixNano()%int64(d) == 0 && q.To.UnixNano()%int64(d) == 0 && (!windowed || q.Step%d == 0)
+	}
+	switch {
+	case !divides(time.Second):
+		return 0, fmt.Errorf("%w: from, to and step are not multiples of 1 s: name the resolution to read", ErrQuestion)
+	case !divides(time.Minute):
+		return time.Second, nil
+	}
+	seconds, err := s.lastWindow(ctx, q, secondGrain)
+	if err != nil {
+		return 0, err
+	}
+	minutes, err := s.lastWindow(ctx, q, minuteGrain)
+	if err != nil {
+		return 0, err
+	}
+	// A minute closes long after its last second: until then seconds know more.
+	if minutes.IsZero() || seconds.Sub(minutes) >= time.Minute {
+		return time.Second, nil
+	}
+	return time.Minute, nil
+}
+
+// lastWindow is the start of the last window of the signal in the range, zero without
+// one.
+func (s *Store) lastWindow(ctx context.Context, q *Query, g int) (time.Time, error) {
+	at := grainAt(g)
+	query := fmt.Sprintf(`SELECT max(window_start) AS last, count() AS n FROM %s.%s
+WHERE signal = %d AND %[4]s(window_start) >= %[4]s(toDateTime64('%[5]s', 9, 'UTC')) AND window_start >= '%[5]s' AND window_start < '%[6]s'`,
+		s.database, at.table(), q.Signal, at.KeyStart, stamp(q.From), stamp(q.To))
+	var last time.Time
+	err := s.query(ctx, s.reader, "read last window", query, func(rows driver.Rows) error {
+		var n uint64
+		var t time.Time
+		if err := rows.Scan(&t, &n); err != nil {
+			return err
+		}
+		if n > 0 {
+			last = t
+		}
+		return nil
+	})
+	return last, err
+}

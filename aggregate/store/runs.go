@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// RunMode tells whether a producer can be measured again.
+type RunMode uint8
+
+// A replayed capture gives the same observations each time, so only one run of it is
+// visible: the one done last or, while none is done, the one started last. Every run
+// of a live tap saw other packets, and all are visible.
+const (
+	RunReplay RunMode = 1
+	RunLive   RunMode = 2
+)
+
+// String is "replay" or "live".
+func (m RunMode) String() string {
+	if m == RunLive {
+		return "live"
+	}
+	return "replay"
+}
+
+// Run is one pass of a producer under one configuration. Its Source is that of the
+// blocks it writes.
+type Run struct {
+	aggregate.Source
+	Mode RunMode
+	Name string // file or tap, for people
+}
+
+// BeginRun announces a run before its first block. A run that was done before stays
+// visible while it is repeated.
+func (s *Store) BeginRun(ctx context.Context, r Run) error {
+	return s.writeRun(ctx, "begin run", r, "started")
+}
+
+// EndRun waits until the rows of the run are written and makes it the visible one of
+// its producer. A run that failed is not ended: what was visible before it stays.
+func (s *Store) EndRun(ctx context.Context, r Run) error {
+	if err := s.Flush(ctx); err != nil {
+		return err
+	}
+	return s.writeRun(ctx, "end run", r, "done")
+}
+
+func (s *Store) writeRun(ctx context.Context, what string, r Run, state string) error {
+	const columns = "runs (producer, incarnation, epoch, mode, state, name)"
+	return s.insert(ctx, what, columns, 1, func(to driver.Batch, _ int) error {
+		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Mode.String(), state, r.Name)
+	})
+}

@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// Options say how a server or the embedded engine is reached. Writer, Migrator and
+// Reader may be the same; the embedded engine has a connection for each, which keeps
+// a slow question from delaying what is written.
+type Options struct {
+	Writer   *clickhouse.Options // nil: the store only answers
+	Migrator *clickhouse.Options // nil: as Writer, or else Reader
+	Reader   *clickhouse.Options // nil: as Writer
+
+	Database string       // empty: DefaultDatabase
+	Logger   *slog.Logger // nil: silent
+
+	// QueryTimeout bounds a question, 30 s unless set. It travels as the setting
+	// max_execution_time, so a server's user needs readonly 0 or 2.
+	QueryTimeout time.Duration
+	// MaxRows bounds the rows of an answer, 1<<20 unless set.
+	MaxRows int
+	// RetryFor is how long a batch is sent again while the server is away, 1 min
+	// unless set. Rows wait in memory meanwhile, and WriteBlock blocks when that is
+	// full.
+	RetryFor time.Duration
+}
+
+// Store writes to and reads from one database. It is safe for concurrent use.
+type Store struct {
+	database string
+	host     string
+	version  version
+	logger   *slog.Logger
+	timeout  time.Duration
+	maxRows  int
+
+	conns    []driver.Conn
+	migrator driver.Conn
+	reader   driver.Conn
+	names    driver.Conn // of the writer
+	writer   *writer     // nil without a writer
+	retry    retry
+}
+
+// Open connects, and refuses servers before 24.8 (ErrOldServer). It changes nothing:
+// the schema is made by Migrate. The caller closes the store.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	s := &Store{
+		database: defaultTo(o.Database, DefaultDatabase),
+		logger:   o.Logger,
+		timeout:  defaultTo(o.QueryTimeout, 30*time.Second),
+		maxRows:  defaultTo(o.MaxRows, 1<<20),
+	}
+	if !databaseName.MatchString(s.database) {
+		return nil, fmt.Errorf("open store: database %q: expected letters, digits and _, at most 64", s.database)
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Reader == nil {
+		o.Reader = o.Writer
+	}
+	if o.Reader == nil {
+		return nil, errors.New("open store: expected a writer or a reader")
+	}
+	if o.Migrator == nil {
+		o.Migrator = defaultTo(o.Writer, o.Reader)
+	}
+	s.host = strings.Join(o.Reader.Addr, ",")
+	if err := s.connect(ctx, o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func defaultTo[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}
+
+func (s *Store) connect(ctx context.Context, o Options) error {
+	var err error
+	if s.reader, err = s.dial(o.Reader); err != nil {
+		return err
+	}
+	if s.migrator, err = s.dial(o.Migrator); err != nil {
+		return err
+	}
+	if s.version, err = s.serverVersion(ctx); err != nil {
+		return err
+	}
+	if o.Writer == nil {
+		return nil
+	}
+	conn, err := s.dial(o.Writer)
+	if err != nil {
+		return err
+	}
+	s.names = conn
+	s.retry = retry{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
+	insert := &inserter{conn: conn, database: s.database}
+	s.writer = newWriter(insert.send, s.retry)
+	s.writer.start()
+	return nil
+}
+
+// dial does not connect yet: connections are made when they are needed.
+func (s *Store) dial(o *clickhouse.Options) (driver.Conn, error) {
+	conn, err := clickhouse.Open(o)
+	if err != nil {
+		return nil, s.describe("open store", err)
+	}
+	s.conns = append(s.conns, conn)
+	return conn, nil
+}
+
+func (s *Store) serverVersion(ctx context.Context) (version, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var text string
+	if err := s.reader.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
+		return version{}, s.describe("open store", err)
+	}
+	return parseVersion(text)
+}
+
+// Close sends what is buffered, waits for it, and closes the connections. Its error
+// is that of rows that could not be written, which are lost then.
+func (s *Store) Close() error {
+	var failed error
+	if s.writer != nil {
+		failed = s.describe("write partials", s.writer.close())
+	}
+	for _, c := range s.conns {
+		failed = errors.Join(failed, c.Close())
+	}
+	s.conns = nil
+	return failed
+}
+
+// query runs a bounded question and calls row for each row of its answer.
+func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	rows, err := conn.Query(ctx, query)
+	if err != nil {
+		return s.describe(what, err)
+	}
+	defer rows.Close()
+	for n := 0; rows.Next(); n++ {
+		if n >= s.maxRows {
+			return fmt.Errorf("%s at %s: %w: more than %d, ask for a shorter range or a longer step", what, s.host, ErrTooManyRows, s.maxRows)
+		}
+		if err := row(rows); err != nil {
+			return s.describe(what, err)
+		}
+	}
+	return s.describe(what, rows.Err())
+}

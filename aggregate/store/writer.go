@@ -1,0 +1,306 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+const (
+	// maxBatchAge closes a batch that does not fill up.
+	maxBatchAge = time.Second
+	// maxBufferedRows bounds the memory of batches that are open, waiting or in
+	// flight; a row takes some 300 bytes.
+	maxBufferedRows = 4 * maxBatchRows
+	// maxFreeBatches bounds the memory kept for the next batches.
+	maxFreeBatches = 3
+)
+
+// endOfTime is where the server's times of day end: windows lie in [0, endOfTime), Unix
+// ns, the years 1970 to 2105.
+const endOfTime = int64(136*365+33) * 24 * int64(time.Hour)
+
+// WriterStats counts what the writer did since the store was opened.
+type WriterStats struct {
+	Rows     uint64 // written
+	Batches  uint64
+	Retries  uint64 // attempts after a first one
+	Lost     uint64 // rows given up after an error
+	Buffered int    // rows not written yet
+}
+
+// writer collects rows in batches of one partition and sends one batch at a time.
+type writer struct {
+	send   func(context.Context, *batch) error
+	logger *slog.Logger
+	retry  retry
+	wake   chan struct{} // holds a token when there may be something to send
+	done     chan struct{} // closed when the sender has ended
+
+	mu       sync.Mutex
+	open     map[batchKey]*batch
+	ready    []*batch
+	free     []*batch
+	buffered int
+	closing  bool
+	err      error         // the first batch's that was given up; sticky
+	changed  chan struct{} // closed and replaced when buffered shrinks
+	stats    WriterStats
+}
+
+func newWriter(send func(context.Context, *batch) error, r retry) *writer {
+	w := &writer{
+		send:    send,
+		logger:  r.logger,
+		retry:   r,
+		wake:    make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		open:    make(map[batchKey]*batch),
+		changed: make(chan struct{}),
+	}
+	w.retry.retried = w.retried
+	return w
+}
+
+// start runs the sender until close. It has a life of its own: rows that were taken
+// are written even when the context they came with has ended.
+func (w *writer) start() {
+	go func() {
+		defer close(w.done)
+		w.run(context.Background())
+	}()
+}
+
+// WriteBlock takes the rows of a closed window; it implements aggregate.Sink. The rows
+// are copied and written within about a second; Flush waits for that. It blocks while
+// the buffer is full, and fails for good once rows had to be given up.
+func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if s.writer == nil {
+		return ErrReadOnly
+	}
+	g, err := grainOf(time.Duration(b.Resolution))
+	if err != nil {
+		return fmt.Errorf("write block: %w", err)
+	}
+	if b.WindowStart < 0 || b.WindowStart >= endOfTime {
+		return fmt.Errorf("write block: window at %d ns: expected a time in 1970 to 2105, check the capture's clock", b.WindowStart)
+	}
+	return s.describe("write partials", s.writer.write(ctx, batchKey{g, partition(g, b.WindowStart)}, b))
+}
+
+// Flush waits until all rows taken so far are written.
+func (s *Store) Flush(ctx context.Context) error {
+	if s.writer == nil {
+		return nil
+	}
+	return s.describe("write partials", s.writer.flush(ctx))
+}
+
+// WriterStats is a snapshot of the writer's counts.
+func (s *Store) WriterStats() WriterStats {
+	if s.writer == nil {
+		return WriterStats{}
+	}
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	st := s.writer.stats
+	st.Buffered = s.writer.buffered
+	return st
+}
+
+func (w *writer) write(ctx context.Context, key batchKey, block *aggregate.Block) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for from := 0; from < block.Len(); {
+		if err := w.waitFor(ctx, func() bool { return w.buffered < maxBufferedRows }); err != nil {
+			return err
+		}
+		if w.closing {
+			return ErrClosed
+		}
+		b := w.open[key]
+		if b == nil {
+			b = w.take()
+			b.reset(key, time.Now())
+			w.open[key] = b
+			w.signal()
+		}
+		to := min(block.Len(), from+maxBatchRows-b.rows())
+		b.add(block, from, to)
+		w.buffered += to - from
+		from = to
+		if b.rows() >= maxBatchRows {
+			w.shut(b)
+		}
+	}
+	return w.err
+}
+
+// waitFor gives up the lock until the condition holds.
+func (w *writer) waitFor(ctx context.Context, condition func() bool) error {
+	for w.err == nil && !condition() {
+		changed := w.changed
+		w.signal()
+		w.mu.Unlock()
+		var err error
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		w.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return w.err
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *writer) take() *batch {
+	if n := len(w.free); n > 0 {
+		b := w.free[n-1]
+		w.free = w.free[:n-1]
+		return b
+	}
+	return new(batch)
+}
+
+// shut moves a batch from open to ready.
+func (w *writer) shut(b *batch) {
+	delete(w.open, b.batchKey)
+	w.ready = append(w.ready, b)
+	w.signal()
+}
+
+func (w *writer) shutAll() {
+	for _, b := range w.open {
+		w.shut(b)
+	}
+}
+
+func (w *writer) flush(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shutAll()
+	target := w.stats.Rows + w.stats.Lost + uint64(w.buffered)
+	return w.waitFor(ctx, func() bool { return w.stats.Rows+w.stats.Lost >= target })
+}
+
+// close writes what is left and ends the sender.
+func (w *writer) close() error {
+	w.mu.Lock()
+	w.closing = true
+	w.shutAll()
+	w.mu.Unlock()
+	w.signal()
+	<-w.done
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *writer) run(ctx context.Context) {
+	for {
+		b, wait, end := w.next(time.Now())
+		switch {
+		case b != nil:
+			w.finish(b, w.deliver(ctx, b))
+		case end:
+			return
+		default:
+			timer := time.NewTimer(wait)
+			select {
+			case <-w.wake:
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// next is the batch to send now, or how long to wait for one.
+func (w *writer) next(now time.Time) (b *batch, wait time.Duration, end bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.ready) == 0 {
+		wait = maxBatchAge
+		if oldest := w.oldest(); oldest != nil {
+			wait = oldest.opened.Add(maxBatchAge).Sub(now)
+			if wait <= 0 || w.buffered >= maxBufferedRows {
+				w.shut(oldest)
+			}
+		}
+	}
+	if len(w.ready) == 0 {
+		return nil, wait, w.closing
+	}
+	b = w.ready[0]
+	w.ready = append(w.ready[:0], w.ready[1:]...)
+	return b, 0, false
+}
+
+func (w *writer) oldest() *batch {
+	var oldest *batch
+	for _, b := range w.open {
+		if oldest == nil || b.opened.Before(oldest.opened) {
+			oldest = b
+		}
+	}
+	return oldest
+}
+
+// deliver sends the batch, unless rows were given up before: what follows a gap is
+// not written either.
+func (w *writer) deliver(ctx context.Context, b *batch) error {
+	if err := w.failed(); err != nil {
+		return err
+	}
+	return w.retry.do(ctx, func(ctx context.Context) error { return w.send(ctx, b) })
+}
+
+// retried counts a further attempt.
+func (w *writer) retried() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.Retries++
+}
+
+func (w *writer) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// finish counts the batch and takes its memory back.
+func (w *writer) finish(b *batch, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rows := b.rows()
+	if err == nil {
+		w.stats.Rows += uint64(rows)
+		w.stats.Batches++
+	} else {
+		w.stats.Lost += uint64(rows)
+		if w.err == nil {
+			w.err = err
+			w.logger.Error("rows given up", slog.String("error", oneLine(err)))
+		}
+	}
+	w.buffered -= rows
+	if len(w.free) < maxFreeBatches {
+		w.free = append(w.free, b)
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
