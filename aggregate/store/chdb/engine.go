@@ -36,15 +36,11 @@ type Options struct {
 
 const (
 	startPatience  = 60 * time.Second
-	dialPatience   = 15 * time.Second
 	lockInterval   = 50 * time.Millisecond
-	dialInterval   = 20 * time.Millisecond
 	firstBackoff   = 200 * time.Millisecond
 	longestBackoff = 5 * time.Second
 	calmAfter      = time.Minute
 )
-
-var errClosed = errors.New("engine is closed")
 
 // Engine is an attachment to a running engine. Safe for concurrent use.
 type Engine struct {
@@ -53,6 +49,8 @@ type Engine struct {
 	child   childOptions
 	id      string
 	control *http.Client
+
+	transport *transport
 
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
@@ -91,6 +89,7 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 		done:    make(chan struct{}),
 	}
 	e.control = &http.Client{Transport: &http.Transport{DialContext: e.dialOnce, DisableKeepAlives: true}}
+	e.transport = newTransport(e.dial)
 	e.lifetime, e.end = context.WithCancel(context.WithoutCancel(ctx))
 	attachment, err := e.connect(ctx)
 	if err != nil {
@@ -235,29 +234,6 @@ func (e *Engine) dialOnce(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", e.folder.socket())
 }
 
-// dial connects to the socket, waiting for an engine that is on its way back.
-func (e *Engine) dial(ctx context.Context, _ string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
-	defer cancel()
-	for {
-		conn, err := e.dialOnce(ctx, "", "")
-		if err == nil {
-			return conn, nil
-		}
-		select {
-		case <-time.After(dialInterval):
-			continue
-		case <-e.lifetime.Done():
-			return nil, fmt.Errorf("dial engine: %w", errClosed)
-		case <-ctx.Done():
-		}
-		e.mu.Lock()
-		failure := e.failure
-		e.mu.Unlock()
-		return nil, fmt.Errorf("dial engine: %w", errors.Join(err, failure))
-	}
-}
-
 // Close leaves the engine. If this process started it and nobody else is
 // attached, Close waits until the engine has closed its tables and ended;
 // otherwise it goes on until the last of the others has left. Later calls do
@@ -268,6 +244,7 @@ func (e *Engine) Close() error {
 	}
 	e.end()
 	<-e.done
+	e.transport.CloseIdleConnections()
 	stopping, err := e.release()
 	e.mu.Lock()
 	cmd := e.cmd
