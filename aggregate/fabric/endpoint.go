@@ -25,6 +25,14 @@ func (t *topology) endpointOf(a netip.Addr) endpoint {
 	return none
 }
 
+// attachmentOf is the attachment of the endpoint at an address, or none.
+func (t *topology) attachmentOf(a netip.Addr) int32 {
+	if e := t.endpointOf(a); e != none {
+		return t.attached[e]
+	}
+	return none
+}
+
 // indexEndpoints gives every endpoint its attachment; endpoints behind the same
 // devices share one, and with it their routes.
 func (t *topology) indexEndpoints() {

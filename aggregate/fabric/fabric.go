@@ -49,6 +49,7 @@ func newFabric(t *topology, domain *csig.Domain) *Fabric {
 	f := &Fabric{domain: domain, topo: t, paths: newPaths(t), known: newRegistry()}
 	f.memo.resolved = map[question]answer{}
 	f.memo.anywhere = map[csig.Attributes]answer{}
+	f.memo.sets = map[uint64]answer{}
 	f.derived.groups = map[netip.Prefix]aggregate.GroupID{}
 	f.addPlaces()
 	return f
@@ -101,7 +102,8 @@ func (f *Fabric) Tap(name string) (TapSpec, bool) {
 // locator can name, links that only one end knows, addresses in no group.
 func (f *Fabric) Warnings() []string { return slices.Clone(f.topo.warnings) }
 
-// Counts say how often a bound on memory made a resolution coarser.
+// Counts say how often a bound on memory made a resolution coarser. A resolution
+// that is still remembered counts once.
 type Counts struct {
 	SetFallbacks     uint64 // sets that became their stage, or the overflow location
 	OffPathFallbacks uint64 // contradictions that became the overflow location

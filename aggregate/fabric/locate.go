@@ -1,9 +1,12 @@
 package fabric
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"sync"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -20,12 +23,16 @@ type memo struct {
 	mu       sync.RWMutex
 	resolved map[question]answer
 	anywhere map[csig.Attributes]answer // regardless of the path
+	sets     map[uint64]answer          // by a digest of the ports
 }
 
+// question is what a resolution depends on: sources behind the same devices have
+// the same paths, destinations also differ in their last ports.
 type question struct {
-	locator  *csig.Locator
-	lm       uint16
-	src, dst endpoint
+	locator *csig.Locator
+	lm      uint16
+	src     int32 // attachment, or none
+	dst     endpoint
 }
 
 type answer struct {
@@ -69,7 +76,7 @@ func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) 
 	if !ok {
 		return f.unknown(l, lm), 0
 	}
-	q := question{loc, lm, f.topo.endpointOf(src), f.topo.endpointOf(dst)}
+	q := question{loc, lm, f.topo.attachmentOf(src), f.topo.endpointOf(dst)}
 	a, ok := recall(&f.memo, f.memo.resolved, q)
 	if !ok {
 		a = remember(&f.memo, f.memo.resolved, q, f.resolve(&attributes, q))
@@ -85,7 +92,7 @@ func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) 
 func (f *Fabric) resolve(attributes *csig.Attributes, q question) answer {
 	var r *route
 	if q.src != none && q.dst != none {
-		r = f.paths.between(f.topo.attached[q.src], f.topo.attached[q.dst])
+		r = f.paths.between(q.src, f.topo.attached[q.dst])
 	}
 	if r == nil {
 		return f.anywhere(attributes)
@@ -119,8 +126,21 @@ func (f *Fabric) answer(ports []int32) answer {
 	if len(ports) == 1 {
 		return answer{f.places[ports[0]].port, f.topo.ports[ports[0]].speed, true}
 	}
+	digest := digestOf(ports)
+	if a, ok := recall(&f.memo, f.memo.sets, digest); ok {
+		return a
+	}
 	l := f.setOf(ports)
-	return answer{f.known.addSet(l), l.Capacity, true}
+	return remember(&f.memo, f.memo.sets, digest, answer{f.known.addSet(l), l.Capacity, true})
+}
+
+// digestOf tells sets of ports apart as surely as identities do.
+func digestOf(ports []int32) uint64 {
+	b := make([]byte, 0, 4*len(ports))
+	for _, i := range ports {
+		b = binary.LittleEndian.AppendUint32(b, uint32(i))
+	}
+	return xxhash.Sum64(b)
 }
 
 // offPath is the location of evidence that names ports which the path does not use.

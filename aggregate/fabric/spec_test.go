@@ -146,6 +146,17 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+func TestParseCutFiles(t *testing.T) {
+	for n := range len(small) {
+		s, err := Parse(strings.NewReader(small[:n]), "f.yaml")
+		if err == nil {
+			compile(t, s)
+		} else if !strings.HasPrefix(err.Error(), "f.yaml:") && n > 0 {
+			t.Errorf("cut at byte %d: %v: expected file and line", n, err)
+		}
+	}
+}
+
 func TestParseReportsAllMistakesAtOnce(t *testing.T) {
 	text := strings.NewReplacer("speed: 25Gbps", "speed: fast", "place: receiver", "place: roof", "10.0.2.0/24", "x").Replace(small)
 	_, err := Parse(strings.NewReader(text), "f.yaml")
