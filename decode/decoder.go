@@ -39,8 +39,8 @@ func New(cfg Config) (*Decoder, error) {
 		return nil, errors.New("make decoder: no domain is configured")
 	}
 	d := &Decoder{reflections: cfg.Domain.Reflections()}
-	for id := range d.classes {
-		if l, ok := cfg.Domain.LayoutOf(uint16(id)); ok {
+	for _, id := range cfg.Domain.TPIDs() {
+		if l, ok := cfg.Domain.LayoutOf(id); ok {
 			d.classes[id] = firstTag + class(l.Index())
 		}
 	}

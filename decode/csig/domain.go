@@ -53,6 +53,15 @@ func (d *Domain) LayoutOf(id uint16) (l Layout, ok bool) {
 	return Layout{}, false
 }
 
+// TPIDs are the configured TPIDs, in the order of the configuration.
+func (d *Domain) TPIDs() []uint16 {
+	ids := make([]uint16, len(d.tpids))
+	for i := range d.tpids {
+		ids[i] = d.tpids[i].id
+	}
+	return ids
+}
+
 // TPID is the first TPID configured for the layout.
 func (d *Domain) TPID(l Layout) (id uint16, ok bool) {
 	for i := range d.tpids {

@@ -22,6 +22,9 @@ func TestDefaultDomain(t *testing.T) {
 			t.Errorf("TPID(%s) = 0x%x, %v", l, back, ok)
 		}
 	}
+	if diff := cmp.Diff([]uint16{0x9900, 0x88b5, 0x88b6}, d.TPIDs()); diff != "" {
+		t.Errorf("TPIDs (-want +got):\n%s", diff)
+	}
 	if _, ok := d.LayoutOf(0x0800); ok {
 		t.Error("IPv4 is a TPID")
 	}
