@@ -169,6 +169,7 @@ func (s *Shard) dropDeadSeries() {
 		}
 	}
 	renumbered := s.series.retain(live)
+	s.pairs.clear()
 	s.keys.clear()
 	for i := range s.levels {
 		s.levels[i].renumber(renumbered, len(s.series.list))

@@ -13,9 +13,12 @@ import (
 // that the cache misses of one overlap with the work on others.
 const pendingItems = 256
 
-// pendingItem is an observation that was placed and looked up.
+// pendingItem is an observation that was placed.
 type pendingItem struct {
-	series uint32
+	obs    uint32 // index in the batch
+	key    lookupKey
+	hash   uint32 // of the pair of addresses
+	series uint32 // set by lookup
 	code   uint32 // with itemWide and itemCount
 	bytes  uint32
 	slot   uint32 // of the window at the finest level
@@ -43,9 +46,10 @@ type Shard struct {
 	compactAt int // number of series at which dead ones are dropped
 	pairs     pairCache
 	keys      keyCache
-	noPair    pairSlot // of observations without addresses
+	noPair    pairInfo // of observations without addresses
 	repeats   *repeats
 
+	batch   []decode.Observation // that the items are of
 	items   [pendingItems]pendingItem
 	pending int
 
@@ -61,7 +65,7 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure shard: %w", err)
 	}
-	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), noPair: pairSlot{id: firstPair - 1}}
+	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), noPair: pairInfo{id: firstPair - 1}}
 	for i, r := range cfg.Resolutions {
 		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i])})
 	}
@@ -94,31 +98,33 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 		return s.err
 	}
 	s.counts.In += uint64(len(obs)) * s.cfg.Weight
+	s.batch = obs
 	c := &s.clock
 	for i := range obs {
 		o := &obs[i]
 		layout := layoutIndex(o.Tag.Layout)
 		if o.TimeNS < c.from || o.TimeNS >= c.to || o.Kind != decode.Tag || o.Flags&decode.Orphan != 0 ||
 			layout >= csig.NumLayouts || !s.cfg.Tags {
-			if err := s.admit(ctx, o); err != nil {
+			if err := s.admit(ctx, i); err != nil {
 				return err
 			}
 			continue
 		}
 		c.now = max(c.now, o.TimeNS)
-		s.enqueue(o, layout, c.slot)
+		s.enqueue(i, layout, c.slot)
 	}
 	s.apply()
+	s.batch = nil
 	return nil
 }
 
 // admit takes the observations that Add cannot place at once.
-func (s *Shard) admit(ctx context.Context, o *decode.Observation) error {
-	if reason, bad := s.reject(o); bad {
+func (s *Shard) admit(ctx context.Context, i int) error {
+	if reason, bad := s.reject(&s.batch[i]); bad {
 		s.counts.Rejected[reason] += s.cfg.Weight
 		return nil
 	}
-	return s.place(ctx, o)
+	return s.place(ctx, i)
 }
 
 // maxTime leaves room for sums of times and durations.
@@ -143,18 +149,19 @@ func (s *Shard) reject(o *decode.Observation) (Rejection, bool) {
 	return RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(o)
 }
 
-// enqueue looks the observation's series up, for apply to count it.
-func (s *Shard) enqueue(o *decode.Observation, layout uint, slot uint32) {
+// enqueue makes a pending item of the batch's observation i.
+func (s *Shard) enqueue(i int, layout uint, slot uint32) {
 	if s.pending == pendingItems {
 		s.apply()
 	}
+	o := &s.batch[i]
 	ti := (layout<<4 | uint(o.Tag.T&15)) & (numTraits - 1)
 	tr := &s.traits[ti]
-	k := lookup{traits: uint8(ti), class: tr.class, lm: uint32(o.Tag.LM)}
+	cl, lm := tr.class, uint32(o.Tag.LM)
 	if o.Tag.S == tr.initial {
-		k.class = classUntouched
+		cl = classUntouched
 		if !s.cfg.LocateUntouched {
-			k.lm = noLM
+			lm = noLM
 		}
 	}
 	code := uint32(tr.code[o.Tag.S&31])
@@ -165,15 +172,20 @@ func (s *Shard) enqueue(o *decode.Observation, layout uint, slot uint32) {
 		}
 	}
 	if o.Tag.D {
-		k.class = classTrimmed
+		cl = classTrimmed
 		code = code&itemWide | itemCount
 	}
-	s.items[s.pending&(pendingItems-1)] = pendingItem{s.lookup(o, k), code, o.Bytes, slot}
+	addrs := pairKey(o.Measured())
+	s.items[s.pending&(pendingItems-1)] = pendingItem{
+		obs: uint32(i), key: newLookupKey(lm, ti, cl, o.Kind), hash: s.pairs.hash(&addrs),
+		code: code, bytes: o.Bytes, slot: slot,
+	}
 	s.pending++
 }
 
-// apply counts the pending items.
+// apply looks the pending items up and counts them.
 func (s *Shard) apply() {
+	s.lookup()
 	l := &s.levels[0]
 	refs := l.refs
 	for i := range s.items[:s.pending] {
@@ -234,7 +246,7 @@ func (s *Shard) Series() int { return len(s.series.list) }
 
 // StateBytes is about how much memory the shard's state takes.
 func (s *Shard) StateBytes() uint64 {
-	n := s.series.bytes() + uint64(len(s.pairs.slots))*64 + uint64(len(s.keys.slots))*16 + s.rows.bytes()
+	n := s.series.bytes() + uint64(len(s.pairs.slots))*(64+24) + uint64(len(s.keys.slots))*16 + s.rows.bytes()
 	for i := range s.levels {
 		n += s.levels[i].bytes()
 	}

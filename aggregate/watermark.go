@@ -55,26 +55,26 @@ func (c *watermark) enter(w *window) {
 
 // place finds the window of an observation with a valid time, and counts it there
 // if it is to be counted.
-func (s *Shard) place(ctx context.Context, o *decode.Observation) error {
-	c := &s.clock
+func (s *Shard) place(ctx context.Context, i int) error {
+	c, o := &s.clock, &s.batch[i]
 	if c.from <= o.TimeNS && o.TimeNS < c.to {
 		c.now = max(c.now, o.TimeNS)
-		s.enqueue(o, layoutIndex(o.Tag.Layout), c.slot)
+		s.enqueue(i, layoutIndex(o.Tag.Layout), c.slot)
 		return nil
 	}
 	if !c.started {
-		return s.start(ctx, o)
+		return s.start(ctx, i)
 	}
 	if o.TimeNS-c.now > c.maxAhead {
 		return s.quarantine(ctx, o)
 	}
 	s.contradict()
-	return s.accept(ctx, o)
+	return s.accept(ctx, i)
 }
 
 // start decides with the second observation whether to believe the first.
-func (s *Shard) start(ctx context.Context, o *decode.Observation) error {
-	c := &s.clock
+func (s *Shard) start(ctx context.Context, i int) error {
+	c, o := &s.clock, &s.batch[i]
 	if len(c.waiting) == 0 {
 		c.waiting = append(c.waiting, *o)
 		return nil
@@ -82,13 +82,13 @@ func (s *Shard) start(ctx context.Context, o *decode.Observation) error {
 	c.started = true
 	if c.waiting[0].TimeNS-o.TimeNS > c.maxAhead {
 		c.now = o.TimeNS
-		return s.accept(ctx, o)
+		return s.accept(ctx, i)
 	}
 	c.now = c.waiting[0].TimeNS
 	if err := s.release(ctx); err != nil {
 		return err
 	}
-	return s.place(ctx, o)
+	return s.place(ctx, i)
 }
 
 // quarantine holds an observation that is far ahead.
@@ -115,20 +115,23 @@ func (s *Shard) contradict() {
 
 // release accepts what waits.
 func (s *Shard) release(ctx context.Context) error {
-	waiting := s.clock.waiting
-	s.clock.waiting = waiting[:0]
-	for i := range waiting {
-		if err := s.accept(ctx, &waiting[i]); err != nil {
+	s.apply()
+	batch := s.batch
+	s.batch, s.clock.waiting = s.clock.waiting, s.clock.waiting[:0]
+	for i := range s.batch {
+		if err := s.accept(ctx, i); err != nil {
 			return err
 		}
 	}
+	s.apply()
+	s.batch = batch
 	return nil
 }
 
 // accept believes the observation's time: it moves the watermark, closes what is
 // due, and counts the observation unless it is too late for that.
-func (s *Shard) accept(ctx context.Context, o *decode.Observation) error {
-	c := &s.clock
+func (s *Shard) accept(ctx context.Context, i int) error {
+	c, o := &s.clock, &s.batch[i]
 	if err := s.advance(ctx, o.TimeNS); err != nil {
 		return err
 	}
@@ -152,7 +155,7 @@ func (s *Shard) accept(ctx context.Context, o *decode.Observation) error {
 	}
 	c.nextDue = min(c.nextDue, w.due)
 	c.enter(w)
-	s.enqueue(o, layoutIndex(o.Tag.Layout), w.slot)
+	s.enqueue(i, layoutIndex(o.Tag.Layout), w.slot)
 	return nil
 }
 
