@@ -125,6 +125,33 @@ func TestSetsAreBounded(t *testing.T) {
 	}
 }
 
+// TestOffPathIsBounded: metadata that names every port of a device that is on no
+// path.
+func TestOffPathIsBounded(t *testing.T) {
+	const extra = 10
+	s, _ := load(t, "leafspine.yaml")
+	far := DeviceSpec{Name: "far", Stage: "leaf"}
+	for i := range maxOffPath + extra {
+		far.Ports = append(far.Ports, PortSpec{Name: fmt.Sprint(i), ID: uint32(1000 + i), Orientation: "up", Speed: "100Gbps"})
+	}
+	s.Devices = append(s.Devices, far)
+	f := compile(t, s)
+	overflow := 0
+	for _, p := range far.Ports {
+		loc, _ := locate(t, f, wide, csig.MaxDelay, uint16(p.ID), "10.0.1.1", "10.0.2.1")
+		switch loc.Name {
+		case overflowName:
+			overflow++
+		case "off-path: far:" + p.Name:
+		default:
+			t.Fatalf("port id %d is %q", p.ID, loc.Name)
+		}
+	}
+	if overflow != extra || f.Counts().OffPathFallbacks != extra {
+		t.Errorf("%d times overflow, counts %+v, want %d", overflow, f.Counts(), extra)
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	s, f := load(t, "threetier.yaml")
 	var wg sync.WaitGroup

@@ -1,8 +1,6 @@
 package fabric
 
 import (
-	"strings"
-
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -29,10 +27,6 @@ func GroupIDOf(name string) aggregate.GroupID {
 // sets are identified by their members.
 func locationID(canonical string) aggregate.LocationID {
 	return aggregate.LocationID(hashName(canonical))
-}
-
-func setID(members []string) aggregate.LocationID {
-	return locationID("set:" + strings.Join(members, ","))
 }
 
 // hashName never returns the reserved identities 0 and 1.

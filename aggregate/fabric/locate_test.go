@@ -207,7 +207,7 @@ func bruteForcePaths(s *Spec, src, dst string) map[string]bool {
 	var walk func(device string, hops int, ports []string) bool
 	walk = func(device string, hops int, ports []string) (found bool) {
 		for _, p := range devices[device].Ports {
-			way := append(ports[:len(ports):len(ports)], PortName(device, p.Name))
+			way := slices.Concat(ports, []string{PortName(device, p.Name)})
 			if hops == 0 {
 				if p.Peer == dst {
 					found = true
