@@ -60,16 +60,25 @@ func TestDefaultTables(t *testing.T) {
 	}
 }
 
-// checkInvertible asserts that codes, raw values and ranges of a table agree, for
-// every code it has.
+// stride is the step between the codes of a table that a test looks at: every code
+// counts, except that coverage under the race detector costs 20 times more.
+func stride(table *csig.Table) uint32 {
+	if testing.CoverMode() == "atomic" && table.Codes() > 1000 {
+		return 61
+	}
+	return 1
+}
+
+// checkInvertible asserts that codes, raw values and ranges of a table agree.
 func checkInvertible(t *testing.T, table *csig.Table) {
 	t.Helper()
-	end := uint64(0) // of the range before
-	for code := range table.Codes() {
+	for code := uint32(0); code < table.Codes(); code += stride(table) {
 		low, high, open := table.Range(code)
 		value := table.Value(code)
-		if code > 0 && low != end {
-			t.Fatalf("code %d: starts at %d, the one before ends at %d", code, low, end)
+		if code > 0 {
+			if _, end, _ := table.Range(code - 1); low != end {
+				t.Fatalf("code %d: starts at %d, the one before ends at %d", code, low, end)
+			}
 		}
 		if open != (high == 0) || (open && code != table.Codes()-1) {
 			t.Fatalf("code %d: range [%d, %d), open %v", code, low, high, open)
@@ -85,7 +94,6 @@ func checkInvertible(t *testing.T, table *csig.Table) {
 		if got := table.Code(table.Raw(code)); got != code {
 			t.Fatalf("Code(Raw(%d)) = %d", code, got)
 		}
-		end = high
 	}
 }
 
