@@ -168,7 +168,7 @@ func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places
 	out := &Bundle{
 		Version: Version, GeneratedAt: b.options.Now.UTC(), Fabric: b.options.Fabric,
 		ResolutionNS: b.plan.resolution, StepNS: b.plan.step,
-		HeavyOnly:       time.Duration(b.plan.resolution) < heavyOnlyBelow,
+		HeavyOnly:       b.plan.resolution > 0 && time.Duration(b.plan.resolution) < heavyOnlyBelow,
 		MinObservations: minObservations,
 		Groups:          axes.groups, Locations: places.list,
 		Windows: make([]NS, 0, b.plan.windows()),

@@ -202,11 +202,57 @@ func TestAutomaticStep(t *testing.T) {
 		9000 * time.Hour: 75 * time.Hour,
 	} {
 		b := build(t, m, query.Options{From: start, To: start.Add(length)})
-		if got := time.Duration(b.StepNS); got != want && length < 9000*time.Hour {
+		if got := time.Duration(b.StepNS); got != want {
 			t.Errorf("step for %s: %s, want %s", length, got, want)
 		}
 		if len(b.Windows) > 122 {
 			t.Errorf("%d windows for %s, want about 120 at most", len(b.Windows), length)
 		}
+	}
+}
+
+// asked records what a reader is asked for, and claims more resolutions than it has.
+type asked struct {
+	*querytest.Memory
+	resolutions []time.Duration
+	question    query.Question
+}
+
+func (a *asked) Extent(ctx context.Context) (query.Extent, error) {
+	e, err := a.Memory.Extent(ctx)
+	e.Resolutions = a.resolutions
+	return e, err
+}
+
+func (a *asked) LocationWindows(_ context.Context, q query.Question) ([]query.LocationCount, error) {
+	a.question = q
+	return nil, nil
+}
+
+func TestResolution(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		stored    []time.Duration
+		step      time.Duration
+		want      time.Duration
+		heavyOnly bool
+	}{
+		"only seconds divide":         {[]time.Duration{10 * ms, time.Second, time.Minute}, 5 * time.Second, time.Second, false},
+		"the reader chooses":          {[]time.Duration{10 * ms, time.Second, time.Minute}, 2 * time.Minute, 0, false},
+		"complete rows before fine":   {[]time.Duration{time.Minute, 10 * ms}, 2 * time.Minute, time.Minute, false},
+		"fine rows when asked for":    {[]time.Duration{10 * ms, time.Second}, 20 * ms, 10 * ms, true},
+		"the coarser of two fine":     {[]time.Duration{ms, 10 * ms, time.Second}, 20 * ms, 10 * ms, true},
+		"never fine without being so": {[]time.Duration{10 * ms, time.Second}, 0, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &asked{Memory: small(), resolutions: test.stored}
+			b := build(t, r, query.Options{Step: test.step, From: start, To: start.Add(100 * ms)})
+			if got := r.question.Resolution; got != test.want || b.ResolutionNS != int64(test.want) {
+				t.Errorf("asked for rows of %s and says %d ns, want %s", got, b.ResolutionNS, test.want)
+			}
+			if b.HeavyOnly != test.heavyOnly {
+				t.Errorf("heavy only: %t, want %t", b.HeavyOnly, test.heavyOnly)
+			}
+		})
 	}
 }

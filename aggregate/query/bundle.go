@@ -26,7 +26,7 @@ type Bundle struct {
 	Version         int          `json:"version"`
 	GeneratedAt     time.Time    `json:"generated_at"`
 	Fabric          string       `json:"fabric"`
-	ResolutionNS    int64        `json:"resolution_ns"` // of the rows read
+	ResolutionNS    int64        `json:"resolution_ns"` // of the rows read, 0 where the reader chose among several
 	StepNS          int64        `json:"step_ns"`       // length of a window of this bundle
 	HeavyOnly       bool         `json:"heavy_only"`    // the rows read cover only cells where something was heavy
 	MinObservations uint64       `json:"min_observations"`

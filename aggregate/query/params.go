@@ -83,8 +83,8 @@ func readTime(text string) (time.Time, error) {
 }
 
 func checkTime(t time.Time) (time.Time, error) {
-	if t.Year() < 1970 || t.Year() > 2200 {
-		return time.Time{}, fmt.Errorf("read time: year %d is out of range, expected 1970 to 2200", t.Year())
+	if t.Year() < 1970 || t.Year() > 2105 {
+		return time.Time{}, fmt.Errorf("read time: year %d is out of range, expected 1970 to 2105", t.Year())
 	}
 	return t, nil
 }

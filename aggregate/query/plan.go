@@ -97,15 +97,23 @@ func automaticStep(length time.Duration, resolutions []time.Duration) time.Durat
 	return max(n, 1) * finest
 }
 
-// resolutionFor is the coarsest stored resolution that divides the step: the
-// fewest rows for the same answer.
+// resolutionFor is the stored resolution to read for a step. Complete ones (1 s and
+// above) that all divide it give the same answer, unless the coarser has not closed
+// its last window yet: only the reader can tell, so 0 leaves the choice to it.
 func resolutionFor(step time.Duration, resolutions []time.Duration) (time.Duration, error) {
+	var fit []time.Duration
 	for _, r := range slices.Backward(resolutions) {
 		if step > 0 && step%r == 0 {
-			return r, nil
+			fit = append(fit, r)
 		}
 	}
-	return 0, fmt.Errorf("%w: step %s is not a multiple of a stored resolution %v", ErrInvalid, step, resolutions)
+	if len(fit) == 0 {
+		return 0, fmt.Errorf("%w: step %s is not a multiple of a stored resolution %v", ErrInvalid, step, resolutions)
+	}
+	if len(fit) > 1 && fit[1] >= heavyOnlyBelow {
+		return 0, nil
+	}
+	return fit[0], nil
 }
 
 func floorTo(t, step int64) int64 {

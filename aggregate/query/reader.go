@@ -37,7 +37,8 @@ type Analytics interface {
 }
 
 // Question selects the rows of one signal. From and To are multiples of Step, and
-// Step is a multiple of Resolution; To is exclusive.
+// Step is a multiple of Resolution; To is exclusive. A Resolution of 0 is the
+// coarsest complete one that divides Step and holds the range.
 type Question struct {
 	Signal     csig.Signal
 	From, To   time.Time

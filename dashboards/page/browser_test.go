@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"fmt"
 	"image"
 	"net/http/httptest"
 	"os"
@@ -82,7 +83,7 @@ func checkCells(v *visitor, picture image.Image, size int) {
 // data, and that it was not before.
 func TestReportSilence(t *testing.T) {
 	v := visit(t, report(t, bundle(t, 16, 30)), "dark")
-	const silent, source = 8, 2
+	const silent, source = 8, 3
 	for window, heard := range map[int]bool{4: true, 22: false} {
 		v.setWindow(window)
 		for _, side := range []string{"left", "right"} {
@@ -143,4 +144,71 @@ func TestLivePage(t *testing.T) {
 		t.Errorf("another signal moved the time to window %v, want 2", got)
 	}
 	v.screenshot("stage")
+}
+
+// TestLargeMatrix draws 256 x 256 cells and holds the time of a frame: playing must
+// stay smooth on an ordinary machine, so the bound is generous for a busy one.
+func TestLargeMatrix(t *testing.T) {
+	v := visit(t, report(t, large(256, 3)), "dark")
+	took := evaluate[float64](v, `(() => {
+		const start = performance.now();
+		for (let i = 0; i < 30; i++) csigscope.setWindow(i %% 3);
+		return (performance.now() - start) / 30;
+	})()`)
+	t.Logf("a frame of 2 x 65536 cells takes %.1f ms", took)
+	if took > 150 {
+		t.Errorf("a frame takes %.1f ms, want 33 ms and at most 150 on a busy machine", took)
+	}
+	v.setWindow(1)
+	picture := v.screenshot("large")
+	for i := range 256 {
+		want := evaluate[*string](v, "csigscope.cellColor('right', %d, %d)", i, 255-i)
+		if got := colorAt(picture, v.rect("right", i, 255-i)); want != nil && got != *want {
+			t.Fatalf("cell %d,%d is %s, data asks for %s", i, 255-i, got, *want)
+		}
+	}
+}
+
+// large makes a bundle of every cell of size groups without going through rows.
+func large(size, windows int) *query.Bundle {
+	b := &query.Bundle{
+		Version: query.Version, StepNS: 1e9, ResolutionNS: 1e9, MinObservations: 10, Levels: []string{"location"},
+		Signals: []query.SignalInfo{{Name: "min_abw_ratio", Unit: "ratio", Direction: "min"}},
+	}
+	for i := range size {
+		b.Groups = append(b.Groups, query.Group{ID: query.ID(i + 2), Name: fmt.Sprintf("rack%d", i+1), Level: "rack", Order: i})
+		b.Locations = append(b.Locations, query.Location{
+			ID: query.ID(i + 2), Name: fmt.Sprintf("leaf%d:up1", i+1), Set: i, DeviceIndex: i, StageIndex: i,
+			Color: query.Color(query.LocationRow{ID: 9, Name: fmt.Sprintf("leaf%d:up1", i+1), Device: fmt.Sprintf("leaf%d", i+1)}),
+		})
+	}
+	cells := func(windows int) query.Cells {
+		var c query.Cells
+		m := &query.ModeColumns{}
+		for i := range windows * size * size {
+			w, src, dst := i/size/size, i/size%size, i%size
+			heavy := uint64((i * 7919 / 31) % 40)
+			c.Window, c.Src, c.Dst, c.Kind = append(c.Window, w), append(c.Src, src), append(c.Dst, dst), append(c.Kind, 1)
+			c.Observations, c.Heavy = append(c.Observations, 100), append(c.Heavy, heavy)
+			c.Untouched, c.Trimmed = append(c.Untouched, 0), append(c.Trimmed, 0)
+			c.Mean = append(c.Mean, float64((i*31+w)%100)/100)
+			c.Min, c.Max = append(c.Min, 0), append(c.Max, 1)
+			m.Mode, m.ModeCount = append(m.Mode, (src+w)%size), append(m.ModeCount, heavy)
+			m.RunnerUp, m.RunnerUpCount = append(m.RunnerUp, -1), append(m.RunnerUpCount, 0)
+		}
+		c.Modes = map[string]*query.ModeColumns{"location": m}
+		return c
+	}
+	data := query.SignalData{Cells: cells(windows), Total: cells(1), Sum: query.Totals{Observations: 1}}
+	for w := range windows {
+		b.Windows = append(b.Windows, query.NS(querytest.Start.Add(time.Duration(w)*time.Second).UnixNano()))
+		for l := range size {
+			data.Locations.Window = append(data.Locations.Window, w)
+			data.Locations.Location = append(data.Locations.Location, l)
+			data.Locations.Observations = append(data.Locations.Observations, 1000)
+			data.Locations.Heavy = append(data.Locations.Heavy, uint64(l))
+		}
+	}
+	b.Data = []query.SignalData{data}
+	return b
 }

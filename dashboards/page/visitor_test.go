@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image"
 	"image/png"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -191,6 +190,6 @@ func (v *visitor) rect(side string, src, dst int) rect {
 
 func colorAt(picture image.Image, r rect) string {
 	x, y := r.middle()
-	red, green, blue, _ := picture.At(int(math.Round(x)), int(math.Round(y))).RGBA()
+	red, green, blue, _ := picture.At(int(x), int(y)).RGBA()
 	return fmt.Sprintf("rgb(%d, %d, %d)", red>>8, green>>8, blue>>8)
 }

@@ -8,7 +8,6 @@ const App = (() => {
   const matrices = [new Matrix(find("mean"), "left"), new Matrix(find("mode"), "right")];
   const timeline = new Timeline(find("timeline"));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const SHOWN = 24;
   let model = null;
   let signal = null;
   let frame = null;
@@ -40,13 +39,16 @@ const App = (() => {
     const scale = window.devicePixelRatio || 1;
     const panel = find("mean").parentElement;
     const width = panel.clientWidth - 28;
-    const height = Math.max(260, window.innerHeight - 420);
+    const height = Math.max(260, window.innerHeight - 446);
     for (const m of matrices) m.layout(model, width, Math.max(Math.min(height, width), 120), scale);
     const ranked = signal.byLocation(view.level);
-    const shown = ranked.slice(0, SHOWN).map((c) => c.location);
-    timeline.layout(signal, view.level, shown, find("timeline").parentElement.clientWidth - 28, scale);
-    find("legend").parentElement.style.maxHeight = `${panel.offsetHeight}px`;
+    const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
+    find("legend").parentElement.style.height = `${tallest}px`;
     Panels.legend(signal, ranked, view.highlight, highlight);
+    // The time heatmap takes what the window has left, and never less than ten rows.
+    const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 52;
+    const shown = ranked.slice(0, Math.max(10, Math.floor(below / Timeline.ROW))).map((c) => c.location);
+    timeline.layout(signal, view.level, shown, find("timeline").parentElement.clientWidth - 28, scale);
     texts(ranked);
     show();
   }
@@ -64,17 +66,18 @@ const App = (() => {
     const { low, high, log } = signal.domain;
     find("scale-low").textContent = Format.quantity(low, unit);
     find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
-    find("timeline-note").textContent = ranked.length > SHOWN ? `the first ${SHOWN} of ${ranked.length}` : "";
-    if (timeline.peak) {
-      find("timeline-note").textContent += ` brightest: ${Format.share(timeline.peak)} of a window's observations`;
-    }
+    const notes = ["share of each window's observations"];
+    if (timeline.peak) notes.push(`at most ${Format.share(timeline.peak)}`);
+    const rows = timeline.locations.length;
+    if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
+    find("timeline-note").textContent = notes.join(", ");
     const { sum } = signal;
     const share = (v) => Format.share(v / sum.observations);
     const end = model.windows.at(-1) + BigInt(model.step);
     Panels.facts([
       ["from", Format.time(model.windows[0], model.step, view.utc, true)],
       ["to", Format.time(end, model.step, view.utc, true)],
-      ["window", Format.duration(model.step), `made from rows of ${Format.duration(bundle.resolution_ns)}`],
+      ["window", Format.duration(model.step), bundle.resolution_ns ? `made from rows of ${Format.duration(bundle.resolution_ns)}` : ""],
       ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`],
       ["heavy", share(sum.heavy), "share of observations that are heavily loaded"],
       ["trimmed", share(sum.trimmed), "share of observations from trimmed packets"],

@@ -10,8 +10,8 @@ const Color = (() => {
     light: [[0.955, 0.03, 115], [0.88, 0.10, 95], [0.76, 0.15, 65], [0.62, 0.19, 38], [0.46, 0.17, 18], [0.30, 0.10, 345]],
   };
   const NEUTRAL = {
-    dark: { ground: [16, 20, 27], clear: [38, 46, 59], few: [72, 82, 99], hatch: [62, 70, 84], text: "#aab4c3", strong: "#f2f5f9", notch: "#dfe6f0" },
-    light: { ground: [255, 255, 255], clear: [229, 233, 240], few: [190, 198, 210], hatch: [186, 194, 206], text: "#536072", strong: "#10151c", notch: "#3a4452" },
+    dark: { ground: [16, 20, 27], clear: [38, 46, 59], few: [72, 82, 99], hatch: [84, 94, 110], text: "#aab4c3", strong: "#f2f5f9", notch: "#dfe6f0", trimmed: "#ff5d5d" },
+    light: { ground: [255, 255, 255], clear: [229, 233, 240], few: [190, 198, 210], hatch: [186, 194, 206], text: "#536072", strong: "#10151c", notch: "#3a4452", trimmed: "#c4001a" },
   };
   const SIZE = 256;
 

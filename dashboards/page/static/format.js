@@ -30,7 +30,7 @@ const Format = (() => {
     if (!Number.isFinite(v)) return "\u2013";
     if (v > 0 && v < 0.001) return "< 0.1 %";
     if (v < 1 && v > 0.999) return "> 99.9 %";
-    return `${(100 * v).toFixed(1)} %`;
+    return `${(100 * v).toFixed(1).replace(/\.0$/, "")} %`;
   }
 
   function count(v) {

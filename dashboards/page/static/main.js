@@ -87,7 +87,9 @@
         const { canvas } = side(name);
         const box = canvas.getBoundingClientRect();
         const r = side(name).rect(src, dst);
-        return { x: box.left + window.scrollX + r.x, y: box.top + window.scrollY + r.y, width: r.width, height: r.height };
+        // Browsers paint a canvas at whole device pixels, wherever layout puts it.
+        const snap = (v) => Math.round(v * devicePixelRatio) / devicePixelRatio;
+        return { x: snap(box.left + window.scrollX) + r.x, y: snap(box.top + window.scrollY) + r.y, width: r.width, height: r.height };
       },
       setWindow: after(App.setWindow),
       setSignal: after(App.setSignal),

@@ -23,10 +23,12 @@ class Matrix {
     const size = Math.max(model.size, 1);
     this.left = Math.ceil(label + 24 * scale);
     const room = Math.min(width * scale - this.left, height * scale - 26 * scale - label);
-    this.cell = Math.max(1, Math.floor((room - 2) / size));
+    // Whole pixels keep large cells even; small ones would waste up to half of the room.
+    const cell = (room - 2) / size;
+    this.span = Math.max(cell < 5 ? Math.floor(room - 2) : Math.floor(cell) * size, size);
+    this.cell = this.span / size;
     this.upright = longest <= this.cell - 4 * scale;
     this.top = Math.ceil((this.upright ? 14 * scale : label) + 24 * scale);
-    this.span = this.cell * size;
     this.canvas.width = Math.max(this.left + this.span + 1, 1);
     this.canvas.height = Math.max(this.top + this.span + 1, 1);
     this.canvas.style.width = `${this.canvas.width / scale}px`;
@@ -67,7 +69,10 @@ class Matrix {
     g.imageSmoothingEnabled = false;
     g.drawImage(this.image, this.left, this.top, this.span, this.span);
     if (this.cell >= 6 * this.scale) this.grid(Color.css(neutral.ground));
-    if (this.cell >= 8 * this.scale) this.notches(frame, neutral.notch);
+    if (this.cell >= 8 * this.scale) {
+      this.notches(frame, neutral.notch, neutral.ground, 1, (row) => frame.state(row) === "few");
+      if (this.side === "right") this.notches(frame, neutral.trimmed, neutral.ground, -1, (row) => frame.trimmed(row));
+    }
     this.axes(neutral);
     this.outlines(frame, view, neutral);
   }
@@ -98,23 +103,27 @@ class Matrix {
     }
   }
 
-  // notches mark cells with too few observations in a corner.
-  notches(frame, color) {
+  // notches mark the cells that a test picks in a corner: upper right for 1, lower
+  // left for -1. The middle keeps the colour of the data.
+  notches(frame, color, ground, corner, picks) {
     const g = this.context;
-    const size = Math.round(this.cell * 0.3);
+    const size = corner * Math.round(this.cell * 0.3);
     const { src, dst } = frame.columns;
     g.fillStyle = color;
     g.beginPath();
     for (let row = frame.from; row < frame.to; row++) {
-      if (frame.state(row) !== "few") continue;
-      const x = this.left + (dst[row] + 1) * this.cell;
-      const y = this.top + src[row] * this.cell + 1;
+      if (!picks(row)) continue;
+      const x = this.left + (dst[row] + (corner > 0 ? 1 : 0)) * this.cell + (corner > 0 ? 0 : 1);
+      const y = this.top + (src[row] + (corner > 0 ? 0 : 1)) * this.cell + (corner > 0 ? 1 : 0);
       g.moveTo(x - size, y);
       g.lineTo(x, y);
       g.lineTo(x, y + size);
       g.closePath();
     }
     g.fill();
+    g.strokeStyle = Color.css(ground);
+    g.lineWidth = this.scale;
+    g.stroke();
   }
 
   axes(neutral) {
@@ -180,9 +189,9 @@ class Matrix {
 
   // hit is the cell at a place in CSS pixels, null outside.
   hit(x, y) {
-    const dst = Math.floor((x * this.scale - this.left) / this.cell);
-    const src = Math.floor((y * this.scale - this.top) / this.cell);
+    const column = Math.floor((x * this.scale - this.left) / this.cell);
+    const row = Math.floor((y * this.scale - this.top) / this.cell);
     const { size } = this.model;
-    return src >= 0 && dst >= 0 && src < size && dst < size ? { src, dst } : null;
+    return row >= 0 && column >= 0 && row < size && column < size ? { src: row, dst: column } : null;
   }
 }

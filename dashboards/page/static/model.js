@@ -109,10 +109,17 @@ class Frame {
     return this.rows[src * this.signal.model.size + dst];
   }
 
+  // state counts only observations that measured the whole path: where most packets
+  // were trimmed, little was measured, and "clear" would be a guess.
   state(row) {
     if (row < 0) return "none";
-    if (this.columns.observations[row] < this.signal.model.bundle.min_observations) return "few";
+    const measured = this.columns.observations[row] - this.columns.trimmed[row];
+    if (measured < this.signal.model.bundle.min_observations) return "few";
     return this.columns.heavy[row] > 0 ? "congested" : "clear";
+  }
+
+  trimmed(row) {
+    return this.columns.trimmed[row] > 0.01 * this.columns.observations[row];
   }
 
   mode(row, level) {

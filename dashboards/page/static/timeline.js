@@ -2,6 +2,8 @@
 
 // The heatmap of heavy observations: time to the right, one row a location.
 class Timeline {
+  static ROW = 14; // height of a row in CSS pixels
+
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
@@ -23,7 +25,7 @@ class Timeline {
     g.font = this.font;
     const names = locations.map((l) => g.measureText(signal.model.locations[l].name).width);
     this.left = Math.ceil(Math.min(Math.max(60 * scale, ...names), 190 * scale) + 26 * scale);
-    this.row = Math.round((locations.length > 16 ? 13 : 16) * scale);
+    this.row = Math.round(Timeline.ROW * scale);
     this.span = Math.max(Math.floor(width * scale) - this.left - Math.ceil(8 * scale), 1);
     this.height = this.row * Math.max(locations.length, 1);
     this.canvas.width = this.left + this.span + Math.ceil(8 * scale);
@@ -86,11 +88,10 @@ class Timeline {
     g.globalAlpha = 1;
     const { windows, step } = this.signal.model;
     const room = g.measureText("00:00:00.000000").width * 1.4;
-    const ticks = Math.max(1, Math.min(windows.length, Math.floor(this.span / room)));
+    const stride = Math.max(1, Math.ceil((windows.length * room) / this.span));
     g.textAlign = "left";
     g.fillStyle = neutral.text;
-    for (let i = 0; i < ticks; i++) {
-      const w = Math.floor((i * windows.length) / ticks);
+    for (let w = 0; w < windows.length; w += stride) {
       const x = this.left + (w * this.span) / windows.length;
       g.fillRect(Math.round(x), this.height, 1, 5 * this.scale);
       g.fillText(Format.time(windows[w], step, view.utc, false), x + 4 * this.scale, this.height + 10 * this.scale);
