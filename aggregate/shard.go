@@ -176,10 +176,10 @@ func (s *Shard) enqueue(i int, layout uint, slot uint32) {
 		code = code&itemWide | itemCount
 	}
 	addrs := pairKey(o.Measured())
-	s.items[s.pending&(pendingItems-1)] = pendingItem{
-		obs: uint32(i), key: newLookupKey(lm, ti, cl, o.Kind), hash: s.pairs.hash(&addrs),
-		code: code, bytes: o.Bytes, slot: slot,
-	}
+	it := &s.items[s.pending&(pendingItems-1)]
+	it.obs, it.slot = uint32(i), slot
+	it.key, it.hash = newLookupKey(lm, ti, cl, o.Kind), s.pairs.hash(&addrs)
+	it.code, it.bytes = code, o.Bytes
 	s.pending++
 }
 
