@@ -25,7 +25,7 @@ var databaseName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 type grain struct {
 	Suffix    string
 	Length    time.Duration // of a window; 0 in the fine table, whose rows say it
-	KeyStart  string // function of window_start
+	KeyStart  string        // function of window_start
 	Partition string
 	Retention string
 	Windows   string

@@ -39,7 +39,7 @@ type writer struct {
 	logger *slog.Logger
 	retry  retry
 	wake   chan struct{} // holds a token when there may be something to send
-	done     chan struct{} // closed when the sender has ended
+	done   chan struct{} // closed when the sender has ended
 
 	mu       sync.Mutex
 	open     map[batchKey]*batch

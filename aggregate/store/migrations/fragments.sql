@@ -67,7 +67,7 @@ FROM
         kind,
         sum(a.observations) AS observations,
         sum(a.bytes) AS bytes,
-        if({signal:UInt8} < 16, sum(a.observations) - sum(a.trimmed), 0) AS measured,
+        toUInt64(if({signal:UInt8} < 16, sum(a.observations) - sum(a.trimmed), 0)) AS measured,
         sum(a.sum) AS sum,
         minIf(a.min, a.observations > a.trimmed) AS min,
         max(a.max) AS max,

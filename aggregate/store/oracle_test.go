@@ -1,0 +1,313 @@
+package store
+
+import (
+	"cmp"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// row is one row of a block, as plain data.
+type row struct {
+	resolution, window     int64
+	source                 aggregate.Source
+	seq                    uint64
+	signal, kind, encoding uint8
+	src, dst, location     uint64
+	observations, bytes    uint64
+	sum, min, max          uint64
+	untouched, trimmed     uint64
+	heavy, heavySum        uint64
+	distCode               []uint16
+	distCount              []uint64
+}
+
+// blockOf makes a block of rows that share window, source and seq.
+func blockOf(rows []row) *aggregate.Block {
+	b := &aggregate.Block{
+		Source: rows[0].source, Seq: rows[0].seq,
+		Resolution: rows[0].resolution, WindowStart: rows[0].window,
+	}
+	for _, r := range rows {
+		b.Signal = append(b.Signal, r.signal)
+		b.Kind = append(b.Kind, r.kind)
+		b.Encoding = append(b.Encoding, r.encoding)
+		b.SrcGroup = append(b.SrcGroup, r.src)
+		b.DstGroup = append(b.DstGroup, r.dst)
+		b.Location = append(b.Location, r.location)
+		b.Observations = append(b.Observations, r.observations)
+		b.Bytes = append(b.Bytes, r.bytes)
+		b.Sum = append(b.Sum, r.sum)
+		b.Min = append(b.Min, r.min)
+		b.Max = append(b.Max, r.max)
+		b.Untouched = append(b.Untouched, r.untouched)
+		b.Trimmed = append(b.Trimmed, r.trimmed)
+		b.Heavy = append(b.Heavy, r.heavy)
+		b.HeavySum = append(b.HeavySum, r.heavySum)
+		b.DistCode = append(b.DistCode, r.distCode...)
+		b.DistCount = append(b.DistCount, r.distCount...)
+		b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
+	}
+	return b
+}
+
+// traffic draws blocks in which ties, single kinds, both kinds and cells without
+// anything heavy all happen often.
+type traffic struct {
+	resolution time.Duration
+	windows    int
+	groups     uint64
+	locations  uint64
+	signals    []csig.Signal
+}
+
+func (g traffic) rows(rng *rand.Rand, source aggregate.Source) []row {
+	var rows []row
+	for w := range g.windows {
+		for range 1 + rng.IntN(2) { // the second is a late delta
+			seq := uint64(len(rows))
+			for signal := range g.signals {
+				for src := range g.groups {
+					for dst := range g.groups {
+						rows = append(rows, g.cell(rng, source, seq, w, g.signals[signal], src+10, dst+10)...)
+					}
+				}
+			}
+		}
+	}
+	return rows
+}
+
+func (g traffic) cell(rng *rand.Rand, source aggregate.Source, seq uint64, w int, signal csig.Signal, src, dst uint64) []row {
+	var rows []row
+	for kind := uint8(1); kind <= 2; kind++ {
+		if (src+3*dst+uint64(kind))%4 == 0 || rng.IntN(3) == 0 {
+			continue
+		}
+		for _, location := range rng.Perm(int(g.locations))[:rng.IntN(3)] {
+			r := row{
+				resolution: int64(g.resolution), window: testStart.UnixNano() + int64(w)*int64(g.resolution),
+				source: source, seq: seq, signal: uint8(signal), kind: kind, encoding: uint8(rng.IntN(4)),
+				src: src, dst: dst, location: uint64(location),
+				bytes: rng.Uint64N(1e6),
+			}
+			g.numbers(rng, &r)
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// numbers fills in counts that fit together.
+func (g traffic) numbers(rng *rand.Rand, r *row) {
+	r.trimmed = rng.Uint64N(3)
+	measured := rng.Uint64N(6)
+	r.observations = r.trimmed + measured
+	if measured == 0 {
+		r.observations++
+		r.trimmed++
+		return
+	}
+	r.min, r.max = rng.Uint64N(4)*100, 1000
+	r.sum = measured * 500
+	if r.location == 0 {
+		r.untouched = measured
+	} else if rng.IntN(2) == 0 {
+		r.heavy = 1 + rng.Uint64N(measured)
+		r.heavySum = r.heavy * (1 + rng.Uint64N(3))
+	}
+	r.distCode = []uint16{uint16(rng.IntN(32)), 40}
+	r.distCount = []uint64{measured, 1 << 40}
+}
+
+// identity is what makes a row replace another one.
+type identity struct {
+	resolution, window     int64
+	source                 aggregate.Source
+	seq                    uint64
+	signal, kind, encoding uint8
+	src, dst, location     uint64
+}
+
+func (r *row) identity() identity {
+	return identity{r.resolution, r.window, r.source, r.seq, r.signal, r.kind, r.encoding, r.src, r.dst, r.location}
+}
+
+type cell struct{ src, dst uint64 }
+
+// chosen are the rows of a signal by cell: the tags of a cell that has any.
+func chosen(rows []row, signal csig.Signal) map[cell][]row {
+	best := map[cell]uint8{}
+	for _, r := range rows {
+		if k, ok := best[cell{r.src, r.dst}]; r.signal == uint8(signal) && (!ok || r.kind < k) {
+			best[cell{r.src, r.dst}] = r.kind
+		}
+	}
+	byCell := map[cell][]row{}
+	for _, r := range rows {
+		if c := (cell{r.src, r.dst}); r.signal == uint8(signal) && r.kind == best[c] {
+			byCell[c] = append(byCell[c], r)
+		}
+	}
+	return byCell
+}
+
+// cellsOf works out by brute force what Cells answers from rows that are all visible.
+func cellsOf(rows []row, signal csig.Signal, level func(uint64) uint64) []CellRow {
+	var cells []CellRow
+	for _, rows := range chosen(rows, signal) {
+		cells = append(cells, oneCell(rows, signal, level))
+	}
+	slices.SortFunc(cells, byEnds)
+	return cells
+}
+
+func byEnds(a, b CellRow) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) }
+
+// cellWindowsOf is the same for CellWindows.
+func cellWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64, step time.Duration) []CellWindowRow {
+	var list []CellWindowRow
+	for _, rows := range chosen(rows, signal) {
+		for start, rows := range byWindow(rows, step) {
+			list = append(list, CellWindowRow{time.Unix(0, start).UTC(), oneCell(rows, signal, level)})
+		}
+	}
+	slices.SortFunc(list, func(a, b CellWindowRow) int {
+		return cmp.Or(a.Window.Compare(b.Window), byEnds(a.CellRow, b.CellRow))
+	})
+	return list
+}
+
+func byWindow(rows []row, step time.Duration) map[int64][]row {
+	windows := map[int64][]row{}
+	for _, r := range rows {
+		start := r.window - r.window%int64(step)
+		windows[start] = append(windows[start], r)
+	}
+	return windows
+}
+
+// locationWindowsOf is the same for LocationWindows.
+func locationWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64, step time.Duration) []LocationWindowRow {
+	sums := map[LocationWindowRow]LocationWindowRow{}
+	for _, rows := range chosen(rows, signal) {
+		for start, rows := range byWindow(rows, step) {
+			for _, r := range rows {
+				key := LocationWindowRow{Window: time.Unix(0, start).UTC(), Location: aggregate.LocationID(level(r.location))}
+				sum := sums[key]
+				sum.Observations += r.observations
+				sum.Heavy += r.heavy
+				sum.HeavySum += r.heavySum
+				sums[key] = sum
+			}
+		}
+	}
+	var list []LocationWindowRow
+	for key, sum := range sums {
+		sum.Window, sum.Location = key.Window, key.Location
+		list = append(list, sum)
+	}
+	slices.SortFunc(list, func(a, b LocationWindowRow) int {
+		return cmp.Or(a.Window.Compare(b.Window), cmp.Compare(a.Location, b.Location))
+	})
+	return list
+}
+
+// topLocationsOf is the same for TopLocations.
+func topLocationsOf(rows []row, signal csig.Signal, level func(uint64) uint64) []LocationRow {
+	sums := map[uint64]*LocationRow{}
+	for _, rows := range chosen(rows, signal) {
+		heavyIn := map[uint64]bool{}
+		for _, r := range rows {
+			id := level(r.location)
+			if sums[id] == nil {
+				sums[id] = &LocationRow{Location: aggregate.LocationID(id)}
+			}
+			sums[id].Observations += r.observations
+			sums[id].Heavy += r.heavy
+			sums[id].HeavySum += r.heavySum
+			if r.heavy > 0 && !heavyIn[id] {
+				heavyIn[id] = true
+				sums[id].Cells++
+			}
+		}
+	}
+	var list []LocationRow
+	for _, sum := range sums {
+		list = append(list, *sum)
+	}
+	slices.SortFunc(list, func(a, b LocationRow) int {
+		return cmp.Or(-cmp.Compare(a.Heavy, b.Heavy), cmp.Compare(a.Location, b.Location))
+	})
+	return list
+}
+
+func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) CellRow {
+	c := CellRow{Src: aggregate.GroupID(rows[0].src), Dst: aggregate.GroupID(rows[0].dst), Kind: kindOf(rows[0].kind)}
+	places := map[uint64]*place{}
+	for _, r := range rows {
+		c.Observations += r.observations
+		c.Bytes += r.bytes
+		c.Sum += r.sum
+		if r.observations > r.trimmed {
+			if c.Measured == 0 || r.min < c.Min {
+				c.Min = r.min
+			}
+			c.Measured += r.observations - r.trimmed
+		}
+		c.Max = max(c.Max, r.max)
+		c.Untouched += r.untouched
+		c.Trimmed += r.trimmed
+		c.Heavy += r.heavy
+		c.HeavySum += r.heavySum
+		if r.heavy > 0 {
+			id := level(r.location)
+			if places[id] == nil {
+				places[id] = &place{id: id}
+			}
+			places[id].heavy += r.heavy
+			places[id].sum += r.heavySum
+		}
+	}
+	c.setMode(places, signal)
+	return c
+}
+
+type place struct{ id, heavy, sum uint64 }
+
+// setMode compares means as fractions: more heavy observations first, then the more
+// severe mean, then the lower id.
+func (c *CellRow) setMode(places map[uint64]*place, signal csig.Signal) {
+	var order []*place
+	for _, p := range places {
+		order = append(order, p)
+	}
+	mean := func(p *place) *big.Rat {
+		return new(big.Rat).SetFrac(new(big.Int).SetUint64(p.sum), new(big.Int).SetUint64(p.heavy))
+	}
+	slices.SortFunc(order, func(a, b *place) int {
+		severity := mean(a).Cmp(mean(b))
+		if signal.Direction() == csig.Max {
+			severity = -severity
+		}
+		return cmp.Or(-cmp.Compare(a.heavy, b.heavy), severity, cmp.Compare(a.id, b.id))
+	})
+	if len(order) > 0 {
+		c.Mode, c.ModeCount, c.ModeSum = aggregate.LocationID(order[0].id), order[0].heavy, order[0].sum
+	}
+	if len(order) > 1 {
+		c.RunnerUp, c.RunnerUpCount = aggregate.LocationID(order[1].id), order[1].heavy
+	}
+	switch {
+	case c.Observations < 10:
+		c.State = "too_few"
+	case c.Heavy > 0:
+		c.State = "congested"
+	default:
+		c.State = "clear"
+	}
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func kindOf(k uint8) decode.Kind { return decode.Kind(k) }
+
+// blocks cuts rows into the blocks they were drawn as.
+func blocks(rows []row) []*aggregate.Block {
+	var list []*aggregate.Block
+	for from := 0; from < len(rows); {
+		to := from + 1
+		for to < len(rows) && rows[to].seq == rows[from].seq && rows[to].source == rows[from].source &&
+			rows[to].window == rows[from].window && rows[to].resolution == rows[from].resolution {
+			to++
+		}
+		list = append(list, blockOf(rows[from:to]))
+		from = to
+	}
+	return list
+}
+
+func write(t testing.TB, s *Store, list []*aggregate.Block) {
+	t.Helper()
+	for _, b := range list {
+		if err := s.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ancestry is a small topology: locations 1 to 12 lie in sets of 3 and so on; those
+// above 9 have no row and stand for themselves.
+func ancestry(level fabric.Level) func(uint64) uint64 {
+	return func(id uint64) uint64 {
+		if id == 0 || id > 9 {
+			return id
+		}
+		switch level {
+		case fabric.LevelSet:
+			return 100 + id/3
+		case fabric.LevelDevice:
+			return 200 + id/5
+		case fabric.LevelStage:
+			return 300
+		}
+		return id
+	}
+}
+
+func writeAncestry(t testing.TB, s *Store) {
+	t.Helper()
+	var list []fabric.Location
+	for id := uint64(1); id <= 9; id++ {
+		at := func(l fabric.Level) aggregate.LocationID { return aggregate.LocationID(ancestry(l)(id)) }
+		list = append(list, fabric.Location{
+			ID: aggregate.LocationID(id), Name: fmt.Sprintf("port%d", id), Kind: fabric.KindPort,
+			Set: at(fabric.LevelSet), DeviceLoc: at(fabric.LevelDevice), StageLoc: at(fabric.LevelStage),
+		})
+	}
+	if err := s.WriteLocations(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var allSignals = []csig.Signal{csig.MinABW, csig.MinABWRatio, csig.MaxDelay, csig.MaxNQD}
+
+// compareCells asks for every signal and level, and compares with what brute force
+// makes of the rows.
+func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration) {
+	t.Helper()
+	for _, signal := range allSignals {
+		for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
+			q := testQuery()
+			q.Signal, q.Level, q.Resolution = signal, level, resolution
+			got, err := s.Cells(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				checkMean(t, signal, &got[i])
+			}
+			if diff := cmp.Diff(cellsOf(rows, signal, ancestry(level)), got); diff != "" {
+				t.Fatalf("%s at level %d (-want +got):\n%s", signal, level, diff)
+			}
+		}
+	}
+}
+
+// checkMean compares the mean, and takes it out of the row.
+func checkMean(t *testing.T, signal csig.Signal, r *CellRow) {
+	t.Helper()
+	want := signal.Unit().PerStored() * float64(r.Sum) / float64(r.Measured)
+	if same := math.Abs(r.Mean-want) <= 1e-12*math.Abs(want); !same && !(math.IsNaN(want) && math.IsNaN(r.Mean)) {
+		t.Errorf("%s cell %d to %d: mean %g, want %g", signal, r.Src, r.Dst, r.Mean, want)
+	}
+	r.Mean = 0
+}
+
+func TestCells(t *testing.T) {
+	s := openStore(t)
+	writeAncestry(t, s)
+	for _, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
+		t.Run(resolution.String(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, uint64(resolution)))
+			g := traffic{resolution: resolution, windows: 5, groups: 5, locations: 12, signals: allSignals}
+			rows := g.rows(rng, aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3})
+			other := g.rows(rng, aggregate.Source{Producer: math.MaxUint64, Incarnation: 2, Epoch: 4})
+			rows = append(rows, other...)
+			list := blocks(rows)
+			write(t, s, list)
+			compareCells(t, s, rows, resolution)
+
+			// The same blocks in another order, several times: nothing adds up.
+			rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+			write(t, s, list)
+			write(t, s, list[:len(list)/2])
+			compareCells(t, s, rows, resolution)
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func TestWindows(t *testing.T) {
+	s := openStore(t)
+	writeAncestry(t, s)
+	rng := rand.New(rand.NewPCG(7, 7))
+	g := traffic{resolution: 10 * time.Millisecond, windows: 7, groups: 4, locations: 12, signals: allSignals}
+	fine := g.rows(rng, aggregate.Source{Producer: 1})
+	g.resolution = time.Second
+	seconds := g.rows(rng, aggregate.Source{Producer: 1, Incarnation: 1})
+	write(t, s, blocks(append(fine[:len(fine):len(fine)], seconds...)))
+
+	for _, c := range []struct {
+		rows             []row
+		resolution, step time.Duration
+	}{
+		{fine, 10 * time.Millisecond, 10 * time.Millisecond},
+		{fine, 10 * time.Millisecond, 30 * time.Millisecond},
+		{seconds, time.Second, time.Second},
+		{seconds, time.Second, 3 * time.Second},
+		{seconds, time.Second, time.Hour},
+	} {
+		for _, signal := range allSignals {
+			for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
+				q := testQuery()
+				q.Signal, q.Level, q.Resolution, q.Step = signal, level, c.resolution, c.step
+				q.To = q.From.Add(20 * c.resolution)
+				compareWindows(t, s, c.rows, q)
+			}
+		}
+	}
+}
+
+func compareWindows(t *testing.T, s *Store, rows []row, q Query) {
+	t.Helper()
+	level := ancestry(q.Level)
+	cells, err := s.CellWindows(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range cells {
+		checkMean(t, q.Signal, &cells[i].CellRow)
+	}
+	if diff := cmp.Diff(cellWindowsOf(rows, q.Signal, level, q.Step), cells); diff != "" {
+		t.Fatalf("cell windows of %+v (-want +got):\n%s", q, diff)
+	}
+	locations, err := s.LocationWindows(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(locationWindowsOf(rows, q.Signal, level, q.Step), locations); diff != "" {
+		t.Fatalf("location windows of %+v (-want +got):\n%s", q, diff)
+	}
+	top, err := s.TopLocations(t.Context(), q, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(topLocationsOf(rows, q.Signal, level), top); diff != "" {
+		t.Fatalf("top locations of %+v (-want +got):\n%s", q, diff)
+	}
+}
+
+// TestFilters asks for single cells and for parts of the range.
+func TestFilters(t *testing.T) {
+	s := openStore(t)
+	rng := rand.New(rand.NewPCG(3, 3))
+	g := traffic{resolution: time.Second, windows: 60, groups: 4, locations: 6, signals: []csig.Signal{csig.MinABWRatio}}
+	rows := g.rows(rng, aggregate.Source{Producer: 1})
+	write(t, s, blocks(rows))
+	src, dst := aggregate.GroupID(11), aggregate.GroupID(12)
+	from, to := testStart.Add(17*time.Second), testStart.Add(43*time.Second)
+
+	var part []row
+	for _, r := range rows {
+		if r.src == 11 && r.dst == 12 && r.window >= from.UnixNano() && r.window < to.UnixNano() {
+			part = append(part, r)
+		}
+	}
+	q := Query{Signal: csig.MinABWRatio, From: from, To: to, Resolution: time.Second, Src: &src, Dst: &dst}
+	got, err := s.Cells(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		checkMean(t, q.Signal, &got[i])
+	}
+	if diff := cmp.Diff(cellsOf(part, q.Signal, ancestry(0)), got); diff != "" || len(got) != 1 {
+		t.Errorf("%d cells (-want +got):\n%s", len(got), diff)
+	}
+}
+
+// TestResolution has 1 min rows that know less than the 1 s rows: which of them
+// answered shows in the observations.
+func TestResolution(t *testing.T) {
+	s := openStore(t)
+	r := row{
+		resolution: int64(time.Second), signal: uint8(csig.MinABWRatio), kind: 1,
+		src: 10, dst: 11, location: 5, observations: 20,
+	}
+	for i := range 120 {
+		r.window = testStart.Add(time.Duration(i) * time.Second).UnixNano()
+		write(t, s, blocks([]row{r}))
+	}
+	r.resolution, r.window, r.observations = int64(time.Minute), testStart.UnixNano(), 1
+	write(t, s, blocks([]row{r}))
+	ask := func(from, to time.Duration) uint64 {
+		t.Helper()
+		cells, err := s.Cells(t.Context(), Query{Signal: csig.MinABWRatio, From: testStart.Add(from), To: testStart.Add(to)})
+		if err != nil || len(cells) != 1 {
+			t.Fatalf("%d cells, %v", len(cells), err)
+		}
+		return cells[0].Observations
+	}
+	for _, c := range []struct {
+		name     string
+		from, to time.Duration
+		want     uint64
+	}{
+		{"a whole minute that is closed", 0, time.Minute, 1},
+		{"a minute of which no 1 min rows came yet", 0, 2 * time.Minute, 2400},
+		{"part of a minute", 0, 90 * time.Second, 1800},
+		{"from within a minute", 30 * time.Second, time.Minute, 600},
+	} {
+		if got := ask(c.from, c.to); got != c.want {
+			t.Errorf("%s: %d observations, want %d", c.name, got, c.want)
+		}
+	}
+	_, err := s.Cells(t.Context(), Query{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(time.Millisecond)})
+	if !errors.Is(err, ErrQuestion) {
+		t.Errorf("range below 1 s without a resolution: %v", err)
+	}
+}
+
+func TestBadQuestions(t *testing.T) {
+	s := openStore(t)
+	for name, change := range map[string]func(*Query){
+		"empty range":       func(q *Query) { q.To = q.From },
+		"before 1970":       func(q *Query) { q.From = time.Unix(-1, 0) },
+		"after 2105":        func(q *Query) { q.To = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"level":             func(q *Query) { q.Level = 4 },
+		"step of nothing":   func(q *Query) { q.Step = 0 },
+		"step not multiple": func(q *Query) { q.Step = 1500 * time.Millisecond },
+		"too many windows":  func(q *Query) { q.To = q.From.Add(365 * 24 * time.Hour) },
+		"resolution":        func(q *Query) { q.Resolution = 7 * time.Second; q.Step = 7 * time.Second },
+	} {
+		q := testQuery()
+		q.Step = time.Second
+		change(&q)
+		if _, err := s.CellWindows(t.Context(), q); err == nil {
+			t.Errorf("%s: answered", name)
+		}
+	}
+}
