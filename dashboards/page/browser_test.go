@@ -146,6 +146,17 @@ func TestLivePage(t *testing.T) {
 	v.screenshot("stage")
 }
 
+// TestEmptyStore holds that a page without data says so.
+func TestEmptyStore(t *testing.T) {
+	server := httptest.NewServer(page.Handler(query.NewHandler(query.HandlerConfig{Reader: &querytest.Memory{}})))
+	defer server.Close()
+	v := visit(t, server.URL, "light")
+	if got := evaluate[string](v, "document.getElementById('banner').innerText"); got != "Nothing is stored yet." {
+		t.Errorf("page says %q, want that nothing is stored", got)
+	}
+	v.screenshot("empty")
+}
+
 // TestLargeMatrix draws 256 x 256 cells and holds the time of a frame: playing must
 // stay smooth on an ordinary machine, so the bound is generous for a busy one.
 func TestLargeMatrix(t *testing.T) {
@@ -199,7 +210,11 @@ func large(size, windows int) *query.Bundle {
 		c.Modes = map[string]*query.ModeColumns{"location": m}
 		return c
 	}
-	data := query.SignalData{Cells: cells(windows), Total: cells(1), Sum: query.Totals{Observations: 1}}
+	data := query.SignalData{Cells: cells(windows), Total: cells(1)}
+	for i, heavy := range data.Cells.Heavy {
+		data.Sum.Observations += data.Cells.Observations[i]
+		data.Sum.Heavy += heavy
+	}
 	for w := range windows {
 		b.Windows = append(b.Windows, query.NS(querytest.Start.Add(time.Duration(w)*time.Second).UnixNano()))
 		for l := range size {

@@ -92,7 +92,7 @@ func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]query.L
 	}
 	counts := map[key]query.LocationCount{}
 	window := bucket(q)
-	rows := m.selected(q)
+	rows, lift := m.selected(q), m.lift(q.Level)
 	tagged := map[cellKey]bool{}
 	for _, r := range rows {
 		if r.Kind == decode.Tag {
@@ -104,7 +104,7 @@ func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]query.L
 		if twice || r.Location == aggregate.NoLocation {
 			continue
 		}
-		k := key{window(r.Window), m.lift(q.Level, r.Location)}
+		k := key{window(r.Window), lift(r.Location)}
 		c := counts[k]
 		c.Window, c.Location = k.window, k.location
 		c.Observations += r.Observations
@@ -124,13 +124,18 @@ func (m *Memory) selected(q query.Question) []Row {
 	})
 }
 
-func (m *Memory) lift(level query.Level, id aggregate.LocationID) aggregate.LocationID {
-	at := slices.IndexFunc(m.Places, func(l query.LocationRow) bool { return l.ID == id })
-	if at < 0 {
+// lift maps locations to what stands for them at a level, unknown ones to themselves.
+func (m *Memory) lift(level query.Level) func(aggregate.LocationID) aggregate.LocationID {
+	ancestors := make(map[aggregate.LocationID]aggregate.LocationID, len(m.Places))
+	for _, l := range m.Places {
+		ancestors[l.ID] = [...]aggregate.LocationID{l.ID, l.Set, l.DeviceLoc, l.StageLoc}[level]
+	}
+	return func(id aggregate.LocationID) aggregate.LocationID {
+		if up, ok := ancestors[id]; ok {
+			return up
+		}
 		return id
 	}
-	l := m.Places[at]
-	return [...]aggregate.LocationID{l.ID, l.Set, l.DeviceLoc, l.StageLoc}[level]
 }
 
 type cellKey struct {
@@ -151,7 +156,7 @@ type cellSum struct {
 }
 
 func (m *Memory) cells(q query.Question, window func(int64) int64) []query.CellRow {
-	sums := map[cellKey]*cellSum{}
+	sums, lift := map[cellKey]*cellSum{}, m.lift(q.Level)
 	for _, r := range m.selected(q) {
 		k := cellKey{window(r.Window), r.Src, r.Dst, r.Kind}
 		c := sums[k]
@@ -160,7 +165,7 @@ func (m *Memory) cells(q query.Question, window func(int64) int64) []query.CellR
 			c.row = query.CellRow{Window: k.window, Src: r.Src, Dst: r.Dst, Kind: r.Kind, Min: math.Inf(1), Max: math.Inf(-1)}
 			sums[k] = c
 		}
-		c.add(r, m.lift(q.Level, r.Location))
+		c.add(r, lift(r.Location))
 	}
 	var out []query.CellRow
 	for k, c := range sums {
