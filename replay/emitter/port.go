@@ -1,7 +1,5 @@
 package emitter
 
-const psPerSecond = 1_000_000_000_000
-
 // serialization is how long a link of kbps is busy with so many bytes, in
 // picoseconds, rounded up so that no link ever carries more than its speed.
 func serialization(bytes uint32, kbps uint64) int64 {

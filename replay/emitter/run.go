@@ -41,7 +41,8 @@ type Report struct {
 
 // Run simulates the scenario and writes its captures, FabricFile and TruthFile into
 // dir, which it makes if necessary; files of the same names are replaced. It blocks
-// until the run is complete or ctx ends. progress, unless nil, is called from time
+// until the run is complete or ctx ends; the files of a run that fails stay and are
+// incomplete. progress, unless nil, is called from time
 // to time on the same goroutine, with the share that is done (0 to 1) and the
 // packets captured so far.
 func Run(ctx context.Context, s Scenario, dir string, progress func(done float64, packets uint64)) (Report, error) {

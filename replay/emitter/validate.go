@@ -13,6 +13,7 @@ import (
 const (
 	maxSwitches     = 4096
 	maxHostsPerLeaf = 250 // hosts of a rack share a /24
+	maxPorts        = 1 << 18
 	maxFlows        = 1 << 18
 	maxMTU          = 65000
 	minMTU          = 128
@@ -49,6 +50,8 @@ func (s *Scenario) checkFabric() error {
 		return fmt.Errorf("spines %d: expected 1 to %d", s.Spines, maxSwitches)
 	case s.HostsPerLeaf < 1 || s.HostsPerLeaf > maxHostsPerLeaf:
 		return fmt.Errorf("hosts_per_leaf %d: expected 1 to %d", s.HostsPerLeaf, maxHostsPerLeaf)
+	case s.Leaves*(2*s.Spines+s.HostsPerLeaf) > maxPorts:
+		return fmt.Errorf("%d leaves, %d spines, %d hosts_per_leaf: need more than %d ports", s.Leaves, s.Spines, s.HostsPerLeaf, maxPorts)
 	case s.HostSpeed < Mbps || s.HostSpeed > 10_000*Gbps:
 		return fmt.Errorf("host_speed %s: expected 1Mbps to 10Tbps", s.HostSpeed)
 	case s.UplinkSpeed < Mbps || s.UplinkSpeed > 10_000*Gbps:

@@ -173,6 +173,9 @@ func (b *builder) flow(w *Workload, index, share, src, dst int) error {
 	rng := stream(s.Seed, 2, number)
 	sourcePort := firstSourcePort + b.nextPort[src]
 	b.nextPort[src]++
+	if uint64(w.Rate)*1000 < uint64(share) {
+		return fmt.Errorf("rate %s: is less than 1 bit/s for each of the %d flows of a sender", w.Rate, share)
+	}
 	if sourcePort > 0xffff {
 		return fmt.Errorf("host %s: has no source port left for another flow", t.hostName(src))
 	}
