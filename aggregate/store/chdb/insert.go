@@ -22,6 +22,10 @@ func insertRows(s *session, q *query) (err error) {
 			}
 		}()
 	}
+	if q.body == nil && (q.statement.format != "" || q.values) {
+		// No rows at all: there is nothing to do, as ClickHouse sees it.
+		return nil
+	}
 	if q.body == nil {
 		return s.query(q.text, q.format, &q.params, func([]byte) error { return nil })
 	}

@@ -117,7 +117,14 @@ func (p *pool) acquire(ctx context.Context, role Role) (*session, error) {
 	}
 }
 
-func (p *pool) release(s *session) { p.sessions[s.role] <- s }
+// release takes a connection back. One that a query has left in an unknown
+// state is closed at once, since the engine may keep that query until then.
+func (p *pool) release(s *session) {
+	if s.broken {
+		s.close()
+	}
+	p.sessions[s.role] <- s
+}
 
 // watch kills what s runs once ctx ends. The returned stop must be called
 // before s is released; after it no kill can hit the next user's query.
@@ -143,6 +150,7 @@ func (p *pool) watch(ctx context.Context, s *session) (stop func()) {
 	}
 }
 
+// kill asks the engine to stop the query that a connection runs.
 func (p *pool) kill(tag string) {
 	p.controlMu.Lock()
 	defer p.controlMu.Unlock()
