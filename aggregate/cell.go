@@ -1,0 +1,132 @@
+package aggregate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// MinObservations is how many observations a cell needs before its state says
+// anything.
+const MinObservations = 10
+
+// State is what a cell's observations say about it.
+type State uint8
+
+// The states. A cell without observations is not clear: nobody looked.
+const (
+	NoData State = iota
+	TooFew
+	Clear
+	Congested
+)
+
+var stateNames = [...]string{"no_data", "too_few", "clear", "congested"}
+
+// String is the state as it is printed: no_data, too_few, clear or congested.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state_%d", uint8(s))
+}
+
+// CellStats are the totals of a cell and its mode of the bottleneck: among heavy
+// observations, the location with the most of them (IEEE 802.1 slides, January 2026,
+// the heatmap of the bottleneck's mode). Values are the signal's stored integers.
+type CellStats struct {
+	Src, Dst GroupID
+	Signal   csig.Signal
+	Kind     decode.Kind // the one that the totals are of
+
+	Observations, Bytes uint64
+	Measured            uint64 // those with a value
+	Sum, Min, Max       uint64 // of values; Min and Max are 0 when there is none
+	Untouched, Trimmed  uint64
+	Heavy, HeavySum     uint64
+
+	// Mode and RunnerUp are NoLocation, with counts of 0, when there is none.
+	Mode               LocationID
+	ModeCount, ModeSum uint64
+	RunnerUp           LocationID
+	RunnerUpCount      uint64
+
+	State State
+}
+
+// Mean is the mean value, in stored integers; NaN when nothing has a value.
+func (c *CellStats) Mean() float64 { return ratio(c.Sum, c.Measured) }
+
+// ModeMean is the mean of the heavy values at the mode; NaN without a mode.
+func (c *CellStats) ModeMean() float64 { return ratio(c.ModeSum, c.ModeCount) }
+
+// ModeShare is the mode's share of the heavy observations; NaN without any.
+func (c *CellStats) ModeShare() float64 { return ratio(c.ModeCount, c.Heavy) }
+
+// HeavyShare is the share of heavy observations among all; NaN without any.
+func (c *CellStats) HeavyShare() float64 { return ratio(c.Heavy, c.Observations) }
+
+// TrimmedShare is the share of trimmed observations among all; NaN without any.
+// They are not in the mode, although nothing is more congested than what they met.
+func (c *CellStats) TrimmedShare() float64 { return ratio(c.Trimmed, c.Observations) }
+
+func ratio(a, b uint64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return float64(a) / float64(b)
+}
+
+// LocationStats are the heavy observations at a location.
+type LocationStats struct {
+	Location        LocationID
+	Observations    uint64 // heavy or not
+	Heavy, HeavySum uint64
+	Cells           int // with a heavy observation at the location
+}
+
+// compareBottlenecks puts the mode first: more heavy observations, then the more
+// severe mean, then the lower location. Means are compared exactly, as fractions.
+func compareBottlenecks(d csig.Direction, a, b *LocationStats) int {
+	if a.Heavy != b.Heavy {
+		return cmp.Compare(b.Heavy, a.Heavy)
+	}
+	mean := compareProducts(a.HeavySum, b.Heavy, b.HeavySum, a.Heavy)
+	if d == csig.Max {
+		mean = -mean
+	}
+	return cmp.Or(mean, cmp.Compare(a.Location, b.Location))
+}
+
+// compareProducts compares a*b with c*d.
+func compareProducts(a, b, c, d uint64) int {
+	hi1, lo1 := bits.Mul64(a, b)
+	hi2, lo2 := bits.Mul64(c, d)
+	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
+}
+
+func (c *CellStats) setMode(first, second *LocationStats) {
+	if first.Heavy > 0 {
+		c.Mode, c.ModeCount, c.ModeSum = first.Location, first.Heavy, first.HeavySum
+	}
+	if second.Heavy > 0 {
+		c.RunnerUp, c.RunnerUpCount = second.Location, second.Heavy
+	}
+}
+
+func (c *CellStats) setState() {
+	switch {
+	case c.Observations == 0:
+		c.State = NoData
+	case c.Observations < MinObservations:
+		c.State = TooFew
+	case c.Heavy > 0:
+		c.State = Congested
+	default:
+		c.State = Clear
+	}
+}
