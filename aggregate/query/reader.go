@@ -49,10 +49,10 @@ type Question struct {
 
 // Extent is what a store holds. It is empty when First equals Last.
 type Extent struct {
-	First, Last  time.Time // start of the first window, end of the last one
-	Signals      []csig.Signal
+	First, Last  time.Time     // start of the first window, end of the last one
+	Signals      []csig.Signal // of at least the last day before Last
 	Resolutions  []time.Duration
-	Observations uint64 // at the coarsest grain that holds every observation
+	Observations uint64 // of at least the last day before Last, both kinds
 }
 
 // Empty tells whether nothing is stored.
