@@ -1,0 +1,112 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func TestNames(t *testing.T) {
+	s := openStore(t)
+	ctx := t.Context()
+	groups := []fabric.Group{
+		{ID: 1 << 63, Name: "rack1", Level: "rack", Parent: "pod1", Order: 0},
+		{ID: 2, Name: "rack 'two'\n\\", Level: "rack", Parent: "pod1", Order: 1},
+		{ID: aggregate.UnknownGroup, Name: "unknown", Order: 2},
+	}
+	locations := []fabric.Location{
+		{ID: 7, Name: "leaf1:up1", Kind: fabric.KindPort, Device: "leaf1", Stage: "leaf", Orientation: "up", Capacity: 1e8, Candidates: []string{"leaf1:up1"}, CandidateCount: 1, Set: 8, DeviceLoc: 9, StageLoc: 10},
+		{ID: 8, Name: "leaf1:up*", Kind: fabric.KindSet, Candidates: []string{"leaf1:up1", "leaf1:up2"}, CandidateCount: 100, Set: 8, DeviceLoc: 9, StageLoc: 10},
+	}
+	for range 2 { // the second time replaces
+		if err := s.WriteGroups(ctx, groups); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WriteLocations(ctx, locations); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WriteEpoch(ctx, 42, "a configuration"); err != nil {
+			t.Fatal(err)
+		}
+		groups[1].Name = "rack two"
+	}
+	gotGroups, err := s.Groups(ctx)
+	if diff := cmp.Diff(groups, gotGroups); err != nil || diff != "" {
+		t.Errorf("groups: %v (-want +got):\n%s", err, diff)
+	}
+	gotLocations, err := s.Locations(ctx)
+	locations[0], locations[1] = locations[1], locations[0] // by name
+	if diff := cmp.Diff(locations, gotLocations); err != nil || diff != "" {
+		t.Errorf("locations: %v (-want +got):\n%s", err, diff)
+	}
+	var text string
+	if err := s.reader.QueryRow(ctx, "SELECT text FROM csigscope.epochs FINAL WHERE epoch = 42").Scan(&text); err != nil || text != "a configuration" {
+		t.Errorf("epoch: %q, %v", text, err)
+	}
+}
+
+func TestExtent(t *testing.T) {
+	s := openStore(t)
+	ctx := t.Context()
+	e, err := s.Extent(ctx)
+	if diff := cmp.Diff(Extent{}, e); err != nil || diff != "" {
+		t.Fatalf("empty store: %v (-want +got):\n%s", err, diff)
+	}
+	r := row{
+		resolution: int64(10 * time.Millisecond), window: testStart.Add(1500 * time.Millisecond).UnixNano(),
+		signal: uint8(csig.MaxDelay), kind: 1, src: 10, dst: 11, location: 5, observations: 20, heavy: 4,
+	}
+	write(t, s, blocks([]row{r}))
+	e, err = s.Extent(ctx)
+	if err != nil || len(e.Resolutions) != 1 || e.Resolutions[0] != 10*time.Millisecond || e.Observations != 20 {
+		t.Errorf("fine rows alone: %+v, %v", e, err)
+	}
+	for i := range 90 {
+		r.resolution, r.window = int64(time.Second), testStart.Add(time.Duration(i+1)*time.Second).UnixNano()
+		r.signal = uint8(i % 2)
+		write(t, s, blocks([]row{r}))
+	}
+	r.resolution, r.window, r.observations = int64(time.Minute), testStart.UnixNano(), 1
+	write(t, s, blocks([]row{r}))
+	e, err = s.Extent(ctx)
+	want := Extent{
+		First: testStart.Add(time.Second), Last: testStart.Add(91 * time.Second),
+		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
+		Signals:     []csig.Signal{csig.MinABW, csig.MinABWRatio}, Observations: 1800, Heavy: 360,
+	}
+	if diff := cmp.Diff(want, e); err != nil || diff != "" {
+		t.Errorf("all resolutions: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestDistribution reads back what was packed, at the ends of the ranges, with both
+// ways of unpacking.
+func TestDistribution(t *testing.T) {
+	s := openStore(t)
+	r := row{resolution: int64(time.Second), window: testStart.UnixNano(), kind: 1, distCode: []uint16{0, 31, 65535}, distCount: []uint64{1, 1 << 63, 300}}
+	empty := r
+	empty.dst, empty.distCode, empty.distCount = 1, nil, nil
+	write(t, s, blocks([]row{r, empty}))
+	var got, none map[uint16]uint64
+	ctx := t.Context()
+	for dst, to := range []*map[uint16]uint64{&got, &none} {
+		if err := s.reader.QueryRow(ctx, "SELECT dist FROM csigscope.partials_1s WHERE dst_group = {dst:UInt64}", namedUint("dst", dst)).Scan(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(map[uint16]uint64{0: 1, 31: 1 << 63, 65535: 300}, got); diff != "" || len(none) != 0 {
+		t.Errorf("distribution, and %v of an empty one (-want +got):\n%s", none, diff)
+	}
+	var same bool
+	query := "SELECT " + unpack(oldestServer, "c", 16) + " = " + unpack(currentServer, "c", 16) + " AND " +
+		unpack(oldestServer, "n", 64) + " = " + unpack(currentServer, "n", 64) +
+		" FROM (SELECT unhex('00001F00FFFF') AS c, unhex('0100000000000080FFFFFFFFFFFFFFFF') AS n)"
+	if err := s.reader.QueryRow(ctx, query).Scan(&same); err != nil || !same {
+		t.Errorf("old and new servers unpack differently: %v", err)
+	}
+}

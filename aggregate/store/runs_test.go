@@ -1,0 +1,112 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// runTest replays one capture under several configurations; each pass counts a
+// number of observations of its own, which tells which of them is visible.
+type runTest struct {
+	*testing.T
+	s *Store
+}
+
+func (t runTest) run(epoch uint64, mode RunMode) Run {
+	return Run{Source: aggregate.Source{Producer: 77, Incarnation: 5, Epoch: epoch}, Mode: mode, Name: "capture.pcap"}
+}
+
+func (t runTest) begin(r Run) {
+	t.Helper()
+	if err := t.s.BeginRun(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := t.s.WriteBlock(t.Context(), blockOf([]row{{
+		source: r.Source, resolution: int64(time.Second), window: testStart.UnixNano(),
+		signal: uint8(csig.MinABWRatio), kind: 1, src: 10, dst: 11, location: 5,
+		observations: r.Epoch,
+	}})); err != nil {
+		t.Fatal(err)
+	}
+	if err := t.s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (t runTest) end(r Run) {
+	t.Helper()
+	if err := t.s.EndRun(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (t runTest) want(when string, observations uint64) {
+	t.Helper()
+	q := testQuery()
+	q.Step = time.Second
+	cells, err := t.s.Cells(t.Context(), q)
+	if err != nil || len(cells) != 1 {
+		t.Fatalf("%s: %d cells, %v", when, len(cells), err)
+	}
+	windows, err := t.s.LocationWindows(t.Context(), q)
+	if err != nil || len(windows) != 1 {
+		t.Fatalf("%s: %d windows, %v", when, len(windows), err)
+	}
+	extent, err := t.s.Extent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cells[0].Observations; got != observations || windows[0].Observations != observations || extent.Observations != observations {
+		t.Errorf("%s: %d observations in cells, %d in windows, %d in the extent, want %d",
+			when, got, windows[0].Observations, extent.Observations, observations)
+	}
+}
+
+func TestReplaysSupersede(t *testing.T) {
+	rt := runTest{t, openStore(t)}
+	first, second, third := rt.run(100, RunReplay), rt.run(20, RunReplay), rt.run(3, RunReplay)
+	rt.begin(first)
+	rt.want("the only run, under way", 100)
+	rt.begin(second)
+	rt.want("none done: the latest started", 20)
+	rt.end(first)
+	rt.want("one done", 100)
+	rt.end(second)
+	rt.want("both done: the latest", 20)
+	rt.begin(third)
+	rt.want("a third under way", 20)
+	rt.begin(first)
+	rt.want("the first repeated, under way", 20)
+	rt.end(first)
+	rt.want("the first repeated, done", 100)
+	rt.begin(first)
+	rt.want("a visible run repeated, under way", 100)
+}
+
+func TestLiveRunsAddUp(t *testing.T) {
+	rt := runTest{t, openStore(t)}
+	for _, epoch := range []uint64{100, 20} {
+		r := rt.run(epoch, RunLive)
+		rt.begin(r)
+		rt.end(r)
+	}
+	rt.want("two lives", 120)
+}
+
+// TestOtherProducersStay has two captures in one store.
+func TestOtherProducersStay(t *testing.T) {
+	rt := runTest{t, openStore(t)}
+	other := rt.run(1000, RunReplay)
+	other.Producer = 78
+	rt.begin(other)
+	rt.end(other)
+	for _, epoch := range []uint64{100, 20} {
+		r := rt.run(epoch, RunReplay)
+		rt.begin(r)
+		rt.end(r)
+	}
+	rt.want("one capture replayed twice, another once", 1020)
+}
