@@ -1,0 +1,173 @@
+package aggregate
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func TestTable32(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var table table32
+	for round := range 20 {
+		want := map[uint32]uint32{}
+		for range 1 << (round % 12) {
+			key := r.Uint32N(1 << (4 + round))
+			slot, found := table.at(key)
+			if *slot != want[key] {
+				t.Fatalf("key %d: %d, expected %d", key, *slot, want[key])
+			}
+			if _, ok := want[key]; ok != found {
+				t.Fatalf("key %d: found %v", key, found)
+			}
+			*slot += key | 1
+			want[key] += key | 1
+		}
+		if table.n != len(want) {
+			t.Fatalf("%d keys, expected %d", table.n, len(want))
+		}
+		table.reset()
+		for _, s := range table.slots {
+			if s.key != 0 {
+				t.Fatal("reset left a key behind")
+			}
+		}
+	}
+}
+
+// recordedBlock keeps the sums of the last block's only row.
+type recordedBlock struct{ rows, observations, dist []uint64 }
+
+func (r *recordedBlock) WriteBlock(_ context.Context, b *Block) error {
+	r.rows = append(r.rows, uint64(b.Len()))
+	r.observations = append(r.observations, b.Observations[0])
+	r.dist = append(r.dist, b.DistCount[0])
+	return nil
+}
+
+// oneGroup is never asked.
+type oneGroup struct{ Resolver }
+
+// A count that reaches its largest value goes on in a second entry, and both make
+// one row.
+func TestCountsPast32Bits(t *testing.T) {
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []csig.Layout{{Format: csig.Compact, Profile: csig.UEC050}, {Format: csig.Wide, Profile: csig.UEC050}} {
+		var sink recordedBlock
+		s, err := NewShard(Config{Domain: domain, Resolver: oneGroup{}, Tags: true, Weight: 4}, &sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Untouched and without addresses, so that the resolver is not needed.
+		o := decode.Observation{TimeNS: 5e9, Kind: decode.Tag, Bytes: 1, Tag: csig.Tag{Layout: l, S: l.MaxS()}}
+		obs := []decode.Observation{o, o}
+		add := func() {
+			if err := s.Add(context.Background(), obs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add()
+		const jump = math.MaxUint32 - 5
+		w := s.levels[0].open[0]
+		if l.Format == csig.Wide {
+			w.wide[0].count += jump
+			slot, _ := w.dist.at(distKey(0, csig.DistIndex(l.MaxS())))
+			*slot += jump
+		} else {
+			w.compact[0].hist[31] += jump
+		}
+		add()
+		add()
+		if n := len(w.compact) + len(w.wide); n != 2 {
+			t.Fatalf("%s: %d entries, expected 2", l, n)
+		}
+		if err := s.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		const want = (jump + 6) * 4
+		for i := range 2 { // the second and the minute
+			if sink.rows[i] != 1 || sink.observations[i] != want || sink.dist[i] != want {
+				t.Errorf("%s: %d rows with %d observations, distribution %d, expected %d",
+					l, sink.rows[i], sink.observations[i], sink.dist[i], want)
+			}
+		}
+	}
+}
+
+func TestGenerationsWrap(t *testing.T) {
+	l := level{res: 10, gen: math.MaxUint32 - 1, refs: make([]entryRef, 1)}
+	a := l.begin(0, 20, false)
+	e := l.entry(a, 0, false)
+	a.compact[e].bytes = 7
+	b := l.begin(10, 30, false)
+	if b.gen == 0 || b.gen == a.gen {
+		t.Fatalf("generations %d and %d", a.gen, b.gen)
+	}
+	if got := l.entry(b, 0, false); b.compact[got].bytes != 0 {
+		t.Error("a new window has the entry of an old one")
+	}
+	if got := l.entry(a, 0, false); got != e || len(a.compact) != 1 {
+		t.Error("an old window lost its entry")
+	}
+}
+
+func TestRepeatClockWraps(t *testing.T) {
+	r := new(repeats)
+	r.clock = math.MaxUint32 - 1
+	o := decode.Observation{Flags: decode.HasAck, Kind: decode.Reflection, Ack: 1, Tag: csig.Tag{Layout: csig.Layout{Format: 1, Profile: 1}}}
+	if r.seen(&o) {
+		t.Error("first reflection repeats")
+	}
+	if !r.seen(&o) || r.clock == 0 {
+		t.Error("reflection was forgotten when the clock wrapped")
+	}
+}
+
+func TestCachesStayBounded(t *testing.T) {
+	pairs, keys := newPairCache(4096), newKeyCache(4096)
+	for i := range uint64(20000) {
+		addrs := [4]uint64{0, i, 0, i * i}
+		if _, found := pairs.get(&addrs, pairs.hash(&addrs)); found {
+			t.Fatalf("pair %d was there before", i)
+		}
+		slot := pairs.put(&addrs, 1, 2)
+		pairs.slots[slot].remember(lookupKey(i+1), uint32(i))
+		if got, found := pairs.get(&addrs, pairs.hash(&addrs)); !found || got != slot {
+			t.Fatalf("pair %d is not where it was put", i)
+		}
+		keys.put(i+1, uint32(i))
+		if got, ok := keys.get(i + 1); !ok || got != uint32(i) {
+			t.Fatalf("key %d is not where it was put", i)
+		}
+	}
+	if len(pairs.slots) > 4096 || len(keys.slots) > 4096 || pairs.resets == 0 || keys.resets == 0 {
+		t.Errorf("%d pair slots, %d key slots, %d and %d resets", len(pairs.slots), len(keys.slots), pairs.resets, keys.resets)
+	}
+}
+
+func TestPairRemembers(t *testing.T) {
+	var p pairSlot
+	for k := lookupKey(1); k <= 100; k++ {
+		if _, ok := p.find(k); ok {
+			t.Fatalf("found key %d before it was remembered", k)
+		}
+		p.remember(k, uint32(k)+7)
+		if got, ok := p.find(k); !ok || got != uint32(k)+7 {
+			t.Fatalf("key %d: series %d, found %v", k, got, ok)
+		}
+		if k == inlineKeys {
+			for j := lookupKey(1); j <= k; j++ {
+				if _, ok := p.find(j); !ok {
+					t.Errorf("key %d was forgotten while there was room", j)
+				}
+			}
+		}
+	}
+}
