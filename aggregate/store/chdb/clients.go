@@ -115,8 +115,15 @@ func (c *clients) stopIfIdle() {
 	}
 }
 
-// close lets every attached client go. It may be called more than once.
-func (c *clients) close() {
+func (c *clients) isStopping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopping
+}
+
+// close lets every attached client go and returns how many there were. It may
+// be called more than once.
+func (c *clients) close() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopping = true
@@ -128,4 +135,5 @@ func (c *clients) close() {
 	default:
 		close(c.closed)
 	}
+	return len(c.attached)
 }

@@ -182,6 +182,7 @@ func (e *Engine) supervise(attached io.ReadCloser) {
 		since := time.Now()
 		_, _ = io.Copy(io.Discard, attached)
 		attached.Close()
+		e.transport.CloseIdleConnections()
 		if e.lifetime.Err() != nil {
 			return
 		}

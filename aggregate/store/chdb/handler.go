@@ -22,6 +22,8 @@ const stalledClient = 60 * time.Second
 type handler struct {
 	pool   *pool
 	logger *slog.Logger
+	// stopping says that new connections should wait for the next engine.
+	stopping func() bool
 }
 
 // routes serves every role, for the Unix socket. The root path is a reader's.
@@ -76,7 +78,13 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (h *handler) ping(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "Ok.\n") }
+func (h *handler) ping(w http.ResponseWriter, _ *http.Request) {
+	if h.stopping() {
+		http.Error(w, "the engine is stopping", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "Ok.\n")
+}
 
 func (h *handler) root(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && r.URL.RawQuery == "" {

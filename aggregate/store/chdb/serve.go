@@ -36,6 +36,7 @@ const (
 	shutdownPatience = 5 * time.Second
 	closePatience    = 10 * time.Second
 	logInterval      = 5 * time.Second
+	farewell         = 100 * time.Millisecond
 )
 
 // Serve runs the engine over a data folder and answers ClickHouse's HTTP
@@ -108,7 +109,7 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 	defer stop()
 	clients := newClients(parent.managed(), stop)
 	defer clients.close()
-	h := &handler{pool: p, logger: o.Logger}
+	h := &handler{pool: p, logger: o.Logger, stopping: clients.isStopping}
 	servers := map[net.Listener]*http.Server{l.unix: newServer(h.routes(clients.routes()), o.Logger)}
 	if l.tcp != nil {
 		servers[l.tcp] = newServer(h.readOnlyRoutes(), o.Logger)
@@ -124,7 +125,11 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		clients.close()
+		if clients.close() > 0 {
+			// They have seen the end of their attachment, and drop the
+			// connections that Shutdown would close under a new query.
+			time.Sleep(farewell)
+		}
 		shutdownContext, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
 		defer cancel()
 		for _, server := range servers {

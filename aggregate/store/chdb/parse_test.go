@@ -1,0 +1,202 @@
+package chdb
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseStatement(t *testing.T) {
+	for _, tt := range []struct {
+		sql  string
+		want statement
+	}{
+		{"", statement{}},
+		{";", statement{}},
+		{"SELECT 1", statement{text: "SELECT 1", query: true}},
+		{"SELECT 1 ; ", statement{text: "SELECT 1 ", query: true}},
+		{"select 1 format JSON", statement{text: "select 1 ", format: "JSON", query: true}},
+		{"SELECT 1 FORMAT CSV SETTINGS max_threads = 1", statement{text: "SELECT 1  SETTINGS max_threads = 1", format: "CSV", query: true}},
+		{"((SELECT 1) UNION ALL (SELECT 2 FORMAT x))", statement{text: "((SELECT 1) UNION ALL (SELECT 2 FORMAT x))", query: true}},
+		{"WITH 1 AS a SELECT a", statement{text: "WITH 1 AS a SELECT a", query: true}},
+		{"SELECT 'x FORMAT CSV'", statement{text: "SELECT 'x FORMAT CSV'", query: true}},
+		{"SELECT 'it''s \\' FORMAT CSV'", statement{text: "SELECT 'it''s \\' FORMAT CSV'", query: true}},
+		{"SELECT $a$ ' $a$ FORMAT CSV", statement{text: "SELECT $a$ ' $a$ ", format: "CSV", query: true}},
+		{"SELECT 1 -- FORMAT CSV", statement{text: "SELECT 1 -- FORMAT CSV", query: true}},
+		{"SELECT 1 FORMAT CSV -- done", statement{text: "SELECT 1  -- done", format: "CSV", query: true}},
+		{"/* FORMAT CSV */ SELECT 1", statement{text: "/* FORMAT CSV */ SELECT 1", query: true}},
+		{"SELECT format", statement{text: "SELECT format", query: true}},
+		{"SELECT format('{}', 'a')", statement{text: "SELECT format('{}', 'a')", query: true}},
+		{"SHOW TABLES", statement{text: "SHOW TABLES"}},
+		{"INSERT INTO t (a, b) FORMAT Native", statement{text: "INSERT INTO t (a, b) ", format: "Native", insert: true}},
+		{"insert into t values", statement{text: "insert into t ", insert: true, values: true}},
+		{"INSERT INTO t VALUES (1)", statement{text: "INSERT INTO t VALUES (1)", insert: true}},
+		{"SELECT 'unended FORMAT CSV", statement{text: "SELECT 'unended FORMAT CSV", query: true}},
+		{"SELECT `a\\` FORMAT CSV", statement{text: "SELECT `a\\` FORMAT CSV", query: true}},
+	} {
+		if got := parseStatement(tt.sql); got != tt.want {
+			t.Errorf("%q: got %+v, want %+v", tt.sql, got, tt.want)
+		}
+	}
+}
+
+func FuzzParseStatement(f *testing.F) {
+	for _, sql := range []string{"SELECT 1 FORMAT CSV", "INSERT INTO t VALUES", "SELECT $a$'$a$ -- \n;", "/* '", "`\\"} {
+		f.Add(sql)
+	}
+	f.Fuzz(func(t *testing.T, sql string) {
+		end := 0
+		for _, tok := range tokenize(sql) {
+			if tok.start < end || tok.end <= tok.start || tok.end > len(sql) {
+				t.Fatalf("token %+v after byte %d of %d", tok, end, len(sql))
+			}
+			end = tok.end
+		}
+		s := parseStatement(sql)
+		if len(s.text) > len(sql) {
+			t.Fatalf("statement %q is longer than %q", s.text, sql)
+		}
+		if s.format != "" && (!strings.Contains(sql, s.format) || strings.ContainsAny(s.format, " '\"`();")) {
+			t.Fatalf("format %q of %q", s.format, sql)
+		}
+	})
+}
+
+func TestQuoting(t *testing.T) {
+	if got, want := quoteIdentifier("a`b\\c"), "`a\\`b\\\\c`"; got != want {
+		t.Errorf("identifier: got %s, want %s", got, want)
+	}
+	if got, want := quoteString(`a'b\c`), `'a\'b\\c'`; got != want {
+		t.Errorf("string: got %s, want %s", got, want)
+	}
+	if got, want := escapeField("a\tb\n\\\x00"), `a\tb\n\\\0`; got != want {
+		t.Errorf("field: got %s, want %s", got, want)
+	}
+}
+
+func TestGuardTree(t *testing.T) {
+	for _, tt := range []struct {
+		tree    string
+		refused bool
+	}{
+		{"SelectQuery (children 1)\n  Function count (children 1)\n", false},
+		{"SelectQuery (children 1)\n  Function file (children 1)\n", true},
+		{"SelectQuery (children 1)\n  Identifier file (alias f)\n", true},
+		{"SelectQuery (children 1)\n  Literal 'Function file'\n", false},
+		{"SelectQuery (children 1)\n  Function aiGenerate (children 1)\n", true},
+		{"DescribeQuery (children 1)\n  TableIdentifier t\n", false},
+		{"DescribeQuery (children 1)\n  Function url (children 1)\n", true},
+		{"Asterisk (children 1)\n ColumnsApplyTransformer", true},
+	} {
+		if err := guardTree(tt.tree); (err != nil) != tt.refused {
+			t.Errorf("%q: got %v, want refused: %v", tt.tree, err, tt.refused)
+		}
+	}
+}
+
+func TestParseException(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		code int
+		want string
+	}{
+		{"Code: 60. DB::Exception: no table", 60, "Code: 60. DB::Exception: no table"},
+		{"no code", codeUnknown, "Code: 1002. DB::Exception: no code"},
+		{"Code: x. y", codeUnknown, "Code: 1002. DB::Exception: Code: x. y"},
+		{"Code: -1. y", codeUnknown, "Code: 1002. DB::Exception: Code: -1. y"},
+	} {
+		if got := parseException(tt.text); got.code != tt.code || got.text != tt.want {
+			t.Errorf("%q: got %d %q, want %d %q", tt.text, got.code, got.text, tt.code, tt.want)
+		}
+	}
+}
+
+// A block of two columns, one row, as the engine writes it.
+const nativeBlock = "\x02\x01\x01n\x05UInt8\x07\x01s\x06String\x03abc"
+
+func TestConvertNative(t *testing.T) {
+	const info = "\x01\x00\x02\xff\xff\xff\xff\x00"
+	for _, tt := range []struct {
+		name, in, want string
+		revision       uint64
+	}{
+		{"nothing", "", "", 54460},
+		{"one block", nativeBlock, info + "\x02\x01\x01n\x05UInt8\x00\x07\x01s\x06String\x00\x03abc", 54460},
+		{"two blocks", nativeBlock + nativeBlock, strings.Repeat(info+"\x02\x01\x01n\x05UInt8\x07\x01s\x06String\x03abc", 2), 54000},
+		{"no rows", "\x01\x00\x01s\x16LowCardinality(String)", info + "\x01\x00\x01s\x16LowCardinality(String)\x00", 54460},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := convertNative(&out, strings.NewReader(tt.in), tt.revision); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	for cut := 1; cut < len(nativeBlock); cut++ {
+		if err := convertNative(io.Discard, strings.NewReader(nativeBlock[:cut]), 54460); err == nil {
+			t.Errorf("cut at byte %d: no error", cut)
+		}
+	}
+}
+
+func TestFindLibrary(t *testing.T) {
+	root := t.TempDir()
+	executable := filepath.Join(root, "bin", "csigscope")
+	env := map[string]string{"XDG_DATA_HOME": filepath.Join(root, "share")}
+	places := libraryPlaces(func(name string) string { return env[name] }, executable)
+	if len(places) != 4 {
+		t.Fatalf("got places %v, want four", places)
+	}
+	// From the last place to the first: each one found hides those after it.
+	for i := len(places) - 1; i >= 0; i-- {
+		if err := os.MkdirAll(filepath.Dir(places[i]), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(places[i], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := findLibrary("", func(name string) string { return env[name] }, executable)
+		if err != nil || got != places[i] {
+			t.Errorf("got %s (%v), want %s", got, err, places[i])
+		}
+	}
+	env[LibraryEnv] = filepath.Join(root, "elsewhere.so")
+	if _, err := findLibrary("", func(name string) string { return env[name] }, executable); !errors.Is(err, ErrNoEngine) {
+		t.Errorf("a named library that is missing: got %v, want ErrNoEngine", err)
+	}
+}
+
+func TestLogIsBounded(t *testing.T) {
+	f := folder{t.TempDir()}
+	file, err := openLog(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	line := strings.Repeat("x", 1023) + "\n"
+	for range maxLog/len(line) + 1 {
+		if _, err := file.WriteString(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := boundLog(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("last\n"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := file.Stat()
+	if err != nil || info.Size() != keptLog+5 {
+		t.Errorf("got %d bytes (%v), want %d", info.Size(), err, keptLog+5)
+	}
+	if got := lastLines(f, info.Size()-5); got != "last" {
+		t.Errorf("got %q, want last", got)
+	}
+}
