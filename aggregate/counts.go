@@ -63,3 +63,25 @@ type Counts struct {
 	ReflectionEvictions uint64 // flows forgotten before their reflection could repeat
 	CacheResets         uint64 // look-up caches emptied because they were full
 }
+
+// Merge adds what another shard counted.
+func (c *Counts) Merge(o *Counts) {
+	c.In += o.In
+	c.Stored += o.Stored
+	c.Overflow += o.Overflow
+	c.Late += o.Late
+	for i, n := range o.Rejected {
+		c.Rejected[i] += n
+	}
+	c.Untouched += o.Untouched
+	c.Trimmed += o.Trimmed
+	c.Unknown += o.Unknown
+	for i, n := range o.BySignal {
+		c.BySignal[i] += n
+	}
+	c.Blocks += o.Blocks
+	c.Rows += o.Rows
+	c.Deltas += o.Deltas
+	c.ReflectionEvictions += o.ReflectionEvictions
+	c.CacheResets += o.CacheResets
+}

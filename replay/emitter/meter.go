@@ -4,13 +4,13 @@ import "math/bits"
 
 // meter measures how busy a port's link was in each interval (section 5.1.1, raw
 // ABW): the bits that exited are the busy time times the speed, so the available
-// share is one minus the busy share, exactly.
+// share is one minus the busy share, exactly. Links were idle before the run began,
+// and switches knew it: the interval before the first one is complete and idle.
 type meter struct {
 	interval int64 // ps
 	end      int64 // of the interval that is being measured
 	busy     int64 // ps, in that interval
 	last     int64 // ps, in the one before
-	ready    bool  // one interval is complete
 
 	// What the port offers in terms of the quantization tables, valid until the
 	// next interval begins.
@@ -29,7 +29,7 @@ func (m *meter) advance(t int64) {
 		m.last = 0
 	}
 	m.end += (skipped + 1) * m.interval
-	m.busy, m.ready, m.coded = 0, true, false
+	m.busy, m.coded = 0, false
 }
 
 // add counts the link as busy from start to end; advance(start) came before.

@@ -65,17 +65,16 @@ func TestMeter(t *testing.T) {
 		busy       [][2]int64 // ps
 		at         int64
 		wantShare  uint64 // ppm available
-		wantKnown  bool
 		wantAnswer uint64 // kbit/s at 1 Gbit/s
 	}{
-		{"nothing is known in the first interval", nil, 999_999_999, 1e6, false, 1e6},
-		{"an idle interval", nil, 1e9, 1e6, true, 1e6},
-		{"half of the last interval", [][2]int64{{0, 500_000_000}}, 1e9, 500_000, true, 500_000},
-		{"a packet over the boundary", [][2]int64{{900_000_000, 1_200_000_000}}, 1_500_000_000, 900_000, true, 900_000},
-		{"the rest of it", [][2]int64{{900_000_000, 1_200_000_000}}, 2e9, 800_000, true, 800_000},
-		{"a packet over three intervals", [][2]int64{{500_000_000, 2_500_000_000}}, 2_600_000_000, 0, true, 0},
-		{"long ago", [][2]int64{{0, 1e9}}, 5e9, 1e6, true, 1e6},
-		{"all of it", [][2]int64{{0, 400_000_000}, {400_000_000, 1e9}}, 1e9, 0, true, 0},
+		{"idle before the first interval", nil, 999_999_999, 1e6, 1e6},
+		{"an idle interval", nil, 1e9, 1e6, 1e6},
+		{"half of the last interval", [][2]int64{{0, 500_000_000}}, 1e9, 500_000, 500_000},
+		{"a packet over the boundary", [][2]int64{{900_000_000, 1_200_000_000}}, 1_500_000_000, 900_000, 900_000},
+		{"the rest of it", [][2]int64{{900_000_000, 1_200_000_000}}, 2e9, 800_000, 800_000},
+		{"a packet over three intervals", [][2]int64{{500_000_000, 2_500_000_000}}, 2_600_000_000, 0, 0},
+		{"long ago", [][2]int64{{0, 1e9}}, 5e9, 1e6, 1e6},
+		{"all of it", [][2]int64{{0, 400_000_000}, {400_000_000, 1e9}}, 1e9, 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -86,9 +85,8 @@ func TestMeter(t *testing.T) {
 			}
 			m.advance(tt.at)
 			abw, ratio := m.available(uint64(Gbps))
-			if ratio != tt.wantShare || abw != tt.wantAnswer || m.ready != tt.wantKnown {
-				t.Errorf("available %d kbit/s, %d ppm, known %t; want %d, %d, %t",
-					abw, ratio, m.ready, tt.wantAnswer, tt.wantShare, tt.wantKnown)
+			if ratio != tt.wantShare || abw != tt.wantAnswer {
+				t.Errorf("available %d kbit/s, %d ppm; want %d, %d", abw, ratio, tt.wantAnswer, tt.wantShare)
 			}
 		})
 	}
@@ -104,7 +102,7 @@ func TestTransitReplacesBothOrNone(t *testing.T) {
 		for range 20_000 {
 			number := int32(rng.below(uint64(len(m.topology.ports))))
 			p := &m.ports[number]
-			p.meter.last, p.meter.ready, p.meter.coded = int64(rng.below(uint64(p.meter.interval)+1)), true, false
+			p.meter.last, p.meter.coded = int64(rng.below(uint64(p.meter.interval)+1)), false
 			index := uint8(rng.below(uint64(len(m.signals))))
 			sig := &m.signals[index]
 			before := mark{
@@ -112,7 +110,7 @@ func TestTransitReplacesBothOrNone(t *testing.T) {
 			}
 			k := packet{tag: before, started: int64(rng.below(2e10))}
 			behind := int64(rng.below(p.buffer))
-			local, _ := m.local(p, sig, &k, behind)
+			local := m.local(p, sig, &k, behind)
 			m.transit(number, p, &k, behind)
 			if sig.direction.Tighter(local, before.code) {
 				replaced++

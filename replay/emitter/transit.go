@@ -10,25 +10,24 @@ import "github.com/csigscope/csigscope/decode/csig"
 func (s *sim) transit(number int32, p *port, k *packet, behind int64) {
 	m := &k.tag
 	sig := &s.signals[m.signal]
-	code, ok := s.local(p, sig, k, behind)
-	if ok && sig.direction.Tighter(code, m.code) {
+	code := s.local(p, sig, k, behind)
+	if sig.direction.Tighter(code, m.code) {
 		m.code, m.lm, m.writer = code, sig.metadata[number], number
 	}
 }
 
-// local is the code of the port's own value. There is none before the first
-// interval of the available bandwidth is complete: then the tag passes.
-func (s *sim) local(p *port, sig *signal, k *packet, behind int64) (code uint32, ok bool) {
+// local is the code of the port's own value.
+func (s *sim) local(p *port, sig *signal, k *packet, behind int64) uint32 {
 	switch sig.kind {
 	case csig.MinABW, csig.MinABWRatio:
 		if !p.meter.coded {
 			s.encodeABW(p)
 		}
-		return p.meter.codes[sig.kind], p.meter.ready
+		return p.meter.codes[sig.kind]
 	case csig.MaxDelay:
-		return sig.table.Quantize(uint64(k.started-k.entered+s.pipeline) / 1000), true
+		return sig.table.Quantize(uint64(k.started-k.entered+s.pipeline) / 1000)
 	default:
-		return sig.table.Quantize(mulDiv(uint64(behind), 1e6, p.buffer)), true
+		return sig.table.Quantize(mulDiv(uint64(behind), 1e6, p.buffer))
 	}
 }
 

@@ -1,0 +1,106 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// FromStore reads from ClickHouse. The store must outlive the reader.
+func FromStore(s *store.Store) Reader { return storeReader{s} }
+
+type storeReader struct{ store *store.Store }
+
+// Extent implements Catalog.
+func (r storeReader) Extent(ctx context.Context) (Extent, error) {
+	e, err := r.store.Extent(ctx)
+	return Extent{First: e.First, Last: e.Last, Signals: e.Signals, Resolutions: e.Resolutions, Observations: e.Observations}, err
+}
+
+// Groups implements Catalog.
+func (r storeReader) Groups(ctx context.Context) ([]GroupRow, error) {
+	groups, err := r.store.Groups(ctx)
+	rows := make([]GroupRow, len(groups))
+	for i, g := range groups {
+		rows[i] = GroupRow{ID: g.ID, Name: g.Name, Level: g.Level, Parent: g.Parent, Order: g.Order}
+	}
+	return rows, err
+}
+
+// Locations implements Catalog.
+func (r storeReader) Locations(ctx context.Context) ([]LocationRow, error) {
+	locations, err := r.store.Locations(ctx)
+	rows := make([]LocationRow, len(locations))
+	for i, l := range locations {
+		rows[i] = LocationRow{
+			ID: l.ID, Name: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
+			Capacity: l.Capacity, Candidates: l.Candidates, CandidateCount: l.CandidateCount,
+			Set: l.Set, DeviceLoc: l.DeviceLoc, StageLoc: l.StageLoc,
+		}
+	}
+	return rows, err
+}
+
+func (q Question) storeQuery() store.Query {
+	return store.Query{
+		Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution, Step: q.Step,
+		Level: fabric.Level(q.Level),
+	}
+}
+
+// Cells implements Analytics.
+func (r storeReader) Cells(ctx context.Context, q Question) ([]CellRow, error) {
+	cells, err := r.store.Cells(ctx, q.storeQuery())
+	rows := make([]CellRow, len(cells))
+	for i := range cells {
+		rows[i] = newCellRow(q.Signal, &cells[i])
+	}
+	return rows, asked(err)
+}
+
+// CellWindows implements Analytics.
+func (r storeReader) CellWindows(ctx context.Context, q Question) ([]CellRow, error) {
+	cells, err := r.store.CellWindows(ctx, q.storeQuery())
+	rows := make([]CellRow, len(cells))
+	for i := range cells {
+		rows[i] = newCellRow(q.Signal, &cells[i].CellRow)
+		rows[i].Window = cells[i].Window.UnixNano()
+	}
+	return rows, asked(err)
+}
+
+// LocationWindows implements Analytics.
+func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]LocationCount, error) {
+	windows, err := r.store.LocationWindows(ctx, q.storeQuery())
+	rows := make([]LocationCount, len(windows))
+	for i, w := range windows {
+		rows[i] = LocationCount{Window: w.Window.UnixNano(), Location: w.Location, Observations: w.Observations, Heavy: w.Heavy}
+	}
+	return rows, asked(err)
+}
+
+func newCellRow(s csig.Signal, c *store.CellRow) CellRow {
+	row := CellRow{
+		Src: c.Src, Dst: c.Dst, Kind: c.Kind, Observations: c.Observations,
+		Mean: c.Mean, Min: math.NaN(), Max: math.NaN(),
+		Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy,
+		Mode: c.Mode, ModeCount: c.ModeCount, RunnerUp: c.RunnerUp, RunnerUpCount: c.RunnerUpCount,
+	}
+	if c.Measured > 0 {
+		row.Min, row.Max = s.Unit().FromStored(c.Min), s.Unit().FromStored(c.Max)
+	}
+	return row
+}
+
+// asked tells what the asker can mend from what failed.
+func asked(err error) error {
+	if errors.Is(err, store.ErrQuestion) || errors.Is(err, store.ErrTooManyRows) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func writeFile(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestBadInput: each mistake gives one clear line on what is wrong, where, and what
+// to do, and the exit code of its class.
+func TestBadInput(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string { return writeFile(t, filepath.Join(dir, name), text) }
+	empty, nonsense := file("empty.pcap", ""), file("nonsense.pcap", "this is no capture at all")
+	unknownKey := file("config.yaml", "windows:\n  resolutions: [1s]\n  resolution: 1s\n")
+	badTable := file("table.yaml", "csig:\n  tables:\n  - {format: compact, signal: max_delay, buckets: [\"0ns\", \"20us\", \"10us\"]}\n")
+	badFabric := file("fabric.yaml", "version: 1\ngroups:\n- {name: rack1, level: rack, prefixes: [10.0.0.0/33]}\n")
+	tests := map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"missing file":       {[]string{"replay", "--store", "none", "gone.pcap"}, exitFailed, []string{"gone.pcap", "no such file"}},
+		"empty file":         {[]string{"replay", "--store", "none", empty}, exitFailed, []string{empty, "empty", "expected pcap"}},
+		"nonsense file":      {[]string{"replay", "--store", "none", nonsense}, exitFailed, []string{nonsense, "74 68 69 73", "expected pcap"}},
+		"folder":             {[]string{"replay", "--store", "none", dir}, exitFailed, []string{dir, "directory"}},
+		"no file":            {[]string{"replay"}, exitUsage, []string{"no capture file", "--help"}},
+		"unknown flag":       {[]string{"replay", "--fabrik", "x"}, exitUsage, []string{"--fabrik", "--help"}},
+		"unknown key":        {[]string{"config", "check", "--config", unknownKey}, exitUsage, []string{unknownKey, "line 3", `"resolution"`, "config dump"}},
+		"overlapping bucket": {[]string{"config", "check", "--config", badTable}, exitUsage, []string{badTable, "tables[0]", "bucket 2", "10us"}},
+		"bad fabric":         {[]string{"config", "check", "--fabric", badFabric}, exitUsage, []string{badFabric, "fabric.yaml:3:", "10.0.0.0/33"}},
+		"files before store": {[]string{"replay", "--store", "clickhouse://127.0.0.1:1", nonsense}, exitFailed, []string{nonsense}},
+		"store syntax":       {[]string{"query", "extent", "--store", "postgres://x"}, exitUsage, []string{"--store", "embedded", "clickhouse://"}},
+		"unreachable server": {[]string{"query", "extent", "--store", "clickhouse://127.0.0.1:1/db?dial_timeout=1s"}, exitFailed, []string{"127.0.0.1:1", "refused"}},
+		"unknown signal":     {[]string{"query", "cells", "--signal", "abw"}, exitUsage, []string{"abw", "min_abw_ratio"}},
+		"unknown scenario":   {[]string{"emit", "--scenario", "x", "--out", dir}, exitUsage, []string{`"x"`, "quickstart"}},
+		"public listener":    {[]string{"query", "serve", "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "authentication"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := runBinary(t, os.Environ(), tt.args...)
+			if r.code != tt.code {
+				t.Errorf("exit code %d, want %d", r.code, tt.code)
+			}
+			line := strings.TrimSpace(r.stderr)
+			if strings.Contains(line, "\n") || r.stdout != "" {
+				t.Errorf("want one line on standard error, got %q and %q", r.stderr, r.stdout)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(line, want) {
+					t.Errorf("%q does not say %q", line, want)
+				}
+			}
+		})
+	}
+}
+
+// TestMissingEngine: without the library, what does not store works, and what does
+// says how to get it.
+func TestMissingEngine(t *testing.T) {
+	e := emit(t, "--scenario", "quickstart", "--duration", "200ms")
+	env := append(os.Environ(), "CSIGSCOPE_ENGINE="+filepath.Join(t.TempDir(), "none.so"))
+	args := append([]string{"replay", "--fabric", e.fabric()}, e.captures(t)...)
+	r := runBinary(t, env, append(args, "--store", "embedded:"+t.TempDir())...)
+	if r.code != exitFailed || !strings.Contains(r.stderr, "make engine") || !strings.Contains(r.stderr, "clickhouse://") {
+		t.Errorf("exit code %d: %q does not say how to get an engine", r.code, r.stderr)
+	}
+	mustRun(t, env, append(args, "--store", "none")...)
+}
+
+// TestCutFile: a cut capture yields all of its intact packets, and then says where it
+// was cut; the other captures are not harmed.
+func TestCutFile(t *testing.T) {
+	env := engineEnv(t)
+	e := emit(t, "--scenario", "quickstart", "--duration", "500ms", "--classic")
+	files := e.captures(t)
+	whole := decodeJSON[summaryOutput](t, mustRun(t, env, append([]string{"replay", "--store", "none", "-o", "json"}, files...)...))
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, files[0], string(data[:len(data)-7]))
+	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	r := runBinary(t, env, append([]string{"replay", "--fabric", e.fabric(), "--store", dsn, "-o", "json"}, files...)...)
+	cut := decodeJSON[summaryOutput](t, r.stdout)
+	if r.code != exitFailed || cut.Packets != whole.Packets-1 || !cut.Conserved {
+		t.Errorf("exit code %d, %d packets, want %d and %d", r.code, cut.Packets, exitFailed, whole.Packets-1)
+	}
+	for _, want := range []string{files[0], "byte offset", "wanted", "intact"} {
+		if !strings.Contains(r.stderr, want) {
+			t.Errorf("%q does not say %q", r.stderr, want)
+		}
+	}
+	if len(storedWindows(t, env, dsn)) == 0 {
+		t.Error("nothing of the cut capture is stored")
+	}
+}
+
+// TestUnknownAddress: addresses that the fabric does not know are counted in a group
+// that shows it.
+func TestUnknownAddress(t *testing.T) {
+	env := engineEnv(t)
+	e := emit(t, "--scenario", "quickstart", "--duration", "500ms")
+	text, err := os.ReadFile(e.fabric())
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, e.fabric(), strings.ReplaceAll(string(text), "10.0.2.", "10.77.2."))
+	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	r := runBinary(t, env, append([]string{"replay", "--fabric", e.fabric(), "--store", dsn, "-o", "json"}, e.captures(t)...)...)
+	if r.code != exitDone {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	unknown := 0
+	for _, w := range storedWindows(t, env, dsn) {
+		if w.Src == "unknown" || w.Dst == "unknown" {
+			unknown++
+		}
+	}
+	if unknown == 0 {
+		t.Error("observations of unknown addresses are in no group")
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxConfigBytes bounds a configuration file.
+const maxConfigBytes = 4 << 20
+
+// config is the configuration file. Every part is optional: what it leaves out
+// comes from the fabric file, and then from the defaults.
+type config struct {
+	// CSIG says what TPIDs mean, how values are quantized and what locator metadata
+	// holds.
+	CSIG csig.Spec `yaml:"csig,omitempty"`
+	// Windows says what observations are added up over.
+	Windows windowsConfig `yaml:"windows,omitempty"`
+	// Taps places capture interfaces by name.
+	Taps []fabric.TapSpec `yaml:"taps,omitempty"`
+}
+
+type windowsConfig struct {
+	Resolutions   []duration `yaml:"resolutions,omitempty,flow"`
+	FineHeavyOnly *bool      `yaml:"fine_heavy_only,omitempty"`
+	MaxKeys       int        `yaml:"max_keys,omitempty"`
+}
+
+// duration is a time.Duration that is written "10ms" in YAML.
+type duration time.Duration
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *duration) UnmarshalYAML(n *yaml.Node) error {
+	v, err := time.ParseDuration(n.Value)
+	if err != nil || v <= 0 {
+		return fmt.Errorf("line %d: duration %q: expected one such as 10ms, 1s or 1m", n.Line, n.Value)
+	}
+	*d = duration(v)
+	return nil
+}
+
+// MarshalYAML implements yaml.Marshaler.
+func (d duration) MarshalYAML() (any, error) { return time.Duration(d).String(), nil }
+
+// defaultConfig is what an empty configuration file means.
+func defaultConfig() config {
+	heavyOnly := true
+	return config{
+		CSIG: csig.DefaultSpec(),
+		Windows: windowsConfig{
+			Resolutions:   []duration{duration(time.Second), duration(time.Minute)},
+			FineHeavyOnly: &heavyOnly,
+			MaxKeys:       1 << 20,
+		},
+	}
+}
+
+// loadConfig reads a configuration file; an empty path is the empty configuration.
+func loadConfig(path string) (config, error) {
+	var c config
+	if path == "" {
+		return c, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return c, usageError{fmt.Errorf("read configuration: %w", err)}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	if err != nil {
+		return c, fmt.Errorf("read configuration: %w", err)
+	}
+	if len(text) > maxConfigBytes {
+		return c, usageError{fmt.Errorf("read configuration %q: larger than %d bytes", path, maxConfigBytes)}
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, usageError{fmt.Errorf("read configuration %q: %s", path, plainYAMLError(err))}
+	}
+	// Alone, so that an error counts the tables of this file.
+	if _, err := c.CSIG.Compile(); err != nil {
+		return c, usageError{fmt.Errorf("read configuration %q: csig: %w", path, err)}
+	}
+	return c, nil
+}
+
+var yamlTypeName = regexp.MustCompile(` in type [\w.]+`)
+
+// plainYAMLError says a YAML mistake without the names of Go types.
+func plainYAMLError(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n")
+	text = yamlTypeName.ReplaceAllString(text, "")
+	text = regexp.MustCompile(`field (\S+) not found`).ReplaceAllString(text, `unknown key "$1" (see csigscope config dump for the known ones)`)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// merge returns c with the defaults for what it leaves out.
+func (c config) merge() config {
+	d := defaultConfig()
+	d.CSIG = d.CSIG.Overlay(c.CSIG)
+	d.Taps = c.Taps
+	if len(c.Windows.Resolutions) > 0 {
+		d.Windows.Resolutions = c.Windows.Resolutions
+	}
+	if c.Windows.FineHeavyOnly != nil {
+		d.Windows.FineHeavyOnly = c.Windows.FineHeavyOnly
+	}
+	if c.Windows.MaxKeys > 0 {
+		d.Windows.MaxKeys = c.Windows.MaxKeys
+	}
+	return d
+}

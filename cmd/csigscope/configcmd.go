@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check and print the configuration",
+	}
+	var path string
+	check := &cobra.Command{
+		Use:     "check",
+		Short:   "Check a configuration file and the fabric file",
+		Example: "  csigscope config check --config csigscope.yaml --fabric fabric.yaml",
+		Args:    usageArgs(cobra.NoArgs),
+	}
+	var fabricPath string
+	check.Flags().StringVar(&path, "config", "", "configuration `FILE` (YAML)")
+	check.Flags().StringVar(&fabricPath, "fabric", "", "fabric `FILE` (YAML)")
+	check.RunE = func(cmd *cobra.Command, _ []string) error {
+		n, err := openNetwork(path, fabricPath)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "configuration is good: epoch %016x\n", n.epoch)
+		return nil
+	}
+	dump := &cobra.Command{
+		Use:     "dump",
+		Short:   "Print the configuration with all defaults filled in",
+		Example: "  csigscope config dump > csigscope.yaml",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			e := yaml.NewEncoder(cmd.OutOrStdout())
+			e.SetIndent(2)
+			if err := e.Encode(c.merge()); err != nil {
+				return fmt.Errorf("print configuration: %w", err)
+			}
+			return nil
+		},
+	}
+	dump.Flags().StringVar(&path, "config", "", "configuration `FILE` (YAML)")
+	cmd.AddCommand(check, dump)
+	return cmd
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/dashboards/page"
+)
+
+// Files that demo --once writes.
+const (
+	demoDataFile   = "data.json"
+	demoReportFile = "report.html"
+)
+
+type demoFlags struct {
+	emit              emitFlags
+	replay            replayFlags
+	dir, listen, dsn  string
+	once              bool
+}
+
+func newDemoCommand() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Emit a training job, replay it, store it, and show the heatmaps",
+		Long: `demo runs the whole pipeline on one machine: it simulates a fabric of 64 hosts in 16
+racks with a training job, one oversubscribed uplink group and one incast, replays
+what the taps captured into the embedded ClickHouse engine, and serves the two
+heatmaps on a local page: mean available bandwidth, and the mode of the bottleneck.`,
+		Example: `  csigscope demo
+  csigscope demo --seed 7 --listen 127.0.0.1:9999
+  csigscope demo --format compact       # 7-bit locators: sets of ports
+  csigscope demo --once --dir out       # writes out/report.html and out/data.json`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	f.emit.add(cmd)
+	f.replay.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", "csigscope-demo", "`FOLDER` for captures and data")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
+	flags.StringVar(&f.dsn, "store", "", "where to store, default embedded in the demo's folder")
+	flags.BoolVar(&f.once, "once", false, "write "+demoDataFile+" and "+demoReportFile+" to the folder and exit")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
+	return cmd
+}
+
+func (f *demoFlags) run(cmd *cobra.Command) error {
+	s, err := f.emit.build(cmd)
+	if err != nil {
+		return err
+	}
+	if f.dsn == "" {
+		f.dsn = store.KindEmbedded + ":" + filepath.Join(f.dir, "store")
+	}
+	out := cmd.OutOrStdout()
+	captures := filepath.Join(f.dir, "captures")
+	fmt.Fprintf(out, "simulating %s of a fabric of %d hosts in %d racks ...\n", s.Duration, s.Leaves*s.HostsPerLeaf, s.Leaves)
+	report, err := runEmitter(cmd, s, captures)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d packets sent, %d captured in %d files\n", report.Sent, report.Captured, len(report.Captures))
+	n, err := openNetwork("", report.Fabric)
+	if err != nil {
+		return err
+	}
+	config, err := f.replay.config(report.Captures, n)
+	if err != nil {
+		return err
+	}
+	r, err := newReplayRun(cmd, config, n)
+	if err != nil {
+		return err
+	}
+	db, err := openStore(cmd, f.dsn)
+	if err != nil {
+		return err
+	}
+	if db == nil {
+		return usageError{fmt.Errorf("demo: --store none keeps nothing to show")}
+	}
+	defer db.Close()
+	fmt.Fprintf(out, "replaying into %s ...\n\n", db.target)
+	if err := r.run(cmd, db, "text"); err != nil {
+		return err
+	}
+	if f.once {
+		return f.write(cmd, db, s.Name)
+	}
+	l, err := listenLoopback(cmd.Context(), f.listen)
+	if err != nil {
+		return err
+	}
+	announce(cmd, l)
+	return serve(cmd.Context(), newPageServer(db, s.Name), l)
+}
+
+// write leaves the page's data and the report in the demo's folder.
+func (f *demoFlags) write(cmd *cobra.Command, db *openedStore, name string) error {
+	bundle, err := query.Build(cmd.Context(), query.FromStore(db.store), query.Options{Fabric: name})
+	if err != nil {
+		return fmt.Errorf("build page data: %w", err)
+	}
+	data, err := json.Marshal(bundle)
+	if err != nil {
+		return fmt.Errorf("encode page data: %w", err)
+	}
+	dataPath, reportPath := filepath.Join(f.dir, demoDataFile), filepath.Join(f.dir, demoReportFile)
+	if err := os.WriteFile(dataPath, data, 0o644); err != nil {
+		return fmt.Errorf("write page data: %w", err)
+	}
+	file, err := os.Create(reportPath)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := page.WriteReport(file, bundle); err != nil {
+		file.Close()
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\nwrote %s and %s\n", reportPath, dataPath)
+	return nil
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+)
+
+// binary builds the command once and gives its path.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "csigscope-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "csigscope")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build csigscope: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// engineEnv is the environment of commands that use the embedded engine. Without the
+// engine the test fails in CI and is skipped elsewhere.
+func engineEnv(t *testing.T) []string {
+	t.Helper()
+	library := os.Getenv(chdb.LibraryEnv)
+	if library == "" {
+		matches, _ := filepath.Glob("../../aggregate/store/chdb/node_modules/@chdb/lib-*/libchdb.*")
+		if len(matches) > 0 {
+			library, _ = filepath.Abs(matches[0])
+		}
+	}
+	if library == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("the embedded engine is not installed: run make engine")
+		}
+		t.Skip("SKIPPED: the embedded engine is not installed: run make engine")
+	}
+	return append(os.Environ(), chdb.LibraryEnv+"="+library)
+}
+
+// result is what a run of the binary came to.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// runBinary runs the built binary to its end.
+func runBinary(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatalf("csigscope %s: %v", strings.Join(args, " "), err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// mustRun runs the binary and fails the test unless it exits 0.
+func mustRun(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	r := runBinary(t, env, args...)
+	if r.code != 0 {
+		t.Fatalf("csigscope %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// emitted is a scenario written to a folder.
+type emitted struct{ dir string }
+
+func emit(t *testing.T, args ...string) emitted {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "captures")
+	mustRun(t, os.Environ(), append([]string{"emit", "--out", dir}, args...)...)
+	return emitted{dir}
+}
+
+func (e emitted) fabric() string { return filepath.Join(e.dir, "fabric.yaml") }
+
+func (e emitted) captures(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(e.dir, "*.pcap*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no captures in %s: %v", e.dir, err)
+	}
+	return files
+}
+
+func decodeJSON[T any](t *testing.T, text string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("decode %.200q: %v", text, err)
+	}
+	return v
+}

@@ -1,0 +1,86 @@
+// Command csigscope collects CSIG tags and reflections, works out where the
+// bottlenecks of a fabric are, and shows them.
+//
+// It knows flags, configuration and wiring. It must never hold logic: what a
+// command does is in the package that knows the matter.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of every command.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a mistake on the command line or in a configuration file.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "csigscope: interrupted")
+		return exitFailed
+	}
+	fmt.Fprintln(os.Stderr, "csigscope:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "csigscope",
+		Short: "See where a CSIG fabric chokes",
+		Long: `csigscope reads CSIG (Congestion Signaling) tags and reflections from packets,
+works out the bottleneck of every source-destination pair over time, stores it
+in ClickHouse, and shows it as heatmaps.
+
+Every flag can also be given in the environment: --fabric as CSIGSCOPE_FABRIC.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.`,
+		Example: `  csigscope demo                                  # everything at once, in a browser
+  csigscope emit --scenario demo --out captures   # packets of a simulated fabric
+  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
+  csigscope query cells --signal min_abw_ratio
+  csigscope decode capture.pcap | head`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return flagsFromEnvironment(cmd.Flags())
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+	})
+	root.AddCommand(
+		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newQueryCommand(),
+		newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(),
+	)
+	root.PersistentFlags().BoolP("verbose", "v", false, "log what is going on to standard error")
+	return root
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+)
+
+// network is what the configuration and the fabric file say together: the domain,
+// the topology, and the epoch that rows made under them name.
+type network struct {
+	config  config
+	domain  *csig.Domain
+	fabric  *fabric.Fabric
+	epoch   uint64
+	text    string // what the epoch is the hash of
+	hasFile bool
+}
+
+// networkFlags are the flags of commands that need to know the network.
+type networkFlags struct{ config, fabric string }
+
+func (f *networkFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config, "config", "", "configuration `FILE` (YAML)")
+	flags.StringVar(&f.fabric, "fabric", "", "fabric `FILE` (YAML): topology, groups, locator layouts")
+}
+
+// openNetwork reads the configuration and the fabric file; both paths may be empty.
+func openNetwork(configPath, fabricPath string) (*network, error) {
+	c, err := loadConfig(configPath)
+	if err != nil {
+		return nil, err
+	}
+	n := &network{config: c.merge()}
+	spec := csig.DefaultSpec()
+	var topology *fabric.Spec
+	if fabricPath != "" {
+		topology, err = fabric.Load(fabricPath)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		spec = spec.Overlay(topology.CSIG)
+	}
+	n.domain, err = spec.Overlay(c.CSIG).Compile()
+	if err != nil {
+		return nil, usageError{fmt.Errorf("read csig section: %w", err)}
+	}
+	if topology == nil {
+		n.fabric = fabric.None(n.domain)
+	} else if n.fabric, err = fabric.New(topology, n.domain); err != nil {
+		return nil, usageError{fmt.Errorf("read fabric %q: %w", fabricPath, err)}
+	}
+	n.hasFile = topology != nil
+	return n, n.setEpoch(spec.Overlay(c.CSIG))
+}
+
+// setEpoch hashes all that decides what a stored row means.
+func (n *network) setEpoch(spec csig.Spec) error {
+	text, err := yaml.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("print csig section: %w", err)
+	}
+	n.text = string(text) + n.fabric.Fingerprint()
+	n.epoch = xxhash.Sum64String(n.text)
+	return nil
+}
+
+// tap places a capture interface: by the configuration, else by the fabric file,
+// else as place says.
+func (n *network) tap(name, place string) replay.Tap {
+	spec := fabric.TapSpec{Place: place, Weight: 1}
+	if t, ok := n.fabric.Tap(name); ok {
+		spec = t
+	}
+	for _, t := range n.config.Taps {
+		if t.Name == name {
+			spec = t
+		}
+	}
+	// Only whole paths may enter the heatmaps: a tap at the receiver sees tags that
+	// have passed every hop and reflections that have arrived.
+	terminal := spec.Place == "receiver" || spec.Place == ""
+	return replay.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1))}
+}
+
+func (n *network) resolutions() []time.Duration {
+	list := make([]time.Duration, len(n.config.Windows.Resolutions))
+	for i, d := range n.config.Windows.Resolutions {
+		list[i] = time.Duration(d)
+	}
+	return list
+}

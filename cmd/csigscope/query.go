@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func newQueryCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "query",
+		Short: "Ask the store where the bottlenecks are",
+		Long: `query reads what replays have stored. Means are in the signal's unit: bit/s, a
+ratio from 0 to 1, or ns. The mode of the bottleneck is the location that most of a
+cell's heavily loaded observations name.`,
+		Example: `  csigscope query extent
+  csigscope query cells --signal min_abw_ratio
+  csigscope query windows --signal max_delay --src rack5 --step 1s -o csv
+  csigscope query locations --signal max_delay --level device
+  csigscope query serve`,
+	}
+	cmd.AddCommand(
+		newQueryExtent(),
+		newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*question).cells),
+		newQuestionCommand("windows", "The same for each window of the range", (*question).windows),
+		newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*question).locations),
+		newQuestionCommand("timeline", "The same for each window of the range", (*question).timeline),
+		newQueryServe(),
+	)
+	return cmd
+}
+
+// question is what the flags of a query ask, and the answers' names.
+type question struct {
+	cmd    *cobra.Command
+	db     *openedStore
+	query  store.Query
+	top    int
+	names  map[aggregate.GroupID]string
+	places map[aggregate.LocationID]fabric.Location
+}
+
+// queryFlags are the flags of all questions.
+type queryFlags struct {
+	dsn, output, signal, from, to, level, src, dst string
+	step, resolution                               time.Duration
+	top                                            int
+}
+
+func newQuestionCommand(name, short string, answer func(*question) (*table, error)) *cobra.Command {
+	var f queryFlags
+	cmd := &cobra.Command{Use: name, Short: short, Args: usageArgs(cobra.NoArgs)}
+	flags := cmd.Flags()
+	addStoreFlag(cmd, &f.dsn)
+	addOutputFlag(cmd, &f.output)
+	flags.StringVar(&f.signal, "signal", "min_abw_ratio", "min_abw, min_abw_ratio, max_delay, max_nqd or type_N")
+	flags.StringVar(&f.from, "from", "", "begin of the range (`TIME`, RFC 3339), default that of the data")
+	flags.StringVar(&f.to, "to", "", "end of the range (`TIME`, RFC 3339), default that of the data")
+	flags.StringVar(&f.level, "level", "location", "where modes are taken: location, set, device or stage")
+	flags.StringVar(&f.src, "src", "", "only cells from this source `GROUP`")
+	flags.StringVar(&f.dst, "dst", "", "only cells to this destination `GROUP`")
+	flags.DurationVar(&f.step, "step", time.Second, "length of the answer's windows")
+	flags.DurationVar(&f.resolution, "resolution", 0, "length of the stored windows to read, default the coarsest that fits")
+	flags.IntVar(&f.top, "top", 20, "how many locations")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		q, err := f.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer q.db.Close()
+		t, err := answer(q)
+		if err != nil {
+			return err
+		}
+		return t.write(cmd.OutOrStdout(), f.output)
+	}
+	return cmd
+}
+
+// open checks the flags, opens the store and reads its names.
+func (f *queryFlags) open(cmd *cobra.Command) (*question, error) {
+	q := &question{cmd: cmd, top: f.top, query: store.Query{Step: f.step, Resolution: f.resolution}}
+	var err error
+	if q.query.Signal, err = csig.ParseSignal(f.signal); err != nil {
+		return nil, usageError{fmt.Errorf("--signal: %w", err)}
+	}
+	if q.query.Level, err = fabric.ParseLevel(f.level); err != nil {
+		return nil, usageError{fmt.Errorf("--level: %w", err)}
+	}
+	for _, o := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"from", f.from, &q.query.From}, {"to", f.to, &q.query.To}} {
+		if o.text == "" {
+			continue
+		}
+		if *o.to, err = time.Parse(time.RFC3339Nano, o.text); err != nil {
+			return nil, usageError{fmt.Errorf("--%s: %w", o.name, err)}
+		}
+	}
+	if q.db, err = openForReading(cmd, f.dsn); err != nil {
+		return nil, err
+	}
+	if err = q.prepare(f); err != nil {
+		q.db.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+// openForReading opens a store that has to exist.
+func openForReading(cmd *cobra.Command, dsn string) (*openedStore, error) {
+	db, err := openStore(cmd, dsn)
+	if err == nil && db == nil {
+		err = usageError{fmt.Errorf("%s: --store none keeps nothing to ask for", cmd.CommandPath())}
+	}
+	return db, err
+}
+
+// prepare reads names and fills in what the flags leave open.
+func (q *question) prepare(f *queryFlags) error {
+	ctx := q.cmd.Context()
+	extent, err := q.db.store.Extent(ctx)
+	if err != nil {
+		return err
+	}
+	if !extent.First.Before(extent.Last) {
+		return fmt.Errorf("query %s: nothing is stored yet: run csigscope replay first", q.db.target)
+	}
+	if q.query.From.IsZero() {
+		q.query.From = extent.First
+	}
+	if q.query.To.IsZero() {
+		q.query.To = extent.Last
+	}
+	groups, err := q.db.store.Groups(ctx)
+	if err != nil {
+		return err
+	}
+	q.names = make(map[aggregate.GroupID]string, len(groups))
+	ids := make(map[string]aggregate.GroupID, len(groups))
+	for _, g := range groups {
+		q.names[g.ID] = g.Name
+		ids[g.Name] = g.ID
+	}
+	for _, o := range []struct {
+		name string
+		to   **aggregate.GroupID
+	}{{f.src, &q.query.Src}, {f.dst, &q.query.Dst}} {
+		if o.name == "" {
+			continue
+		}
+		id, ok := ids[o.name]
+		if !ok {
+			return usageError{fmt.Errorf("group %q: is not in the store", o.name)}
+		}
+		*o.to = &id
+	}
+	locations, err := q.db.store.Locations(ctx)
+	if err != nil {
+		return err
+	}
+	q.places = make(map[aggregate.LocationID]fabric.Location, len(locations))
+	for _, l := range locations {
+		q.places[l.ID] = l
+	}
+	return nil
+}
+
+func (q *question) group(id aggregate.GroupID) string {
+	return cmp.Or(q.names[id], fmt.Sprintf("group %016x", uint64(id)))
+}
+
+func (q *question) location(id aggregate.LocationID) string {
+	if id == aggregate.NoLocation {
+		return "untouched"
+	}
+	return cmp.Or(q.places[id].Name, fmt.Sprintf("location %016x", uint64(id)))
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/replay"
+)
+
+// replayFlags are what replay and demo let users change about a replay.
+type replayFlags struct {
+	place     string
+	fine      time.Duration
+	fineAll   bool
+	pace      float64
+	workers   int
+	chunkSize int64
+}
+
+func (f *replayFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the fabric file nor the configuration places: receiver, sender or mid; only receiver taps enter the heatmaps")
+	flags.DurationVar(&f.fine, "fine", 0, "also aggregate at this resolution below 1s, such as 10ms")
+	flags.BoolVar(&f.fineAll, "fine-all", false, "keep fine rows of all cells, not only of those that were heavily loaded")
+	flags.Float64Var(&f.pace, "pace", 0, "replay at this multiple of the captured pace; 0 is as fast as possible")
+	flags.IntVar(&f.workers, "workers", runtime.NumCPU(), "cores to use")
+	flags.Int64Var(&f.chunkSize, "chunk-size", replay.DefaultChunkBytes, "size in `BYTES` of the pieces that a pcap is cut into for several cores; 0 reads it in one piece")
+}
+
+// config is the replay of files that the flags and the network describe.
+func (f *replayFlags) config(files []string, n *network) (replay.Config, error) {
+	c := replay.Config{
+		Files: files, Domain: n.domain, Resolver: n.fabric, Epoch: n.epoch,
+		Tap:           func(name string) replay.Tap { return n.tap(name, f.place) },
+		TapSettings:   fmt.Sprint(f.place, n.config.Taps),
+		Resolutions:   n.resolutions(),
+		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
+		MaxKeys:       n.config.Windows.MaxKeys,
+		ChunkBytes:    f.chunkSize, Workers: f.workers, Pace: f.pace,
+	}
+	if f.chunkSize == 0 {
+		c.ChunkBytes = -1
+	}
+	switch f.place {
+	case "receiver", "sender", "mid":
+	default:
+		return c, usageError{fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)}
+	}
+	if f.fine > 0 {
+		c.Resolutions = append([]time.Duration{f.fine}, c.Resolutions...)
+	}
+	return c, nil
+}
+
+func newReplayCommand() *cobra.Command {
+	var network networkFlags
+	var f replayFlags
+	var dsn, output string
+	cmd := &cobra.Command{
+		Use:   "replay FILE...",
+		Short: "Run captures through the pipeline into the store",
+		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections,
+aggregates them by window, cell, signal and location, stores the result, and
+prints a summary. The content of a file is its identity: replaying it again, under
+another name or in another order, changes no number.`,
+		Example: `  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
+  csigscope replay big.pcap --store none
+  csigscope replay tap1.pcapng --pace 1 --fine 10ms
+  csigscope replay tap1.pcapng --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
+		Args: filesArgs,
+	}
+	network.add(cmd.Flags())
+	f.add(cmd)
+	addStoreFlag(cmd, &dsn)
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "summary `FORMAT`: text or json")
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		if output != "text" && output != "json" {
+			return usageError{fmt.Errorf("output format %q: expected text or json", output)}
+		}
+		n, err := openNetwork(network.config, network.fabric)
+		if err != nil {
+			return err
+		}
+		c, err := f.config(files, n)
+		if err != nil {
+			return err
+		}
+		return replayFiles(cmd, c, n, dsn, output)
+	}
+	return cmd
+}
+
+// replayFiles checks the files first, then opens the store, so that a mistake in
+// a file name costs no engine start.
+func replayFiles(cmd *cobra.Command, c replay.Config, n *network, dsn, output string) error {
+	r, err := newReplayRun(cmd, c, n)
+	if err != nil {
+		return err
+	}
+	db, err := openStore(cmd, dsn)
+	if err != nil {
+		return err
+	}
+	if db != nil {
+		defer db.Close()
+	}
+	return r.run(cmd, db, output)
+}
+
+// A replayRun is a replay whose blocks go to the summary and to a store.
+type replayRun struct {
+	replay  *replay.Replay
+	network *network
+	summary *aggregate.Summary
+	sinks   *sinks
+}
+
+func newReplayRun(cmd *cobra.Command, c replay.Config, n *network) (*replayRun, error) {
+	r := &replayRun{
+		network: n,
+		summary: aggregate.NewSummary(c.Resolutions[len(c.Resolutions)-1], n.config.Windows.MaxKeys),
+	}
+	r.sinks = &sinks{r.summary}
+	c.Sink = r.sinks
+	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
+	var err error
+	r.replay, err = replay.New(c)
+	return r, err
+}
+
+// run replays into the store, nil for none, and prints the summary.
+func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) error {
+	ctx := cmd.Context()
+	if db != nil {
+		*r.sinks = append(*r.sinks, db.store)
+		if err := db.begin(ctx, r.replay, r.network); err != nil {
+			return err
+		}
+	}
+	if err := r.withProgress(cmd); err != nil {
+		return err
+	}
+	if db != nil {
+		if err := db.end(ctx, r.replay, r.network); err != nil {
+			return err
+		}
+	}
+	result := r.replay.Result()
+	if err := printSummary(cmd.OutOrStdout(), result, r.summary, r.network, output); err != nil {
+		return err
+	}
+	return errors.Join(result.Cuts...)
+}
+
+func (r *replayRun) withProgress(cmd *cobra.Command) error {
+	_, total, _ := r.replay.Progress()
+	begin := time.Now()
+	stop := showProgress(cmd.ErrOrStderr(), total, true, func() (int64, string) {
+		done, _, packets := r.replay.Progress()
+		return done, fmt.Sprintf("%.2f M packets, %.2f M/s", float64(packets)/1e6, float64(packets)/1e6/time.Since(begin).Seconds())
+	})
+	defer stop()
+	return r.replay.Run(cmd.Context())
+}
+
+func printSummary(w io.Writer, result *replay.Result, s *aggregate.Summary, n *network, output string) error {
+	if output == "json" {
+		return result.WriteJSON(w, s, newNames(n.fabric))
+	}
+	return result.WriteSummary(w, s, newNames(n.fabric))
+}
+
+// sinks hands every block to all of its members.
+type sinks []aggregate.Sink
+
+// WriteBlock implements aggregate.Sink.
+func (s *sinks) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	for _, sink := range *s {
+		if err := sink.WriteBlock(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

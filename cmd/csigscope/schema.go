@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+)
+
+func newSchemaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Print and apply the ClickHouse schema",
+	}
+	cmd.AddCommand(newSchemaPrint(), newSchemaMigrate(), newSchemaStatus())
+	return cmd
+}
+
+func newSchemaPrint() *cobra.Command {
+	var database string
+	cmd := &cobra.Command{
+		Use:     "print",
+		Short:   "Print all statements of the schema",
+		Example: "  csigscope schema print --database csigscope | less",
+		Args:    usageArgs(cobra.NoArgs),
+	}
+	cmd.Flags().StringVar(&database, "database", store.DefaultDatabase, "`NAME` of the database")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		statements, err := store.Statements(database)
+		if err != nil {
+			return usageError{err}
+		}
+		for _, s := range statements {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s;\n\n", s)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func newSchemaMigrate() *cobra.Command {
+	var dsn string
+	cmd := &cobra.Command{
+		Use:     "migrate",
+		Short:   "Bring a database to this version's schema",
+		Example: "  csigscope schema migrate --store clickhouse://csigscope@db.example:9000/csigscope",
+		Args:    usageArgs(cobra.NoArgs),
+	}
+	addStoreFlag(cmd, &dsn)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		db, err := openStore(cmd, dsn)
+		if err != nil {
+			return err
+		}
+		if db == nil {
+			return usageError{fmt.Errorf("schema migrate: --store none has no schema")}
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is up to date\n", db.target)
+		return db.Close()
+	}
+	return cmd
+}
+
+func newSchemaStatus() *cobra.Command {
+	var dsn, output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "List the migrations and which of them a database has",
+		Args:  usageArgs(cobra.NoArgs),
+	}
+	addStoreFlag(cmd, &dsn)
+	addOutputFlag(cmd, &output)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		db, err := connectStore(cmd, dsn, "")
+		if err != nil {
+			return err
+		}
+		if db == nil {
+			return usageError{fmt.Errorf("schema status: --store none has no schema")}
+		}
+		defer db.Close()
+		status, err := db.store.Status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		t := table{columns: []string{"version", "name", "applied", "current"}}
+		for _, m := range status {
+			applied := any(nil)
+			if !m.Applied.IsZero() {
+				applied = m.Applied.UTC().Format(time.RFC3339)
+			}
+			t.rows = append(t.rows, []any{m.Version, m.Name, applied, m.Current})
+		}
+		return t.write(cmd.OutOrStdout(), output)
+	}
+	return cmd
+}

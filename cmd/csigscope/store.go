@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/replay"
+)
+
+func addStoreFlag(cmd *cobra.Command, dsn *string) {
+	cmd.Flags().StringVar(dsn, "store", store.KindEmbedded,
+		"where to store: none, embedded[:DIR] (default in the user's data folder) or clickhouse://USER@HOST:PORT/DB?secure=true&ca=FILE")
+}
+
+// openedStore is a store and, when it is embedded, the engine under it.
+type openedStore struct {
+	store  *store.Store
+	engine *chdb.Engine
+	target store.Target
+	logger *slog.Logger
+}
+
+// openStore opens what --store names and brings its schema up to date; it is nil for
+// none.
+func openStore(cmd *cobra.Command, dsn string) (*openedStore, error) {
+	return openStoreWith(cmd, dsn, "")
+}
+
+func openStoreWith(cmd *cobra.Command, dsn, listen string) (*openedStore, error) {
+	db, err := connectStore(cmd, dsn, listen)
+	if err != nil || db == nil {
+		return nil, err
+	}
+	if err := db.store.Migrate(cmd.Context()); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// connectStore opens what --store names and leaves its schema as it is.
+func connectStore(cmd *cobra.Command, dsn, listen string) (*openedStore, error) {
+	target, err := store.ParseDSN(dsn)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--store: %w", err)}
+	}
+	db := &openedStore{target: target, logger: newLogger(cmd, cmd.ErrOrStderr())}
+	o := store.Options{Database: target.Database, Logger: db.logger}
+	switch target.Kind {
+	case store.KindNone:
+		return nil, nil
+	case store.KindEmbedded:
+		if err := db.startEngine(cmd.Context(), listen); err != nil {
+			return nil, err
+		}
+		o.Writer = db.engine.ClickHouseOptions(chdb.RoleWriter)
+		o.Migrator = db.engine.ClickHouseOptions(chdb.RoleMigrator)
+		o.Reader = db.engine.ClickHouseOptions(chdb.RoleReader)
+	default:
+		o.Writer = target.Options
+	}
+	db.store, err = store.Open(cmd.Context(), o)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// startEngine attaches to the embedded engine over the target's folder, or starts it
+// as a child process of this binary.
+func (db *openedStore) startEngine(ctx context.Context, listen string) error {
+	dir := db.target.Dir
+	if dir == "" {
+		data, err := dataFolder()
+		if err != nil {
+			return err
+		}
+		dir = filepath.Join(data, "store")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find own executable: %w", err)
+	}
+	command := []string{exe, "engine", "--dir", dir}
+	if listen != "" {
+		command = append(command, "--listen", listen)
+	}
+	db.engine, err = chdb.Start(ctx, chdb.Options{Dir: dir, Command: command, Listen: listen, Logger: db.logger})
+	if err != nil {
+		return fmt.Errorf("start store: %w", err)
+	}
+	return nil
+}
+
+// dataFolder is where csigscope keeps what outlives a command.
+func dataFolder() (string, error) {
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "csigscope"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", usageError{fmt.Errorf("find data folder: %w: name one with --store embedded:DIR", err)}
+	}
+	return filepath.Join(home, ".local", "share", "csigscope"), nil
+}
+
+// Close writes what is buffered and leaves the engine. Closing twice does nothing.
+func (db *openedStore) Close() error {
+	var failed error
+	if db.store != nil {
+		failed = db.store.Close()
+		db.store = nil
+	}
+	if db.engine != nil {
+		failed = errors.Join(failed, db.engine.Close())
+		db.engine = nil
+	}
+	return failed
+}
+
+// begin tells the store which files are coming and under which configuration.
+func (db *openedStore) begin(ctx context.Context, r *replay.Replay, n *network) error {
+	if err := db.store.WriteEpoch(ctx, n.epoch, n.text); err != nil {
+		return err
+	}
+	for _, s := range r.Sources() {
+		if err := db.store.BeginRun(ctx, runOf(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end writes the names met and declares the files complete: until then an earlier
+// replay of the same files stays the visible one.
+func (db *openedStore) end(ctx context.Context, r *replay.Replay, n *network) error {
+	if err := db.store.Flush(ctx); err != nil {
+		return err
+	}
+	if err := db.store.WriteGroups(ctx, n.fabric.Groups()); err != nil {
+		return err
+	}
+	if err := db.store.WriteLocations(ctx, n.fabric.Locations()); err != nil {
+		return err
+	}
+	for _, s := range r.Sources() {
+		if err := db.store.EndRun(ctx, runOf(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runOf(s replay.Source) store.Run {
+	return store.Run{Source: s.Source, Mode: store.RunReplay, Name: filepath.Base(s.File)}
+}

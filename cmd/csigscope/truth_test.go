@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// storedWindow is one line of query windows.
+type storedWindow struct {
+	WindowStart  time.Time `json:"window_start"`
+	Src          string    `json:"src_group"`
+	Dst          string    `json:"dst_group"`
+	Kind         string    `json:"kind"`
+	Observations uint64    `json:"observations"`
+	Untouched    uint64    `json:"untouched"`
+	Mean         float64   `json:"mean"`
+	Heavy        uint64    `json:"heavy"`
+	Mode         string    `json:"mode"`
+	ModeCount    uint64    `json:"mode_count"`
+	ModeStage    string    `json:"mode_stage"`
+	ModePorts    string    `json:"mode_ports"`
+	Candidates   int       `json:"mode_candidates"`
+}
+
+func (w *storedWindow) key(signal string) string {
+	return fmt.Sprintf("%s %s %s>%s", w.WindowStart.UTC().Format(time.RFC3339Nano), signal, w.Src, w.Dst)
+}
+
+// storedWindows reads all windows of all signals of a store.
+func storedWindows(t *testing.T, env []string, dsn string) map[string]storedWindow {
+	t.Helper()
+	windows := map[string]storedWindow{}
+	for _, signal := range []string{"min_abw", "min_abw_ratio", "max_delay", "max_nqd"} {
+		out := mustRun(t, env, "query", "windows", "--store", dsn, "--signal", signal, "--step", "1s", "-o", "ndjson")
+		d := json.NewDecoder(strings.NewReader(out))
+		for {
+			var w storedWindow
+			err := d.Decode(&w)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatalf("read windows of %s: %v", signal, err)
+			}
+			windows[w.key(signal)] = w
+		}
+	}
+	return windows
+}
+
+// truthCells reads the emitter's truth about tags, which every cell has.
+func truthCells(t *testing.T, e emitted) map[string]emitter.TruthCell {
+	t.Helper()
+	f, err := os.Open(filepath.Join(e.dir, emitter.TruthFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cells := map[string]emitter.TruthCell{}
+	hasTag := map[string]bool{}
+	err = emitter.ReadTruth(f, emitter.TruthVisitor{Cell: func(c emitter.TruthCell) error {
+		pair := c.Signal + " " + c.SrcGroup + ">" + c.DstGroup
+		if c.Source == "tag" {
+			hasTag[pair] = true
+			cells[fmt.Sprintf("%s %s", c.WindowStart.UTC().Format(time.RFC3339Nano), pair)] = c
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cells
+}
+
+// accuracy is how stored modes compare with the truth.
+type accuracy struct {
+	heavy      int // cells and windows with heavy observations
+	exact      int // the mode names the true port and no other
+	contains   int // the mode's set contains the true port
+	wrong      int // it does not, although the set is no likelier
+	candidates []int
+}
+
+// compareWithTruth checks every cell and window of the truth against the store:
+// counts and means for all, modes for the heavy ones.
+func compareWithTruth(t *testing.T, truth map[string]emitter.TruthCell, stored map[string]storedWindow, unit map[string]float64) accuracy {
+	t.Helper()
+	var a accuracy
+	for key, want := range truth {
+		got, ok := stored[key]
+		switch {
+		case !ok:
+			t.Errorf("%s: is not stored, want %d observations", key, want.Observations)
+			continue
+		case got.Kind != "tag" || got.Observations != want.Observations || got.Heavy != want.Heavy || got.Untouched != want.Untouched:
+			t.Errorf("%s: stored %s %d observations, %d heavy, %d untouched; want tag %d, %d, %d", key,
+				got.Kind, got.Observations, got.Heavy, got.Untouched, want.Observations, want.Heavy, want.Untouched)
+		}
+		mean := float64(want.Sum) / float64(want.Observations) * unit[want.Signal]
+		if diff := got.Mean - mean; diff > 1e-9*mean || -diff > 1e-9*mean {
+			t.Errorf("%s: mean %g, want %g", key, got.Mean, mean)
+		}
+		if want.Heavy > 0 {
+			a.add(t, key, &want, &got)
+		}
+	}
+	if len(stored) != len(truth) {
+		t.Errorf("%d cells and windows are stored, the truth has %d", len(stored), len(truth))
+	}
+	slices.Sort(a.candidates)
+	return a
+}
+
+// add judges one mode. A set of ports collects the observations of all of its ports,
+// so that it can be the mode although another port is first among ports: then it must
+// outweigh that port, and never hold more than its ports truly had.
+func (a *accuracy) add(t *testing.T, key string, want *emitter.TruthCell, got *storedWindow) {
+	t.Helper()
+	a.heavy++
+	a.candidates = append(a.candidates, got.Candidates)
+	ports := strings.Fields(got.ModePorts)
+	var truly uint64
+	for _, p := range ports {
+		truly += want.Ports[p]
+	}
+	switch {
+	case got.Mode == want.Bottleneck && got.Candidates == 1:
+		a.exact++
+		a.contains++
+	case slices.Contains(ports, want.Bottleneck):
+		a.contains++
+		if got.ModeStage != want.Stage {
+			t.Errorf("%s: mode %s is at stage %s, the true port %s at %s", key, got.Mode, got.ModeStage, want.Bottleneck, want.Stage)
+		}
+	case len(ports) > 1 && truly >= got.ModeCount && got.ModeCount >= want.BottleneckCount:
+	default:
+		a.wrong++
+	}
+	if got.ModeCount > truly {
+		t.Errorf("%s: %d observations name %s, whose ports truly had %d", key, got.ModeCount, got.Mode, truly)
+	}
+}
+
+// units are what a stored integer of each signal is worth.
+var units = map[string]float64{"min_abw": 1e3, "min_abw_ratio": 1e-6, "max_delay": 1, "max_nqd": 1e-6}

@@ -1,0 +1,203 @@
+package replay_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// Where the benchmark keeps its captures, and how many packets they have.
+const (
+	benchDirEnv     = "CSIGSCOPE_BENCH_DIR"
+	benchPacketsEnv = "CSIGSCOPE_BENCH_PACKETS"
+)
+
+// benchCapture is the capture of a scenario, made once and kept for later runs.
+func benchCapture(b *testing.B, scenario string) (path, fabricFile string) {
+	b.Helper()
+	s, err := emitter.Named(scenario)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.Packets = 200_000
+	if text := os.Getenv(benchPacketsEnv); text != "" {
+		if s.Packets, err = strconv.ParseUint(text, 10, 64); err != nil {
+			b.Fatalf("%s: %v", benchPacketsEnv, err)
+		}
+	}
+	dir := os.Getenv(benchDirEnv)
+	if dir == "" {
+		dir = b.TempDir()
+	}
+	dir = filepath.Join(dir, fmt.Sprintf("%s-%d", scenario, s.Packets))
+	path, fabricFile = filepath.Join(dir, scenario+".pcap"), filepath.Join(dir, emitter.FabricFile)
+	if _, err := os.Stat(path); err == nil {
+		return path, fabricFile
+	}
+	report, err := emitter.Run(b.Context(), s, dir, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("%s: %d packets of %d bytes on average, %.0f packets per partial",
+		scenario, report.Captured, report.CapturedBytes/max(report.Captured, 1), float64(report.Captured)/float64(max(report.Partials, 1)))
+	return report.Captures[0], report.Fabric
+}
+
+// cpu is the processor time that the process has used.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// walkHeaders reads a capture and looks at nothing but record headers: the limit.
+func walkHeaders(path string) (packets uint64, err error) {
+	r, err := capture.Open(path, capture.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	var batch capture.Batch
+	for {
+		if err := r.ReadBatch(&batch); err != nil {
+			if errors.Is(err, io.EOF) {
+				return packets, nil
+			}
+			return packets, err
+		}
+		packets += uint64(batch.N)
+	}
+}
+
+// decodeOnly reads and decodes a capture.
+func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
+	r, err := capture.Open(path, capture.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	d, err := decode.New(decode.Config{Domain: domain})
+	if err != nil {
+		return 0, err
+	}
+	var batch capture.Batch
+	var result decode.Result
+	for {
+		if err := r.ReadBatch(&batch); err != nil {
+			if errors.Is(err, io.EOF) {
+				return packets, nil
+			}
+			return packets, err
+		}
+		for i := range batch.N {
+			d.Decode(batch.Frames[i].Data, &result)
+		}
+		packets += uint64(batch.N)
+	}
+}
+
+// BenchmarkReplay reports CPU time and allocations for each packet, per core, and
+// the ratio to walking the record headers with the same reader in the same run.
+//
+//	CSIGSCOPE_BENCH_PACKETS=10000000 go test -run '^$' -bench Replay ./replay
+func BenchmarkReplay(b *testing.B) {
+	for _, scenario := range []string{"fabric-like", "worst-case"} {
+		path, fabricFile := benchCapture(b, scenario)
+		spec, err := fabric.Load(fabricFile)
+		if err != nil {
+			b.Fatal(err)
+		}
+		domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+		if err != nil {
+			b.Fatal(err)
+		}
+		var headers float64
+		b.Run(scenario+"/headers", func(b *testing.B) {
+			headers = measure(b, 0, func() (uint64, error) { return walkHeaders(path) })
+		})
+		b.Run(scenario+"/decode", func(b *testing.B) {
+			measure(b, headers, func() (uint64, error) { return decodeOnly(path, domain) })
+		})
+		for _, workers := range []int{1, 2} {
+			for _, resolutions := range [][]time.Duration{
+				{time.Second, time.Minute},
+				{10 * time.Millisecond, time.Second, time.Minute},
+			} {
+				name := fmt.Sprintf("%s/replay-%v-cores-%d", scenario, resolutions[0], workers)
+				b.Run(name, func(b *testing.B) {
+					measure(b, headers, func() (uint64, error) {
+						return replayOnce(b, path, spec, domain, resolutions, workers)
+					})
+				})
+			}
+		}
+	}
+}
+
+func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domain, resolutions []time.Duration, workers int) (uint64, error) {
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		return 0, err
+	}
+	r, err := replay.New(replay.Config{
+		Files: []string{path}, Domain: domain, Resolver: f,
+		Sink:        aggregate.NewSummary(time.Minute, 1<<20),
+		Tap:         func(string) replay.Tap { return replay.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Resolutions: resolutions, FineHeavyOnly: true, Workers: workers, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := r.Run(b.Context()); err != nil {
+		return 0, err
+	}
+	if !r.Result().Conserved() {
+		return 0, errors.New("observations are not conserved")
+	}
+	return r.Result().Packets, nil
+}
+
+// measure runs f and reports CPU and wall time and allocations for each packet.
+func measure(b *testing.B, limit float64, f func() (uint64, error)) float64 {
+	var packets uint64
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	began := cpu()
+	for b.Loop() {
+		n, err := f()
+		if err != nil {
+			b.Fatal(err)
+		}
+		packets += n
+	}
+	used := cpu() - began
+	runtime.ReadMemStats(&after)
+	perPacket := float64(used.Nanoseconds()) / float64(packets)
+	b.ReportMetric(perPacket, "cpu-ns/packet")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets), "wall-ns/packet")
+	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(packets), "allocs/packet")
+	b.ReportMetric(0, "ns/op")
+	if limit > 0 {
+		b.ReportMetric(perPacket/limit, "x-headers")
+	}
+	return perPacket
+}

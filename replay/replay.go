@@ -1,0 +1,155 @@
+// Package replay runs capture files through the pipeline: read, decode, aggregate,
+// hand over closed windows.
+//
+// It knows files, chunks and pace. It must never know ClickHouse: closed windows
+// go to an aggregate.Sink.
+//
+// A file is one producer, named by its content, and is cut into chunks whose
+// boundaries depend on the file alone. Each chunk is read by one worker with its
+// own decoder and its own shards, so that workers share nothing per packet, and
+// the rows of a replay are the same on any number of cores.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// DefaultChunkBytes is the size of the pieces that a classic pcap file is cut into.
+const DefaultChunkBytes = 64 << 20
+
+// Tap says how the packets of a capture interface count.
+type Tap struct {
+	Tags        bool   // tags seen here have passed the whole path
+	Reflections bool   // reflections seen here have arrived at the original sender
+	Weight      uint64 // each packet stands for so many; at least 1
+}
+
+// Config is what a replay needs. Files must be regular files: their content is
+// their identity.
+type Config struct {
+	Files    []string
+	Domain   *csig.Domain
+	Resolver aggregate.Resolver
+	Sink     aggregate.Sink
+	// Epoch is the hash of the configuration that Domain and Resolver were made of.
+	Epoch uint64
+	// Tap maps the name of a capture interface, or the file's base name without
+	// extension when the interface has none, to its place. It is called from
+	// several goroutines.
+	Tap func(name string) Tap
+	// TapSettings is a text that differs whenever Tap answers differently: part of
+	// what rows are identified by.
+	TapSettings string
+
+	Resolutions   []time.Duration // as aggregate.Config
+	FineHeavyOnly bool
+	MaxKeys       int
+
+	ChunkBytes int64   // 0: DefaultChunkBytes; negative: never cut a file
+	Workers    int     // at least 1
+	Pace       float64 // 0: as fast as possible; 1: as captured; 10: ten times as fast
+
+	Logger *slog.Logger
+}
+
+// Replay is one run over a set of files.
+type Replay struct {
+	cfg      Config
+	sources  []*source
+	progress progress
+	result   Result
+}
+
+// progress is written by workers once a batch and read by anyone.
+type progress struct {
+	bytes, packets atomic.Uint64
+	total          int64
+}
+
+// New checks the configuration and reads enough of every file to identify it: a
+// missing, empty or foreign file is reported here, before anything is stored.
+func New(cfg Config) (*Replay, error) {
+	if len(cfg.Files) == 0 {
+		return nil, errors.New("replay: no capture file given")
+	}
+	if cfg.Pace < 0 {
+		return nil, fmt.Errorf("replay: pace %v: expected 0 (as fast as possible) or more", cfg.Pace)
+	}
+	if cfg.ChunkBytes == 0 {
+		cfg.ChunkBytes = DefaultChunkBytes
+	}
+	cfg.Workers = max(cfg.Workers, 1)
+	r := &Replay{cfg: cfg}
+	seen := make(map[uint64]string, len(cfg.Files))
+	for _, path := range cfg.Files {
+		s, err := openSource(path, &r.cfg)
+		if err != nil {
+			return nil, err
+		}
+		if first, twice := seen[s.id.Producer]; twice {
+			return nil, fmt.Errorf("replay %q: has the same content as %q: give each capture once", path, first)
+		}
+		seen[s.id.Producer] = path
+		r.sources = append(r.sources, s)
+		r.progress.total += s.size
+	}
+	return r, nil
+}
+
+// Sources are the identities of the files, in the order given.
+func (r *Replay) Sources() []Source {
+	list := make([]Source, len(r.sources))
+	for i, s := range r.sources {
+		list[i] = Source{Source: s.id, File: s.path}
+	}
+	return list
+}
+
+// Source is the identity under which a file's rows are stored.
+type Source struct {
+	aggregate.Source
+	File string
+}
+
+// Progress is how far a running replay has come. It is safe to call at any time.
+func (r *Replay) Progress() (bytes, total int64, packets uint64) {
+	return int64(r.progress.bytes.Load()), r.progress.total, r.progress.packets.Load()
+}
+
+// Run replays the files and blocks until all windows are handed over or ctx ends.
+// A cut file is no error: its intact packets count and Result names the cut.
+func (r *Replay) Run(ctx context.Context) error {
+	begin := time.Now()
+	var err error
+	if r.cfg.Pace > 0 {
+		err = r.runPaced(ctx)
+	} else {
+		err = r.runFast(ctx)
+	}
+	r.result.Elapsed = time.Since(begin)
+	return err
+}
+
+// Result is what the run counted. It is complete when Run has returned.
+func (r *Replay) Result() *Result { return &r.result }
+
+// Result sums up a replay.
+type Result struct {
+	Packets    uint64
+	WireBytes  uint64
+	SkippedLink uint64                     // packets of link types other than Ethernet
+	Frames     [decode.NumReasons]uint64   // frames by what decoding them came to
+	Found      Found                       // observations by kind, layout and signal
+	Counts     aggregate.Counts            // observations by what became of them
+	Cuts       []error                     // one for each file that ended early
+	Elapsed    time.Duration
+}

@@ -1,0 +1,110 @@
+package replay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/capture"
+)
+
+// pipelineVersion changes whenever the same file under the same settings would
+// give other rows, so that old and new rows are told apart and never add up.
+const pipelineVersion = 1
+
+// A source is one capture file: a producer whose identity is its content.
+type source struct {
+	path   string
+	size   int64
+	id     aggregate.Source
+	chunks []capture.Chunk
+}
+
+func openSource(path string, cfg *Config) (*source, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("replay %q: is not a regular file: write the capture to a file first, its content is its identity in the store", path)
+	}
+	content, err := contentID(path, info.Size())
+	if err != nil {
+		return nil, err
+	}
+	chunkBytes := cfg.ChunkBytes
+	if chunkBytes < 0 {
+		chunkBytes = max(info.Size(), 1)
+	}
+	chunks, err := capture.Chunks(path, chunkBytes)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	return &source{
+		path: path, size: info.Size(), chunks: chunks,
+		id: aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes), Epoch: cfg.Epoch},
+	}, nil
+}
+
+// Samples of a file that its identity is made of.
+const (
+	sampleCount = 64
+	sampleBytes = 16 << 10
+)
+
+// contentID identifies a file by its size, its first and last bytes and samples
+// evenly between: reading every byte would cost as much as replaying it. Two
+// captures share an identity only if they agree in all of those, which copies do
+// and different recordings do not, since every record carries its time.
+func contentID(path string, size int64) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("replay: %w", err)
+	}
+	defer f.Close()
+	h := xxhash.New()
+	var sizeBytes [8]byte
+	binary.LittleEndian.PutUint64(sizeBytes[:], uint64(size))
+	_, _ = h.Write(sizeBytes[:])
+	buf := make([]byte, sampleBytes)
+	for i := range int64(sampleCount) {
+		at := max(size-sampleBytes, 0) / (sampleCount - 1) * i
+		if i == sampleCount-1 {
+			at = max(size-sampleBytes, 0)
+		}
+		n, err := f.ReadAt(buf, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, fmt.Errorf("identify capture: %w", err)
+		}
+		_, _ = h.Write(buf[:n])
+		if size <= sampleBytes {
+			break
+		}
+	}
+	return h.Sum64(), nil
+}
+
+// settingsID identifies what besides the configuration epoch decides which rows a
+// file gives.
+func settingsID(cfg *Config, chunkBytes int64) uint64 {
+	h := xxhash.New()
+	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d chunk %d taps %s",
+		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, chunkBytes, cfg.TapSettings)
+	return h.Sum64()
+}
+
+// tapName is the name of the tap behind a capture interface.
+func (s *source) tapName(interfaces []capture.Interface, index uint32) string {
+	if int(index) < len(interfaces) && interfaces[index].Name != "" {
+		return interfaces[index].Name
+	}
+	base := filepath.Base(s.path)
+	return strings.TrimSuffix(base, filepath.Ext(base))
+}

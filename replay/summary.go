@@ -1,0 +1,190 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// worstCells is how many cells a summary lists for each signal.
+const worstCells = 5
+
+// Names tells what identities are called.
+type Names interface {
+	GroupName(aggregate.GroupID) string
+	Location(aggregate.LocationID) (fabric.Location, bool)
+}
+
+// WriteSummary writes what a replay found, for a person to read: packets, what
+// became of the observations, and for each signal the cells that were heavily
+// loaded most, with the mode of their bottleneck.
+func (r *Result) WriteSummary(w io.Writer, s *aggregate.Summary, names Names) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	seconds := max(r.Elapsed, time.Microsecond).Seconds()
+	fmt.Fprintf(tw, "packets\t%d\t%.0f/s, %.1f MB on the wire, %.2f s\n", r.Packets, float64(r.Packets)/seconds, float64(r.WireBytes)/1e6, r.Elapsed.Seconds())
+	for i, n := range r.Frames {
+		if n > 0 {
+			fmt.Fprintf(tw, "  %s\t%d\t\n", decode.Reason(i), n)
+		}
+	}
+	if r.SkippedLink > 0 {
+		fmt.Fprintf(tw, "  not Ethernet\t%d\t\n", r.SkippedLink)
+	}
+	r.writeConservation(tw)
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	writeLocationSizes(w, locationSizes(s, names))
+	for sig := range csig.Signal(csig.NumKnown) {
+		writeSignal(w, sig, s, names)
+	}
+	return nil
+}
+
+// Conserved reports whether every observation that was read is accounted for.
+func (r *Result) Conserved() bool {
+	c := &r.Counts
+	return c.In == c.Stored+c.Late+c.Overflow+rejected(c)
+}
+
+func rejected(c *aggregate.Counts) (sum uint64) {
+	for _, n := range c.Rejected {
+		sum += n
+	}
+	return sum
+}
+
+func (r *Result) writeConservation(w io.Writer) {
+	c := &r.Counts
+	verdict := "every one accounted for"
+	if !r.Conserved() {
+		verdict = "NOT CONSERVED: please report this"
+	}
+	fmt.Fprintf(w, "observations\t%d\t= %d stored + %d late + %d rejected + %d overflow: %s\n",
+		c.In, c.Stored, c.Late, rejected(c), c.Overflow, verdict)
+	for i, n := range c.Rejected {
+		if n > 0 {
+			fmt.Fprintf(w, "  rejected, %s\t%d\t\n", aggregate.Rejection(i), n)
+		}
+	}
+	for _, f := range r.Found.list() {
+		fmt.Fprintf(w, "  %s %s %s\t%d\t\n", f.Kind, f.Layout, f.Signal, f.Count)
+	}
+	fmt.Fprintf(w, "  untouched\t%d\tno hop replaced the tag\n", c.Untouched)
+	fmt.Fprintf(w, "  trimmed\t%d\tcounted apart, out of the mode\n", c.Trimmed)
+	fmt.Fprintf(w, "  unknown type\t%d\t\n", c.Unknown)
+}
+
+// LocationSizes says how exactly the bottlenecks of heavy observations are
+// located: a locator of few bits names sets of ports.
+type LocationSizes struct {
+	Heavy     uint64 `json:"heavy"`     // heavy observations with a resolved location
+	OnePort   uint64 `json:"one_port"`  // of those, the ones that name a single port
+	Locations int    `json:"locations"` // distinct locations
+	Median    int    `json:"median"`    // candidate ports of a location
+	Largest   int    `json:"largest"`
+}
+
+func locationSizes(s *aggregate.Summary, names Names) (z LocationSizes) {
+	sizes := map[aggregate.LocationID]int{}
+	for sig := range csig.Signal(csig.NumKnown) {
+		for _, found := range s.SetSizes(sig, nil) {
+			l, ok := names.Location(found.Location)
+			if !ok || l.CandidateCount == 0 || found.Heavy == 0 {
+				continue
+			}
+			z.Heavy += found.Heavy
+			if l.CandidateCount == 1 {
+				z.OnePort += found.Heavy
+			}
+			sizes[found.Location] = l.CandidateCount
+		}
+	}
+	if z.Locations = len(sizes); z.Locations > 0 {
+		sorted := slices.Sorted(maps.Values(sizes))
+		z.Median, z.Largest = sorted[len(sorted)/2], sorted[len(sorted)-1]
+	}
+	return z
+}
+
+func writeLocationSizes(w io.Writer, z LocationSizes) {
+	if z.Locations == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nheavy observations name %d locations: %.1f %% of them a single port; candidate ports a location: median %d, largest %d\n",
+		z.Locations, 100*share(z.OnePort, z.Heavy), z.Median, z.Largest)
+}
+
+func writeSignal(w io.Writer, sig csig.Signal, s *aggregate.Summary, names Names) {
+	cells := s.Cells(sig, nil)
+	if len(cells) == 0 {
+		return
+	}
+	congested := 0
+	for i := range cells {
+		if cells[i].State == aggregate.Congested {
+			congested++
+		}
+	}
+	sort.SliceStable(cells, func(i, j int) bool { return cells[i].Heavy > cells[j].Heavy })
+	fmt.Fprintf(w, "\n%s: %d of %d cells congested\n", sig, congested, len(cells))
+	if congested == 0 {
+		return
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "  source\tdestination\tfrom\tmean\theavy\tmode of the bottleneck\tshare\trunner-up\tshare\tsamples")
+	for i := range cells[:min(len(cells), worstCells)] {
+		if cells[i].Heavy > 0 {
+			writeCell(tw, &cells[i], names)
+		}
+	}
+	_ = tw.Flush()
+}
+
+func writeCell(w io.Writer, c *aggregate.CellStats, names Names) {
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%.1f %%\t%s\t%.1f %%\t%s\t%s\t%d\n",
+		names.GroupName(c.Src), names.GroupName(c.Dst), c.Kind,
+		csig.FormatQuantity(c.Signal.Unit(), c.Mean()), 100*share(c.Heavy, c.Observations),
+		locationName(c.Mode, names), 100*share(c.ModeCount, c.Heavy),
+		runnerUpName(c, names), runnerUpShare(c), c.Observations)
+}
+
+func runnerUpName(c *aggregate.CellStats, names Names) string {
+	if c.RunnerUpCount == 0 {
+		return "-"
+	}
+	return locationName(c.RunnerUp, names)
+}
+
+func runnerUpShare(c *aggregate.CellStats) string {
+	if c.RunnerUpCount == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*share(c.RunnerUpCount, c.Heavy))
+}
+
+// locationName names a location, with its size when it is a set.
+func locationName(id aggregate.LocationID, names Names) string {
+	l, ok := names.Location(id)
+	if !ok {
+		return fmt.Sprintf("location %016x", uint64(id))
+	}
+	if l.CandidateCount > 1 {
+		return fmt.Sprintf("%s (%d ports)", strings.TrimSpace(l.Name), l.CandidateCount)
+	}
+	return l.Name
+}
+
+func share(part, whole uint64) float64 {
+	return float64(part) / float64(max(whole, 1))
+}

@@ -1,0 +1,191 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// maxTaps bounds the capture interfaces of one file: each has its own windows.
+const maxTaps = 256
+
+// Sequence numbers of a file's blocks: chunk, then interface, then block.
+const (
+	seqChunkShift     = 44
+	seqInterfaceShift = 32
+)
+
+// A worker reads one chunk, or in a paced run one file, through a decoder and one
+// shard for each capture interface. It is used by one goroutine.
+type worker struct {
+	cfg     *Config
+	src     *source
+	chunk   int
+	decoder *decode.Decoder
+	decoded decode.Result
+	lanes   []*lane // by interface index
+
+	packets, wireBytes, skipped uint64
+	frames                      [decode.NumReasons]uint64
+	found                       Found
+	counts                      aggregate.Counts
+}
+
+// A lane is the way of one tap's observations into its shard.
+type lane struct {
+	shard *aggregate.Shard
+	batch []decode.Observation
+}
+
+func newWorker(cfg *Config, src *source, chunk int) (*worker, error) {
+	d, err := decode.New(decode.Config{Domain: cfg.Domain})
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	return &worker{cfg: cfg, src: src, chunk: chunk, decoder: d}, nil
+}
+
+// run reads to the end of the reader. A cut file ends it without an error: the cut
+// is returned apart, and what was read before it is aggregated.
+func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (cut, err error) {
+	var batch capture.Batch
+	at := r.Offset()
+	for ctx.Err() == nil {
+		err := r.ReadBatch(&batch)
+		if err != nil {
+			cut, err = endOfFile(err)
+			if err != nil {
+				return nil, err
+			}
+			return cut, w.flush(ctx)
+		}
+		if err := w.add(ctx, &batch, r); err != nil {
+			return nil, err
+		}
+		p.packets.Add(uint64(batch.N))
+		p.bytes.Add(uint64(r.Offset() - at))
+		at = r.Offset()
+	}
+	return nil, ctx.Err()
+}
+
+// endOfFile sorts a reader's last word: the end, a cut, or an error that makes
+// what was read before it worthless. A file that cannot be read on is cut there:
+// what came before counts.
+func endOfFile(err error) (cut, fatal error) {
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if b, ok := errors.AsType[*capture.BoundaryError](err); ok {
+		return nil, fmt.Errorf("replay: %w: run again with --chunk-size 0", b)
+	}
+	return err, nil
+}
+
+func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reader) error {
+	for i := range batch.N {
+		f := &batch.Frames[i]
+		l, err := w.lane(f.Interface, r)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			w.skipped++
+			continue
+		}
+		w.wireBytes += uint64(f.WireLen)
+		w.decoder.Decode(f.Data, &w.decoded)
+		w.frames[w.decoded.Reason]++
+		for j := range w.decoded.N {
+			o := &w.decoded.Obs[j]
+			o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, f.WireLen
+			w.found.add(o)
+			l.batch = append(l.batch, *o)
+		}
+	}
+	w.packets += uint64(batch.N)
+	for _, l := range w.lanes {
+		if l == nil || len(l.batch) == 0 {
+			continue
+		}
+		if err := l.shard.Add(ctx, l.batch); err != nil {
+			return fmt.Errorf("replay %q: %w", w.src.path, err)
+		}
+		l.batch = l.batch[:0]
+	}
+	return nil
+}
+
+// lane is the lane of an interface, nil for one whose link type is not Ethernet.
+func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
+	if int(index) < len(w.lanes) && w.lanes[index] != nil {
+		return w.lanes[index], nil
+	}
+	return w.openLane(index, r)
+}
+
+func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
+	interfaces := r.Interfaces()
+	if int(index) < len(interfaces) && interfaces[index].Link != capture.LinkEthernet {
+		return nil, nil
+	}
+	if index >= maxTaps {
+		return nil, fmt.Errorf("replay %q: capture interface %d: expected at most %d interfaces a file: split the capture by interface", w.src.path, index, maxTaps)
+	}
+	for int(index) >= len(w.lanes) {
+		w.lanes = append(w.lanes, nil)
+	}
+	name := w.src.tapName(interfaces, index)
+	tap := w.cfg.Tap(name)
+	shard, err := aggregate.NewShard(aggregate.Config{
+		Domain:        w.cfg.Domain,
+		Resolver:      w.cfg.Resolver,
+		Source:        w.src.id,
+		SeqBase:       uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift,
+		Resolutions:   w.cfg.Resolutions,
+		FineHeavyOnly: w.cfg.FineHeavyOnly,
+		MaxKeys:       w.cfg.MaxKeys,
+		Tags:          tap.Tags,
+		Reflections:   tap.Reflections,
+		Weight:        max(tap.Weight, 1),
+	}, w.cfg.Sink)
+	if err != nil {
+		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
+	}
+	w.lanes[index] = &lane{shard: shard, batch: make([]decode.Observation, 0, capture.BatchSize*2)}
+	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
+	return w.lanes[index], nil
+}
+
+// flush closes all windows and takes over the shards' counts.
+func (w *worker) flush(ctx context.Context) error {
+	for i, l := range w.lanes {
+		if l == nil {
+			continue
+		}
+		if err := l.shard.Flush(ctx); err != nil {
+			return fmt.Errorf("replay %q: %w", w.src.path, err)
+		}
+		counts := l.shard.Counts()
+		w.counts.Merge(&counts)
+		w.lanes[i] = nil
+	}
+	return nil
+}
+
+func (r *Result) take(w *worker) {
+	r.Packets += w.packets
+	r.WireBytes += w.wireBytes
+	r.SkippedLink += w.skipped
+	for i, n := range w.frames {
+		r.Frames[i] += n
+	}
+	r.Found.merge(&w.found)
+	r.Counts.Merge(&w.counts)
+}
