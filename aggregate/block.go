@@ -41,7 +41,10 @@ func (e Encoding) Layout() csig.Layout { return csig.LayoutAt(int(e)) }
 //
 // Trimmed observations count in Observations, Bytes and Trimmed only: their value
 // stands for a part of the path. All others have a value if the signal has a table;
-// Sum, Min, Max and the distribution are over those, untouched ones included.
+// Sum, Min, Max and the distribution are over those, untouched ones included. An
+// unknown type has no value; its compact codes are kept in the distribution as they
+// came. So the number of values in a row is the sum of its distribution if the signal
+// is a known one, and 0 otherwise.
 type Block struct {
 	Source
 	Seq         uint64

@@ -26,27 +26,33 @@ func TestObservation(t *testing.T) {
 		{"reflection", func(o *decode.Observation) { o.Kind = decode.Reflection }, false, rowKey{src: 1002, dst: 1001, location: 5005}, heavy},
 		{"no addresses", func(o *decode.Observation) { o.Flags = 0 }, false, rowKey{location: 5005}, heavy},
 		{
-			"light", func(o *decode.Observation) { o.Tag.S = 16 }, false, rowKey{src: 1001, dst: 1002, location: 5005},
+			"light", func(o *decode.Observation) { o.Tag.S = 16 }, false,
+			rowKey{src: 1001, dst: 1002, location: 5005},
 			rowSums{observations: 1, bytes: 100, sum: 515625, min: 515625, max: 515625, dist: map[uint16]uint64{16: 1}},
 		},
 		{
-			"untouched", func(o *decode.Observation) { o.Tag.S = 31 }, false, rowKey{src: 1001, dst: 1002},
+			"untouched", func(o *decode.Observation) { o.Tag.S = 31 }, false,
+			rowKey{src: 1001, dst: 1002},
 			rowSums{observations: 1, bytes: 100, sum: 984375, min: 984375, max: 984375, untouched: 1, dist: map[uint16]uint64{31: 1}},
 		},
 		{
-			"untouched that is located", func(o *decode.Observation) { o.Tag.S = 31 }, true, rowKey{src: 1001, dst: 1002, location: 5005},
+			"untouched that is located", func(o *decode.Observation) { o.Tag.S = 31 }, true,
+			rowKey{src: 1001, dst: 1002, location: 5005},
 			rowSums{observations: 1, bytes: 100, sum: 984375, min: 984375, max: 984375, untouched: 1, dist: map[uint16]uint64{31: 1}},
 		},
 		{
-			"trimmed", func(o *decode.Observation) { o.Tag.D = true }, false, rowKey{src: 1001, dst: 1002, location: 5005},
+			"trimmed", func(o *decode.Observation) { o.Tag.D = true }, false,
+			rowKey{src: 1001, dst: 1002, location: 5005},
 			rowSums{observations: 1, bytes: 100, trimmed: 1, dist: map[uint16]uint64{}},
 		},
 		{
-			"trimmed before any hop", func(o *decode.Observation) { o.Tag.D, o.Tag.S = true, 31 }, false, rowKey{src: 1001, dst: 1002},
+			"trimmed before any hop", func(o *decode.Observation) { o.Tag.D, o.Tag.S = true, 31 }, false,
+			rowKey{src: 1001, dst: 1002},
 			rowSums{observations: 1, bytes: 100, trimmed: 1, dist: map[uint16]uint64{}},
 		},
 		{
-			"unknown type", func(o *decode.Observation) { o.Tag.T = 6 }, false, rowKey{signal: 22, src: 1001, dst: 1002, location: 5005},
+			"unknown type", func(o *decode.Observation) { o.Tag.T = 6 }, false,
+			rowKey{signal: 22, src: 1001, dst: 1002, location: 5005},
 			rowSums{observations: 1, bytes: 100, dist: map[uint16]uint64{3: 1}},
 		},
 		{
@@ -64,7 +70,8 @@ func TestObservation(t *testing.T) {
 		},
 		{
 			"relative threshold without a capacity",
-			func(o *decode.Observation) { o.Tag.T, o.Tag.S, o.Tag.LM = 0, 0, 3 }, false, rowKey{src: 1001, dst: 1002, location: 5003},
+			func(o *decode.Observation) { o.Tag.T, o.Tag.S, o.Tag.LM = 0, 0, 3 }, false,
+			rowKey{src: 1001, dst: 1002, location: 5003},
 			rowSums{observations: 1, bytes: 100, sum: 6250000, min: 6250000, max: 6250000, dist: map[uint16]uint64{0: 1}},
 		},
 		{

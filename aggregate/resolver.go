@@ -16,12 +16,14 @@ import (
 // Resolver maps addresses to groups and locator metadata to locations. Shards call
 // it when they meet a new key, not for each packet, from several goroutines.
 type Resolver interface {
-	// Group is the group of an address, UnknownGroup if no group holds it.
+	// Group is the group of an address, UnknownGroup if no group holds it. A shard
+	// remembers the answer.
 	Group(netip.Addr) GroupID
 	// Locate resolves the locator metadata of a tag to a location: one port where
 	// the layout or the path from src to dst forces it, otherwise the smallest set
 	// of ports that the evidence allows. capacity is the speed in kbit/s that all
-	// candidates share, or 0.
+	// candidates share, or 0. src and dst are the ends of the measured path, invalid
+	// when the frame has no addresses.
 	Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id LocationID, capacity uint64)
 }
 

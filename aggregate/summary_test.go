@@ -62,11 +62,13 @@ func TestMode(t *testing.T) {
 		{"tie on a max signal: higher mean", []heavyRow{{delay, tag, 501, 9, 3, 30}, {delay, tag, 502, 9, 3, 31}}, nil, tag, 502, 501, 3, aggregate.Congested},
 		{"tie on mean: lower location", []heavyRow{{abw, tag, 502, 9, 3, 30}, {abw, tag, 501, 9, 3, 30}}, nil, tag, 501, 502, 3, aggregate.Congested},
 		{
-			"means beyond 64 bits", []heavyRow{{abw, tag, 501, 9, 1 << 40, math.MaxUint64}, {abw, tag, 502, 9, 1 << 40, math.MaxUint64 - 1}},
+			"means beyond 64 bits",
+			[]heavyRow{{abw, tag, 501, 9, 1 << 40, math.MaxUint64}, {abw, tag, 502, 9, 1 << 40, math.MaxUint64 - 1}},
 			nil, tag, 502, 501, 1 << 40, aggregate.Congested,
 		},
 		{
-			"two ports of a device", []heavyRow{{abw, tag, 501, 9, 3, 30}, {abw, tag, 502, 9, 3, 30}, {abw, tag, 601, 9, 5, 30}},
+			"two ports of a device",
+			[]heavyRow{{abw, tag, 501, 9, 3, 30}, {abw, tag, 502, 9, 3, 30}, {abw, tag, 601, 9, 5, 30}},
 			device, tag, 500, 600, 6, aggregate.Congested,
 		},
 		{"tags before reflections", []heavyRow{{abw, refl, 501, 90, 30, 30}, {abw, tag, 502, 10, 1, 3}}, nil, tag, 502, 0, 1, aggregate.Congested},
