@@ -3,6 +3,7 @@ package aggregate
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/csigscope/csigscope/decode"
 )
@@ -17,10 +18,10 @@ const maxQuarantine = 64
 // A time far ahead of the watermark is either a gap in the capture, and then nothing
 // may be lost, or a wild timestamp, and then it must not close every open window
 // and make everything after it late. Which one it is shows in what follows, so such
-// observations wait: they are accepted when maxQuarantine of them in a row agree or
-// when nothing contradicts them until Flush, and rejected when an observation near
-// the watermark follows. The very first observation waits for the second for the
-// same reason.
+// observations wait: they are accepted when maxQuarantine of them are there, when
+// time comes near them, or when nothing contradicted them until Flush. One from long
+// before them contradicts them, and they are rejected: time does not go back. The
+// very first observation waits for the second for the same reason.
 type watermark struct {
 	now     int64
 	started bool
@@ -68,8 +69,14 @@ func (s *Shard) place(ctx context.Context, i int) error {
 	if o.TimeNS-c.now > c.maxAhead {
 		return s.quarantine(ctx, o)
 	}
-	s.contradict()
-	return s.accept(ctx, i)
+	if len(c.waiting) == 0 {
+		return s.accept(ctx, i)
+	}
+	s.contradict(o.TimeNS)
+	if err := s.accept(ctx, i); err != nil {
+		return err
+	}
+	return s.release(ctx)
 }
 
 // start decides with the second observation whether to believe the first.
@@ -94,11 +101,7 @@ func (s *Shard) start(ctx context.Context, i int) error {
 // quarantine holds an observation that is far ahead.
 func (s *Shard) quarantine(ctx context.Context, o *decode.Observation) error {
 	c := &s.clock
-	if n := len(c.waiting); n > 0 {
-		if d := o.TimeNS - c.waiting[n-1].TimeNS; d > c.maxAhead || -d > c.maxAhead {
-			s.contradict()
-		}
-	}
+	s.contradict(o.TimeNS)
 	c.waiting = append(c.waiting, *o)
 	c.leave()
 	if len(c.waiting) == maxQuarantine {
@@ -107,10 +110,12 @@ func (s *Shard) quarantine(ctx context.Context, o *decode.Observation) error {
 	return nil
 }
 
-// contradict rejects what waits.
-func (s *Shard) contradict() {
-	s.counts.Rejected[RejectFuture] += uint64(len(s.clock.waiting)) * s.cfg.Weight
-	s.clock.waiting = s.clock.waiting[:0]
+// contradict rejects what waits and is far ahead of the time.
+func (s *Shard) contradict(ns int64) {
+	c := &s.clock
+	before := len(c.waiting)
+	c.waiting = slices.DeleteFunc(c.waiting, func(o decode.Observation) bool { return o.TimeNS-ns > c.maxAhead })
+	s.counts.Rejected[RejectFuture] += uint64(before-len(c.waiting)) * s.cfg.Weight
 }
 
 // release accepts what waits.

@@ -99,9 +99,9 @@ func TestWatermark(t *testing.T) {
 		},
 		{
 			"wild times that disagree",
-			[]decode.Observation{at(0), at(1), at(time.Hour), at(2 * time.Hour)},
-			[]written(nil),
-			[]written{{0, 9, 2}, {2 * time.Hour, 10, 1}},
+			[]decode.Observation{at(0), at(1), at(2 * time.Hour), at(time.Hour)},
+			nil,
+			[]written{{0, 9, 2}, {time.Hour, 10, 1}},
 			aggregate.Counts{Stored: 3, Rejected: rejected(aggregate.RejectFuture, 1)},
 		},
 		{
@@ -117,6 +117,20 @@ func TestWatermark(t *testing.T) {
 			nil,
 			[]written{{0, 9, 1}, {time.Hour, 10, 2}},
 			aggregate.Counts{Stored: 3},
+		},
+		{
+			"one packet an hour, and a wild time",
+			[]decode.Observation{at(0), at(time.Hour), at(9 * time.Hour), at(2 * time.Hour), at(3 * time.Hour)},
+			nil,
+			[]written{{0, 9, 1}, {time.Hour, 10, 1}, {2 * time.Hour, 11, 1}, {3 * time.Hour, 12, 1}},
+			aggregate.Counts{Stored: 4, Rejected: rejected(aggregate.RejectFuture, 1)},
+		},
+		{
+			"time comes near what waits",
+			[]decode.Observation{at(0), at(1), at(70 * s), at(20 * s), at(65 * s)},
+			[]written{{0, 9, 2}, {20 * s, 10, 1}},
+			[]written{{65 * s, 11, 1}, {70 * s, 12, 1}},
+			aggregate.Counts{Stored: 5, Deltas: 1},
 		},
 		{"one observation", []decode.Observation{at(5 * s)}, nil, []written{{5 * s, 9, 1}}, aggregate.Counts{Stored: 1}},
 		{"none", nil, nil, nil, aggregate.Counts{}},
