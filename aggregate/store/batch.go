@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // maxBatchRows closes a batch. A server writes one part for each batch, so batches
@@ -40,13 +41,15 @@ var (
 	columns8  = [...]string{"signal", "source_kind", "encoding"}
 	columns64 = [...]string{
 		"src_group", "dst_group", "location", "config_epoch", "producer", "incarnation", "seq",
-		"observations", "bytes", "sum", "min", "max", "untouched", "trimmed", "heavy", "heavy_sum",
+		"observations", "bytes", "measured", "sum", "min", "max", "untouched", "trimmed", "heavy", "heavy_sum",
 	}
 )
 
 const (
 	numColumns8  = len(columns8)
 	numColumns64 = len(columns64)
+
+	measuredColumn = 9 // of columns64
 )
 
 func (b *batch) rows() int { return len(b.windowStart) }
@@ -82,26 +85,36 @@ func (b *batch) add(block *aggregate.Block, from, to int) {
 		w[3+i] = appendSame(w[3+i], value, n)
 	}
 	for i, column := range [...][]uint64{
-		block.Observations, block.Bytes, block.Sum, block.Min, block.Max,
+		block.Observations, block.Bytes, nil, block.Sum, block.Min, block.Max,
 		block.Untouched, block.Trimmed, block.Heavy, block.HeavySum,
 	} {
-		w[7+i] = append(w[7+i], column[from:to]...)
+		if column != nil {
+			w[7+i] = append(w[7+i], column[from:to]...)
+		}
 	}
 	b.addDist(block, from, to)
 }
 
+// addDist packs distributions. What they count has a value, except for unknown types,
+// whose raw codes are kept.
 func (b *batch) addDist(block *aggregate.Block, from, to int) {
 	at := uint32(0)
 	if from > 0 {
 		at = block.DistEnd[from-1]
 	}
-	for _, end := range block.DistEnd[from:to] {
+	for i, end := range block.DistEnd[from:to] {
 		for _, code := range block.DistCode[at:end] {
 			b.codes = binary.LittleEndian.AppendUint16(b.codes, code)
 		}
+		measured := uint64(0)
 		for _, count := range block.DistCount[at:end] {
 			b.counts = binary.LittleEndian.AppendUint64(b.counts, count)
+			measured += count
 		}
+		if !csig.Signal(block.Signal[from+i]).Known() {
+			measured = 0
+		}
+		b.words[measuredColumn] = append(b.words[measuredColumn], measured)
 		b.codesEnd = append(b.codesEnd, len(b.codes))
 		b.countsEnd = append(b.countsEnd, len(b.counts))
 		at = end

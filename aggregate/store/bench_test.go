@@ -20,7 +20,7 @@ func hourOfCells(window int) *aggregate.Block {
 		n := uint64(window*rows + i)
 		cell := n % cells
 		location := (cell*2654435761)>>7%128 + uint64(window/600)%3 + 2
-		heavy := 20 * uint64(min(1, n%3)^1)
+		heavy := 20 * (min(1, n%3) ^ 1)
 		b.Signal = append(b.Signal, uint8(csig.MinABWRatio))
 		b.Kind = append(b.Kind, 1)
 		b.Encoding = append(b.Encoding, 3)

@@ -53,7 +53,7 @@ func TestParseDSNOptions(t *testing.T) {
 func TestParseDSNErrors(t *testing.T) {
 	for dsn, want := range map[string]string{
 		"":                                   "expected none, embedded",
-		"embeded":                            "expected none, embedded",
+		"embed":                              "expected none, embedded",
 		"embedded:":                          "no folder",
 		"postgres://u:secret@h":              "expected none, embedded",
 		"clickhouse:u@h":                     "expected none, embedded",

@@ -121,20 +121,7 @@ func (g traffic) numbers(rng *rand.Rand, r *row) {
 		r.heavySum = r.heavy * (1 + rng.Uint64N(3))
 	}
 	r.distCode = []uint16{uint16(rng.IntN(32)), 40}
-	r.distCount = []uint64{measured, 1 << 40}
-}
-
-// identity is what makes a row replace another one.
-type identity struct {
-	resolution, window     int64
-	source                 aggregate.Source
-	seq                    uint64
-	signal, kind, encoding uint8
-	src, dst, location     uint64
-}
-
-func (r *row) identity() identity {
-	return identity{r.resolution, r.window, r.source, r.seq, r.signal, r.kind, r.encoding, r.src, r.dst, r.location}
+	r.distCount = []uint64{1, measured - 1}
 }
 
 type cell struct{ src, dst uint64 }

@@ -44,11 +44,11 @@ func write(t testing.TB, s *Store, list []*aggregate.Block) {
 	}
 }
 
-// ancestry is a small topology: locations 1 to 12 lie in sets of 3 and so on; those
+// ancestry is a small topology: locations 2 to 9 lie in sets of 3 and so on; those
 // above 9 have no row and stand for themselves.
 func ancestry(level fabric.Level) func(uint64) uint64 {
 	return func(id uint64) uint64 {
-		if id == 0 || id > 9 {
+		if id <= 1 || id > 9 {
 			return id
 		}
 		switch level {
@@ -66,7 +66,7 @@ func ancestry(level fabric.Level) func(uint64) uint64 {
 func writeAncestry(t testing.TB, s *Store) {
 	t.Helper()
 	var list []fabric.Location
-	for id := uint64(1); id <= 9; id++ {
+	for id := uint64(2); id <= 9; id++ {
 		at := func(l fabric.Level) aggregate.LocationID { return aggregate.LocationID(ancestry(l)(id)) }
 		list = append(list, fabric.Location{
 			ID: aggregate.LocationID(id), Name: fmt.Sprintf("port%d", id), Kind: fabric.KindPort,
@@ -123,8 +123,15 @@ func TestCells(t *testing.T) {
 			other := g.rows(rng, aggregate.Source{Producer: math.MaxUint64, Incarnation: 2, Epoch: 4})
 			rows = append(rows, other...)
 			list := blocks(rows)
+			memory := aggregate.NewSummary(resolution, 1<<20)
+			for _, b := range list {
+				if err := memory.WriteBlock(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
 			write(t, s, list)
 			compareCells(t, s, rows, resolution)
+			compareMemory(t, s, memory, resolution)
 
 			// The same blocks in another order, several times: nothing adds up.
 			rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -132,5 +139,73 @@ func TestCells(t *testing.T) {
 			write(t, s, list[:len(list)/2])
 			compareCells(t, s, rows, resolution)
 		})
+	}
+}
+
+// compareMemory holds the definition in SQL and the one in memory equal.
+func compareMemory(t *testing.T, s *Store, memory *aggregate.Summary, resolution time.Duration) {
+	t.Helper()
+	for _, signal := range allSignals {
+		for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
+			q := testQuery()
+			q.Signal, q.Level, q.Resolution = signal, level, resolution
+			got, err := s.Cells(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			above := ancestry(level)
+			want := memory.Cells(signal, func(id aggregate.LocationID) aggregate.LocationID {
+				return aggregate.LocationID(above(uint64(id)))
+			})
+			if len(got) != len(want) {
+				t.Fatalf("%s: %d cells stored, %d in memory", signal, len(got), len(want))
+			}
+			for i := range got {
+				if diff := cmp.Diff(want[i], statsOf(signal, &got[i])); diff != "" {
+					t.Fatalf("%s at level %d (-memory +stored):\n%s", signal, level, diff)
+				}
+			}
+		}
+	}
+}
+
+func statsOf(signal csig.Signal, r *CellRow) aggregate.CellStats {
+	c := aggregate.CellStats{
+		Src: r.Src, Dst: r.Dst, Signal: signal, Kind: r.Kind,
+		Observations: r.Observations, Bytes: r.Bytes, Measured: r.Measured, Sum: r.Sum, Min: r.Min, Max: r.Max,
+		Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy, HeavySum: r.HeavySum,
+		Mode: r.Mode, ModeCount: r.ModeCount, ModeSum: r.ModeSum, RunnerUp: r.RunnerUp, RunnerUpCount: r.RunnerUpCount,
+	}
+	for c.State.String() != r.State {
+		c.State++
+	}
+	return c
+}
+
+// TestWithoutValue has observations of a known type without a table, and of an
+// unknown type, whose distribution is of raw codes: they count and have no mean.
+func TestWithoutValue(t *testing.T) {
+	s := openStore(t)
+	memory := aggregate.NewSummary(time.Second, 100)
+	r := row{resolution: int64(time.Second), window: testStart.UnixNano(), signal: uint8(csig.MaxDelay), kind: 1, src: 1, dst: 2, location: 3, observations: 12}
+	unknown := r
+	unknown.signal, unknown.distCode, unknown.distCount = 16+9, []uint16{4}, []uint64{12}
+	list := blocks([]row{r, unknown})
+	for _, b := range list {
+		if err := memory.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, s, list)
+	for _, signal := range []csig.Signal{csig.MaxDelay, 16 + 9} {
+		q := testQuery()
+		q.Signal = signal
+		got, err := s.Cells(t.Context(), q)
+		if err != nil || len(got) != 1 {
+			t.Fatalf("%d cells, %v", len(got), err)
+		}
+		if diff := cmp.Diff(memory.Cells(signal, nil)[0], statsOf(signal, &got[0])); diff != "" || !math.IsNaN(got[0].Mean) {
+			t.Errorf("%s: mean %g (-memory +stored):\n%s", signal, got[0].Mean, diff)
+		}
 	}
 }

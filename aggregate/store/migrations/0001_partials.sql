@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS {{$.Database}}.partials_{{.Suffix}}
     seq UInt64 COMMENT 'block of the producer',
     observations UInt64 CODEC(T64, LZ4),
     bytes UInt64 CODEC(T64, LZ4),
+    measured UInt64 COMMENT 'observations with a value: not trimmed, and of a type that has a table' CODEC(T64, LZ4),
     sum UInt64 COMMENT 'of values: kbit/s, ppm or ns' CODEC(T64, LZ4),
     min UInt64 COMMENT '0 when nothing has a value' CODEC(T64, LZ4),
     max UInt64 CODEC(T64, LZ4),

@@ -10,7 +10,8 @@
 -- bit/s, as a ratio or in ns, and nan where nothing was measured. A cell with fewer than 10
 -- observations is in the state too_few: nothing is said of it.
 --
--- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage.
+-- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage. Locations without
+-- a row, and the reserved 0 and 1, stand for themselves at every level.
 {{range .Grains}}
 CREATE OR REPLACE VIEW {{.Database}}.cells_{{.Suffix}} AS
 {{template "cells" .}}

@@ -5,7 +5,7 @@
 CREATE OR REPLACE VIEW {{.Database}}.location_windows_{{.Suffix}} AS
 SELECT
     bucket AS window_start,
-    if(l.id = 0, b.location, l.ancestor) AS location,
+    if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum
@@ -31,7 +31,7 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 -- cells is the number of cells in which the location was heavily loaded.
 CREATE OR REPLACE VIEW {{.Database}}.top_locations_{{.Suffix}} AS
 SELECT
-    if(l.id = 0, b.location, l.ancestor) AS location,
+    if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
