@@ -157,7 +157,7 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, role Role, q *quer
 	out := &response{w: w, control: control, format: q.format, tag: exceptionTag()}
 	native := strings.EqualFold(q.format, nativeFormat)
 	switch {
-	case native && q.statement.query && (role == RoleReader || readOnly(s, q.text)):
+	case native && q.isSelect && (role == RoleReader || readOnly(s, q.text)):
 		return streamNative(ctx, s, q, out)
 	case native && q.revision > 0:
 		err = s.query(q.text, nativeFormat, &q.params, func(result []byte) error {

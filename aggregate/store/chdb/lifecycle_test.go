@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,6 +139,32 @@ func TestChildEndsWithItsClients(t *testing.T) {
 	}
 	if err := engine.Close(); err != nil {
 		t.Errorf("second close: %v", err)
+	}
+}
+
+func TestChildEndsAfterClientThatDied(t *testing.T) {
+	engine := start(t, chdbtest.Options(t, t.TempDir()))
+	pid := engine.ChildPID()
+	ctx, die := context.WithCancel(t.Context())
+	defer die()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine/attach?id=other", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := overSocket(t, engine.Socket()).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Fatalf("the child ended under a client: %v", err)
+	}
+	die()
+	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+		t.Error(err)
 	}
 }
 

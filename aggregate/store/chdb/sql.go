@@ -5,11 +5,11 @@ import "strings"
 // statement is what the HTTP interface must know of a query's text; the engine
 // parses the rest.
 type statement struct {
-	text   string // without FORMAT clause and final semicolon
-	format string // of the FORMAT clause, or ""
-	insert bool
-	query  bool // a SELECT, whose result can be streamed
-	values bool // an INSERT that ends in VALUES: its rows come in the body
+	text     string // without FORMAT clause and final semicolon
+	format   string // of the FORMAT clause, or ""
+	insert   bool
+	isSelect bool // a SELECT, whose result can be streamed
+	values   bool // an INSERT that ends in VALUES: its rows come in the body
 }
 
 // token is a word or a punctuation byte outside comments and quotes.
@@ -32,7 +32,7 @@ func parseStatement(sql string) statement {
 		return s
 	}
 	s.insert = is(sql, tokens[0], "INSERT")
-	s.query = isQuery(sql, tokens)
+	s.isSelect = isQuery(sql, tokens)
 	for i := len(tokens) - 2; i > 0; i-- {
 		name := tokens[i+1]
 		if tokens[i].depth != 0 || name.quoted || !isWord(sql[name.start]) || !is(sql, tokens[i], "FORMAT") {

@@ -22,14 +22,17 @@ func Main(m *testing.M) {
 	if !chdb.InChild() {
 		os.Exit(m.Run())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := chdb.Serve(ctx, chdb.ServerOptions{Logger: logger}); err != nil {
+	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+func serve() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return chdb.Serve(ctx, chdb.ServerOptions{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 }
 
 // Options configures an engine over dir whose child is the test binary. Without
