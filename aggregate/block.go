@@ -2,12 +2,12 @@ package aggregate
 
 import "github.com/csigscope/csigscope/decode/csig"
 
-// GroupID and LocationID are stable across configurations and runs: they are
-// derived from names, never from order.
-type (
-	GroupID    uint64
-	LocationID uint64
-)
+// GroupID identifies a group. It is stable across configurations and runs, being
+// derived from the group's name, never from order.
+type GroupID uint64
+
+// LocationID identifies a location, as stable as GroupID.
+type LocationID uint64
 
 // Reserved identities. Untouched observations have no location; overflow rows keep
 // totals exact past a key budget.

@@ -144,12 +144,12 @@ func (r *Replay) Result() *Result { return &r.result }
 
 // Result sums up a replay.
 type Result struct {
-	Packets    uint64
-	WireBytes  uint64
-	SkippedLink uint64                     // packets of link types other than Ethernet
-	Frames     [decode.NumReasons]uint64   // frames by what decoding them came to
-	Found      Found                       // observations by kind, layout and signal
-	Counts     aggregate.Counts            // observations by what became of them
-	Cuts       []error                     // one for each file that ended early
-	Elapsed    time.Duration
+	Packets     uint64
+	WireBytes   uint64
+	SkippedLink uint64                    // packets of link types other than Ethernet
+	Frames      [decode.NumReasons]uint64 // frames by what decoding them came to
+	Found       Found                     // observations by kind, layout and signal
+	Counts      aggregate.Counts          // observations by what became of them
+	Cuts        []error                   // one for each file that ended early
+	Elapsed     time.Duration
 }

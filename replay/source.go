@@ -32,9 +32,14 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	if !info.Mode().IsRegular() {
+	if !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, fmt.Errorf("replay %q: is not a regular file: write the capture to a file first, its content is its identity in the store", path)
 	}
+	r, err := capture.Open(path, capture.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	r.Close()
 	content, err := contentID(path, info.Size())
 	if err != nil {
 		return nil, err

@@ -99,8 +99,11 @@ func newCellRow(s csig.Signal, c *store.CellRow) CellRow {
 
 // asked tells what the asker can mend from what failed.
 func asked(err error) error {
-	if errors.Is(err, store.ErrQuestion) || errors.Is(err, store.ErrTooManyRows) {
+	switch {
+	case errors.Is(err, store.ErrQuestion):
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	case errors.Is(err, store.ErrTooManyRows):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return err
 }

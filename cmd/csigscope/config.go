@@ -32,26 +32,10 @@ type config struct {
 }
 
 type windowsConfig struct {
-	Resolutions   []duration `yaml:"resolutions,omitempty,flow"`
-	FineHeavyOnly *bool      `yaml:"fine_heavy_only,omitempty"`
-	MaxKeys       int        `yaml:"max_keys,omitempty"`
+	Resolutions   []time.Duration `yaml:"resolutions,omitempty,flow"`
+	FineHeavyOnly *bool           `yaml:"fine_heavy_only,omitempty"`
+	MaxKeys       int             `yaml:"max_keys,omitempty"`
 }
-
-// duration is a time.Duration that is written "10ms" in YAML.
-type duration time.Duration
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *duration) UnmarshalYAML(n *yaml.Node) error {
-	v, err := time.ParseDuration(n.Value)
-	if err != nil || v <= 0 {
-		return fmt.Errorf("line %d: duration %q: expected one such as 10ms, 1s or 1m", n.Line, n.Value)
-	}
-	*d = duration(v)
-	return nil
-}
-
-// MarshalYAML implements yaml.Marshaler.
-func (d duration) MarshalYAML() (any, error) { return time.Duration(d).String(), nil }
 
 // defaultConfig is what an empty configuration file means.
 func defaultConfig() config {
@@ -59,7 +43,7 @@ func defaultConfig() config {
 	return config{
 		CSIG: csig.DefaultSpec(),
 		Windows: windowsConfig{
-			Resolutions:   []duration{duration(time.Second), duration(time.Minute)},
+			Resolutions:   []time.Duration{time.Second, time.Minute},
 			FineHeavyOnly: &heavyOnly,
 			MaxKeys:       1 << 20,
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -40,15 +41,19 @@ func newConfigCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e := yaml.NewEncoder(cmd.OutOrStdout())
-			e.SetIndent(2)
-			if err := e.Encode(c.merge()); err != nil {
-				return fmt.Errorf("print configuration: %w", err)
-			}
-			return nil
+			return dumpConfig(cmd.OutOrStdout(), c.merge())
 		},
 	}
 	dump.Flags().StringVar(&path, "config", "", "configuration `FILE` (YAML)")
 	cmd.AddCommand(check, dump)
 	return cmd
+}
+
+func dumpConfig(w io.Writer, c config) error {
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(c); err != nil {
+		return fmt.Errorf("print configuration: %w", err)
+	}
+	return nil
 }

@@ -20,10 +20,10 @@ const (
 )
 
 type demoFlags struct {
-	emit              emitFlags
-	replay            replayFlags
-	dir, listen, dsn  string
-	once              bool
+	emit             emitFlags
+	replay           replayFlags
+	dir, listen, dsn string
+	once             bool
 }
 
 func newDemoCommand() *cobra.Command {
@@ -105,7 +105,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 
 // write leaves the page's data and the report in the demo's folder.
 func (f *demoFlags) write(cmd *cobra.Command, db *openedStore, name string) error {
-	bundle, err := query.Build(cmd.Context(), query.FromStore(db.store), query.Options{Fabric: name})
+	bundle, err := query.Build(cmd.Context(), query.FromStore(db.store), query.Options{Fabric: name, Levels: query.Levels()})
 	if err != nil {
 		return fmt.Errorf("build page data: %w", err)
 	}

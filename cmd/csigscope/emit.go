@@ -14,14 +14,14 @@ import (
 
 // emitFlags are what emit and demo let users change about a scenario.
 type emitFlags struct {
-	scenario, file          string
-	seed                    uint64
-	duration                time.Duration
-	leaves, spines, hosts   int
-	hostSpeed, uplinkSpeed  string
-	format                  string
-	tagEvery, ackEvery      int
-	classic                 bool
+	scenario, file         string
+	seed                   uint64
+	duration               time.Duration
+	leaves, spines, hosts  int
+	hostSpeed, uplinkSpeed string
+	format                 string
+	tagEvery, ackEvery     int
+	classic                bool
 }
 
 func newEmitCommand() *cobra.Command {

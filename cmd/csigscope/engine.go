@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,8 +26,12 @@ func newEngineCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Listen, "listen", "", "also answer read-only queries on this loopback `ADDRESS`")
 	cmd.Flags().Uint64Var(&o.MaxMemory, "max-memory", 0, "memory limit in `BYTES`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// A Ctrl-C reaches every process of the terminal; the parent's last rows are
+		// still to be written then. The engine ends when nobody is attached.
+		ctx, stop := signal.NotifyContext(context.WithoutCancel(cmd.Context()), syscall.SIGTERM)
+		defer stop()
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
-		return chdb.Serve(cmd.Context(), o)
+		return chdb.Serve(ctx, o)
 	}
 	return cmd
 }

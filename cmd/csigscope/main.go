@@ -79,7 +79,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.`,
 	})
 	root.AddCommand(
 		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newQueryCommand(),
-		newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(),
+		newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(), newReferenceCommand(root),
 	)
 	root.PersistentFlags().BoolP("verbose", "v", false, "log what is going on to standard error")
 	return root

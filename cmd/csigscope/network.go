@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/spf13/pflag"
@@ -88,12 +87,4 @@ func (n *network) tap(name, place string) replay.Tap {
 	// have passed every hop and reflections that have arrived.
 	terminal := spec.Place == "receiver" || spec.Place == ""
 	return replay.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1))}
-}
-
-func (n *network) resolutions() []time.Duration {
-	list := make([]time.Duration, len(n.config.Windows.Resolutions))
-	for i, d := range n.config.Windows.Resolutions {
-		list[i] = time.Duration(d)
-	}
-	return list
 }

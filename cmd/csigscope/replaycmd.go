@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,7 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 		Files: files, Domain: n.domain, Resolver: n.fabric, Epoch: n.epoch,
 		Tap:           func(name string) replay.Tap { return n.tap(name, f.place) },
 		TapSettings:   fmt.Sprint(f.place, n.config.Taps),
-		Resolutions:   n.resolutions(),
+		Resolutions:   n.config.Windows.Resolutions,
 		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
 		MaxKeys:       n.config.Windows.MaxKeys,
 		ChunkBytes:    f.chunkSize, Workers: f.workers, Pace: f.pace,
@@ -54,7 +55,7 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 		return c, usageError{fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)}
 	}
 	if f.fine > 0 {
-		c.Resolutions = append([]time.Duration{f.fine}, c.Resolutions...)
+		c.Resolutions = slices.Concat([]time.Duration{f.fine}, c.Resolutions)
 	}
 	return c, nil
 }

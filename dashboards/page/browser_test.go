@@ -3,7 +3,6 @@ package page_test
 import (
 	"context"
 	"fmt"
-	"image"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
 func report(t *testing.T, b *query.Bundle) string {
@@ -47,47 +47,24 @@ func TestReportDrawsItsData(t *testing.T) {
 	url := report(t, b)
 	for _, theme := range []string{"dark", "light"} {
 		t.Run(theme, func(t *testing.T) {
-			v := visit(t, url, theme)
+			v := pagetest.Visit(t, url, theme)
 			for name, window := range map[string]int{"whole": -1, "early": 2, "late": 22} {
-				v.setWindow(window)
-				checkCells(v, v.screenshot(name), len(b.Groups))
+				v.SetWindow(window)
+				v.CheckCells(v.Screenshot(name), len(b.Groups))
 			}
 		})
-	}
-}
-
-func checkCells(v *visitor, picture image.Image, size int) {
-	v.t.Helper()
-	painted := map[string]bool{}
-	for _, side := range []string{"left", "right"} {
-		colors := evaluate[[]*string](v,
-			"Array.from({length: %d}, (_, i) => csigscope.cellColor(%q, Math.floor(i / %d), i %% %d))", size*size, side, size, size)
-		rects := evaluate[[]rect](v,
-			"Array.from({length: %d}, (_, i) => csigscope.cellRect(%q, Math.floor(i / %d), i %% %d))", size*size, side, size, size)
-		for i, want := range colors {
-			if want == nil {
-				continue
-			}
-			if got := colorAt(picture, rects[i]); got != *want {
-				v.t.Errorf("%s cell %d,%d is %s, data asks for %s", side, i/size, i%size, got, *want)
-			}
-			painted[*want] = true
-		}
-	}
-	if len(painted) < 20 {
-		v.t.Errorf("only %d colours in both matrices: the data has more", len(painted))
 	}
 }
 
 // TestReportSilence holds that a rack whose tap fell silent is drawn as without
 // data, and that it was not before.
 func TestReportSilence(t *testing.T) {
-	v := visit(t, report(t, bundle(t, 16, 30)), "dark")
+	v := pagetest.Visit(t, report(t, bundle(t, 16, 30)), "dark")
 	const silent, source = 8, 3
 	for window, heard := range map[int]bool{4: true, 22: false} {
-		v.setWindow(window)
+		v.SetWindow(window)
 		for _, side := range []string{"left", "right"} {
-			if got := evaluate[bool](v, "csigscope.cellColor(%q, %d, %d) !== null", side, source, silent); got != heard {
+			if got := pagetest.Evaluate[bool](v, "csigscope.cellColor(%q, %d, %d) !== null", side, source, silent); got != heard {
 				t.Errorf("window %d, %s: cell has a colour: %t, want %t", window, side, got, heard)
 			}
 		}
@@ -95,35 +72,35 @@ func TestReportSilence(t *testing.T) {
 }
 
 func TestReportReacts(t *testing.T) {
-	v := visit(t, report(t, bundle(t, 16, 30)), "light")
-	v.setWindow(22)
-	x, y := v.rect("right", 2, 4).middle()
-	v.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y))
-	v.wait("!document.getElementById('tip').hidden")
-	v.screenshot("tip")
-	tip := evaluate[string](v, "document.getElementById('tip').innerText")
+	v := pagetest.Visit(t, report(t, bundle(t, 16, 30)), "light")
+	v.SetWindow(22)
+	x, y := v.Cell("right", 2, 4).Middle()
+	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y))
+	v.Wait("!document.getElementById('tip').hidden")
+	v.Screenshot("tip")
+	tip := pagetest.Evaluate[string](v, "document.getElementById('tip').innerText")
 	for _, want := range []string{"rack3 → rack5", "mean", "Gbit/s", "samples", "trimmed", "tags"} {
 		if !strings.Contains(tip, want) {
 			t.Errorf("tooltip does not say %q:\n%s", want, tip)
 		}
 	}
-	v.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 5, 5))
-	v.click("#signals button:nth-child(3)")
-	v.click("#levels label:nth-of-type(3)")
-	v.click("#legend li:nth-child(1) button")
-	got := evaluate[map[string]any](v, "csigscope.current()")
+	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 5, 5))
+	v.Click("#signals button:nth-child(3)")
+	v.Click("#levels label:nth-of-type(3)")
+	v.Click("#legend li:nth-child(1) button")
+	got := pagetest.Evaluate[map[string]any](v, "csigscope.current()")
 	if got["signal"] != "max_delay" || got["level"] != "device" || got["highlight"] == float64(-1) {
 		t.Errorf("after clicks on signal, level and legend: %v", got)
 	}
-	v.screenshot("highlight")
-	v.do(chromedp.Focus(chromedp.CSS("#mode")), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
-	if spoken := evaluate[string](v, "document.getElementById('spoken').textContent"); !strings.HasPrefix(spoken, "rack2 → rack1") {
+	v.Screenshot("highlight")
+	v.Do(chromedp.Focus(chromedp.CSS("#mode")), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
+	if spoken := pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent"); !strings.HasPrefix(spoken, "rack2 → rack1") {
 		t.Errorf("keyboard announces %q, want the cell rack2 → rack1", spoken)
 	}
-	evaluate[chromedp.Void](v, "document.getElementById('timeline').scrollIntoView()")
-	at := evaluate[[]float64](v, "(({right, top}) => [right - 12, top + 5])(document.getElementById('timeline').getBoundingClientRect())")
-	v.do(chromedp.MouseClickXY(at[0], at[1]))
-	if got := evaluate[float64](v, "csigscope.current().window"); got != 29 {
+	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('timeline').scrollIntoView()")
+	at := pagetest.Evaluate[[]float64](v, "(({right, top}) => [right - 12, top + 5])(document.getElementById('timeline').getBoundingClientRect())")
+	v.Do(chromedp.MouseClickXY(at[0], at[1]))
+	if got := pagetest.Evaluate[float64](v, "csigscope.current().window"); got != 29 {
 		t.Errorf("a click at the end of the time heatmap chose window %v, want 29", got)
 	}
 }
@@ -133,35 +110,35 @@ func TestLivePage(t *testing.T) {
 	api := query.NewHandler(query.HandlerConfig{Reader: querytest.Fabric(8, 20), Options: query.Options{Fabric: "live"}})
 	server := httptest.NewServer(page.LoopbackOnly(page.Handler(api)))
 	defer server.Close()
-	v := visit(t, server.URL, "dark")
-	v.setWindow(2)
-	checkCells(v, v.screenshot("first"), 8)
-	v.click("#signals button:nth-child(2)")
-	v.wait("csigscope.current().signal === 'min_abw_ratio'")
-	v.click("#levels label:nth-of-type(4)")
-	v.wait("csigscope.current().level === 'stage'")
-	if got := evaluate[float64](v, "csigscope.current().window"); got != 2 {
+	v := pagetest.Visit(t, server.URL, "dark")
+	v.SetWindow(2)
+	v.CheckCells(v.Screenshot("first"), 8)
+	v.Click("#signals button:nth-child(2)")
+	v.Wait("csigscope.current().signal === 'min_abw_ratio'")
+	v.Click("#levels label:nth-of-type(4)")
+	v.Wait("csigscope.current().level === 'stage'")
+	if got := pagetest.Evaluate[float64](v, "csigscope.current().window"); got != 2 {
 		t.Errorf("another signal moved the time to window %v, want 2", got)
 	}
-	v.screenshot("stage")
+	v.Screenshot("stage")
 }
 
 // TestEmptyStore holds that a page without data says so.
 func TestEmptyStore(t *testing.T) {
 	server := httptest.NewServer(page.Handler(query.NewHandler(query.HandlerConfig{Reader: &querytest.Memory{}})))
 	defer server.Close()
-	v := visit(t, server.URL, "light")
-	if got := evaluate[string](v, "document.getElementById('banner').innerText"); got != "Nothing is stored yet." {
+	v := pagetest.Visit(t, server.URL, "light")
+	if got := pagetest.Evaluate[string](v, "document.getElementById('banner').innerText"); got != "Nothing is stored yet." {
 		t.Errorf("page says %q, want that nothing is stored", got)
 	}
-	v.screenshot("empty")
+	v.Screenshot("empty")
 }
 
 // TestLargeMatrix draws 256 x 256 cells and holds the time of a frame: playing must
 // stay smooth on an ordinary machine, so the bound is generous for a busy one.
 func TestLargeMatrix(t *testing.T) {
-	v := visit(t, report(t, large(256, 3)), "dark")
-	took := evaluate[float64](v, `(() => {
+	v := pagetest.Visit(t, report(t, large(256, 3)), "dark")
+	took := pagetest.Evaluate[float64](v, `(() => {
 		const start = performance.now();
 		for (let i = 0; i < 30; i++) csigscope.setWindow(i %% 3);
 		return (performance.now() - start) / 30;
@@ -170,11 +147,11 @@ func TestLargeMatrix(t *testing.T) {
 	if took > 150 {
 		t.Errorf("a frame takes %.1f ms, want 33 ms and at most 150 on a busy machine", took)
 	}
-	v.setWindow(1)
-	picture := v.screenshot("large")
+	v.SetWindow(1)
+	picture := v.Screenshot("large")
 	for i := range 256 {
-		want := evaluate[*string](v, "csigscope.cellColor('right', %d, %d)", i, 255-i)
-		if got := colorAt(picture, v.rect("right", i, 255-i)); want != nil && got != *want {
+		want := pagetest.Evaluate[*string](v, "csigscope.cellColor('right', %d, %d)", i, 255-i)
+		if got := pagetest.ColorAt(picture, v.Cell("right", i, 255-i)); want != nil && got != *want {
 			t.Fatalf("cell %d,%d is %s, data asks for %s", i, 255-i, got, *want)
 		}
 	}

@@ -1,4 +1,8 @@
-package page_test
+// Package pagetest visits the page with a headless Chromium, for tests.
+//
+// It knows what a person at the page can see and do. It must never know what the
+// numbers on it should be: that is the test's affair.
+package pagetest
 
 import (
 	"bytes"
@@ -56,20 +60,22 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// visitor is a browser tab. It fails the test on exceptions, console output,
+// Visitor is a browser tab. It fails the test on exceptions, console output,
 // violations of the page's policy, and requests to anywhere but its own origin.
-type visitor struct {
+type Visitor struct {
 	t      *testing.T
 	ctx    context.Context
 	mutex  sync.Mutex
 	faults []string
 }
 
-func visit(t *testing.T, url, theme string) *visitor {
+// Visit opens the page at url in a new tab, in the theme "dark" or "light", and waits
+// until it has drawn.
+func Visit(t *testing.T, url, theme string) *Visitor {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(browser(t), 2*time.Minute)
 	t.Cleanup(cancel)
-	v := &visitor{t: t, ctx: ctx}
+	v := &Visitor{t: t, ctx: ctx}
 	t.Cleanup(v.check)
 	if err := chromedp.Listen(ctx, v.listen(url)); err != nil {
 		t.Fatal(err)
@@ -81,12 +87,12 @@ func visit(t *testing.T, url, theme string) *visitor {
 	call(v, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 	})
-	v.do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
-	v.wait("window.csigscope?.ready === true")
+	v.Do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
+	v.Wait("window.csigscope?.ready === true")
 	return v
 }
 
-func (v *visitor) listen(origin string) func(any) {
+func (v *Visitor) listen(origin string) func(any) {
 	fault := func(format string, args ...any) {
 		v.mutex.Lock()
 		defer v.mutex.Unlock()
@@ -112,7 +118,7 @@ func (v *visitor) listen(origin string) func(any) {
 	}
 }
 
-func (v *visitor) check() {
+func (v *Visitor) check() {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	for _, f := range v.faults {
@@ -120,31 +126,35 @@ func (v *visitor) check() {
 	}
 }
 
-func call[P, R any](v *visitor, command cdp.Command[P, R], params P) {
+func call[P, R any](v *Visitor, command cdp.Command[P, R], params P) {
 	v.t.Helper()
 	if _, err := chromedp.Call(v.ctx, command, params); err != nil {
 		v.t.Fatal(err)
 	}
 }
 
-func (v *visitor) do(steps ...chromedp.Action[chromedp.Void]) {
+// Do runs steps of the browser.
+func (v *Visitor) Do(steps ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
 	if err := chromedp.Do(v.ctx, steps...); err != nil {
 		v.t.Fatal(err)
 	}
 }
 
-func (v *visitor) wait(condition string) {
+// Wait waits until a script's condition holds.
+func (v *Visitor) Wait(condition string) {
 	v.t.Helper()
-	v.do(chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(20*time.Second)))
+	v.Do(chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(20*time.Second)))
 }
 
-func (v *visitor) click(selector string) {
+// Click clicks what a CSS selector finds.
+func (v *Visitor) Click(selector string) {
 	v.t.Helper()
-	v.do(chromedp.Click(chromedp.CSS(selector)))
+	v.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-func evaluate[T any](v *visitor, format string, args ...any) T {
+// Evaluate is the value of a script on the page.
+func Evaluate[T any](v *Visitor, format string, args ...any) T {
 	v.t.Helper()
 	out, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](fmt.Sprintf(format, args...)))
 	if err != nil {
@@ -153,14 +163,15 @@ func evaluate[T any](v *visitor, format string, args ...any) T {
 	return out
 }
 
-func (v *visitor) setWindow(window int) {
+// SetWindow moves the scrubber to a window, -1 for the whole range.
+func (v *Visitor) SetWindow(window int) {
 	v.t.Helper()
-	evaluate[chromedp.Void](v, "csigscope.setWindow(%d)", window)
+	Evaluate[chromedp.Void](v, "csigscope.setWindow(%d)", window)
 }
 
-// screenshot is the viewport. With CSIGSCOPE_SCREENSHOTS it is also kept in that
+// Screenshot is the viewport. With CSIGSCOPE_SCREENSHOTS it is also kept in that
 // folder, for people to look at.
-func (v *visitor) screenshot(name string) image.Image {
+func (v *Visitor) Screenshot(name string) image.Image {
 	v.t.Helper()
 	raw, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
 	if err != nil {
@@ -179,17 +190,53 @@ func (v *visitor) screenshot(name string) image.Image {
 	return picture
 }
 
-type rect struct{ X, Y, Width, Height float64 }
+// Rect is a place on the page, in CSS pixels.
+type Rect struct{ X, Y, Width, Height float64 }
 
-func (r rect) middle() (x, y float64) { return r.X + r.Width/2, r.Y + r.Height/2 }
+// Middle is the point at the centre.
+func (r Rect) Middle() (x, y float64) { return r.X + r.Width/2, r.Y + r.Height/2 }
 
-func (v *visitor) rect(side string, src, dst int) rect {
+// Cell is the place of a cell; side is "left" or "right".
+func (v *Visitor) Cell(side string, src, dst int) Rect {
 	v.t.Helper()
-	return evaluate[rect](v, "csigscope.cellRect(%q, %d, %d)", side, src, dst)
+	return Evaluate[Rect](v, "csigscope.cellRect(%q, %d, %d)", side, src, dst)
 }
 
-func colorAt(picture image.Image, r rect) string {
-	x, y := r.middle()
+// ColorAt is the CSS colour of a screenshot in the middle of a place.
+func ColorAt(picture image.Image, r Rect) string {
+	x, y := r.Middle()
 	red, green, blue, _ := picture.At(int(x), int(y)).RGBA()
 	return fmt.Sprintf("rgb(%d, %d, %d)", red>>8, green>>8, blue>>8)
+}
+
+// CheckCells compares the pixels of every cell in both matrices of size x size cells
+// with the colours that the page's data asks for.
+func (v *Visitor) CheckCells(picture image.Image, size int) {
+	v.t.Helper()
+	painted := map[string]bool{}
+	for _, side := range []string{"left", "right"} {
+		colors := v.Colors(side, size)
+		rects := Evaluate[[]Rect](v,
+			"Array.from({length: %d}, (_, i) => csigscope.cellRect(%q, Math.floor(i / %d), i %% %d))", size*size, side, size, size)
+		for i, want := range colors {
+			if want == nil {
+				continue
+			}
+			if got := ColorAt(picture, rects[i]); got != *want {
+				v.t.Errorf("%s cell %d,%d is %s, data asks for %s", side, i/size, i%size, got, *want)
+			}
+			painted[*want] = true
+		}
+	}
+	if len(painted) < 20 {
+		v.t.Errorf("only %d colours in both matrices: the data has more", len(painted))
+	}
+}
+
+// Colors are the colours that the page's data asks for, row by row; nil is a cell
+// without data.
+func (v *Visitor) Colors(side string, size int) []*string {
+	v.t.Helper()
+	return Evaluate[[]*string](v,
+		"Array.from({length: %d}, (_, i) => csigscope.cellColor(%q, Math.floor(i / %d), i %% %d))", size*size, side, size, size)
 }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+)
+
+// serveBinary runs a command that serves the page until the test ends, and gives the
+// page's address. The command must end cleanly on an interrupt.
+func serveBinary(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		kill := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("after an interrupt: %v\n%s", err, stderr.String())
+		}
+	})
+	address := regexp.MustCompile(`http://\S+/`)
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if url := address.FindString(lines.Text()); url != "" {
+			return url
+		}
+	}
+	t.Fatalf("csigscope %s printed no address: %s", strings.Join(args, " "), stderr.String())
+	return ""
+}
+
+// queriedCell is one line of query cells.
+type queriedCell struct {
+	Src   string `json:"src_group"`
+	Dst   string `json:"dst_group"`
+	State string `json:"state"`
+	Mode  string `json:"mode"`
+}
+
+// TestDemoPage runs the demo as a newcomer does and looks at its page: every cell is
+// drawn in the colour of its data, and the colours tell what the store answers.
+func TestDemoPage(t *testing.T) {
+	env := engineEnv(t)
+	dir := t.TempDir()
+	url := serveBinary(t, env, "demo", "--dir", dir, "--listen", "127.0.0.1:0")
+	v := pagetest.Visit(t, url, "light")
+	const racks = 16
+	for _, window := range []int{-1, 1, 11} {
+		v.SetWindow(window)
+		v.CheckCells(v.Screenshot("demo"), racks)
+	}
+	v.SetWindow(-1)
+	signal := pagetest.Evaluate[string](v, "csigscope.current().signal")
+	colors := v.Colors("right", racks)
+	cells := decodeJSON[[]queriedCell](t, mustRun(t, env, "query", "cells", "-o", "json",
+		"--signal", signal, "--store", "embedded:"+filepath.Join(dir, "store")))
+	checkColors(t, cells, colors, racks)
+}
+
+// checkColors holds the mode matrix against the answer of the store: cells without
+// data have no colour, clear cells all have one, and congested ones have others.
+func checkColors(t *testing.T, cells []queriedCell, colors []*string, racks int) {
+	t.Helper()
+	var clear string
+	drawn, congested := 0, 0
+	for _, c := range cells {
+		color := colors[rackNumber(t, c.Src)*racks+rackNumber(t, c.Dst)]
+		if color == nil {
+			t.Errorf("%s to %s has data and is not drawn", c.Src, c.Dst)
+			continue
+		}
+		drawn++
+		switch {
+		case c.State == "clear" && clear == "":
+			clear = *color
+		case c.State == "clear" && *color != clear:
+			t.Errorf("%s to %s is clear and drawn %s, others %s", c.Src, c.Dst, *color, clear)
+		case c.State == "congested":
+			congested++
+			if *color == clear {
+				t.Errorf("%s to %s is congested at %s and drawn as clear", c.Src, c.Dst, c.Mode)
+			}
+		}
+	}
+	for _, c := range colors {
+		if c != nil {
+			drawn--
+		}
+	}
+	if drawn != 0 || congested == 0 || clear == "" {
+		t.Errorf("%d cells are drawn without data; %d are congested, clear ones are %q", -drawn, congested, clear)
+	}
+}
+
+// rackNumber is the position of rackN on the axes.
+func rackNumber(t *testing.T, name string) int {
+	t.Helper()
+	n := 0
+	for _, digit := range strings.TrimPrefix(name, "rack") {
+		n = n*10 + int(digit-'0')
+	}
+	if n < 1 {
+		t.Fatalf("group %q is no rack", name)
+	}
+	return n - 1
+}
+
+// TestDemoOnce: the report and its data are written, and the report asks no one for
+// anything.
+func TestDemoOnce(t *testing.T) {
+	env := engineEnv(t)
+	dir := t.TempDir()
+	mustRun(t, env, "demo", "--once", "--dir", dir, "--duration", "3s")
+	report, err := os.ReadFile(filepath.Join(dir, demoReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if elsewhere := regexp.MustCompile(`(src|href)="?https?://`).Find(report); elsewhere != nil {
+		t.Errorf("the report loads %q", elsewhere)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, demoDataFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := decodeJSON[struct {
+		Windows []string         `json:"windows"`
+		Data    []map[string]any `json:"data"`
+	}](t, string(data))
+	if len(bundle.Windows) < 3 || len(bundle.Data) != 4 {
+		t.Errorf("the data has %d windows and %d signals, want at least 3 and 4", len(bundle.Windows), len(bundle.Data))
+	}
+}
