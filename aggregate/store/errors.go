@@ -16,7 +16,7 @@ import (
 var (
 	ErrUnreachable = errors.New("server unreachable")
 	ErrDenied      = errors.New("access denied")
-	ErrNoSchema    = errors.New("no schema in the database: nothing was stored there yet")
+	ErrNoSchema    = errors.New("no schema in the database: nothing was stored there yet, \"csigscope schema migrate\" makes it")
 	ErrNewerSchema = errors.New("schema is newer than this program: use a newer csigscope")
 	ErrTooManyRows = errors.New("too many rows")
 	ErrClosed      = errors.New("store closed")
