@@ -1,0 +1,136 @@
+package layers
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// minEtherType is where EtherTypes begin: smaller numbers are the length of an
+// IEEE 802.3 frame, and LLC follows.
+const minEtherType = 0x0600
+
+// etherTypeLen is the length of the EtherType at the end of a tag.
+const etherTypeLen = 2
+
+// Tag is a CSIG tag (section 4.1), compact or wide, without its TPID, which is the
+// EtherType of the layer before it. It implements gopacket.Layer, DecodingLayer and
+// SerializableLayer. Contents and Payload are parts of the decoded packet.
+//
+// Tag.Layout says which layout DecodeFromBytes reads, SerializeTo writes, and
+// LayerType stands for. The zero Tag has none: use NewTag, or set it.
+type Tag struct {
+	layers.BaseLayer
+	csig.Tag
+	Next layers.EthernetType // of what follows; below 0x0600 a length, with LLC
+}
+
+// NewTag is a Tag to decode into.
+func NewTag(l csig.Layout) *Tag { return &Tag{Tag: csig.Tag{Layout: l}} }
+
+// LayerType is the layer type of the tag's layout.
+func (t *Tag) LayerType() gopacket.LayerType { return TagType(t.Layout) }
+
+// CanDecode is the layer type of the tag's layout: a parser that may meet several
+// layouts needs a Tag for each.
+func (t *Tag) CanDecode() gopacket.LayerClass { return t.LayerType() }
+
+// NextLayerType is what gopacket takes the next EtherType for: LLC when it is a
+// length, gopacket.LayerTypeZero when it is unknown or cut off.
+func (t *Tag) NextLayerType() gopacket.LayerType {
+	switch {
+	case len(t.Payload) == 0:
+		return gopacket.LayerTypeZero
+	case t.Next < minEtherType:
+		return layers.LayerTypeLLC
+	}
+	return t.Next.LayerType()
+}
+
+// DecodeFromBytes reads a tag of the layout t.Layout from the bytes behind its
+// TPID; every bit pattern is a tag. Of a packet that ends inside the tag it calls
+// SetTruncated and returns an error. When the data fields came whole and only the
+// EtherType after them did not, they are in t all the same and Contents holds
+// them; otherwise Contents is empty.
+func (t *Tag) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	n := t.Layout.Format.DataLen()
+	t.BaseLayer, t.Next = layers.BaseLayer{}, 0
+	switch {
+	case n == 0:
+		return fmt.Errorf("decode CSIG tag: %s is no format of a tag: set Layout", t.Layout.Format)
+	case len(data) < n:
+		df.SetTruncated()
+		return fmt.Errorf("decode CSIG tag: %d bytes of data fields, expected %d", len(data), n)
+	}
+	t.Tag.Parse(t.Layout, data)
+	if len(data) < n+etherTypeLen {
+		df.SetTruncated()
+		t.Contents = data[:n]
+		return fmt.Errorf("decode CSIG tag: %d bytes with its EtherType, expected %d", len(data), n+etherTypeLen)
+	}
+	t.Next = layers.EthernetType(binary.BigEndian.Uint16(data[n:]))
+	n += etherTypeLen
+	t.Contents, t.Payload = data[:n], data[n:]
+	if t.Next < minEtherType {
+		t.limitPayload(int(t.Next), df)
+	}
+	return nil
+}
+
+// limitPayload takes off the padding behind an IEEE 802.3 frame.
+func (t *Tag) limitPayload(length int, df gopacket.DecodeFeedback) {
+	if len(t.Payload) < length {
+		df.SetTruncated()
+		return
+	}
+	t.Payload = t.Payload[:length]
+}
+
+// SerializeTo prepends the tag and its EtherType. The layer before it must have a
+// TPID of the tag's layout as its EtherType: none is set here, not even with
+// FixLengths. A field that does not fit its layout is an error.
+func (t *Tag) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
+	if err := checkFields(t.Tag); err != nil {
+		return fmt.Errorf("serialize CSIG tag: %w", err)
+	}
+	n := t.Layout.Format.DataLen()
+	to, err := b.PrependBytes(n + etherTypeLen)
+	if err != nil {
+		return fmt.Errorf("serialize CSIG tag: %w", err)
+	}
+	t.Append(to[:0])
+	binary.BigEndian.PutUint16(to[n:], uint16(t.Next))
+	return nil
+}
+
+// String is for people, such as "CSIG compact/ietf01 min_abw_ratio S=23 LM=5
+// Next=IPv4".
+func (t *Tag) String() string {
+	return fmt.Sprintf("CSIG %s Next=%s", fields(t.Tag), nextName(t.Next))
+}
+
+func nextName(e layers.EthernetType) string {
+	if e >= minEtherType && e.LayerType() == gopacket.LayerTypeZero {
+		return fmt.Sprintf("0x%04x", uint16(e))
+	}
+	return e.String()
+}
+
+func decodeTag(l csig.Layout, data []byte, p gopacket.PacketBuilder) error {
+	t := NewTag(l)
+	err := t.DecodeFromBytes(data, p)
+	if len(t.Contents) > 0 {
+		p.AddLayer(t)
+	}
+	if err != nil {
+		return err
+	}
+	if t.Next < minEtherType {
+		return p.NextDecoder(layers.LayerTypeLLC)
+	}
+	return p.NextDecoder(t.Next)
+}

@@ -1,0 +1,56 @@
+package layers
+
+import (
+	"github.com/google/gopacket"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Numbers of the layer types: gopacket leaves 1000 to 1999 to applications, and an
+// application that has taken one of these panics when it starts.
+const (
+	numberOfTags       = 1640 // and csig.NumLayouts-1 more
+	numberOfReflection = numberOfTags + csig.NumLayouts
+)
+
+// The layer types of tags, one for each layout, since a packet does not say which
+// profile it follows: layers.Dot1Q and gopacket.DecodingLayerParser hand on a layer
+// type and nothing else. They exist as soon as the package is imported, as those of
+// gopacket itself do; which EtherTypes lead to them is for Register to say.
+var (
+	LayerTypeCompactIETF01 = newTagType(csig.Layout{Format: csig.Compact, Profile: csig.IETF01})
+	LayerTypeCompactUEC050 = newTagType(csig.Layout{Format: csig.Compact, Profile: csig.UEC050})
+	LayerTypeWideIETF01    = newTagType(csig.Layout{Format: csig.Wide, Profile: csig.IETF01})
+	LayerTypeWideUEC050    = newTagType(csig.Layout{Format: csig.Wide, Profile: csig.UEC050})
+)
+
+// LayerTypeReflection is the layer type of ReflectionOption. It has no decoder,
+// because the encoding of the option is configuration: see Reflections.
+var LayerTypeReflection = gopacket.RegisterLayerType(numberOfReflection, gopacket.LayerTypeMetadata{
+	Name: "CSIGReflection",
+})
+
+// Classes of layer types, for Packet.LayerClass: a packet's tag of one format, or
+// of any.
+var (
+	LayerClassCompactTag = gopacket.NewLayerClass([]gopacket.LayerType{LayerTypeCompactIETF01, LayerTypeCompactUEC050})
+	LayerClassWideTag    = gopacket.NewLayerClass([]gopacket.LayerType{LayerTypeWideIETF01, LayerTypeWideUEC050})
+	LayerClassTag        = gopacket.NewLayerClass([]gopacket.LayerType{
+		LayerTypeCompactIETF01, LayerTypeCompactUEC050, LayerTypeWideIETF01, LayerTypeWideUEC050,
+	})
+)
+
+// TagType is the layer type of tags of the layout, which must have a format and a
+// profile.
+func TagType(l csig.Layout) gopacket.LayerType {
+	return gopacket.LayerType(numberOfTags + l.Index())
+}
+
+func newTagType(l csig.Layout) gopacket.LayerType {
+	return gopacket.RegisterLayerType(int(TagType(l)), gopacket.LayerTypeMetadata{
+		Name: "CSIG/" + l.String(),
+		Decoder: gopacket.DecodeFunc(func(data []byte, p gopacket.PacketBuilder) error {
+			return decodeTag(l, data, p)
+		}),
+	})
+}
