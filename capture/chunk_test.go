@@ -84,7 +84,7 @@ var payloads = map[string]func(rng *rand.Rand, sec uint32) []byte{
 	},
 	"header that leads to the next record": func(rng *rand.Rand, sec uint32) []byte {
 		n := uint32(rng.IntN(1000))
-		p := pattern(int(rng.IntN(50)), 3)
+		p := pattern(rng.IntN(50), 3)
 		for _, v := range []uint32{sec, 7, n, n} {
 			p = binary.LittleEndian.AppendUint32(p, v)
 		}

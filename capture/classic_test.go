@@ -140,8 +140,12 @@ func TestClassicFrameLimit(t *testing.T) {
 }
 
 func TestOptionsAreBounded(t *testing.T) {
-	got := Options{MaxFrame: int(^uint(0) >> 1), ReadBuffer: 1}.withDefaults()
-	want := Options{MaxFrame: 1 << 30, ReadBuffer: minReadBuffer, MaxInterfaces: DefaultMaxInterfaces}
+	huge := int(^uint(0) >> 1)
+	got := Options{MaxFrame: huge, ReadBuffer: 1, MaxInflation: huge, Poll: 1}.withDefaults()
+	want := Options{
+		MaxFrame: 1 << 30, ReadBuffer: minReadBuffer, MaxInterfaces: DefaultMaxInterfaces,
+		MaxInflation: 1 << 20, Poll: minPoll,
+	}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

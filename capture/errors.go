@@ -22,7 +22,7 @@ func (e *FormatError) Error() string {
 		found = fmt.Sprintf("%s (first bytes % 02x)", e.What, e.First)
 	}
 	return fmt.Sprintf("open capture %q: %s; expected pcap (magic a1b2c3d4, a1b23c4d or a1b2cd34 in either byte order), "+
-		"pcapng (0a0d0d0a), or one of them compressed with gzip (1f8b)", e.File, found)
+		"pcapng (0a0d0d0a), or one of them compressed once with gzip (1f8b) or zstd (28b52ffd)", e.File, found)
 }
 
 // CutError says that the record at Offset is incomplete or contradicts itself.
@@ -46,8 +46,9 @@ func (e *CutError) Error() string {
 		e.File, e.Packets+1, e.Offset, e.What, e.Want, e.Have, e.Packets)
 }
 
-// LimitError says that a record at Offset exceeds one of the Options. Packets
-// before it have been delivered; nothing was allocated for it.
+// LimitError says that a record at Offset, or what a compressed file expands to,
+// exceeds one of the Options. Packets before it have been delivered; nothing was
+// allocated for it.
 type LimitError struct {
 	File   string
 	Offset int64  // byte offset of the record

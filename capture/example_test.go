@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 
 	"github.com/csigscope/csigscope/capture"
 )
@@ -24,7 +23,8 @@ func count(r *capture.Reader) (frames int, err error) {
 func ExampleReader_ReadBatch() {
 	r, err := capture.Open("tap.pcap", capture.Options{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer func() { _ = r.Close() }()
 	frames, err := count(r)
@@ -35,7 +35,7 @@ func ExampleReader_ReadBatch() {
 	case errors.As(err, &cut):
 		fmt.Println(frames, "frames, then the file is cut at byte", cut.Offset)
 	default:
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 }
 
@@ -45,23 +45,26 @@ func ExampleChunks() {
 	const path = "tap.pcap"
 	chunks, err := capture.Chunks(path, 64<<20)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	total := 0
 	for _, c := range chunks {
 		r, err := capture.OpenChunk(path, c, capture.Options{})
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		frames, err := count(r)
 		_ = r.Close() // only read from
 		var boundary *capture.BoundaryError
 		if errors.As(err, &boundary) {
-			log.Fatal("drop everything, read the file again with capture.Open")
+			fmt.Println("drop everything, read the file again with capture.Open")
+			return
 		}
 		total += frames
 		if !errors.Is(err, io.EOF) {
-			log.Print(err) // what the later chunks hold cannot be trusted
+			fmt.Println(err) // what the later chunks hold cannot be trusted
 			break
 		}
 	}

@@ -1,15 +1,10 @@
 package capture
 
+import "time"
+
 // BatchSize is the number of frames that one Batch holds at most: large enough
 // to spread the cost of a call, small enough for the batch to stay in cache.
 const BatchSize = 256
-
-// LinkType is a link-layer header type, the registered LINKTYPE_ number. The
-// FCS bits that share the field in classic pcap are masked off.
-type LinkType uint16
-
-// LinkEthernet is LINKTYPE_ETHERNET: frames start with the destination MAC.
-const LinkEthernet LinkType = 1
 
 // Frame is one captured frame. Data is owned by the reader and valid until the
 // next call of ReadBatch.
@@ -20,7 +15,7 @@ type Frame struct {
 	Interface uint32 // index into Interfaces()
 	NoTime    bool   // simple packet block: no timestamp
 	Packet    uint64 // counts from 1 in the file (in the chunk with OpenChunk); only packet blocks count
-	Offset    int64  // byte offset of the record in the file (in the inflated stream of a gzip file)
+	Offset    int64  // byte offset of the record in the file (in the inflated stream of a compressed file)
 }
 
 // Batch is a caller-owned set of frames that ReadBatch fills. It is meant to be
@@ -57,6 +52,8 @@ const (
 	DefaultMaxFrame      = 256 << 10
 	DefaultReadBuffer    = 256 << 10
 	DefaultMaxInterfaces = 65536
+	DefaultMaxInflation  = 1100
+	DefaultPoll          = 200 * time.Millisecond
 )
 
 // Options bound a Reader. The zero value takes every default.
@@ -72,6 +69,18 @@ type Options struct {
 	// MaxInterfaces bounds the interfaces of all sections of a pcapng file.
 	// Default 65536.
 	MaxInterfaces int
+	// MaxInflation is how many bytes one compressed byte of a gzip or zstd file
+	// may expand to, beyond the first 64 MiB; more is a LimitError. Default
+	// 1100, slightly more than gzip can do: a zstd stream can expand 30 times
+	// further. At most 1,048,576.
+	MaxInflation int
+	// MaxInflated is how many bytes a gzip or zstd file may expand to; more is a
+	// LimitError. Default 0: only MaxInflation limits it, since reading takes
+	// the same memory whatever a file expands to.
+	MaxInflated int64
+	// Poll is how often [Follow] looks for more at the end of a file. Default
+	// 200 ms; at least 1 ms.
+	Poll time.Duration
 }
 
 const (
@@ -82,6 +91,9 @@ const (
 	largestMaxFrame = 1 << 30
 	// minReadBuffer keeps the fixed part of every header inside the buffer.
 	minReadBuffer = 4 << 10
+	// largestMaxInflation leaves only MaxInflated.
+	largestMaxInflation = 1 << 20
+	minPoll             = time.Millisecond
 )
 
 func (o Options) withDefaults() Options {
@@ -96,6 +108,14 @@ func (o Options) withDefaults() Options {
 	if o.MaxInterfaces <= 0 {
 		o.MaxInterfaces = DefaultMaxInterfaces
 	}
+	if o.MaxInflation <= 0 {
+		o.MaxInflation = DefaultMaxInflation
+	}
+	o.MaxInflation = min(o.MaxInflation, largestMaxInflation)
+	if o.Poll <= 0 {
+		o.Poll = DefaultPoll
+	}
+	o.Poll = max(o.Poll, minPoll)
 	return o
 }
 

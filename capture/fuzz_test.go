@@ -18,9 +18,10 @@ func FuzzReader(f *testing.F) {
 	for _, data := range cutSamples() {
 		f.Add(data)
 		f.Add(zipped(f, data))
+		f.Add(zstded(f, data))
 		f.Add(data[:len(data)-3])
 	}
-	opts := Options{MaxFrame: 2000, ReadBuffer: minReadBuffer, MaxInterfaces: 8}
+	opts := Options{MaxFrame: 2000, ReadBuffer: minReadBuffer, MaxInterfaces: 8, MaxInflated: 1 << 20}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := NewReader(bytes.NewReader(data), "fuzz", opts)
 		if err != nil {

@@ -1,19 +1,13 @@
 package capture
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 )
-
-// gzipBuffer is how many compressed bytes are read at a time.
-const gzipBuffer = 64 << 10
 
 // Open opens the capture at path and reads its file header. The path "-" is
 // standard input. Compression and format are recognised by content, never by
@@ -59,7 +53,7 @@ func openFile(path string) (*os.File, int64, error) {
 }
 
 // detect recognises the format and consumes the header of a classic file. A
-// gzip stream is looked into once, and only where inflate allows it.
+// compressed stream is looked into once, and only where inflate allows it.
 func (r *Reader) detect(inflate bool) error {
 	if !r.win.fill(4) {
 		if len(r.win.unread()) == 0 && errors.Is(r.win.err, io.EOF) {
@@ -77,10 +71,8 @@ func (r *Reader) detect(inflate bool) error {
 	switch {
 	case binary.BigEndian.Uint32(p) == blockSection:
 		return r.openBlocks()
-	case inflate && p[0] == 0x1f && p[1] == 0x8b:
-		return r.openGzip()
-	case binary.BigEndian.Uint32(p) == 0x28b52ffd:
-		return r.notCapture("a zstd-compressed file, decompress it first")
+	case inflate && compressionOf(p) != uncompressed:
+		return r.openCompressed(compressionOf(p))
 	}
 	return r.notCapture("not a pcap or pcapng file")
 }
@@ -115,33 +107,4 @@ func (r *Reader) openBlocks() error {
 	}
 	r.ng = newBlocks(r.opts)
 	return nil
-}
-
-// openGzip puts an inflater between the input and the window. The inflater
-// needs a fixed amount of memory whatever the stream expands to.
-func (r *Reader) openGzip() error {
-	src := io.MultiReader(bytes.NewReader(bytes.Clone(r.win.unread())), r.win.src)
-	if r.win.err != nil { // the whole input is in the window: do not read past its end
-		src = bytes.NewReader(bytes.Clone(r.win.unread()))
-	}
-	r.inflated = &meter{src: src}
-	z, err := gzip.NewReader(bufio.NewReaderSize(r.inflated, gzipBuffer))
-	if err != nil {
-		return fmt.Errorf("open capture %q: read the gzip header: %w", r.name, err)
-	}
-	r.win = window{src: z, buf: r.win.buf}
-	return r.detect(false)
-}
-
-// meter counts the bytes that pass through it.
-type meter struct {
-	src io.Reader
-	n   atomic.Int64
-}
-
-// Read implements io.Reader.
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.src.Read(p)
-	m.n.Add(int64(n))
-	return n, err
 }

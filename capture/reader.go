@@ -23,8 +23,9 @@ type Reader struct {
 
 	start    int64        // file offset where reading began
 	consumed atomic.Int64 // bytes of the input behind the last batch
-	inflated *meter       // counts the compressed bytes of a gzip input
+	inflated *meter       // counts the compressed bytes of a gzip or zstd input
 	closer   io.Closer    // nil when the input belongs to the caller
+	stopped  func() error // not nil for a followed file: why its reader was stopped
 }
 
 // progress is what a parser made of the bytes that are in memory.
@@ -126,7 +127,12 @@ func (r *Reader) failed(f *failure, intact uint64) error {
 func (r *Reader) ended(at int64, want int, what string) error {
 	end := r.win.offset() + int64(len(r.win.unread()))
 	clean, cut := errors.Is(r.win.err, io.EOF), errors.Is(r.win.err, io.ErrUnexpectedEOF)
+	var inflation *inflationError
 	switch {
+	case errors.As(r.win.err, &inflation):
+		return r.failed(&inflation.failure, r.count.Packets)
+	case (clean || cut) && r.stopped != nil && r.stopped() != nil:
+		return io.EOF // the rest of a record is still being written
 	case !clean && !cut:
 		return fmt.Errorf("read capture %q at byte offset %d: %w", r.name, end, r.win.err)
 	case clean && end == at && (r.chunk == nil || at == r.chunk.End):
@@ -170,7 +176,7 @@ func (r *Reader) Counters() Counters {
 }
 
 // Offset returns the bytes of the input consumed so far, for progress against
-// Size: compressed bytes for a gzip file, bytes since its start for a chunk.
+// Size: compressed bytes for a compressed file, bytes since its start for a chunk.
 // It is safe to call from another goroutine.
 func (r *Reader) Offset() int64 {
 	if r.inflated != nil {
