@@ -108,7 +108,8 @@ func assemble(s Scenario, t *topology, d *csig.Domain) (*sim, [][2]int32, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	return newSim(s, t, b.flows, signals, d), b.cellList, nil
+	m, err := newSim(s, t, b.flows, signals, d)
+	return m, b.cellList, err
 }
 
 // writeFabric writes the fabric file and compiles the domain that it describes.

@@ -157,15 +157,16 @@ func (s *sim) stamp(now int64) uint32 {
 }
 
 // newSim builds the network and its flows; nothing is written before run.
-func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Domain) *sim {
+func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Domain) (*sim, error) {
+	frames, err := newFramer(s.Layout, tpidOf(s.Layout), d.Reflections()[0], t.hosts())
+	if err != nil {
+		return nil, err
+	}
 	m := &sim{
 		scenario: s, topology: t, signals: signals, flows: flows,
 		pipeline: ps(s.Pipeline), end: ps(s.Duration), startNS: s.Start.UnixNano(),
 		arriving: newAgenda(len(t.ports) + t.hosts()), sending: newAgenda(len(flows)),
-		framer: framer{
-			layout: s.Layout, tpid: tpidOf(s.Layout), reflection: d.Reflections()[0],
-			identifier: make([]uint16, t.hosts()),
-		},
+		framer: frames,
 	}
 	interval := ps(s.ABWInterval)
 	for i := range t.ports {
@@ -186,5 +187,5 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 	for i := range flows {
 		m.sending.set(int32(i), flows[i].pace.first())
 	}
-	return m
+	return m, nil
 }
