@@ -3,6 +3,7 @@ package decode
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -11,9 +12,43 @@ import (
 // reflections that fit beside them.
 const MaxObservations = 4
 
-// Config is what a Decoder needs to know.
+// Endpoints say which IP header of a frame with tunnels names its endpoints.
+type Endpoints uint8
+
+// The addresses, the protocol and the ports of an observation always come from one
+// and the same header, for tags and reflections alike.
+const (
+	// Outer is the outermost IP header: the ends of the tunnel.
+	Outer Endpoints = iota
+	// Inner is the innermost IP header that the frame shows in clear. Where the
+	// capture ends before it may have come, endpoints are left out.
+	Inner
+)
+
+// ParseEndpoints reads "outer" or "inner".
+func ParseEndpoints(s string) (Endpoints, error) {
+	switch s {
+	case "", "outer":
+		return Outer, nil
+	case "inner":
+		return Inner, nil
+	}
+	return 0, fmt.Errorf("parse endpoints %q: expected outer or inner", s)
+}
+
+// Config is what a Decoder needs to know. All but Domain has a use as it is.
 type Config struct {
-	Domain *csig.Domain // what TPIDs and TCP options mean; required
+	Domain *csig.Domain // what TPIDs, TCP options and UDP ports mean; required
+	// Endpoints is Outer unless configured.
+	Endpoints Endpoints
+	// InnerTags says that tags inside tunnels are expected, where the network
+	// carries the Ethernet frames of hosts that speak CSIG. Then the first tag that
+	// is the last one of its L2 counts, from the outside in; otherwise, a tag inside
+	// a tunnel is an orphan.
+	InnerTags bool
+	// UDPTunnels are the tunnels over UDP by destination port: VXLAN, VXLANGPE,
+	// Geneve, GTPU and PSP. Nil stands for DefaultUDPTunnels. New copies it.
+	UDPTunnels map[uint16]Encap
 }
 
 // Result is what one frame says. The caller owns it and hands the same one to
@@ -27,18 +62,30 @@ type Result struct {
 
 // Decoder decodes frames. It is not safe for concurrent use: each core has one.
 type Decoder struct {
-	classes     [1 << 16]class // by EtherType
-	kinds       [256]bool      // TCP options that may be a reflection
-	reflections []csig.Reflection
-	counters    Counters
+	classes        [1 << 16]class    // by EtherType
+	udpPorts       [1 << 16]udpClass // by destination port
+	kinds          [256]bool         // TCP options that may be a reflection
+	reflections    []csig.Reflection
+	udpReflections []csig.UDPReflection
+	inner          bool // the innermost IP header names the endpoints
+	innerTags      bool
+	counters       Counters
+
+	nest nesting     // of the frame at hand
+	ends Observation // its endpoints, once the walk is inside a tunnel
 }
 
-// New makes a Decoder. It fails without a domain.
+// New makes a Decoder. It fails without a domain, and when UDP ports contradict
+// each other.
 func New(cfg Config) (*Decoder, error) {
 	if cfg.Domain == nil {
 		return nil, errors.New("make decoder: no domain is configured")
 	}
-	d := &Decoder{reflections: cfg.Domain.Reflections()}
+	d := &Decoder{
+		reflections: cfg.Domain.Reflections(),
+		inner:       cfg.Endpoints == Inner,
+		innerTags:   cfg.InnerTags,
+	}
 	for _, id := range cfg.Domain.TPIDs() {
 		if l, ok := cfg.Domain.LayoutOf(id); ok {
 			d.classes[id] = firstTag + class(l.Index())
@@ -49,6 +96,12 @@ func New(cfg Config) (*Decoder, error) {
 	}
 	for _, r := range d.reflections {
 		d.kinds[r.Kind] = true
+	}
+	if err := d.setUDPTunnels(cfg.UDPTunnels); err != nil {
+		return nil, fmt.Errorf("make decoder: %w", err)
+	}
+	if err := d.setUDPReflections(cfg.Domain.UDPReflections()); err != nil {
+		return nil, fmt.Errorf("make decoder: %w", err)
 	}
 	return d, nil
 }
@@ -61,27 +114,35 @@ func (d *Decoder) Counters() Counters { return d.counters }
 // each observation everything but TimeNS, Packet and Bytes, which the caller
 // knows. It keeps no reference to the frame and does not allocate.
 //
-// Tags come before reflections. A CSIG tag is valid only as the last tag of L2
-// (section 4.1): one that another CSIG tag, a VLAN tag or a SecTAG follows is an
-// orphan, so that of several tags in a row the last one counts. A tag whose
+// Tags come before reflections. A CSIG tag is valid only as the last tag
+// of L2 (section 4.1): one that another CSIG tag, a VLAN tag or a SecTAG follows is
+// an orphan, so that of several tags in a row the last one counts. A tag whose
 // successor is cut off is taken as the last one. Fields of a header are taken
 // when its fixed part came whole: a TCP header cut inside its options has ports.
 func (d *Decoder) Decode(frame []byte, r *Result) {
-	r.N, r.Encap.n = 0, 0
+	d.start(r)
 	r.Reason = d.walkL2(frame, etherTypeOffset, 0, r)
-	d.count(r)
+	d.finish(r)
 }
 
 // DecodeStripped is Decode for a frame whose outermost tag the network card or
 // the kernel has taken out, and hands on beside it as the tag's first four bytes:
 // r is the same as for the frame as it was sent.
 func (d *Decoder) DecodeStripped(frame []byte, tpid, tci uint16, r *Result) {
-	r.N, r.Encap.n = 0, 0
+	d.start(r)
 	r.Reason = d.walkStripped(frame, tpid, tci, r)
-	d.count(r)
+	d.finish(r)
 }
 
-func (d *Decoder) count(r *Result) {
+func (d *Decoder) start(r *Result) {
+	r.N, r.Encap.n = 0, 0
+	d.nest = nesting{}
+}
+
+func (d *Decoder) finish(r *Result) {
+	if d.inner {
+		r.forgetCut()
+	}
 	d.counters.Frames++
 	d.counters.Reasons[r.Reason]++
 }

@@ -11,24 +11,55 @@ type Encap uint8
 // The encapsulations that the decoder walks. VLAN covers the C-tags and S-tags of
 // IEEE 802.1Q alike.
 const (
-	VLAN   Encap = 1
-	MACsec Encap = 2
+	VLAN       Encap = 1 + iota
+	MACsec           // IEEE 802.1AE SecTAG
+	MPLS             // one label stack entry
+	Pseudowire       // control word of an Ethernet pseudowire
+	GRE
+	NVGRE // GRE with a key and an Ethernet frame (RFC 7637)
+	VXLAN
+	VXLANGPE
+	Geneve
+	GTPU
+	IPIP // IPv4 or IPv6 directly in IPv4 or IPv6
+	SRv6 // segment routing header (RFC 8754)
+	ESP
+	PSP
+
+	numEncaps = iota + 1
 )
 
-// Layer is one header of a frame's encapsulation. ID is the 12-bit VLAN
-// identifier and 0 for the others.
+var encapNames = [numEncaps]string{
+	"", "vlan", "macsec", "mpls", "pw", "gre", "nvgre", "vxlan", "vxlan-gpe", "geneve", "gtpu", "ipip", "srv6", "esp", "psp",
+}
+
+// String is the encapsulation's name in output, such as "vlan" or "vxlan-gpe".
+func (e Encap) String() string {
+	if e > 0 && e < numEncaps {
+		return encapNames[e]
+	}
+	return "encap_" + strconv.Itoa(int(e))
+}
+
+// Layer is one header of a frame's encapsulation. ID is what the header tells
+// networks apart by: the VLAN identifier (12 bits), the MPLS label (20), the
+// virtual network identifier of NVGRE, VXLAN, VXLAN-GPE and Geneve (24), the GRE
+// key, the GTP-U tunnel endpoint identifier and the security parameters index of
+// ESP and PSP (32). It is 0 for the others, for GRE without a key, and where the
+// capture ends before it.
 type Layer struct {
 	Encap Encap
 	ID    uint32
 }
 
-// Append appends the layer as it is printed, such as vlan:100 or macsec.
+// Append appends the layer as it is printed: its name, and after it for VLANs
+// alone the identifier, such as vlan:100 or vxlan.
 func (l Layer) Append(b []byte) []byte {
-	switch l.Encap {
-	case VLAN:
+	switch {
+	case l.Encap == VLAN:
 		return strconv.AppendUint(append(b, "vlan:"...), uint64(l.ID), 10)
-	case MACsec:
-		return append(b, "macsec"...)
+	case l.Encap > 0 && l.Encap < numEncaps:
+		return append(b, encapNames[l.Encap]...)
 	}
 	return strconv.AppendUint(append(b, "encap_"...), uint64(l.Encap), 10)
 }

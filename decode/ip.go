@@ -6,28 +6,36 @@ const (
 	ipv4Len = 20 // without options
 	ipv6Len = 40 // without extension headers
 
+	// segmentRouting is the type of the routing header of SRv6 (RFC 8754).
+	segmentRouting = 4
+
 	// maxExtensions is more than RFC 8200 recommends to send (section 4.1).
 	maxExtensions = 8
 )
 
-// IP protocol numbers. The transports have functions of their own, the others are
-// extension headers of IPv6.
+// IP protocol numbers: transports, tunnels, and extension headers of IPv6.
 const (
 	protoHopByHop    = 0
+	protoIPv4        = 4
 	protoTCP         = 6
 	protoUDP         = 17
+	protoIPv6        = 41
 	protoRouting     = 43
 	protoFragment    = 44
+	protoGRE         = 47
+	protoESP         = 50
 	protoAH          = 51
 	protoDestination = 60
 	protoMobility    = 135
+	protoEthernet    = 143 // RFC 8986, section 10.1
 )
 
 // endpoints are what the header that names a packet's ends says. ip is the
 // header, 20 bytes of IPv4 or 40 of IPv6.
 type endpoints struct {
-	ip    []byte
-	proto uint8
+	ip       []byte
+	proto    uint8
+	segments bool // a segment routing header stands between
 }
 
 // noLength stands for a length of 0, which segmentation offload leaves in
@@ -48,7 +56,7 @@ func (d *Decoder) walkIPv4(b []byte, r *Result) Reason {
 		return BadIP
 	}
 	e := endpoints{ip: b[:ipv4Len], proto: b[9]}
-	r.setAddrs(e)
+	d.name(e, r)
 	if total < len(b) {
 		b = b[:total] // the rest is padding
 	}
@@ -70,7 +78,7 @@ func (d *Decoder) walkIPv6(b []byte, r *Result) Reason {
 		return BadIP
 	}
 	e := endpoints{ip: b[:ipv6Len]}
-	r.setAddrs(e) // until the chain of headers is read, without a protocol
+	d.name(e, r) // until the chain of headers is read, without a protocol
 	next := b[6]
 	left := int(be16(b[4:]))
 	if left == 0 {
@@ -84,7 +92,7 @@ func (d *Decoder) walkIPv6(b []byte, r *Result) Reason {
 		n, isExtension := extensionLen(next, b)
 		if !isExtension {
 			e.proto = next
-			r.setProto(next)
+			d.setProto(next, r)
 			return d.walkTransport(b, left, e, r)
 		}
 		if n > left {
@@ -95,8 +103,14 @@ func (d *Decoder) walkIPv6(b []byte, r *Result) Reason {
 		}
 		const fragmentOffset = 0xfff8
 		if next == protoFragment && be16(b[2:])&fragmentOffset != 0 {
-			r.setProto(b[0])
+			d.setProto(b[0], r)
 			return r.done()
+		}
+		if next == protoRouting && b[2] == segmentRouting {
+			if !r.Encap.push(SRv6, 0) {
+				return TooDeep
+			}
+			e.segments = true
 		}
 		next, b, left = b[0], b[n:], left-n
 	}
@@ -131,7 +145,10 @@ func (r *Result) setAddrs(e endpoints) {
 	}
 }
 
-func (r *Result) setProto(proto uint8) {
+func (d *Decoder) setProto(proto uint8, r *Result) {
+	if d.settled() {
+		return
+	}
 	for i := range r.Obs[:r.N] {
 		r.Obs[i].Proto = proto
 	}

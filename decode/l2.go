@@ -23,6 +23,7 @@ const (
 	secTAG
 	ipv4
 	ipv6
+	mpls
 	firstTag // and csig.NumLayouts-1 more: a CSIG TPID of the layout with that index
 )
 
@@ -36,38 +37,51 @@ var etherTypes = [...]struct {
 	{0x88e5, secTAG},
 	{0x0800, ipv4},
 	{0x86dd, ipv6},
+	{0x8847, mpls},
+	{0x8848, mpls},
 }
 
 // walkL2 follows EtherTypes from the offset of one of them. vlans is the number of
 // VLAN tags before it.
 func (d *Decoder) walkL2(frame []byte, off, vlans int, r *Result) Reason {
+	if len(frame) < off+2 {
+		return CutEthernet
+	}
+	return d.walk(d.classes[be16(frame[off:])], frame[off+2:], vlans, r)
+}
+
+// walk follows EtherTypes from one of class c, which b follows on the wire.
+func (d *Decoder) walk(c class, b []byte, vlans int, r *Result) Reason {
 	for {
-		if len(frame) < off+2 {
-			return CutEthernet
-		}
-		c := d.classes[be16(frame[off:])]
-		body := frame[off+2:]
 		var n int
 		var reason Reason
 		switch c {
 		case other:
 			return r.done()
 		case ipv4:
-			return d.walkIPv4(body, r)
+			return d.walkIPv4(b, r)
 		case ipv6:
-			return d.walkIPv6(body, r)
+			return d.walkIPv6(b, r)
+		case mpls:
+			return d.walkMPLS(b, r)
 		case vlanTag:
 			vlans++
-			n, reason = d.vlan(body, vlans, r)
+			n, reason = d.vlan(b, vlans, r)
 		case secTAG:
-			n, reason = d.secTAG(body, r)
+			n, reason = d.secTAG(b, r)
+			if n > 0 {
+				b = userData(b, n)
+			}
 		default:
-			n, reason = d.tag(body, csig.LayoutAt(int(c-firstTag)), r)
+			n, reason = d.tag(b, csig.LayoutAt(int(c-firstTag)), r)
 		}
 		if n == 0 {
 			return reason
 		}
-		off += 2 + n
+		if len(b) < n+2 {
+			return CutEthernet
+		}
+		c, b = d.classes[be16(b[n:])], b[n+2:]
 	}
 }
 
@@ -136,12 +150,30 @@ func (d *Decoder) secTAG(b []byte, r *Result) (int, Reason) {
 	switch {
 	case len(b) < n:
 		return 0, CutMACsec
+	case shortLength(b) >= minLongUserData:
+		return 0, BadMACsec
 	case !r.Encap.push(MACsec, 0):
 		return 0, TooDeep
 	case b[0]&modified != 0:
 		return 0, Hidden
 	}
 	return n, OK
+}
+
+// minLongUserData is the number of bytes from which on a SecTAG does not say how
+// long its user data is: its short length is 0.
+const minLongUserData = 48
+
+func shortLength(secTAG []byte) int { return int(secTAG[1] & 0x3f) }
+
+// userData is b up to the end of the user data that a SecTAG of n bytes protects.
+// The integrity check value (ICV) comes after it. Where the SecTAG does not say
+// where it starts, the lengths in the headers above do.
+func userData(b []byte, n int) []byte {
+	if short := shortLength(b); short > 0 && n+short < len(b) {
+		return b[:n+short]
+	}
+	return b
 }
 
 func (d *Decoder) tag(b []byte, l csig.Layout, r *Result) (int, Reason) {
@@ -153,18 +185,25 @@ func (d *Decoder) tag(b []byte, l csig.Layout, r *Result) (int, Reason) {
 	case len(b) < n:
 		return 0, CutTag
 	}
-	r.add(Tag).Tag.Parse(l, b)
+	o := r.add(Tag)
+	o.Tag.Parse(l, b)
 	d.counters.Tags++
+	if d.nest.tunnels > 0 {
+		d.innerTag(o, r)
+	}
 	return n, OK
 }
 
-// orphanTags marks the tags so far, since another tag of L2 follows them.
+// orphanTags marks the tags so far of this L2, since another of its tags follows.
 func (d *Decoder) orphanTags(r *Result) {
-	for i := range r.Obs[:r.N] {
-		o := &r.Obs[i]
-		if o.Flags&Orphan == 0 {
-			o.Flags |= Orphan
-			d.counters.Orphans++
-		}
+	for i := int(d.nest.first); i < r.N; i++ {
+		d.orphan(&r.Obs[i])
+	}
+}
+
+func (d *Decoder) orphan(o *Observation) {
+	if o.Flags&Orphan == 0 {
+		o.Flags |= Orphan
+		d.counters.Orphans++
 	}
 }

@@ -13,22 +13,26 @@ const (
 	CutVLAN                    // inside a VLAN tag
 	CutMACsec                  // inside a SecTAG
 	CutTag                     // inside a CSIG tag
+	CutMPLS                    // inside an MPLS label stack or a control word
 	CutIP                      // inside an IP header or its extensions
-	CutTransport               // inside a TCP or UDP header or the TCP options
+	CutTransport               // inside a TCP or UDP header, the TCP options or a reflection over UDP
+	CutTunnel                  // inside the header of a tunnel
 	BadMACsec                  // SecTAG of an unknown version
 	BadIP                      // impossible version or lengths
 	BadTransport               // impossible TCP or UDP lengths
 	BadOptions                 // TCP option of impossible length
+	BadTunnel                  // tunnel header that its specification does not allow
 	Hidden                     // encrypted by MACsec: a tag may be inside
-	TooDeep                    // more tags or headers than the decoder follows
+	TooDeep                    // more tags, headers or tunnels than the decoder follows
+	UnknownLink                // link type that the decoder does not know
 
 	// NumReasons bounds Reason.
 	NumReasons = iota
 )
 
 var reasonNames = [NumReasons]string{
-	"no-csig", "ok", "cut-ethernet", "cut-vlan", "cut-macsec", "cut-tag", "cut-ip", "cut-transport",
-	"bad-macsec", "bad-ip", "bad-transport", "bad-options", "hidden", "too-deep",
+	"no-csig", "ok", "cut-ethernet", "cut-vlan", "cut-macsec", "cut-tag", "cut-mpls", "cut-ip", "cut-transport", "cut-tunnel",
+	"bad-macsec", "bad-ip", "bad-transport", "bad-options", "bad-tunnel", "hidden", "too-deep", "unknown-link",
 }
 
 // String is the reason's name in summaries and metrics, such as "cut-ip".
@@ -49,10 +53,15 @@ type Counters struct {
 	Reflections uint64
 
 	// An empty or invalid reflection says that the path is not CSIG-capable
-	// (section 6.3.3), which is coverage and not an error: the option is there,
-	// with no data fields or with a number of bytes that is no tag's.
+	// (section 6.3.3), which is coverage and not an error: the TCP option is
+	// there, with no data fields or with a number of bytes that is no tag's; the
+	// datagram is one of a transport that reflects, without the Valid bit or too
+	// short for the data fields.
 	EmptyReflections   uint64
 	InvalidReflections uint64
+	// Encrypted packets are those in ESP or PSP: a reflection inside is for the
+	// hosts alone to see, their tag is in clear.
+	Encrypted uint64
 	// ExcessReflections did not fit the Result beside the others of their frame.
 	ExcessReflections uint64
 }
@@ -68,5 +77,6 @@ func (c *Counters) Add(o *Counters) {
 	c.Reflections += o.Reflections
 	c.EmptyReflections += o.EmptyReflections
 	c.InvalidReflections += o.InvalidReflections
+	c.Encrypted += o.Encrypted
 	c.ExcessReflections += o.ExcessReflections
 }

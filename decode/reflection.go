@@ -59,7 +59,7 @@ func (d *Decoder) reflection(b, header []byte, e endpoints, r *Result) int {
 		}
 		if l, ok := f.Layout(n); ok {
 			if head+n <= len(b) {
-				d.addReflection(l, b[head:head+n], header, e, r)
+				d.addTCPReflection(l, b[head:head+n], header, e, r)
 			}
 			return head + n
 		}
@@ -88,14 +88,32 @@ func experiment(b []byte) uint32 {
 	return 0
 }
 
-func (d *Decoder) addReflection(l csig.Layout, data, header []byte, e endpoints, r *Result) {
+func (d *Decoder) addTCPReflection(l csig.Layout, data, header []byte, e endpoints, r *Result) {
+	o := d.addReflection(l, data, e, r)
+	switch {
+	case o == nil:
+	case d.settled():
+		o.setAck(header)
+	default:
+		o.setTCP(header)
+	}
+}
+
+// addReflection adds the data fields at the start of data with the addresses that
+// name the frame's endpoints: those in e, or those of a tunnel around it, then with
+// its ports. It returns nil when the Result is full.
+func (d *Decoder) addReflection(l csig.Layout, data []byte, e endpoints, r *Result) *Observation {
 	o := r.add(Reflection)
 	if o == nil {
 		d.counters.ExcessReflections++
-		return
+		return nil
 	}
 	o.Tag.Parse(l, data)
-	o.setAddrs(e)
-	o.setTCP(header)
+	if d.settled() {
+		o.setEnds(&d.ends)
+	} else {
+		o.setAddrs(e)
+	}
 	d.counters.Reflections++
+	return o
 }

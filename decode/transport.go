@@ -10,23 +10,47 @@ const (
 // walkTransport reads the header after the IP header. left is what the IP header
 // says is left of the packet, at least len(b): more when the capture is cut.
 func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reason {
-	switch {
-	case e.proto == protoTCP && (r.N > 0 || len(d.reflections) > 0):
-		return d.tcp(b, left, e, r)
-	case e.proto == protoUDP && r.N > 0:
-		return d.udp(b, left, r)
+	switch e.proto {
+	case protoTCP:
+		if r.N > 0 || len(d.reflections) > 0 {
+			return d.tcp(b, left, e, r)
+		}
+	case protoUDP:
+		return d.udp(b, left, e, r)
+	case protoGRE:
+		return d.gre(b, left, e, r)
+	case protoIPv4, protoIPv6, protoEthernet:
+		return d.ipPayload(b, e, r)
+	case protoESP:
+		return d.esp(b, left, r)
 	}
 	return r.done()
 }
 
-func (d *Decoder) udp(b []byte, left int, r *Result) Reason {
+func (d *Decoder) udp(b []byte, left int, e endpoints, r *Result) Reason {
 	if len(b) < udpLen {
 		return short(udpLen, left)
 	}
-	for i := range r.Obs[:r.N] {
-		r.Obs[i].setPorts(b)
+	if !d.settled() {
+		for i := range r.Obs[:r.N] {
+			r.Obs[i].setPorts(b)
+		}
 	}
-	return r.done()
+	c := d.udpPorts[be16(b[2:])]
+	if c == 0 {
+		return r.done()
+	}
+	// The length is 0 in a jumbogram (RFC 2675) and before segmentation offload.
+	if n := int(be16(b[4:])); n != 0 {
+		if n < udpLen {
+			return BadTransport
+		}
+		left, b = min(left, n), b[:min(len(b), n)]
+	}
+	if c == udpReflects {
+		return d.udpPayload(b[udpLen:], left-udpLen, e, b[:udpLen], r)
+	}
+	return d.udpTunnel(Encap(c), b[udpLen:], left-udpLen, e, b[:udpLen], r)
 }
 
 func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
@@ -34,8 +58,10 @@ func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
 		return short(tcpLen, left)
 	}
 	header := b[:tcpLen]
-	for i := range r.Obs[:r.N] {
-		r.Obs[i].setTCP(header)
+	if !d.settled() {
+		for i := range r.Obs[:r.N] {
+			r.Obs[i].setTCP(header)
+		}
 	}
 	headerLen := int(header[12]>>4) * 4
 	switch {
@@ -69,6 +95,10 @@ func (o *Observation) setPorts(header []byte) {
 
 func (o *Observation) setTCP(header []byte) {
 	o.setPorts(header)
+	o.setAck(header)
+}
+
+func (o *Observation) setAck(header []byte) {
 	const ack = 0x10
 	if header[13]&ack != 0 {
 		o.Ack = binary.BigEndian.Uint32(header[8:])

@@ -43,6 +43,9 @@ func printDomain(w io.Writer, d *csig.Domain) {
 	for _, r := range d.Reflections() {
 		fmt.Fprintf(w, "reflection %+v\n", r)
 	}
+	for _, r := range d.UDPReflections() {
+		fmt.Fprintf(w, "udp reflection %+v\n", r)
+	}
 }
 
 func (t *topology) print(w io.Writer) {

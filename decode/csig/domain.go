@@ -35,6 +35,8 @@ type Domain struct {
 	tables      [NumLayouts][16]*Table
 	locators    [NumLayouts][16]*Locator
 	reflections []Reflection
+
+	udpReflections []UDPReflection
 }
 
 type tpid struct {
@@ -107,6 +109,11 @@ func (s Spec) Compile() (*Domain, error) {
 	for i, r := range s.Reflections {
 		if err := d.addReflection(r); err != nil {
 			return nil, fmt.Errorf("compile reflections[%d]: %w", i, err)
+		}
+	}
+	for i := range s.UDPReflections {
+		if err := d.addUDPReflection(&s.UDPReflections[i]); err != nil {
+			return nil, fmt.Errorf("compile udp_reflections[%d]: %w", i, err)
 		}
 	}
 	return d, nil

@@ -12,6 +12,9 @@ type Spec struct {
 	Tables      []TableSpec      `yaml:"tables,omitempty"`
 	Locators    []LocatorSpec    `yaml:"locators,omitempty"`
 	Reflections []ReflectionSpec `yaml:"reflections,omitempty"`
+	// UDPReflections are off unless configured: no transport over UDP has a field
+	// for CSIG that is public.
+	UDPReflections []UDPReflectionSpec `yaml:"udp_reflections,omitempty"`
 }
 
 // TPIDSpec says which layout a tag protocol identifier stands for. No EtherType
@@ -133,6 +136,9 @@ func (s Spec) Overlay(o Spec) Spec {
 	}
 	if o.Reflections != nil {
 		s.Reflections = o.Reflections
+	}
+	if o.UDPReflections != nil {
+		s.UDPReflections = o.UDPReflections
 	}
 	s.Tables = append(s.Tables[:len(s.Tables):len(s.Tables)], o.Tables...)
 	s.Locators = append(s.Locators[:len(s.Locators):len(s.Locators)], o.Locators...)

@@ -1,0 +1,407 @@
+-- csig.lua dissects CSIG tags and their reflections in TCP, for Wireshark and tshark.
+--
+-- Section numbers refer to draft-ravi-ippm-csig-01. README.md beside this file says
+-- how to install it. It names signals and shows raw fields; what they are worth in
+-- bit/s or nanoseconds is each network's configuration, which csigscope knows.
+
+local csig = Proto("csig", "Congestion Signaling")
+local reflection = Proto("csig.reflection", "Congestion Signaling Reflection")
+
+local SIGNALS = {
+    ietf01 = { [0] = "min_abw", "min_abw_ratio", "max_delay" },
+    uec050 = { [0] = "min_abw", "min_abw_ratio", "max_delay", "max_nqd" },
+}
+
+-- The data fields, most significant bit first, as words of two or four bytes:
+-- Figures 1 and 2 for ietf01, "Two L2 Tags" of the IEEE 802.1 slides for uec050.
+local LAYOUTS = {
+    { format = "compact", profile = "ietf01", tpids = "0x9900", "T:3 R:1 S:5 LM:7" },
+    { format = "compact", profile = "uec050", tpids = "0x88b5", "T:3 R:1 S:5 LM:6 D:1" },
+    { format = "wide", profile = "ietf01", tpids = "", "LM:16", "T:4 S:20 R:8" },
+    { format = "wide", profile = "uec050", tpids = "0x88b6", "LM:15 D:1", "T:4 S:20 R:8" },
+}
+
+local NAMES = {
+    T = { "type", "Signal type" },
+    S = { "s", "Signal value" },
+    LM = { "lm", "Locator metadata" },
+    D = { "d", "Trimmed, do not update" },
+    R = { "r", "Reserved" },
+}
+
+-- parse_layout turns the words of a layout into its parts: where each field is, in
+-- bytes from the start of the data fields and in bits from the start of its word.
+local function parse_layout(layout)
+    layout.parts, layout.bytes = {}, 0
+    for _, word in ipairs(layout) do
+        local parts, bits = {}, 0
+        for name, width in word:gmatch("(%u+):(%d+)") do
+            width = tonumber(width)
+            table.insert(parts, { name = name, bit = bits, width = width })
+            bits = bits + width
+        end
+        for _, part in ipairs(parts) do
+            part.offset, part.bytes = layout.bytes, bits / 8
+            part.mask = (2 ^ part.width - 1) * 2 ^ (bits - part.bit - part.width)
+            table.insert(layout.parts, part)
+        end
+        layout.bytes = layout.bytes + bits / 8
+    end
+end
+
+for _, layout in ipairs(LAYOUTS) do
+    parse_layout(layout)
+end
+
+local function part_field(prefix, layout, part)
+    local abbrev, name = prefix .. NAMES[part.name][1], NAMES[part.name][2]
+    if part.name == "D" then
+        return ProtoField.bool(abbrev, name, part.bytes * 8, nil, part.mask)
+    end
+    local make = part.bytes == 2 and ProtoField.uint16 or ProtoField.uint32
+    local values = part.name == "T" and SIGNALS[layout.profile] or nil
+    return make(abbrev, name, base.DEC, values, part.mask)
+end
+
+-- make_fields makes the filter fields of the data fields. Layouts share their names:
+-- Wireshark allows a name more than once, with another mask.
+local function make_fields(prefix)
+    local fields = {
+        format = ProtoField.string(prefix .. "format", "Format"),
+        profile = ProtoField.string(prefix .. "profile", "Profile"),
+        signal = ProtoField.string(prefix .. "signal", "Signal"),
+        reserved = ProtoExpert.new(prefix .. "reserved", "Reserved bits are set",
+            expert.group.PROTOCOL, expert.severity.NOTE),
+        parts = {},
+    }
+    fields.all = { fields.format, fields.profile, fields.signal }
+    for _, layout in ipairs(LAYOUTS) do
+        for _, part in ipairs(layout.parts) do
+            local field = part_field(prefix, layout, part)
+            fields.parts[part] = field
+            table.insert(fields.all, field)
+        end
+    end
+    return fields
+end
+
+local tag_fields = make_fields("csig.")
+local tag_next = ProtoField.uint16("csig.next", "Next EtherType", base.HEX)
+local tag_orphan = ProtoField.bool("csig.orphan", "Orphan")
+local tag_cut = ProtoExpert.new("csig.cut", "The capture ends inside the tag",
+    expert.group.UNDECODED, expert.severity.WARN)
+local tag_misplaced = ProtoExpert.new("csig.misplaced",
+    "Not the last tag of L2: csigscope counts it and never aggregates it",
+    expert.group.PROTOCOL, expert.severity.WARN)
+local tag_too_deep = ProtoExpert.new("csig.too_deep", "Too many tags: the rest is not dissected",
+    expert.group.UNDECODED, expert.severity.WARN)
+table.insert(tag_fields.all, tag_next)
+table.insert(tag_fields.all, tag_orphan)
+csig.fields = tag_fields.all
+csig.experts = { tag_fields.reserved, tag_cut, tag_misplaced, tag_too_deep }
+
+local reflection_fields = make_fields("csig.reflection.")
+local reflection_empty = ProtoExpert.new("csig.reflection.empty",
+    "No data fields: the path is not CSIG-capable", expert.group.PROTOCOL, expert.severity.NOTE)
+local reflection_invalid = ProtoExpert.new("csig.reflection.invalid",
+    "Neither 2 nor 6 bytes of data fields", expert.group.PROTOCOL, expert.severity.NOTE)
+reflection.fields = reflection_fields.all
+reflection.experts = { reflection_fields.reserved, reflection_empty, reflection_invalid }
+
+-- add_data shows the data fields at the start of range, and returns what they say in
+-- a few words.
+local function add_data(tree, range, layout, fields)
+    tree:add(fields.format, range, layout.format):set_generated()
+    tree:add(fields.profile, range, layout.profile):set_generated()
+    local value = {}
+    for _, part in ipairs(layout.parts) do
+        local word = range(part.offset, part.bytes)
+        local item = tree:add(fields.parts[part], word)
+        value[part.name] = word:bitfield(part.bit, part.width)
+        if part.name == "R" and value.R ~= 0 then
+            item:add_proto_expert_info(fields.reserved)
+        end
+    end
+    local signal = SIGNALS[layout.profile][value.T] or "type_" .. value.T
+    tree:add(fields.signal, range, signal):set_generated()
+    return string.format("%s S=%d LM=%d%s", signal, value.S, value.LM, value.D == 1 and " trimmed" or "")
+end
+
+-- Tags
+
+local ethertypes = DissectorTable.get("ethertype")
+local llc = Dissector.get("llc")
+
+-- The layout of each configured TPID, and who had the EtherType before.
+local layout_of, displaced = {}, {}
+
+local VLAN_OR_SECTAG = { [0x8100] = true, [0x88a8] = true, [0x9100] = true, [0x88e5] = true }
+
+-- Tags around the one at hand. A hostile frame can hold thousands.
+local MAX_DEPTH = 16
+local depth = 0
+
+-- dissect_rest hands on what follows a tag. Below 0x0600 an EtherType is the length
+-- of an LLC frame (IEEE 802.3).
+local function dissect_rest(ethertype, rest, pinfo, tree)
+    depth = depth + 1
+    -- What is wrong with the rest, its dissector has noted in the tree by the time
+    -- that it raises an error. The tag itself is sound.
+    if ethertype < 0x0600 then
+        pcall(llc.call, llc, rest, pinfo, tree)
+    else
+        pcall(ethertypes.try, ethertypes, ethertype, rest, pinfo, tree)
+    end
+    depth = depth - 1
+end
+
+-- add_next shows the EtherType after a tag. A tag is valid only as the last tag of
+-- L2 (section 4.1).
+local function add_next(tree, range)
+    local ethertype = range:uint()
+    tree:add(tag_next, range)
+    local orphan = layout_of[ethertype] ~= nil or VLAN_OR_SECTAG[ethertype] ~= nil
+    local item = tree:add(tag_orphan, range, orphan)
+    item:set_generated()
+    if orphan then
+        item:add_proto_expert_info(tag_misplaced)
+    end
+    return ethertype, orphan
+end
+
+local function dissect_tag(layout, tvb, pinfo, tree)
+    local have = tvb:captured_len()
+    local whole = layout.bytes + 2
+    local item = tree:add(csig, tvb(0, math.min(have, whole)))
+    pinfo.cols.protocol = "CSIG"
+    if have < layout.bytes then
+        item:add_proto_expert_info(tag_cut)
+        return have
+    end
+    local text = add_data(item, tvb(0, layout.bytes), layout, tag_fields)
+    item:append_text(", " .. text)
+    if have < whole then
+        return have
+    end
+    local ethertype, orphan = add_next(item, tvb(layout.bytes, 2))
+    if have > whole and depth == MAX_DEPTH then
+        item:add_proto_expert_info(tag_too_deep)
+    elseif have > whole then
+        dissect_rest(ethertype, tvb(whole):tvb(), pinfo, tree)
+    end
+    pinfo.cols.info:append((orphan and "  CSIG orphan " or "  CSIG ") .. text)
+    return have
+end
+
+-- Nothing but the TPID that led here tells the layout.
+function csig.dissector(tvb, pinfo, tree)
+    local layout = layout_of[pinfo.match_uint]
+    return layout and dissect_tag(layout, tvb, pinfo, tree) or 0
+end
+
+-- Reflections
+
+local tcp_options = Field.new("tcp.options")
+local icmp_type, icmpv6_type = Field.new("icmp.type"), Field.new("icmpv6.type")
+
+-- How a reflection is told from other options, by the preferences.
+local encoding = {}
+
+local function add_empty(range, head, tree)
+    tree:add(reflection, range(0, head)):add_proto_expert_info(reflection_empty)
+end
+
+local function add_invalid(range, length, tree)
+    local whole = math.max(2, math.min(length, range:len()))
+    tree:add(reflection, range(0, whole)):add_proto_expert_info(reflection_invalid)
+end
+
+local function add_reflection(layout, range, head, pinfo, tree)
+    local item = tree:add(reflection, range(0, head + layout.bytes))
+    local text = add_data(item, range(head, layout.bytes), layout, reflection_fields)
+    item:append_text(", " .. text)
+    pinfo.cols.info:append("  CSIG reflection " .. text)
+end
+
+-- read_option shows the option at the start of range, of at least two bytes, if it is
+-- a reflection, and returns the option's length.
+local function read_option(range, pinfo, tree)
+    local length = range(1, 1):uint()
+    local head = 2 + encoding.exid_bytes
+    if range(0, 1):uint() ~= encoding.kind or range:len() < head then
+        return length
+    end
+    if encoding.exid_bytes > 0 and range(2, encoding.exid_bytes):uint() ~= encoding.exid then
+        return length
+    end
+    local data = encoding.payload and length or length - head
+    local layout = encoding.layouts[data]
+    if layout then
+        if head + data <= range:len() then
+            add_reflection(layout, range, head, pinfo, tree)
+        end
+        return head + data
+    end
+    if data == 0 then
+        add_empty(range, head, tree)
+        return head
+    end
+    add_invalid(range, length, tree)
+    return length
+end
+
+local function walk_options(range, pinfo, tree)
+    local at, length = 0, range:len()
+    while at < length do
+        local kind = range(at, 1):uint()
+        if kind == 0 then
+            return
+        end
+        local n = 1
+        if kind ~= 1 then
+            if at + 2 > length then
+                return
+            end
+            n = read_option(range(at), pinfo, tree)
+            if n < 2 then
+                return
+            end
+        end
+        at = at + n
+    end
+end
+
+-- overruns is true for a TCP header that claims more bytes than its packet has: what
+-- stands in the place of its options is something else. A header that the capture
+-- cut may still hold whole reflections.
+local function overruns(options, pinfo)
+    local words = options.source(options.offset - 8, 1):bitfield(0, 4)
+    return pinfo.caplen == pinfo.len and options.range:len() < words * 4 - 20
+end
+
+function reflection.dissector(_, pinfo, tree)
+    -- What an ICMP error quotes was reflected on another packet.
+    if not encoding.kind or icmp_type() or icmpv6_type() then
+        return
+    end
+    for _, options in ipairs({ tcp_options() }) do
+        if not overruns(options, pinfo) then
+            walk_options(options.range, pinfo, tree)
+        end
+    end
+end
+
+-- Preferences
+
+local function tpid_pref(layout)
+    return "tpid_" .. layout.format .. "_" .. layout.profile
+end
+
+for _, layout in ipairs(LAYOUTS) do
+    csig.prefs[tpid_pref(layout)] = Pref.string(
+        "TPIDs of " .. layout.format .. "/" .. layout.profile, layout.tpids,
+        "EtherTypes that stand for this layout, such as 0x9900, separated by commas; empty: none")
+end
+
+local NO_EXID, EXID16, EXID32 = 0, 2, 4
+local IETF01, UEC050 = 1, 2
+local PROFILES = { { 1, "ietf01", IETF01 }, { 2, "uec050", UEC050 } }
+
+csig.prefs.reflections = Pref.bool("Dissect reflections in TCP", true,
+    "Look for reflections among the options of TCP (section 4.2.1)")
+csig.prefs.reflection_kind = Pref.uint("Reflection: option kind", 253,
+    "Kind of the TCP option: 253 or 254 with an experiment identifier (RFC 6994), or a plain kind")
+csig.prefs.reflection_exid_size = Pref.enum("Reflection: experiment identifier", EXID16,
+    "Size of the experiment identifier after kind and length",
+    { { 1, "none", NO_EXID }, { 2, "16 bits", EXID16 }, { 3, "32 bits", EXID32 } }, false)
+csig.prefs.reflection_exid = Pref.string("Reflection: experiment identifier is", "0xc516",
+    "Value of the experiment identifier")
+csig.prefs.reflection_payload_length = Pref.bool("Reflection: length counts data fields only", false,
+    "The option's length octet counts the data fields, as the draft has it, not the whole option (RFC 9293)")
+csig.prefs.reflection_compact = Pref.enum("Reflection: profile of 2 bytes", IETF01,
+    "Profile of compact data fields", PROFILES, false)
+csig.prefs.reflection_wide = Pref.enum("Reflection: profile of 6 bytes", UEC050,
+    "Profile of wide data fields", PROFILES, false)
+
+local function complain(pref, value, expected)
+    report_failure(string.format("csig.%s: %q: expected %s", pref, value, expected))
+end
+
+-- EtherTypes that csigscope itself walks: as a TPID they would hide their protocol.
+local RESERVED = {
+    [0x0800] = true, [0x0806] = true, [0x86dd] = true, [0x8100] = true, [0x88a8] = true, [0x9100] = true,
+    [0x88e5] = true, [0x8847] = true, [0x8848] = true, [0x88cc] = true, [0x8808] = true,
+}
+
+-- unregister gives the EtherTypes back to whoever had them.
+local function unregister()
+    for tpid in pairs(layout_of) do
+        ethertypes:remove(tpid, csig)
+        if displaced[tpid] then
+            ethertypes:add(tpid, displaced[tpid])
+        end
+    end
+    layout_of, displaced = {}, {}
+end
+
+local function register(layout)
+    local pref = tpid_pref(layout)
+    for word in csig.prefs[pref]:gmatch("[^,%s]+") do
+        local tpid = tonumber(word)
+        if not tpid or tpid % 1 ~= 0 or tpid < 0x0600 or tpid > 0xffff or RESERVED[tpid] then
+            complain(pref, word, "a free EtherType from 0x0600 to 0xffff")
+        elseif layout_of[tpid] then
+            complain(pref, word, "a TPID that no other layout has")
+        else
+            displaced[tpid] = ethertypes:get_dissector(tpid)
+            layout_of[tpid] = layout
+            ethertypes:add(tpid, csig)
+        end
+    end
+end
+
+local function reflection_layout(format, profile)
+    for _, layout in ipairs(LAYOUTS) do
+        if layout.format == format and layout.profile == PROFILES[profile][2] then
+            return layout
+        end
+    end
+end
+
+local function read_encoding()
+    local prefs = csig.prefs
+    encoding = {}
+    if not prefs.reflections then
+        return
+    end
+    local exid = tonumber(prefs.reflection_exid)
+    if not exid and prefs.reflection_exid_size ~= NO_EXID then
+        complain("reflection_exid", prefs.reflection_exid, "a number such as 0xc516")
+        return
+    end
+    encoding = {
+        kind = prefs.reflection_kind,
+        exid_bytes = prefs.reflection_exid_size,
+        exid = exid,
+        payload = prefs.reflection_payload_length,
+        layouts = {
+            [2] = reflection_layout("compact", prefs.reflection_compact),
+            [6] = reflection_layout("wide", prefs.reflection_wide),
+        },
+    }
+end
+
+local function configure()
+    unregister()
+    for _, layout in ipairs(LAYOUTS) do
+        register(layout)
+    end
+    read_encoding()
+end
+
+function csig.prefs_changed()
+    configure()
+end
+
+configure()
+register_postdissector(reflection)
