@@ -30,15 +30,18 @@ demo: build engine ## emit a training job, replay it, store it, and show the hea
 
 deps: engine ## install what the tests need, by package name
 	@.ci/need chromium chromium
+	@.ci/need tshark tshark
 
 test: build deps ## run all tests, with the race detector where it pays
 	$(GO) vet ./...
 	$(GO) test -count=1 ./...
-	$(GO) test -count=1 -race -short ./...
+	$(GO) test -count=1 -race -short $$($(GO) list ./... | grep -v /cmd/)
 
-bench: build ## benchmark reading, decoding and aggregating
-	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./replay/emitter
-	$(BIN) bench --dir .cache/bench
+bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
+	@mkdir -p .cache/bench
+	CSIGSCOPE_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_BENCH_DIR=$(CURDIR)/.cache/bench \
+		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay
+	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./aggregate/store ./replay/emitter
 
 generate: build ## write the generated files anew
 	$(GO) generate ./...

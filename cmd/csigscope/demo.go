@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/query"
@@ -57,11 +58,14 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	// Two demos in one folder must not add up: each scenario has captures and a store
+	// of its own.
+	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(xxhash.Sum64String(fmt.Sprintf("%+v", s)))))
 	if f.dsn == "" {
-		f.dsn = store.KindEmbedded + ":" + filepath.Join(f.dir, "store")
+		f.dsn = store.KindEmbedded + ":" + filepath.Join(own, "store")
 	}
 	out := cmd.OutOrStdout()
-	captures := filepath.Join(f.dir, "captures")
+	captures := filepath.Join(own, "captures")
 	fmt.Fprintf(out, "simulating %s of a fabric of %d hosts in %d racks ...\n", s.Duration, s.Leaves*s.HostsPerLeaf, s.Leaves)
 	report, err := runEmitter(cmd, s, captures)
 	if err != nil {

@@ -76,8 +76,17 @@ func TestDemoPage(t *testing.T) {
 	signal := pagetest.Evaluate[string](v, "csigscope.current().signal")
 	colors := v.Colors("right", racks)
 	cells := decodeJSON[[]queriedCell](t, mustRun(t, env, "query", "cells", "-o", "json",
-		"--signal", signal, "--store", "embedded:"+filepath.Join(dir, "store")))
+		"--signal", signal, "--store", "embedded:"+onlyMatch(t, filepath.Join(dir, "demo-*", "store"))))
 	checkColors(t, cells, colors, racks)
+}
+
+func onlyMatch(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: found %q, %v", pattern, found, err)
+	}
+	return found[0]
 }
 
 // checkColors holds the mode matrix against the answer of the store: cells without

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -115,13 +116,22 @@ func (f *queryFlags) open(cmd *cobra.Command) (*question, error) {
 	return q, nil
 }
 
-// openForReading opens a store that has to exist.
+// openForReading opens a store that has to exist. A server is left as it is, since who
+// asks may not be allowed more.
 func openForReading(cmd *cobra.Command, dsn string) (*openedStore, error) {
-	db, err := openStore(cmd, dsn)
-	if err == nil && db == nil {
-		err = usageError{fmt.Errorf("%s: --store none keeps nothing to ask for", cmd.CommandPath())}
+	db, err := connectStore(cmd, dsn, mustExist)
+	switch {
+	case err != nil:
+		return nil, err
+	case db == nil:
+		return nil, usageError{fmt.Errorf("%s: --store none keeps nothing to ask for", cmd.CommandPath())}
+	case db.engine == nil:
+		return db, nil
 	}
-	return db, err
+	if err := db.store.Migrate(cmd.Context()); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
 // prepare reads names and fills in what the flags leave open.

@@ -73,7 +73,7 @@ func newSchemaStatus() *cobra.Command {
 	addStoreFlag(cmd, &dsn)
 	addOutputFlag(cmd, &output)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		db, err := connectStore(cmd, dsn, "")
+		db, err := connectStore(cmd, dsn, mustExist)
 		if err != nil {
 			return err
 		}

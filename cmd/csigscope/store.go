@@ -28,14 +28,16 @@ type openedStore struct {
 	logger *slog.Logger
 }
 
+// What connectStore does about an embedded store that does not exist.
+const (
+	makeMissing = false
+	mustExist   = true
+)
+
 // openStore opens what --store names and brings its schema up to date; it is nil for
 // none.
 func openStore(cmd *cobra.Command, dsn string) (*openedStore, error) {
-	return openStoreWith(cmd, dsn, "")
-}
-
-func openStoreWith(cmd *cobra.Command, dsn, listen string) (*openedStore, error) {
-	db, err := connectStore(cmd, dsn, listen)
+	db, err := connectStore(cmd, dsn, makeMissing)
 	if err != nil || db == nil {
 		return nil, err
 	}
@@ -46,7 +48,7 @@ func openStoreWith(cmd *cobra.Command, dsn, listen string) (*openedStore, error)
 }
 
 // connectStore opens what --store names and leaves its schema as it is.
-func connectStore(cmd *cobra.Command, dsn, listen string) (*openedStore, error) {
+func connectStore(cmd *cobra.Command, dsn string, exists bool) (*openedStore, error) {
 	target, err := store.ParseDSN(dsn)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--store: %w", err)}
@@ -57,7 +59,7 @@ func connectStore(cmd *cobra.Command, dsn, listen string) (*openedStore, error) 
 	case store.KindNone:
 		return nil, nil
 	case store.KindEmbedded:
-		if err := db.startEngine(cmd.Context(), listen); err != nil {
+		if err := db.startEngine(cmd.Context(), exists); err != nil {
 			return nil, err
 		}
 		o.Writer = db.engine.ClickHouseOptions(chdb.RoleWriter)
@@ -75,24 +77,25 @@ func connectStore(cmd *cobra.Command, dsn, listen string) (*openedStore, error) 
 
 // startEngine attaches to the embedded engine over the target's folder, or starts it
 // as a child process of this binary.
-func (db *openedStore) startEngine(ctx context.Context, listen string) error {
-	dir := db.target.Dir
-	if dir == "" {
+func (db *openedStore) startEngine(ctx context.Context, exists bool) error {
+	if db.target.Dir == "" {
 		data, err := dataFolder()
 		if err != nil {
 			return err
 		}
-		dir = filepath.Join(data, "store")
+		db.target.Dir = filepath.Join(data, "store")
+	}
+	dir := db.target.Dir
+	if _, err := os.Stat(dir); err != nil && exists {
+		return fmt.Errorf("open store %s: %w: run csigscope replay first, or name another with --store", db.target, err)
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find own executable: %w", err)
 	}
-	command := []string{exe, "engine", "--dir", dir}
-	if listen != "" {
-		command = append(command, "--listen", listen)
-	}
-	db.engine, err = chdb.Start(ctx, chdb.Options{Dir: dir, Command: command, Listen: listen, Logger: db.logger})
+	db.engine, err = chdb.Start(ctx, chdb.Options{
+		Dir: dir, Command: []string{exe, "engine", "--dir", dir}, Logger: db.logger,
+	})
 	if err != nil {
 		return fmt.Errorf("start store: %w", err)
 	}
