@@ -1,0 +1,114 @@
+package capture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// tsharkFields runs tshark over a file and returns its lines, one a packet,
+// fields separated by tabs; the test is skipped where tshark is not installed.
+func tsharkFields(t *testing.T, path string, fields ...string) []string {
+	t.Helper()
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	args := []string{"-r", path, "-n", "-T", "fields", "-E", "occurrence=l"}
+	for _, f := range fields {
+		args = append(args, "-e", f)
+	}
+	out, err := exec.CommandContext(t.Context(), tshark, args...).Output()
+	if err != nil {
+		t.Fatalf("tshark: %v", err)
+	}
+	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+}
+
+// TestUnwrapAgainstTshark compares random sessions with tshark's reading.
+func TestUnwrapAgainstTshark(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	file := newPcap(binary.LittleEndian, magicNanos, 0, 1)
+	for range 500 {
+		data := randomMirror(t, rng)
+		file.add(1, 0, uint32(len(data)), data)
+	}
+	r, err := NewReader(bytes.NewReader(file.buf), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := tsharkFields(t, writeFile(t, "mirror.pcap", file.buf), "erspan.version", "erspan.spanid", "erspan.vlan", "erspan.cos",
+		"erspan.encap", "erspan.bso", "erspan.truncated", "erspan.index", "erspan.hw", "erspan.direction", "gre.sequence_number", "eth.type")
+	var b Batch
+	for n := 0; ; {
+		if r.ReadBatch(&b) != nil {
+			if n != 500 {
+				t.Errorf("%d frames compared", n)
+			}
+			return
+		}
+		for i := range b.Frames[:b.N] {
+			inner, s, m := Unwrap(&b.Frames[i])
+			if m != MirrorOK {
+				t.Fatalf("frame %d: %s", n, m)
+			}
+			if got := asTshark(&s, inner.Data); got != want[n] {
+				t.Fatalf("frame %d: % x\n%q, tshark has\n%q", n, b.Frames[i].Data, got, want[n])
+			}
+			n++
+		}
+	}
+}
+
+// randomMirror builds a frame of any type whose header is random.
+func randomMirror(t *testing.T, rng *rand.Rand) []byte {
+	header := make([]byte, []int{0, headerII, headerIII}[rng.IntN(3)])
+	for i := range header {
+		header[i] = byte(rng.Uint32())
+	}
+	gre := "0000 88be"
+	switch len(header) {
+	case headerII:
+		header[0] = 0x10 | header[0]&0x0f
+		gre = gre88be
+	case headerIII:
+		header[0], header[10] = 0x20|header[0]&0x0f, header[10]&0x83 // frame type 0
+		gre = gre22eb
+		if header[11]&1 != 0 {
+			header = append(header, 0x14, 0, 0, 1, 0, 0, 0, 9)
+		}
+	}
+	tail := append(append(unhex(t, gre), header...), unhex(t, mirrored)...)
+	head := unhex(t, outerMAC, ipv4Gre4)
+	binary.BigEndian.PutUint16(head[16:], uint16(20+len(tail)))
+	return append(head, tail...)
+}
+
+// asTshark prints a session as tshark -T fields does.
+func asTshark(s *Session, inner []byte) string {
+	f := make([]string, 12)
+	bit := func(b bool) string {
+		if b {
+			return "1"
+		}
+		return "0"
+	}
+	if s.Type > 1 {
+		f[0], f[1], f[2], f[3], f[6] = fmt.Sprint(s.Type-1), fmt.Sprint(s.ID), fmt.Sprint(s.VLAN), fmt.Sprint(s.CoS), bit(s.Truncated)
+	}
+	switch s.Type {
+	case 2:
+		f[4], f[7] = fmt.Sprint(s.Encap), fmt.Sprint(s.Index)
+	case 3:
+		f[5], f[8], f[9] = fmt.Sprint(s.Integrity), fmt.Sprint(s.Hardware), bit(s.Egress)
+	}
+	if s.Sequenced {
+		f[10] = fmt.Sprint(s.Sequence)
+	}
+	f[11] = fmt.Sprintf("0x%04x", binary.BigEndian.Uint16(inner[12:]))
+	return strings.Join(f, "\t")
+}

@@ -1,0 +1,156 @@
+package capture
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"net/netip"
+)
+
+// Session is what an ERSPAN header says of a mirrored frame
+// (draft-foschiano-erspan-03). Type I has no header: only Type, Source and
+// Sequence fields are set.
+//
+//	type II, version 1
+//	|Ver:4|    VLAN:12    |COS:3|En:2|T:1| Session ID:10 |
+//	|      reserved:12    |          Index:20            |
+//
+//	type III, version 2
+//	|Ver:4|    VLAN:12    |COS:3|BSO:2|T:1| Session ID:10 |
+//	|                    Timestamp:32                     |
+//	|       SGT:16        |P:1|FT:5|Hw ID:6|D:1|Gra:2|O:1 |
+//	|Platform ID:6|    platform-specific:58, with O       |
+type Session struct {
+	Type      uint8      // 1, 2 or 3
+	ID        uint16     // session, 0 to 1023
+	Source    netip.Addr // the switch, as the outer packet names it
+	VLAN      uint16     // of the mirrored frame, 0 to 4095; 0 is none or unknown
+	CoS       uint8      // priority of the mirrored frame, 0 to 7
+	Encap     uint8      // type II: En, 0 no VLAN tag, 1 ISL, 2 802.1Q and stripped, 3 tag kept in the frame
+	Integrity uint8      // type III: BSO, 0 good or unknown, 1 short, 2 oversized, 3 bad CRC or alignment
+	Truncated bool       // the switch sent only the first bytes of the frame
+	Egress    bool       // type III: mirrored on the way out of the switch
+	Hardware  uint8      // type III: mirroring engine of the switch, 0 to 63
+	Index     uint32     // type II: port index, 20 bits, as the platform defines it
+	Sequenced bool       // Sequence is there
+	Sequence  uint32     // counts the session's packets: gaps are losses on the way
+
+	// SwitchClock says what SwitchNS counts.
+	SwitchClock SwitchClock
+	// SwitchNS is when the switch saw the frame, by its own clock. With
+	// ClockCustom it is the plain count of ticks.
+	SwitchNS int64
+	// SwitchBits is the width of the counter behind SwitchNS: 32, where it wraps
+	// after 2^32 ticks (5 days, 7 minutes or 4.3 s by resolution), or 64.
+	SwitchBits uint8
+}
+
+// SwitchClock tells the clocks of type III timestamps apart.
+type SwitchClock uint8
+
+// Clocks of a Session. Only ClockPTP can be compared with other clocks.
+const (
+	ClockNone   SwitchClock = iota // types I and II have no timestamp
+	Clock100us                     // ns in steps of 100 us since an epoch that the header does not name
+	Clock100ns                     // ns in steps of 100 ns since such an epoch
+	ClockNanos                     // the nanoseconds of an IEEE 1588 time whose seconds are missing
+	ClockPTP                       // ns since the IEEE 1588 epoch, 1970 (TAI or UTC as the switch is set)
+	ClockCustom                    // ticks that only the switch's configuration explains
+)
+
+const (
+	headerII  = 8
+	headerIII = 12
+	subheader = 8
+
+	// Platform subheaders of type III whose second word extends the timestamp.
+	platformUpper3   = 3
+	platformSecs5    = 5
+	platformSecs6    = 6
+	platformUpper7   = 7
+	frameTypeEther   = 0
+	nanosPerSecond   = 1_000_000_000
+	granularity100us = 0
+	granularity100ns = 1
+	granularity1588  = 2
+)
+
+// read takes the ERSPAN header off c, if its type has one.
+func (s *Session) read(c *carrier, protocol uint16) Mirror {
+	version, size := uint8(1), headerII
+	switch {
+	case protocol == etherERSPAN3:
+		version, size = 2, headerIII
+	case !s.Sequenced:
+		s.Type = 1
+		return MirrorOK
+	}
+	p := c.data
+	if len(p) > 0 && p[0]>>4 != version {
+		return MirrorVersion
+	}
+	if m := c.skip(size); m != MirrorOK {
+		return m
+	}
+	s.Type = version + 1
+	s.VLAN = binary.BigEndian.Uint16(p) & 0x0fff
+	s.CoS = p[2] >> 5
+	s.Truncated = p[2]&0x04 != 0
+	s.ID = binary.BigEndian.Uint16(p[2:]) & 0x03ff
+	if version == 1 {
+		s.Encap = p[2] >> 3 & 3
+		s.Index = binary.BigEndian.Uint32(p[4:]) & 0xfffff
+		return MirrorOK
+	}
+	s.Integrity = p[2] >> 3 & 3
+	return s.readIII(c, p)
+}
+
+// readIII reads what only type III has; p starts with its header.
+func (s *Session) readIII(c *carrier, p []byte) Mirror {
+	ticks, last := uint64(binary.BigEndian.Uint32(p[4:])), binary.BigEndian.Uint16(p[10:])
+	s.Hardware = uint8(last >> 4 & 0x3f)
+	s.Egress = last&0x08 != 0
+	s.SwitchBits = 32
+	platform, word := uint8(0), uint64(0)
+	if last&1 != 0 {
+		sub := c.data
+		if m := c.skip(subheader); m != MirrorOK {
+			return m
+		}
+		platform, word = sub[0]>>2, uint64(binary.BigEndian.Uint32(sub[4:]))
+	}
+	if last>>10&0x1f != frameTypeEther {
+		return MirrorNotEthernet
+	}
+	s.readClock(ticks, uint8(last>>1&3), platform, word)
+	return MirrorOK
+}
+
+// readClock interprets the timestamp with the platform's word that extends it.
+func (s *Session) readClock(ticks uint64, granularity, platform uint8, word uint64) {
+	if platform == platformUpper3 || platform == platformUpper7 {
+		ticks |= word << 32
+		s.SwitchBits = 64
+	}
+	perTick := uint64(1)
+	switch granularity {
+	case granularity100us:
+		s.SwitchClock, perTick = Clock100us, 100_000
+	case granularity100ns:
+		s.SwitchClock, perTick = Clock100ns, 100
+	case granularity1588:
+		s.SwitchClock = ClockNanos
+		if (platform == platformSecs5 || platform == platformSecs6) && ticks < nanosPerSecond {
+			ticks += word * nanosPerSecond
+			s.SwitchClock, s.SwitchBits = ClockPTP, 64
+		}
+	default:
+		s.SwitchClock = ClockCustom
+	}
+	hi, lo := bits.Mul64(ticks, perTick)
+	if hi != 0 || lo > math.MaxInt64 {
+		lo = math.MaxInt64
+	}
+	s.SwitchNS = int64(lo)
+}
