@@ -38,6 +38,9 @@ func (l Level) String() string {
 	return fmt.Sprintf("level_%d", uint8(l))
 }
 
+// Levels are all levels, the finest first.
+func Levels() []Level { return []Level{LevelLocation, LevelSet, LevelDevice, LevelStage} }
+
 // ParseLevel reads a Level's name.
 func ParseLevel(s string) (Level, error) {
 	for l, name := range levelNames {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
+
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -24,11 +26,11 @@ const minObservations = 10
 // Options say what goes into a bundle. The zero value takes every signal over all
 // that is stored, at the level location.
 type Options struct {
-	Fabric   string        // name shown in the header
-	Signals  []csig.Signal // empty: all that are stored
-	Levels   []Level       // empty: LevelLocation
-	From, To time.Time     // zero: all that is stored; widened to whole windows
-	Step     time.Duration // 0: chosen so that a range has about 120 windows
+	Fabric   string         // name shown in the header
+	Signals  []csig.Signal  // empty: all that are stored
+	Levels   []fabric.Level // empty: fabric.LevelLocation
+	From, To time.Time      // zero: all that is stored; widened to whole windows
+	Step     time.Duration  // 0: chosen so that a range has about 120 windows
 
 	MaxWindows int // of one bundle, 0: DefaultMaxWindows
 	MaxRows    int // of all signals together, 0: DefaultMaxRows
@@ -42,7 +44,7 @@ func (o Options) withDefaults() Options {
 	o.MaxRows = cmp.Or(o.MaxRows, DefaultMaxRows)
 	o.MaxGroups = cmp.Or(o.MaxGroups, DefaultMaxGroups)
 	if len(o.Levels) == 0 {
-		o.Levels = []Level{LevelLocation}
+		o.Levels = []fabric.Level{fabric.LevelLocation}
 	}
 	o.Levels = slices.Compact(slices.Sorted(slices.Values(o.Levels)))
 	if o.Now.IsZero() {
@@ -116,7 +118,7 @@ func (b *builder) read(ctx context.Context, e Extent) ([]rawSignal, error) {
 				return nil, fmt.Errorf("read %s by %s: %w", s, level, err)
 			}
 		}
-		q.Level = LevelLocation
+		q.Level = fabric.LevelLocation
 		var err error
 		if raw.locations, err = b.reader.LocationWindows(ctx, q); err != nil {
 			return nil, fmt.Errorf("read locations of %s: %w", s, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/decode"
@@ -46,14 +47,14 @@ func small() *querytest.Memory {
 			row(2, decode.Reflection, up2, 20, 20, 0.02),
 			row(2, decode.Reflection, aggregate.NoLocation, 5, 0, 1),
 		},
-		GroupRows: []query.GroupRow{
+		GroupRows: []fabric.Group{
 			{ID: 103, Name: "rack3", Level: "rack", Parent: "pod1", Order: 3},
 			{ID: 102, Name: "rack2", Level: "rack", Parent: "pod1", Order: 2},
 			{ID: 101, Name: "rack1", Level: "rack", Parent: "pod1", Order: 1},
 			{ID: 100, Name: "pod1", Level: "pod"},
 			{ID: aggregate.UnknownGroup, Name: "unknown"},
 		},
-		Places: []query.LocationRow{
+		Places: []fabric.Location{
 			{ID: leaf, Name: "leaf1", Kind: "set", Device: "leaf1", Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
 			{ID: up1, Name: "leaf1:up1", Kind: "port", Device: "leaf1", Stage: "leaf", Capacity: 100e6, Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
 			{ID: up2, Name: "leaf1:up2", Kind: "port", Device: "leaf1", Stage: "leaf", Capacity: 100e6, Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
@@ -72,7 +73,7 @@ func build(t *testing.T, r query.Reader, o query.Options) *query.Bundle {
 }
 
 func TestBuildGolden(t *testing.T) {
-	b := build(t, small(), query.Options{Fabric: "test", Levels: []query.Level{query.LevelDevice, query.LevelLocation}})
+	b := build(t, small(), query.Options{Fabric: "test", Levels: []fabric.Level{fabric.LevelDevice, fabric.LevelLocation}})
 	got, err := json.MarshalIndent(b, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestBuildGolden(t *testing.T) {
 }
 
 func TestBuildModes(t *testing.T) {
-	b := build(t, small(), query.Options{Levels: query.Levels()})
+	b := build(t, small(), query.Options{Levels: fabric.Levels()})
 	cells := b.Data[0].Cells
 	if got, want := cells.Window, []int{0, 2}; !cmp.Equal(got, want) {
 		t.Fatalf("windows of cells: %v, want %v: silence has no row", got, want)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // overflowColor is grey: the row stands for no place in the network.
@@ -21,7 +22,7 @@ const goldenTurn = 0.6180339887498949
 // alone, so that a location looks the same in every window, report and run. The
 // hue comes from the device, numbered devices of one family far apart; ports of a
 // device share its hue and differ in lightness; the stage shifts chroma.
-func Color(l LocationRow) string {
+func Color(l fabric.Location) string {
 	if l.ID == aggregate.OverflowLocation {
 		return overflowColor
 	}

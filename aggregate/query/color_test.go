@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 )
 
 func TestColorIsAFunctionOfNames(t *testing.T) {
-	a := query.LocationRow{ID: 5, Name: "leaf3:up1", Device: "leaf3", Stage: "leaf"}
+	a := fabric.Location{ID: 5, Name: "leaf3:up1", Device: "leaf3", Stage: "leaf"}
 	b := a
 	b.ID, b.Capacity, b.Candidates = 77, 1, []string{"x"}
 	if query.Color(a) != query.Color(b) {
 		t.Errorf("colour depends on more than names: %s, %s", query.Color(a), query.Color(b))
 	}
-	for _, l := range []query.LocationRow{a, {ID: 2}, {ID: 3, Name: "99999999999999999999"}, {ID: aggregate.OverflowLocation}} {
+	for _, l := range []fabric.Location{a, {ID: 2}, {ID: 3, Name: "99999999999999999999"}, {ID: aggregate.OverflowLocation}} {
 		if c := query.Color(l); !regexp.MustCompile(`^#[0-9a-f]{6}$`).MatchString(c) {
 			t.Errorf("colour of %q is %q, want #rrggbb", l.Name, c)
 		}
@@ -32,7 +33,7 @@ func TestColorsDiffer(t *testing.T) {
 	for leaf := range 6 {
 		for up := range 4 {
 			device := fmt.Sprintf("leaf%d", leaf+1)
-			c := query.Color(query.LocationRow{ID: 9, Name: fmt.Sprintf("%s:up%d", device, up+1), Device: device, Stage: "leaf"})
+			c := query.Color(fabric.Location{ID: 9, Name: fmt.Sprintf("%s:up%d", device, up+1), Device: device, Stage: "leaf"})
 			var v [3]int
 			if _, err := fmt.Sscanf(c, "#%02x%02x%02x", &v[0], &v[1], &v[2]); err != nil {
 				t.Fatal(err)

@@ -23,33 +23,17 @@ func (r storeReader) Extent(ctx context.Context) (Extent, error) {
 }
 
 // Groups implements Catalog.
-func (r storeReader) Groups(ctx context.Context) ([]GroupRow, error) {
-	groups, err := r.store.Groups(ctx)
-	rows := make([]GroupRow, len(groups))
-	for i, g := range groups {
-		rows[i] = GroupRow{ID: g.ID, Name: g.Name, Level: g.Level, Parent: g.Parent, Order: g.Order}
-	}
-	return rows, err
-}
+func (r storeReader) Groups(ctx context.Context) ([]fabric.Group, error) { return r.store.Groups(ctx) }
 
 // Locations implements Catalog.
-func (r storeReader) Locations(ctx context.Context) ([]LocationRow, error) {
-	locations, err := r.store.Locations(ctx)
-	rows := make([]LocationRow, len(locations))
-	for i, l := range locations {
-		rows[i] = LocationRow{
-			ID: l.ID, Name: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
-			Capacity: l.Capacity, Candidates: l.Candidates, CandidateCount: l.CandidateCount,
-			Set: l.Set, DeviceLoc: l.DeviceLoc, StageLoc: l.StageLoc,
-		}
-	}
-	return rows, err
+func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
+	return r.store.Locations(ctx)
 }
 
 func (q Question) storeQuery() store.Query {
 	return store.Query{
 		Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution, Step: q.Step,
-		Level: fabric.Level(q.Level),
+		Level: q.Level,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // axes are the groups of both matrix axes.
@@ -16,7 +17,7 @@ type axes struct {
 
 // newAxes takes every group that has data, and the silent ones of the same levels:
 // a rack whose tap died must stay visible as a row without data.
-func newAxes(rows []GroupRow, raw []rawSignal, limit int) *axes {
+func newAxes(rows []fabric.Group, raw []rawSignal, limit int) *axes {
 	seen := map[aggregate.GroupID]bool{}
 	for _, s := range raw {
 		for _, cells := range slices.Concat(s.cells[:1], s.totals[:1]) {
@@ -25,12 +26,12 @@ func newAxes(rows []GroupRow, raw []rawSignal, limit int) *axes {
 			}
 		}
 	}
-	byID := make(map[aggregate.GroupID]GroupRow, len(rows))
+	byID := make(map[aggregate.GroupID]fabric.Group, len(rows))
 	for _, g := range rows {
 		byID[g.ID] = g
 	}
 	levels := levelsShown(rows, byID, seen)
-	var chosen []GroupRow
+	var chosen []fabric.Group
 	for id := range seen {
 		g, ok := byID[id]
 		if !ok {
@@ -55,7 +56,7 @@ func newAxes(rows []GroupRow, raw []rawSignal, limit int) *axes {
 
 // levelsShown are the levels that data was found at, or without any data those of
 // the groups that have no parts.
-func levelsShown(rows []GroupRow, byID map[aggregate.GroupID]GroupRow, seen map[aggregate.GroupID]bool) map[string]bool {
+func levelsShown(rows []fabric.Group, byID map[aggregate.GroupID]fabric.Group, seen map[aggregate.GroupID]bool) map[string]bool {
 	levels := map[string]bool{}
 	for id := range seen {
 		if id > aggregate.OverflowGroup {
@@ -78,8 +79,8 @@ func levelsShown(rows []GroupRow, byID map[aggregate.GroupID]GroupRow, seen map[
 }
 
 // compareGroups keeps the reserved groups at the end of the axes.
-func compareGroups(a, b GroupRow) int {
-	reserved := func(g GroupRow) int {
+func compareGroups(a, b fabric.Group) int {
+	reserved := func(g fabric.Group) int {
 		if g.ID <= aggregate.OverflowGroup {
 			return 1
 		}
@@ -89,8 +90,8 @@ func compareGroups(a, b GroupRow) int {
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 }
 
-func unnamedGroup(id aggregate.GroupID) GroupRow {
-	g := GroupRow{ID: id, Name: fmt.Sprintf("group %016x", uint64(id))}
+func unnamedGroup(id aggregate.GroupID) fabric.Group {
+	g := fabric.Group{ID: id, Name: fmt.Sprintf("group %016x", uint64(id))}
 	switch id {
 	case aggregate.UnknownGroup:
 		g.Name = "unknown"
@@ -107,12 +108,12 @@ type places struct {
 }
 
 // newPlaces takes the locations that rows name, with their ancestors.
-func newPlaces(rows []LocationRow, raw []rawSignal) *places {
-	byID := make(map[aggregate.LocationID]LocationRow, len(rows))
+func newPlaces(rows []fabric.Location, raw []rawSignal) *places {
+	byID := make(map[aggregate.LocationID]fabric.Location, len(rows))
 	for _, l := range rows {
 		byID[l.ID] = l
 	}
-	chosen := map[aggregate.LocationID]LocationRow{}
+	chosen := map[aggregate.LocationID]fabric.Location{}
 	var choose func(aggregate.LocationID)
 	choose = func(id aggregate.LocationID) {
 		if _, done := chosen[id]; done || id == aggregate.NoLocation {
@@ -130,17 +131,17 @@ func newPlaces(rows []LocationRow, raw []rawSignal) *places {
 	for _, s := range raw {
 		s.visit(choose)
 	}
-	sorted := make([]LocationRow, 0, len(chosen))
+	sorted := make([]fabric.Location, 0, len(chosen))
 	for _, l := range chosen {
 		sorted = append(sorted, l)
 	}
-	slices.SortFunc(sorted, func(a, b LocationRow) int {
+	slices.SortFunc(sorted, func(a, b fabric.Location) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return index(sorted)
 }
 
-func index(sorted []LocationRow) *places {
+func index(sorted []fabric.Location) *places {
 	p := &places{list: make([]Location, 0, len(sorted)), at: make(map[aggregate.LocationID]int, len(sorted))}
 	for i, l := range sorted {
 		p.at[l.ID] = i
@@ -170,8 +171,8 @@ func (p *places) index(id aggregate.LocationID) int {
 	return -1
 }
 
-func unnamedLocation(id aggregate.LocationID) LocationRow {
-	l := LocationRow{ID: id, Name: fmt.Sprintf("location %016x", uint64(id)), Kind: "unknown"}
+func unnamedLocation(id aggregate.LocationID) fabric.Location {
+	l := fabric.Location{ID: id, Name: fmt.Sprintf("location %016x", uint64(id)), Kind: "unknown"}
 	if id == aggregate.OverflowLocation {
 		l.Name, l.Kind = "other locations", "overflow"
 	}

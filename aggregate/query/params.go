@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
+
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -32,7 +34,7 @@ func readOptions(values url.Values, base Options) (Options, error) {
 	if base.Signals, err = readList(values.Get("signal"), csig.ParseSignal); err != nil {
 		return base, fmt.Errorf("%w: signal: %w", ErrInvalid, err)
 	}
-	if base.Levels, err = readList(values.Get("level"), ParseLevel); err != nil {
+	if base.Levels, err = readList(values.Get("level"), fabric.ParseLevel); err != nil {
 		return base, fmt.Errorf("%w: level: %w", ErrInvalid, err)
 	}
 	if base.From, err = readTime(values.Get("from")); err != nil {

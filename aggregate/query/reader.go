@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -21,9 +22,9 @@ type Catalog interface {
 	// Extent is the time range, the signals and the resolutions that are stored.
 	Extent(context.Context) (Extent, error)
 	// Groups are all groups that cells may name.
-	Groups(context.Context) ([]GroupRow, error)
+	Groups(context.Context) ([]fabric.Group, error)
 	// Locations are all locations that a mode may name, ancestors included.
-	Locations(context.Context) ([]LocationRow, error)
+	Locations(context.Context) ([]fabric.Location, error)
 }
 
 // Analytics answers questions about one signal over one time range.
@@ -44,7 +45,7 @@ type Question struct {
 	From, To   time.Time
 	Resolution time.Duration
 	Step       time.Duration
-	Level      Level
+	Level      fabric.Level
 }
 
 // Extent is what a store holds. It is empty when First equals Last.
@@ -57,27 +58,6 @@ type Extent struct {
 
 // Empty tells whether nothing is stored.
 func (e Extent) Empty() bool { return !e.First.Before(e.Last) || len(e.Signals) == 0 }
-
-// GroupRow names a group. Order is its position on the axes of a matrix.
-type GroupRow struct {
-	ID     aggregate.GroupID
-	Name   string
-	Level  string
-	Parent string
-	Order  int
-}
-
-// LocationRow names a location. Set, DeviceLoc and StageLoc are the locations it
-// belongs to at those levels, itself where it does not fit into one.
-type LocationRow struct {
-	ID                         aggregate.LocationID
-	Name, Kind                 string
-	Device, Stage, Orientation string
-	Capacity                   uint64 // kbit/s, 0 when unknown or mixed
-	Candidates                 []string
-	CandidateCount             int
-	Set, DeviceLoc, StageLoc   aggregate.LocationID
-}
 
 // CellRow holds the numbers of one cell over one window or a whole range, from one
 // kind of observation. Mean, Min and Max are in the signal's unit and NaN where

@@ -9,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/page"
@@ -109,7 +110,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 
 // write leaves the page's data and the report in the demo's folder.
 func (f *demoFlags) write(cmd *cobra.Command, db *openedStore, name string) error {
-	bundle, err := query.Build(cmd.Context(), query.FromStore(db.store), query.Options{Fabric: name, Levels: query.Levels()})
+	bundle, err := query.Build(cmd.Context(), query.FromStore(db.store), query.Options{Fabric: name, Levels: fabric.Levels()})
 	if err != nil {
 		return fmt.Errorf("build page data: %w", err)
 	}

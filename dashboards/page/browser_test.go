@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
+
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -32,7 +34,7 @@ func report(t *testing.T, b *query.Bundle) string {
 func bundle(t *testing.T, racks, windows int) *query.Bundle {
 	t.Helper()
 	b, err := query.Build(context.Background(), querytest.Fabric(racks, windows), query.Options{
-		Fabric: "example pod", Levels: query.Levels(), Now: querytest.Start.Add(time.Hour),
+		Fabric: "example pod", Levels: fabric.Levels(), Now: querytest.Start.Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +169,7 @@ func large(size, windows int) *query.Bundle {
 		b.Groups = append(b.Groups, query.Group{ID: query.ID(i + 2), Name: fmt.Sprintf("rack%d", i+1), Level: "rack", Order: i})
 		b.Locations = append(b.Locations, query.Location{
 			ID: query.ID(i + 2), Name: fmt.Sprintf("leaf%d:up1", i+1), Set: i, DeviceIndex: i, StageIndex: i,
-			Color: query.Color(query.LocationRow{ID: 9, Name: fmt.Sprintf("leaf%d:up1", i+1), Device: fmt.Sprintf("leaf%d", i+1)}),
+			Color: query.Color(fabric.Location{ID: 9, Name: fmt.Sprintf("leaf%d:up1", i+1), Device: fmt.Sprintf("leaf%d", i+1)}),
 		})
 	}
 	cells := func(windows int) query.Cells {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -49,13 +49,13 @@ func rackID(i int) aggregate.GroupID { return aggregate.GroupID(1<<60 + i) }
 
 func (f *maker) names() {
 	for i := range f.racks {
-		f.memory.GroupRows = append(f.memory.GroupRows, query.GroupRow{
+		f.memory.GroupRows = append(f.memory.GroupRows, fabric.Group{
 			ID: rackID(i), Name: fmt.Sprintf("rack%d", i+1), Level: "rack", Parent: "pod1", Order: i + 1,
 		})
 	}
 	f.memory.GroupRows = append(f.memory.GroupRows,
-		query.GroupRow{ID: 2 << 60, Name: "pod1", Level: "pod"},
-		query.GroupRow{ID: aggregate.UnknownGroup, Name: "unknown"})
+		fabric.Group{ID: 2 << 60, Name: "pod1", Level: "pod"},
+		fabric.Group{ID: aggregate.UnknownGroup, Name: "unknown"})
 	for i := range f.racks {
 		f.device("leaf", i+1, "up", spines)
 	}
@@ -67,12 +67,12 @@ func (f *maker) names() {
 // device adds a device, its ports, the set of them and its stage.
 func (f *maker) device(stage string, n int, orientation string, ports int) {
 	name := fmt.Sprintf("%s%d", stage, n)
-	add := func(text, kind, device string) *query.LocationRow {
+	add := func(text, kind, device string) *fabric.Location {
 		id, known := f.ports[text]
 		if !known {
 			id = aggregate.LocationID(3<<60 + len(f.ports) + 2)
 			f.ports[text] = id
-			f.memory.Places = append(f.memory.Places, query.LocationRow{
+			f.memory.Places = append(f.memory.Places, fabric.Location{
 				ID: id, Name: text, Kind: kind, Device: device, Stage: stage, Orientation: orientation,
 				Capacity: portSpeed / 1000, Set: id, DeviceLoc: id, StageLoc: id,
 			})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -41,8 +42,8 @@ type Row struct {
 type Memory struct {
 	Resolution time.Duration
 	Rows       []Row
-	GroupRows  []query.GroupRow
-	Places     []query.LocationRow
+	GroupRows  []fabric.Group
+	Places     []fabric.Location
 }
 
 // Extent covers all rows.
@@ -64,12 +65,12 @@ func (m *Memory) Extent(context.Context) (query.Extent, error) {
 }
 
 // Groups are GroupRows.
-func (m *Memory) Groups(context.Context) ([]query.GroupRow, error) {
+func (m *Memory) Groups(context.Context) ([]fabric.Group, error) {
 	return slices.Clone(m.GroupRows), nil
 }
 
 // Locations are Places.
-func (m *Memory) Locations(context.Context) ([]query.LocationRow, error) {
+func (m *Memory) Locations(context.Context) ([]fabric.Location, error) {
 	return slices.Clone(m.Places), nil
 }
 
@@ -125,7 +126,7 @@ func (m *Memory) selected(q query.Question) []Row {
 }
 
 // lift maps locations to what stands for them at a level, unknown ones to themselves.
-func (m *Memory) lift(level query.Level) func(aggregate.LocationID) aggregate.LocationID {
+func (m *Memory) lift(level fabric.Level) func(aggregate.LocationID) aggregate.LocationID {
 	ancestors := make(map[aggregate.LocationID]aggregate.LocationID, len(m.Places))
 	for _, l := range m.Places {
 		ancestors[l.ID] = [...]aggregate.LocationID{l.ID, l.Set, l.DeviceLoc, l.StageLoc}[level]
