@@ -121,7 +121,7 @@ func (d *Decoder) Counters() Counters { return d.counters }
 // when its fixed part came whole: a TCP header cut inside its options has ports.
 func (d *Decoder) Decode(frame []byte, r *Result) {
 	d.start(r)
-	r.Reason = d.walkL2(frame, etherTypeOffset, 0, r)
+	r.Reason = d.ethernet(frame, r)
 	d.finish(r)
 }
 

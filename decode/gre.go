@@ -57,9 +57,9 @@ func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
 // etherPayload walks a payload that its tunnel names by an EtherType.
 func (d *Decoder) etherPayload(proto uint16, b []byte, r *Result) Reason {
 	if proto == transparentEthernet {
-		return d.walkL2(b, etherTypeOffset, 0, r)
+		return d.ethernet(b, r)
 	}
-	return d.walk(d.classes[proto], b, 0, r)
+	return d.walk(proto, b, r)
 }
 
 // shortTunnel is the reason of a tunnel header that is not there whole: its packet

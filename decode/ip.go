@@ -56,7 +56,9 @@ func (d *Decoder) walkIPv4(b []byte, r *Result) Reason {
 		return BadIP
 	}
 	e := endpoints{ip: b[:ipv4Len], proto: b[9]}
-	d.name(e, r)
+	if d.nest.tunnels == 0 || d.rename(r) {
+		r.setAddrs(e)
+	}
 	if total < len(b) {
 		b = b[:total] // the rest is padding
 	}
@@ -78,7 +80,9 @@ func (d *Decoder) walkIPv6(b []byte, r *Result) Reason {
 		return BadIP
 	}
 	e := endpoints{ip: b[:ipv6Len]}
-	d.name(e, r) // until the chain of headers is read, without a protocol
+	if d.nest.tunnels == 0 || d.rename(r) {
+		r.setAddrs(e) // until the chain of headers is read, without a protocol
+	}
 	next := b[6]
 	left := int(be16(b[4:]))
 	if left == 0 {

@@ -15,7 +15,7 @@ func (d *Decoder) ipPayload(b []byte, e endpoints, r *Result) Reason {
 	case protoIPv6:
 		return d.walkIPv6(b, r)
 	}
-	return d.walkL2(b, etherTypeOffset, 0, r)
+	return d.ethernet(b, r)
 }
 
 // esp names a packet of ESP (RFC 4303) and ends the walk: what is inside is

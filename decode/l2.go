@@ -41,20 +41,29 @@ var etherTypes = [...]struct {
 	{0x8848, mpls},
 }
 
-// walkL2 follows EtherTypes from the offset of one of them. vlans is the number of
-// VLAN tags before it.
-func (d *Decoder) walkL2(frame []byte, off, vlans int, r *Result) Reason {
+// ethernet walks a frame from its first EtherType, which stands at offset 12
+// whatever the addresses before it are used for.
+func (d *Decoder) ethernet(frame []byte, r *Result) Reason {
+	if len(frame) < etherTypeOffset+2 {
+		return CutEthernet
+	}
+	return d.walk(be16(frame[etherTypeOffset:]), frame[etherTypeOffset+2:], r)
+}
+
+// walkL2 follows EtherTypes from the offset of one of them.
+func (d *Decoder) walkL2(frame []byte, off int, r *Result) Reason {
 	if len(frame) < off+2 {
 		return CutEthernet
 	}
-	return d.walk(d.classes[be16(frame[off:])], frame[off+2:], vlans, r)
+	return d.walk(be16(frame[off:]), frame[off+2:], r)
 }
 
-// walk follows EtherTypes from one of class c, which b follows on the wire.
-func (d *Decoder) walk(c class, b []byte, vlans int, r *Result) Reason {
+// walk follows EtherTypes from one that b follows on the wire.
+func (d *Decoder) walk(etherType uint16, b []byte, r *Result) Reason {
 	for {
 		var n int
 		var reason Reason
+		c := d.classes[etherType]
 		switch c {
 		case other:
 			return r.done()
@@ -65,8 +74,7 @@ func (d *Decoder) walk(c class, b []byte, vlans int, r *Result) Reason {
 		case mpls:
 			return d.walkMPLS(b, r)
 		case vlanTag:
-			vlans++
-			n, reason = d.vlan(b, vlans, r)
+			n, reason = d.vlan(b, r)
 		case secTAG:
 			n, reason = d.secTAG(b, r)
 			if n > 0 {
@@ -81,7 +89,7 @@ func (d *Decoder) walk(c class, b []byte, vlans int, r *Result) Reason {
 		if len(b) < n+2 {
 			return CutEthernet
 		}
-		c, b = d.classes[be16(b[n:])], b[n+2:]
+		etherType, b = be16(b[n:]), b[n+2:]
 	}
 }
 
@@ -97,16 +105,16 @@ func (d *Decoder) walkStripped(frame []byte, tpid, tci uint16, r *Result) Reason
 	inFrame := copy(data[2:], frame[etherTypeOffset:])
 	switch c := d.classes[tpid]; {
 	case c == vlanTag:
-		if n, reason := d.vlan(data[:], 1, r); n == 0 {
+		if n, reason := d.vlan(data[:], r); n == 0 {
 			return reason
 		}
-		return d.walkL2(frame, etherTypeOffset, 1, r)
+		return d.walkL2(frame, etherTypeOffset, r)
 	case c >= firstTag:
 		n, reason := d.tag(data[:2+inFrame], csig.LayoutAt(int(c-firstTag)), r)
 		if n == 0 {
 			return reason
 		}
-		return d.walkL2(frame, etherTypeOffset+n-2, 0, r)
+		return d.walkL2(frame, etherTypeOffset+n-2, r)
 	}
 	return r.done()
 }
@@ -114,10 +122,11 @@ func (d *Decoder) walkStripped(frame []byte, tpid, tci uint16, r *Result) Reason
 // The headers of L2: each function reads the header after its EtherType and
 // returns the header's length, or 0 and the reason to stop.
 
-func (d *Decoder) vlan(b []byte, vlans int, r *Result) (int, Reason) {
+func (d *Decoder) vlan(b []byte, r *Result) (int, Reason) {
 	d.orphanTags(r)
+	d.nest.vlans++
 	switch {
-	case vlans > maxVLANs:
+	case d.nest.vlans > maxVLANs:
 		return 0, TooDeep
 	case len(b) < 2:
 		return 0, CutVLAN

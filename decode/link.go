@@ -27,15 +27,15 @@ func (d *Decoder) DecodeLink(link Link, frame []byte, r *Result) {
 	d.start(r)
 	switch link {
 	case Ethernet:
-		r.Reason = d.walkL2(frame, etherTypeOffset, 0, r)
+		r.Reason = d.ethernet(frame, r)
 	case LinuxSLL:
-		r.Reason = d.walkL2(frame, sllEtherType, 0, r)
+		r.Reason = d.walkL2(frame, sllEtherType, r)
 	case LinuxSLL2:
 		if len(frame) < sll2Len {
 			r.Reason = CutEthernet
 			break
 		}
-		r.Reason = d.walk(d.classes[be16(frame)], frame[sll2Len:], 0, r)
+		r.Reason = d.walk(be16(frame), frame[sll2Len:], r)
 	default:
 		r.Reason = UnknownLink
 	}

@@ -52,5 +52,5 @@ func (d *Decoder) pseudowire(b []byte, r *Result) Reason {
 	if !d.enter(Pseudowire, 0, endpoints{}, nil, r) {
 		return TooDeep
 	}
-	return d.walkL2(b[controlWordLen:], etherTypeOffset, 0, r)
+	return d.ethernet(b[controlWordLen:], r)
 }

@@ -6,6 +6,7 @@ const maxTunnels = 4
 // nesting is where in a frame the walk is. The zero nesting is the outermost L2.
 type nesting struct {
 	tunnels uint8 // entered so far
+	vlans   uint8 // VLAN tags of this L2
 	first   uint8 // index of the first observation that belongs to this L2
 	// named tells that an IP header stands before the tunnel: ends holds what
 	// observations inside are known by.
@@ -32,7 +33,7 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 		return false
 	}
 	d.nest.tunnels++
-	d.nest.first = uint8(r.N)
+	d.nest.first, d.nest.vlans = uint8(r.N), 0
 	if e.ip == nil || (d.nest.named && !d.inner) {
 		return true
 	}
@@ -67,18 +68,14 @@ func (d *Decoder) innerTag(o *Observation, r *Result) {
 	}
 }
 
-// name gives the observations so far the addresses of an IP header, when it is the
-// one that names the frame's endpoints.
-func (d *Decoder) name(e endpoints, r *Result) {
-	if d.nest.tunnels == 0 {
-		r.setAddrs(e)
-		return
-	}
+// rename tells whether an IP header inside a tunnel names the frame's endpoints,
+// and makes room for them.
+func (d *Decoder) rename(r *Result) bool {
 	if d.settled() {
-		return
+		return false
 	}
 	r.clearEnds()
-	r.setAddrs(e)
+	return true
 }
 
 // forgetCut takes the endpoints from the observations of a frame whose capture

@@ -10,11 +10,13 @@ const (
 // walkTransport reads the header after the IP header. left is what the IP header
 // says is left of the packet, at least len(b): more when the capture is cut.
 func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reason {
-	switch e.proto {
-	case protoTCP:
-		if r.N > 0 || len(d.reflections) > 0 {
-			return d.tcp(b, left, e, r)
+	if e.proto == protoTCP {
+		if r.N == 0 && len(d.reflections) == 0 {
+			return NoCSIG
 		}
+		return d.tcp(b, left, e, r)
+	}
+	switch e.proto {
 	case protoUDP:
 		return d.udp(b, left, e, r)
 	case protoGRE:

@@ -64,7 +64,7 @@ func (d *Decoder) vxlan(b []byte, e endpoints, udp []byte, r *Result) Reason {
 	if !d.enter(VXLAN, networkID(b), e, udp, r) {
 		return TooDeep
 	}
-	return d.walkL2(b[8:], etherTypeOffset, 0, r)
+	return d.ethernet(b[8:], r)
 }
 
 // vxlanGPE reads draft-ietf-nvo3-vxlan-gpe: VXLAN whose last reserved byte names
@@ -90,7 +90,7 @@ func (d *Decoder) vxlanGPE(b []byte, e endpoints, udp []byte, r *Result) Reason 
 	case flags&maintenance != 0:
 		return r.done()
 	case flags&hasProto == 0 || next == nextEthernet:
-		return d.walkL2(b[8:], etherTypeOffset, 0, r)
+		return d.ethernet(b[8:], r)
 	case next == nextIPv4:
 		return d.walkIPv4(b[8:], r)
 	case next == nextIPv6:

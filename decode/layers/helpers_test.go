@@ -55,11 +55,7 @@ func compile(t testing.TB, s csig.Spec) *csig.Domain {
 
 // randomTag is any tag of the layout.
 func randomTag(rng *rand.Rand, l csig.Layout) csig.Tag {
-	b := make([]byte, l.Format.DataLen())
-	for i := range b {
-		b[i] = byte(rng.Uint32())
-	}
-	return csig.Parse(l, b)
+	return csig.Parse(l, randomBytes(rng, l.Format.DataLen()))
 }
 
 func serialize(t testing.TB, o gopacket.SerializeOptions, stack ...gopacket.SerializableLayer) []byte {

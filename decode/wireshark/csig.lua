@@ -90,15 +90,16 @@ local tag_next = ProtoField.uint16("csig.next", "Next EtherType", base.HEX)
 local tag_orphan = ProtoField.bool("csig.orphan", "Orphan")
 local tag_cut = ProtoExpert.new("csig.cut", "The capture ends inside the tag",
     expert.group.UNDECODED, expert.severity.WARN)
-local tag_misplaced = ProtoExpert.new("csig.misplaced",
-    "Not the last tag of L2: csigscope counts it and never aggregates it",
+local tag_followed = ProtoExpert.new("csig.followed", "Not the last tag of L2, so that it counts for nothing",
+    expert.group.PROTOCOL, expert.severity.WARN)
+local tag_inside = ProtoExpert.new("csig.inside", "Inside a tunnel, where no tag is expected by default",
     expert.group.PROTOCOL, expert.severity.WARN)
 local tag_too_deep = ProtoExpert.new("csig.too_deep", "Too many tags: the rest is not dissected",
     expert.group.UNDECODED, expert.severity.WARN)
 table.insert(tag_fields.all, tag_next)
 table.insert(tag_fields.all, tag_orphan)
 csig.fields = tag_fields.all
-csig.experts = { tag_fields.reserved, tag_cut, tag_misplaced, tag_too_deep }
+csig.experts = { tag_fields.reserved, tag_cut, tag_followed, tag_inside, tag_too_deep }
 
 local reflection_fields = make_fields("csig.reflection.")
 local reflection_empty = ProtoExpert.new("csig.reflection.empty",
@@ -131,8 +132,13 @@ end
 
 local ethertypes = DissectorTable.get("ethertype")
 local llc = Dissector.get("llc")
+local ip_version, ipv6_version = Field.new("ip.version"), Field.new("ipv6.version")
+local mpls_label = Field.new("mpls.label")
 
--- The layout of each configured TPID, and who had the EtherType before.
+-- GRE has a table of its own for what it carries.
+local tables = { ethertypes, DissectorTable.get("gre.proto") }
+
+-- The layout of each configured TPID, and who had the EtherType before in each table.
 local layout_of, displaced = {}, {}
 
 local VLAN_OR_SECTAG = { [0x8100] = true, [0x88a8] = true, [0x9100] = true, [0x88e5] = true }
@@ -155,35 +161,37 @@ local function dissect_rest(ethertype, rest, pinfo, tree)
     depth = depth - 1
 end
 
--- add_next shows the EtherType after a tag. A tag is valid only as the last tag of
--- L2 (section 4.1).
-local function add_next(tree, range)
-    local ethertype = range:uint()
-    tree:add(tag_next, range)
-    local orphan = layout_of[ethertype] ~= nil or VLAN_OR_SECTAG[ethertype] ~= nil
+-- add_place shows the EtherType after a tag, unless it was not captured, and whether
+-- a tag belongs in this place. It is valid only as the last tag of L2 (section 4.1),
+-- and csigscope by default expects none inside tunnels.
+local function add_place(tree, range, ethertype)
+    if ethertype then
+        tree:add(tag_next, range(range:len() - 2))
+    end
+    local inside = ip_version() or ipv6_version() or mpls_label()
+    local orphan = inside ~= nil or layout_of[ethertype] ~= nil or VLAN_OR_SECTAG[ethertype] ~= nil
     local item = tree:add(tag_orphan, range, orphan)
     item:set_generated()
     if orphan then
-        item:add_proto_expert_info(tag_misplaced)
+        item:add_proto_expert_info(inside and tag_inside or tag_followed)
     end
-    return ethertype, orphan
+    return orphan
 end
 
 local function dissect_tag(layout, tvb, pinfo, tree)
     local have = tvb:captured_len()
     local whole = layout.bytes + 2
-    local item = tree:add(csig, tvb(0, math.min(have, whole)))
+    local range = tvb(0, math.min(have, whole))
+    local item = tree:add(csig, range)
     pinfo.cols.protocol = "CSIG"
     if have < layout.bytes then
         item:add_proto_expert_info(tag_cut)
         return have
     end
-    local text = add_data(item, tvb(0, layout.bytes), layout, tag_fields)
+    local text = add_data(item, range, layout, tag_fields)
     item:append_text(", " .. text)
-    if have < whole then
-        return have
-    end
-    local ethertype, orphan = add_next(item, tvb(layout.bytes, 2))
+    local ethertype = have >= whole and tvb(layout.bytes, 2):uint()
+    local orphan = add_place(item, range, ethertype)
     if have > whole and depth == MAX_DEPTH then
         item:add_proto_expert_info(tag_too_deep)
     elseif have > whole then
@@ -336,26 +344,34 @@ local RESERVED = {
 -- unregister gives the EtherTypes back to whoever had them.
 local function unregister()
     for tpid in pairs(layout_of) do
-        ethertypes:remove(tpid, csig)
-        if displaced[tpid] then
-            ethertypes:add(tpid, displaced[tpid])
+        for i, dissectors in ipairs(tables) do
+            dissectors:remove(tpid, csig)
+            if displaced[tpid][i] then
+                dissectors:add(tpid, displaced[tpid][i])
+            end
         end
     end
     layout_of, displaced = {}, {}
 end
 
-local function register(layout)
+local function register(tpid, layout)
+    layout_of[tpid], displaced[tpid] = layout, {}
+    for i, dissectors in ipairs(tables) do
+        displaced[tpid][i] = dissectors:get_dissector(tpid)
+        dissectors:add(tpid, csig)
+    end
+end
+
+local function register_all(layout)
     local pref = tpid_pref(layout)
     for word in csig.prefs[pref]:gmatch("[^,%s]+") do
         local tpid = tonumber(word)
         if not tpid or tpid % 1 ~= 0 or tpid < 0x0600 or tpid > 0xffff or RESERVED[tpid] then
             complain(pref, word, "a free EtherType from 0x0600 to 0xffff")
         elseif layout_of[tpid] then
-            complain(pref, word, "a TPID that no other layout has")
+            complain(pref, word, "a TPID that is given once")
         else
-            displaced[tpid] = ethertypes:get_dissector(tpid)
-            layout_of[tpid] = layout
-            ethertypes:add(tpid, csig)
+            register(tpid, layout)
         end
     end
 end
@@ -394,7 +410,7 @@ end
 local function configure()
     unregister()
     for _, layout in ipairs(LAYOUTS) do
-        register(layout)
+        register_all(layout)
     end
     read_encoding()
 end
