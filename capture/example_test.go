@@ -1,9 +1,12 @@
 package capture_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/csigscope/csigscope/capture"
 )
@@ -69,4 +72,67 @@ func ExampleChunks() {
 		}
 	}
 	fmt.Println(total, "frames")
+}
+
+// A copy of a capture with a comment on some of its packets.
+func ExampleWriter() {
+	r, err := capture.Open("tap.pcap", capture.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = r.Close() }()
+	var file bytes.Buffer
+	w := capture.NewWriter(&file)
+	var b capture.Batch
+	for err == nil {
+		if err = r.ReadBatch(&b); err != nil {
+			break
+		}
+		err = w.Declare(r.Interfaces())
+		for i := range b.Frames[:b.N] {
+			comment := ""
+			if b.Frames[i].WireLen > 9000 {
+				comment = "larger than a jumbo frame"
+			}
+			err = errors.Join(err, w.Write(&b.Frames[i], comment))
+		}
+	}
+	if err = errors.Join(err, w.Flush()); !errors.Is(err, io.EOF) {
+		fmt.Println(err)
+	}
+}
+
+// A frame of a tap that receives mirror sessions.
+func ExampleUnwrap() {
+	var f capture.Frame // as ReadBatch fills it
+	switch inner, session, m := capture.Unwrap(&f); m {
+	case capture.MirrorNone:
+		fmt.Println("an ordinary frame of", len(f.Data), "bytes")
+	case capture.MirrorOK:
+		fmt.Println("session", session.ID, "of", session.Source, "with", len(inner.Data), "bytes")
+	default:
+		fmt.Println("count it:", m)
+	}
+	// Output: an ordinary frame of 0 bytes
+}
+
+// A file that is still being written, across rotations, until ctx is done.
+func ExampleFollow() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for ctx.Err() == nil {
+		r, err := capture.Follow(ctx, "tap.pcap", capture.Options{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		frames, err := count(r)
+		_ = r.Close() // only read from
+		fmt.Println(frames, "frames")
+		if !errors.Is(err, io.EOF) {
+			fmt.Println(err)
+			return
+		}
+	}
 }

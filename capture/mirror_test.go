@@ -3,6 +3,7 @@ package capture
 import (
 	"encoding/hex"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,7 +126,7 @@ func TestUnwrap(t *testing.T) {
 	for _, tt := range mirrorCases {
 		t.Run(tt.name, func(t *testing.T) {
 			head := unhex(t, tt.outer...)
-			padded := append(append(head[:len(head):len(head)], payload...), 0, 0, 0, 0)
+			padded := slices.Concat(head, payload, []byte{0, 0, 0, 0})
 			f := Frame{Data: padded, TimeNS: 5, WireLen: uint32(len(padded)), Interface: 3, Packet: 9, Offset: 77}
 			inner, got, m := Unwrap(&f)
 			if m != MirrorOK {
@@ -154,7 +155,7 @@ func TestUnwrapCutAtEveryByte(t *testing.T) {
 	for _, tt := range mirrorCases {
 		t.Run(tt.name, func(t *testing.T) {
 			head := unhex(t, tt.outer...)
-			whole := append(head[:len(head):len(head)], payload...)
+			whole := slices.Concat(head, payload)
 			seen := map[Mirror]int{}
 			for size := range whole {
 				f := Frame{Data: whole[:size], WireLen: uint32(len(whole))}
