@@ -1,7 +1,9 @@
 package layers_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
@@ -34,14 +36,18 @@ func testSpec() csig.Spec {
 	return spec
 }
 
-// registered compiles testSpec and registers it.
-func registered(t testing.TB) *csig.Domain {
-	t.Helper()
-	domain := compile(t, testSpec())
-	if err := csiglayers.Register(domain); err != nil {
-		t.Fatal(err)
+// TestMain registers testSpec before any test runs: later would be at the same time
+// as other tests decode.
+func TestMain(m *testing.M) {
+	domain, err := testSpec().Compile()
+	if err == nil {
+		err = csiglayers.Register(domain)
 	}
-	return domain
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
 }
 
 func compile(t testing.TB, s csig.Spec) *csig.Domain {

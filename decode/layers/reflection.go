@@ -72,7 +72,7 @@ func (o *ReflectionOption) DecodeFromBytes(data []byte, df gopacket.DecodeFeedba
 		df.SetTruncated()
 		return fmt.Errorf("decode CSIG reflection: %w: %d bytes, expected %d", errPastEnd, len(data), head+n)
 	}
-	o.Tag.Parse(l, data[head:])
+	o.Parse(l, data[head:])
 	o.Contents, o.Payload = data[:head+n], data[head+n:]
 	return nil
 }

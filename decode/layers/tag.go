@@ -66,7 +66,7 @@ func (t *Tag) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 		df.SetTruncated()
 		return fmt.Errorf("decode CSIG tag: %d bytes of data fields, expected %d", len(data), n)
 	}
-	t.Tag.Parse(t.Layout, data)
+	t.Parse(t.Layout, data)
 	if len(data) < n+etherTypeLen {
 		df.SetTruncated()
 		t.Contents = data[:n]
