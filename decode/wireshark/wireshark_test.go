@@ -1,0 +1,219 @@
+package wireshark_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// fixtures are the frames that package decode is tested with.
+func fixtures(t *testing.T) []capture {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no frames in the decoder's testdata: %v", err)
+	}
+	frames := make([]capture, 0, len(paths))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var digits strings.Builder
+		for line := range strings.Lines(string(text)) {
+			bare, _, _ := strings.Cut(line, "#")
+			digits.WriteString(strings.Join(strings.Fields(bare), ""))
+		}
+		frame, err := hex.DecodeString(digits.String())
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		frames = append(frames, capture{strings.TrimSuffix(filepath.Base(path), ".hex"), frame, len(frame)})
+	}
+	return frames
+}
+
+// reading is what package decode says of one frame.
+type reading struct {
+	seen     []seen
+	reason   decode.Reason
+	counters decode.Counters
+	macsec   bool // there is a SecTAG
+	// pseudowire is the label above an Ethernet pseudowire, or 0.
+	pseudowire uint32
+}
+
+func read(t *testing.T, spec csig.Spec, frame []byte) reading {
+	t.Helper()
+	domain, err := spec.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := decode.New(decode.Config{Domain: domain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r decode.Result
+	d.Decode(frame, &r)
+	got := reading{reason: r.Reason, counters: d.Counters()}
+	for i, l := range r.Encap.Layers() {
+		switch l.Encap {
+		case decode.MACsec:
+			got.macsec = true
+		case decode.Pseudowire:
+			got.pseudowire = r.Encap.Layers()[i-1].ID
+		}
+	}
+	for i := range r.Obs[:r.N] {
+		o := &r.Obs[i]
+		got.seen = append(got.seen, seen{
+			Kind:    o.Kind.String(),
+			Format:  o.Tag.Layout.Format.String(),
+			Profile: o.Tag.Layout.Profile.String(),
+			Signal:  o.Tag.Signal().String(),
+			T:       uint32(o.Tag.T),
+			S:       o.Tag.S,
+			LM:      uint32(o.Tag.LM),
+			R:       uint32(o.Tag.R),
+			D:       o.Tag.D,
+			Orphan:  o.Flags&decode.Orphan != 0,
+			Noted:   o.Tag.R != 0,
+		})
+	}
+	return got
+}
+
+// compare holds a dissection to what package decode says of the same bytes.
+func compare(t *testing.T, frame capture, want reading, got dissection) {
+	t.Helper()
+	all := got.seen
+	// The decoder bounds what one frame yields. Wireshark shows the rest as well.
+	excess := len(got.seen) - len(want.seen)
+	switch {
+	case want.reason == decode.TooDeep && excess > 0:
+		all = got.seen[:len(want.seen)]
+	case want.counters.ExcessReflections > 0 && uint64(excess) == want.counters.ExcessReflections:
+		all = got.seen[:len(want.seen)]
+	}
+	if diff := cmp.Diff(want.seen, all, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s, %d of %d bytes: (-decode +csig.lua):\n%s", frame.name, len(frame.bytes), frame.whole, diff)
+	}
+	if uint64(got.empty) != want.counters.EmptyReflections || uint64(got.invalid) != want.counters.InvalidReflections {
+		t.Errorf("%s, %d of %d bytes: %d empty and %d invalid reflections, want %d and %d", frame.name, len(frame.bytes),
+			frame.whole, got.empty, got.invalid, want.counters.EmptyReflections, want.counters.InvalidReflections)
+	}
+	for _, n := range got.next {
+		if there := binary.BigEndian.Uint16(frame.bytes[n.offset:]); n.etherType != there {
+			t.Errorf("%s: next EtherType 0x%04x at offset %d, want 0x%04x", frame.name, n.etherType, n.offset, there)
+		}
+	}
+}
+
+// compareAll holds csig.lua to package decode over all frames. Nothing on the wire
+// says what an MPLS label carries: tshark is told which ones are pseudowires.
+func compareAll(t *testing.T, frames []capture) {
+	t.Helper()
+	byLabel := map[uint32][]capture{}
+	for _, f := range frames {
+		label := read(t, csig.DefaultSpec(), f.bytes).pseudowire
+		byLabel[label] = append(byLabel[label], f)
+	}
+	for label, frames := range byLabel {
+		var options []string
+		if label != 0 {
+			options = []string{"-d", fmt.Sprintf("mpls.label==%d,pwethcw", label)}
+		}
+		for i, got := range dissect(t, frames, options...) {
+			compare(t, frames[i], read(t, csig.DefaultSpec(), frames[i].bytes), got)
+		}
+	}
+}
+
+// TestFixtures compares every frame of the decoder's tests, field by field.
+func TestFixtures(t *testing.T) {
+	t.Parallel()
+	compareAll(t, fixtures(t))
+}
+
+// TestCut compares every frame after every number of captured bytes.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	var frames []capture
+	for _, f := range fixtures(t) {
+		// Whether a header claims more than its packet has can only be told from a
+		// whole frame: a dissector in Lua is not told how long a cut one was. After a
+		// SecTAG, Wireshark takes the last bytes that it has for the ICV.
+		r := read(t, csig.DefaultSpec(), f.bytes)
+		if r.reason == decode.BadTransport || r.macsec {
+			continue
+		}
+		for n := range f.bytes {
+			frames = append(frames, capture{f.name, f.bytes[:n], f.whole})
+		}
+	}
+	compareAll(t, frames)
+}
+
+// TestBounds holds the dissector to a few tags of a frame that is full of them.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	const tags = 10000
+	ethernet := "020000000002020000000001"
+	var frames []capture
+	for name, unit := range map[string]string{"tags": "99002b85", "tags and VLAN tags": "99002b8581000007"} {
+		frame, err := hex.DecodeString(ethernet + strings.Repeat(unit, tags*4/(len(unit)/2)) + "0800")
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames = append(frames, capture{name, frame, len(frame)})
+	}
+	for i, got := range dissect(t, frames) {
+		if n := len(got.seen); n < 4 || n > 20 || !got.tooDeep {
+			t.Errorf("%s: %d tags shown, noted as too many: %t", frames[i].name, n, got.tooDeep)
+		}
+	}
+}
+
+// TestReadme runs each filter that the README shows, over frames among which it has
+// something to find.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var filters []string
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "| filter: `"); ok {
+			filter, _, _ := strings.Cut(rest, "`")
+			filters = append(filters, strings.ReplaceAll(filter, `\|`, "|"))
+		}
+	}
+	if len(filters) == 0 {
+		t.Fatal("README.md shows no filters")
+	}
+	frames := fixtures(t)
+	for _, filter := range filters {
+		out, _ := tshark(t, frames, "-Y", filter, "-T", "fields", "-e", "frame.number")
+		found := strings.Fields(string(out))
+		if len(found) == 0 || len(found) == len(frames) {
+			t.Errorf("filter %s: finds %d of %d frames", filter, len(found), len(frames))
+		}
+		for _, n := range found {
+			if _, err := strconv.Atoi(n); err != nil {
+				t.Errorf("filter %s: %q is not a frame number", filter, n)
+			}
+		}
+	}
+}
