@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// MinObservations is how many observations a cell needs before its state says
+// MinObservations is how many observations, trimmed ones apart, a cell needs before its state says
 // anything.
 const MinObservations = 10
 
@@ -122,7 +122,7 @@ func (c *CellStats) setState() {
 	switch {
 	case c.Observations == 0:
 		c.State = NoData
-	case c.Observations < MinObservations:
+	case c.Observations-c.Trimmed < MinObservations:
 		c.State = TooFew
 	case c.Heavy > 0:
 		c.State = Congested

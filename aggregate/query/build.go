@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 
 	"github.com/csigscope/csigscope/decode/csig"
@@ -18,10 +19,6 @@ const (
 	DefaultMaxRows    = 1 << 20
 	DefaultMaxGroups  = 512
 )
-
-// minObservations is how many observations a cell needs before its numbers are
-// taken as more than chance.
-const minObservations = 10
 
 // Options say what goes into a bundle. The zero value takes every signal over all
 // that is stored, at the level location.
@@ -171,7 +168,7 @@ func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places
 		Version: Version, GeneratedAt: b.options.Now.UTC(), Fabric: b.options.Fabric,
 		ResolutionNS: b.plan.resolution, StepNS: b.plan.step,
 		HeavyOnly:       b.plan.resolution > 0 && time.Duration(b.plan.resolution) < heavyOnlyBelow,
-		MinObservations: minObservations,
+		MinObservations: aggregate.MinObservations,
 		Groups:          axes.groups, Locations: places.list,
 		Windows: make([]NS, 0, b.plan.windows()),
 	}

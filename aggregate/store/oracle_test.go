@@ -290,7 +290,7 @@ func (c *CellRow) setMode(places map[uint64]*place, signal csig.Signal) {
 		c.RunnerUp, c.RunnerUpCount = aggregate.LocationID(order[1].id), order[1].heavy
 	}
 	switch {
-	case c.Observations < 10:
+	case c.Observations-c.Trimmed < 10:
 		c.State = "too_few"
 	case c.Heavy > 0:
 		c.State = "congested"

@@ -8,7 +8,7 @@
 --
 -- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns), mean is in
 -- bit/s, as a ratio or in ns, and nan where nothing was measured. A cell with fewer than 10
--- observations is in the state too_few: nothing is said of it.
+-- observations that are not trimmed is in the state too_few: nothing is said of it.
 --
 -- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage. Locations without
 -- a row, and the reserved 0 and 1, stand for themselves at every level.
