@@ -8,34 +8,47 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// FuzzDecode asserts of any bytes what holds of every frame: bounds, counters that
-// add up, JSON that is valid, and that a cut frame says a prefix of the whole one.
+// FuzzDecode asserts of any bytes what holds of every frame, however tunnels are
+// read: bounds, counters that add up, JSON that is valid, and that a cut frame says
+// a prefix of the whole one.
 func FuzzDecode(f *testing.F) {
-	for _, g := range goldens(f) {
-		f.Add(g.frame, uint16(len(g.frame)/2))
+	for i, g := range goldens(f) {
+		f.Add(g.frame, uint16(len(g.frame)/2), uint8(i))
 	}
-	spec := csig.DefaultSpec()
-	spec.Reflections = append(spec.Reflections,
-		csig.ReflectionSpec{Kind: 200},
-		csig.ReflectionSpec{Kind: 200, Length: "payload"},
-		csig.ReflectionSpec{Kind: 254, ExID: 0xc5160001, ExIDBits: 32},
-	)
-	dom := domain(f, spec)
-	f.Fuzz(func(t *testing.T, frame []byte, at uint16) {
-		d := decoder(t, dom)
+	dom := domain(f, reflectingSpec())
+	f.Fuzz(func(t *testing.T, frame []byte, at uint16, how uint8) {
+		d := decoderOf(t, decode.Config{Domain: dom, Endpoints: decode.Endpoints(how & 1), InnerTags: how&2 != 0})
 		var whole, cut decode.Result
 		d.Decode(frame, &whole)
 		checkResult(t, d, dom, &whole)
 
 		n := int(at) % (len(frame) + 1)
 		d.Decode(frame[:n:n], &cut)
-		checkPrefix(t, n, &cut, &whole)
+		checkPrefix(t, "frame", n, &cut, &whole)
 		if c := d.Counters(); c.Frames != 2 {
 			t.Fatalf("%d frames counted", c.Frames)
 		}
 
 		d.DecodeStripped(frame, at, at, &whole)
+		d.DecodeLink(decode.LinuxSLL, frame, &whole)
+		d.DecodeLink(decode.LinuxSLL2, frame, &whole)
 	})
+}
+
+// reflectingSpec has reflections of every kind.
+func reflectingSpec() csig.Spec {
+	spec := csig.DefaultSpec()
+	spec.Reflections = append(spec.Reflections,
+		csig.ReflectionSpec{Kind: 200},
+		csig.ReflectionSpec{Kind: 200, Length: "payload"},
+		csig.ReflectionSpec{Kind: 254, ExID: 0xc5160001, ExIDBits: 32},
+	)
+	spec.UDPReflections = []csig.UDPReflectionSpec{
+		{Ports: []uint16{4791}, Offset: 2, Format: "compact", Profile: "ietf01"},
+		{Ports: []uint16{4791}, Offset: 6, Format: "wide", Profile: "uec050", ValidOffset: 4, ValidMask: 0x80},
+		{Offset: 8, Format: "wide", Profile: "uec050", PDSType: new(uint8(8)), ValidOffset: 1, ValidMask: 1},
+	}
+	return spec
 }
 
 func checkResult(t *testing.T, d *decode.Decoder, dom *csig.Domain, r *decode.Result) {
@@ -49,7 +62,7 @@ func checkResult(t *testing.T, d *decode.Decoder, dom *csig.Domain, r *decode.Re
 		o := &r.Obs[i]
 		switch {
 		case o.Kind == decode.Reflection:
-			if o.Flags&decode.Orphan != 0 || o.Flags&decode.HasPorts == 0 {
+			if o.Flags&decode.Orphan != 0 {
 				t.Fatalf("reflection %+v", *o)
 			}
 		case o.Flags&decode.Orphan != 0:

@@ -77,7 +77,12 @@ func domain(t testing.TB, s csig.Spec) *csig.Domain {
 
 func decoder(t testing.TB, dom *csig.Domain) *decode.Decoder {
 	t.Helper()
-	d, err := decode.New(decode.Config{Domain: dom})
+	return decoderOf(t, decode.Config{Domain: dom})
+}
+
+func decoderOf(t testing.TB, cfg decode.Config) *decode.Decoder {
+	t.Helper()
+	d, err := decode.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

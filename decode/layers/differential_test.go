@@ -127,10 +127,12 @@ func (n *tally) compareTags(r *decode.Result, h *heard) (disagreement string) {
 			return fmt.Sprintf("tag %d is no orphan, gopacket finds none there", both+i)
 		case !tunnelled(r):
 			return fmt.Sprintf("tag %d is in no tunnel and in no L2", both+i)
-		case i < len(h.inside) && o.Tag == h.inside[i]:
-			n.inside++
+		case i >= len(h.inside):
+			n.not["tunnel: gopacket finds no tag in it"]++
+		case o.Tag != h.inside[i]:
+			return fmt.Sprintf("tag %d is %+v, gopacket says %+v", both+i, o.Tag, h.inside[i])
 		default:
-			n.not["tunnel: read by one alone"]++
+			n.inside++
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
 
 	"github.com/csigscope/csigscope/decode/csig"
 	csiglayers "github.com/csigscope/csigscope/decode/layers"
@@ -47,6 +48,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	// gopacket's decoder of GTP-U prints to standard output.
+	layers.RegisterUDPPortLayerType(2152, gopacket.LayerTypePayload)
 	os.Exit(m.Run())
 }
 

@@ -96,6 +96,12 @@ func TestReflectionErrors(t *testing.T) {
 			if err := o.DecodeFromBytes(c.option, gopacket.NilDecodeFeedback); !errors.Is(err, c.want) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}
+			option := layers.TCPOption{
+				OptionType: layers.TCPOptionKind(c.option[0]), OptionLength: c.option[1], OptionData: c.option[2:],
+			}
+			if tag, ok := csiglayers.ReadReflection(option, r); ok {
+				t.Errorf("read %+v", tag)
+			}
 		})
 	}
 	for _, c := range []struct {
@@ -154,5 +160,8 @@ func TestReflectionIsPrintable(t *testing.T) {
 	const want = "CSIGReflection\tCSIG reflection compact/ietf01 min_abw_ratio S=23 LM=5"
 	if got := gopacket.LayerString(o); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	if !o.CanDecode().Contains(o.LayerType()) || o.NextLayerType() != gopacket.LayerTypeZero {
+		t.Errorf("decodes %v, next %v", o.CanDecode(), o.NextLayerType())
 	}
 }

@@ -41,7 +41,8 @@ func segment(t testing.TB, rng *rand.Rand, domain *csig.Domain) []byte {
 	}
 	tcp.Padding = make([]byte, -n&3)
 	tcp.DataOffset = uint8((20 + n + len(tcp.Padding)) / 4)
-	length := uint16(tcp.DataOffset) * 4
+	payload := randomBytes(rng, rng.IntN(32))
+	length := uint16(tcp.DataOffset)*4 + uint16(len(payload))
 	if rng.IntN(2) == 0 {
 		*next = layers.EthernetTypeIPv4
 		stack = append(stack, &layers.IPv4{
@@ -55,7 +56,7 @@ func segment(t testing.TB, rng *rand.Rand, domain *csig.Domain) []byte {
 			SrcIP: randomBytes(rng, 16), DstIP: randomBytes(rng, 16),
 		})
 	}
-	return serialize(t, gopacket.SerializeOptions{}, append(stack, tcp)...)
+	return serialize(t, gopacket.SerializeOptions{}, append(stack, tcp, gopacket.Payload(payload))...)
 }
 
 func randomReflection(t testing.TB, rng *rand.Rand, domain *csig.Domain) layers.TCPOption {
@@ -66,6 +67,11 @@ func randomReflection(t testing.TB, rng *rand.Rand, domain *csig.Domain) layers.
 	o, err := csiglayers.NewReflectionOption(r, randomTag(rng, l))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if rng.IntN(8) == 0 { // the reflection of a path that is not CSIG-capable
+		n := uint8(l.Format.DataLen())
+		o.OptionLength -= n
+		o.OptionData = o.OptionData[:len(o.OptionData)-int(n)]
 	}
 	return o
 }

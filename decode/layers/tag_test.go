@@ -126,3 +126,26 @@ func TestTagErrors(t *testing.T) {
 		t.Error("a tag without layout is decoded")
 	}
 }
+
+func TestNextLayerType(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		data []byte
+		want gopacket.LayerType
+	}{
+		{"IPv6", []byte{0, 0, 0x86, 0xdd, 0x60}, layers.LayerTypeIPv6},
+		{"another tag", []byte{0, 0, 0x88, 0xb6, 0}, csiglayers.LayerTypeWideUEC050},
+		{"LLC", []byte{0, 0, 0, 1, 0x42}, layers.LayerTypeLLC},
+		{"unknown", []byte{0, 0, 0x12, 0x34, 0}, gopacket.LayerTypeZero},
+		{"the end", []byte{0, 0, 0x86, 0xdd}, gopacket.LayerTypeZero},
+	} {
+		tag := csiglayers.NewTag(compactIETF)
+		if err := tag.DecodeFromBytes(c.data, gopacket.NilDecodeFeedback); err != nil {
+			t.Fatal(err)
+		}
+		if got := tag.NextLayerType(); got != c.want || !tag.CanDecode().Contains(csiglayers.LayerTypeCompactIETF01) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

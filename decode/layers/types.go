@@ -40,6 +40,16 @@ var (
 	})
 )
 
+// What gopacket expects of a layer that it reads and writes.
+var (
+	_ gopacket.DecodingLayer     = (*Tag)(nil)
+	_ gopacket.SerializableLayer = (*Tag)(nil)
+	_ gopacket.Layer             = (*Tag)(nil)
+	_ gopacket.DecodingLayer     = (*ReflectionOption)(nil)
+	_ gopacket.SerializableLayer = (*ReflectionOption)(nil)
+	_ gopacket.Layer             = (*ReflectionOption)(nil)
+)
+
 // TagType is the layer type of tags of the layout, which must have a format and a
 // profile.
 func TagType(l csig.Layout) gopacket.LayerType {

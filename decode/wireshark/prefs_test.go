@@ -56,10 +56,7 @@ func TestLayouts(t *testing.T) {
 	t.Parallel()
 	spec := csig.DefaultSpec()
 	spec.TPIDs = append(spec.TPIDs, csig.TPIDSpec{TPID: 0x88b7, Format: "wide", Profile: "ietf01"})
-	domain, err := spec.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	domain := compile(t, spec)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var frames []capture
 	for i := range csig.NumLayouts {
@@ -76,7 +73,7 @@ func TestLayouts(t *testing.T) {
 		}
 	}
 	for i, got := range dissect(t, frames, options("csig.tpid_wide_ietf01:0x88b7")...) {
-		compare(t, frames[i], read(t, spec, frames[i].bytes), got)
+		compare(t, frames[i], read(t, domain, frames[i].bytes), got)
 		if len(got.seen) != 1 {
 			t.Errorf("%s: %d tags, want 1", frames[i].name, len(got.seen))
 		}
@@ -128,10 +125,10 @@ func TestPreferences(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			spec := csig.DefaultSpec().Overlay(tt.part)
+			domain := compile(t, csig.DefaultSpec().Overlay(tt.part))
 			found := 0
 			for i, got := range dissect(t, frames, options(tt.prefs...)...) {
-				compare(t, frames[i], read(t, spec, frames[i].bytes), got)
+				compare(t, frames[i], read(t, domain, frames[i].bytes), got)
 				found += len(got.seen)
 			}
 			if found == 0 {

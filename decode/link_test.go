@@ -1,0 +1,82 @@
+package decode_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestLinkTypes puts the header of each link type in place of the addresses of
+// every frame, whole and cut: the result stays the same.
+func TestLinkTypes(t *testing.T) {
+	t.Parallel()
+	dom := domain(t, csig.DefaultSpec())
+	for _, link := range []decode.Link{decode.Ethernet, decode.LinuxSLL, decode.LinuxSLL2} {
+		if !link.Known() {
+			t.Errorf("link type %d is not known", link)
+		}
+		for _, g := range goldens(t) {
+			for n := 14; n <= len(g.frame); n++ {
+				var want, got decode.Result
+				d := decoder(t, dom)
+				d.Decode(g.frame[:n], &want)
+				d.DecodeLink(link, asLink(link, g.frame[:n]), &got)
+				if diff := cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})); diff != "" {
+					t.Fatalf("link type %d, %s cut at %d (-Ethernet +link):\n%s", link, g.name, n, diff)
+				}
+				if c := d.Counters(); c.Frames != 2 || c.Reasons[want.Reason] != 2 {
+					t.Fatalf("link type %d, %s cut at %d: %+v", link, g.name, n, c)
+				}
+			}
+		}
+	}
+}
+
+// asLink is a frame in a cooked capture of a host's receiving interface 2.
+func asLink(link decode.Link, frame []byte) []byte {
+	etherType, rest := frame[12:14], frame[14:]
+	const arphrdEthernet = 1
+	var b []byte
+	switch link {
+	case decode.LinuxSLL:
+		b = binary.BigEndian.AppendUint16(b, 0)              // packet type: to us
+		b = binary.BigEndian.AppendUint16(b, arphrdEthernet) // device type
+		b = append(b, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0)          // length of the address, address
+		b = append(b, etherType...)
+	case decode.LinuxSLL2:
+		b = append(b, etherType...)
+		b = append(b, 0, 0, 0, 0, 0, 2, 0, arphrdEthernet, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0)
+	default:
+		return frame
+	}
+	return append(b, rest...)
+}
+
+func TestLinkOddities(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, domain(t, csig.DefaultSpec()))
+	frame := goldenFrame(t, "compact_ietf01_tcp")
+	var r decode.Result
+	for _, tc := range []struct {
+		link decode.Link
+		len  int
+		want decode.Reason
+	}{
+		{decode.LinuxSLL, 15, decode.CutEthernet},
+		{decode.LinuxSLL2, 19, decode.CutEthernet},
+		{decode.LinuxSLL2, 0, decode.CutEthernet},
+		{101, len(frame), decode.UnknownLink},
+	} {
+		d.DecodeLink(tc.link, frame[:tc.len], &r)
+		if r.Reason != tc.want || r.N != 0 {
+			t.Errorf("link type %d, %d bytes: %s, want %s", tc.link, tc.len, r.Reason, tc.want)
+		}
+	}
+	if decode.Link(101).Known() {
+		t.Error("raw IP is a known link type")
+	}
+}
