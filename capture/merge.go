@@ -11,20 +11,23 @@ import (
 // reader the order of the file is kept, even where its times run backwards.
 //
 // A frame without time follows the frame before it. A Merger is not safe for
-// concurrent use; memory is one Batch per reader.
+// concurrent use; memory is one Batch per reader that has not ended.
 type Merger struct {
-	inputs []input
-	heap   []int // indices into inputs, the next frame's at 0
-	failed []int // inputs whose error is still to be reported
-	last   int   // input of the frame handed out last; -1 for none
-	begun  bool
+	inputs  []input
+	heap    []int // indices into inputs, the next frame's at 0
+	failed  []int // inputs whose error is still to be reported
+	last    int   // input of the frame handed out last; -1 for none
+	begun   bool
+	pending []start // files that are opened when their time comes, in that order
+	opts    Options // of those files
 }
 
 type input struct {
 	reader *Reader
-	batch  Batch
-	pos    int   // next frame in batch
-	time   int64 // of the frame at pos
+	owned  bool   // the merger opened the reader and closes it
+	batch  *Batch // nil before the first and after the last
+	pos    int    // next frame in batch
+	time   int64  // of the frame at pos
 	err    error
 }
 
@@ -38,9 +41,50 @@ func NewMerger(readers ...*Reader) *Merger {
 	return m
 }
 
-// Next returns the next frame and the index of its reader in NewMerger. The
-// frame and its Data are valid until the next call. It waits until every reader
-// has a frame or has ended.
+// MergeFiles merges the captures of [Files] or any others. Each is looked into
+// at once and opened when the time of its first packet has come, so that of a
+// directory of rotated files about one per tap is open at a time; pipes and
+// standard input are read from the start. Files that cannot be opened, or are no
+// captures, are errors at once. Close the Merger to close what is open.
+func MergeFiles(paths []string, opts Options) (*Merger, error) {
+	pending, err := startsOf(paths, func(error) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	return &Merger{inputs: make([]input, len(paths)), last: -1, pending: pending, opts: opts}, nil
+}
+
+// Reader returns the reader of input i, for its Interfaces and Counters. Of
+// MergeFiles it is nil until the file is opened, and stays what it was after its
+// end.
+func (m *Merger) Reader(i int) *Reader { return m.inputs[i].reader }
+
+// Close closes the files that MergeFiles opened and that have not ended; the
+// readers of NewMerger are the caller's. After it, Next returns io.EOF.
+func (m *Merger) Close() error {
+	var err error
+	for i := range m.inputs {
+		err = errors.Join(err, m.inputs[i].close())
+	}
+	m.pending, m.heap, m.failed = nil, nil, nil
+	m.begun, m.last = true, -1
+	return err
+}
+
+// close lets go of what an input needs while it is read.
+func (in *input) close() error {
+	in.batch = nil
+	if !in.owned {
+		return nil
+	}
+	in.owned = false
+	in.reader.release()
+	return in.reader.Close()
+}
+
+// Next returns the next frame and the index of its reader in NewMerger, or of
+// its file in MergeFiles. The frame and its Data are valid until the next call.
+// It waits until every reader has a frame or has ended.
 //
 // A reader that fails is reported once, as its index and error with a nil
 // frame; the caller may go on, the others continue. When all have ended, Next
@@ -66,13 +110,14 @@ func (m *Merger) prepare() {
 	if !m.begun {
 		m.begun = true
 		for i := range m.inputs {
-			if m.load(i) {
+			if m.inputs[i].reader != nil && m.load(i) {
 				m.heap = append(m.heap, i)
 			}
 		}
 		for i := len(m.heap)/2 - 1; i >= 0; i-- {
 			m.down(i)
 		}
+		m.open()
 		return
 	}
 	if m.last < 0 {
@@ -89,14 +134,41 @@ func (m *Merger) prepare() {
 	}
 	m.last = -1
 	m.down(0)
+	m.open()
+}
+
+// open takes in the files whose first packet is due. It stays due while others
+// with earlier times are taken in: pending is sorted.
+func (m *Merger) open() {
+	for len(m.pending) > 0 && (len(m.heap) == 0 || m.pending[0].time <= m.inputs[m.heap[0]].time) {
+		next := m.pending[0]
+		m.pending = m.pending[1:]
+		in := &m.inputs[next.index]
+		in.reader, in.err = Open(next.path, m.opts)
+		if in.err != nil {
+			m.failed = append(m.failed, next.index)
+			continue
+		}
+		in.owned = true
+		if m.load(next.index) {
+			m.heap = append(m.heap, next.index)
+			m.up(len(m.heap) - 1)
+		}
+	}
 }
 
 // load reads the next batch of an input and reports whether there was one.
 func (m *Merger) load(i int) bool {
 	in := &m.inputs[i]
 	in.pos = 0
-	if err := in.reader.ReadBatch(&in.batch); err != nil {
-		if !errors.Is(err, io.EOF) {
+	if in.batch == nil {
+		in.batch = new(Batch)
+	}
+	if err := in.reader.ReadBatch(in.batch); err != nil {
+		if closed := in.close(); errors.Is(err, io.EOF) {
+			err = closed
+		}
+		if err != nil {
 			in.err = err
 			m.failed = append(m.failed, i)
 		}
@@ -117,6 +189,14 @@ func (in *input) stamp() {
 func (m *Merger) before(a, b int) bool {
 	ta, tb := m.inputs[a].time, m.inputs[b].time
 	return ta < tb || ta == tb && a < b
+}
+
+// up restores the heap above i.
+func (m *Merger) up(i int) {
+	for i > 0 && m.before(m.heap[i], m.heap[(i-1)/2]) {
+		m.heap[i], m.heap[(i-1)/2] = m.heap[(i-1)/2], m.heap[i]
+		i = (i - 1) / 2
+	}
 }
 
 // down restores the heap below i.

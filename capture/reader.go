@@ -201,3 +201,10 @@ func (r *Reader) Close() error {
 	}
 	return nil
 }
+
+// release lets go of the buffers of a reader that has ended, for its Interfaces
+// and Counters alone are still asked for.
+func (r *Reader) release() {
+	r.consumed.Store(r.Offset())
+	r.win, r.inflated = window{}, nil
+}
