@@ -56,12 +56,12 @@ func TestLayouts(t *testing.T) {
 	t.Parallel()
 	spec := csig.DefaultSpec()
 	spec.TPIDs = append(spec.TPIDs, csig.TPIDSpec{TPID: 0x88b7, Format: "wide", Profile: "ietf01"})
-	domain := compile(t, spec)
+	decoder := newReader(t, spec)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var frames []capture
 	for i := range csig.NumLayouts {
 		l := csig.LayoutAt(i)
-		tpid, ok := domain.TPID(l)
+		tpid, ok := decoder.domain.TPID(l)
 		if !ok {
 			t.Fatalf("no TPID for %s", l)
 		}
@@ -73,7 +73,7 @@ func TestLayouts(t *testing.T) {
 		}
 	}
 	for i, got := range dissect(t, frames, options("csig.tpid_wide_ietf01:0x88b7")...) {
-		compare(t, frames[i], read(t, domain, frames[i].bytes), got)
+		compare(t, frames[i], decoder.read(frames[i].bytes), got)
 		if len(got.seen) != 1 {
 			t.Errorf("%s: %d tags, want 1", frames[i].name, len(got.seen))
 		}
@@ -125,10 +125,10 @@ func TestPreferences(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			domain := compile(t, csig.DefaultSpec().Overlay(tt.part))
+			decoder := newReader(t, csig.DefaultSpec().Overlay(tt.part))
 			found := 0
 			for i, got := range dissect(t, frames, options(tt.prefs...)...) {
-				compare(t, frames[i], read(t, domain, frames[i].bytes), got)
+				compare(t, frames[i], decoder.read(frames[i].bytes), got)
 				found += len(got.seen)
 			}
 			if found == 0 {

@@ -66,7 +66,7 @@ type pdml struct {
 func dissect(t *testing.T, frames []capture, args ...string) []dissection {
 	t.Helper()
 	var doc pdml
-	out, _ := tshark(t, frames, append([]string{"-T", "pdml"}, args...)...)
+	out, _ := tshark(t, frames, append([]string{"-T", "pdml", "-J", "csig csig.reflection _ws.lua"}, args...)...)
 	if err := xml.Unmarshal(out, &doc); err != nil {
 		t.Fatalf("parse pdml: %v", err)
 	}

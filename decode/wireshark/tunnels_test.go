@@ -55,12 +55,12 @@ func TestTunnels(t *testing.T) {
 		{"mpls", slices.Concat(mpls, innerIP), 1},
 		{"pseudowire", slices.Concat(mpls, []byte{0, 0, 0, 0}, inner), 2},
 	}
-	domain := compile(t, csig.DefaultSpec())
+	decoder := newReader(t, csig.DefaultSpec())
 	var frames []capture
 	for _, p := range payloads {
 		b := slices.Concat(addresses, tag, p.b)
 		frames = append(frames, capture{p.name, b, len(b)})
-		if got := read(t, domain, b).seen; len(got) != 1+p.seen {
+		if got := decoder.read(b).seen; len(got) != 1+p.seen {
 			t.Errorf("%s: the decoder sees %d tags and reflections, want %d", p.name, len(got), 1+p.seen)
 		}
 	}
