@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -25,10 +26,17 @@ type config struct {
 	// CSIG says what TPIDs mean, how values are quantized and what locator metadata
 	// holds.
 	CSIG csig.Spec `yaml:"csig,omitempty"`
+	// Decode says how frames with tunnels are read.
+	Decode decodeConfig `yaml:"decode,omitempty"`
 	// Windows says what observations are added up over.
 	Windows windowsConfig `yaml:"windows,omitempty"`
 	// Taps places capture interfaces by name.
 	Taps []fabric.TapSpec `yaml:"taps,omitempty"`
+}
+
+type decodeConfig struct {
+	Endpoints string `yaml:"endpoints,omitempty"`  // IP header that names the ends of a path: outer or inner
+	InnerTags bool   `yaml:"inner_tags,omitempty"` // tags inside tunnels are expected, and no orphans
 }
 
 type windowsConfig struct {
@@ -41,7 +49,8 @@ type windowsConfig struct {
 func defaultConfig() config {
 	heavyOnly := true
 	return config{
-		CSIG: csig.DefaultSpec(),
+		CSIG:   csig.DefaultSpec(),
+		Decode: decodeConfig{Endpoints: "outer"},
 		Windows: windowsConfig{
 			Resolutions:   []time.Duration{time.Second, time.Minute},
 			FineHeavyOnly: &heavyOnly,
@@ -73,6 +82,11 @@ func loadConfig(path string) (config, error) {
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, usageError{fmt.Errorf("read configuration %q: %s", path, plainYAMLError(err))}
 	}
+	if c.Decode.Endpoints != "" {
+		if _, err := decode.ParseEndpoints(c.Decode.Endpoints); err != nil {
+			return c, usageError{fmt.Errorf("read configuration %q: decode: %w", path, err)}
+		}
+	}
 	// Alone, so that an error counts the tables of this file.
 	if _, err := c.CSIG.Compile(); err != nil {
 		return c, usageError{fmt.Errorf("read configuration %q: csig: %w", path, err)}
@@ -96,6 +110,10 @@ func (c config) merge() config {
 	d := defaultConfig()
 	d.CSIG = d.CSIG.Overlay(c.CSIG)
 	d.Taps = c.Taps
+	d.Decode.InnerTags = c.Decode.InnerTags
+	if c.Decode.Endpoints != "" {
+		d.Decode.Endpoints = c.Decode.Endpoints
+	}
 	if len(c.Windows.Resolutions) > 0 {
 		d.Windows.Resolutions = c.Windows.Resolutions
 	}

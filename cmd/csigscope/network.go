@@ -5,9 +5,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
 )
@@ -15,12 +15,12 @@ import (
 // network is what the configuration and the fabric file say together: the domain,
 // the topology, and the epoch that rows made under them name.
 type network struct {
-	config  config
-	domain  *csig.Domain
-	fabric  *fabric.Fabric
-	epoch   uint64
-	text    string // what the epoch is the hash of
-	hasFile bool
+	config config
+	domain *csig.Domain
+	decode decode.Config
+	fabric *fabric.Fabric
+	epoch  uint64
+	text   string // what the epoch is the hash of
 }
 
 // networkFlags are the flags of commands that need to know the network.
@@ -56,19 +56,14 @@ func openNetwork(configPath, fabricPath string) (*network, error) {
 	} else if n.fabric, err = fabric.New(topology, n.domain); err != nil {
 		return nil, usageError{fmt.Errorf("read fabric %q: %w", fabricPath, err)}
 	}
-	n.hasFile = topology != nil
-	return n, n.setEpoch(spec.Overlay(c.CSIG))
-}
-
-// setEpoch hashes all that decides what a stored row means.
-func (n *network) setEpoch(spec csig.Spec) error {
-	text, err := yaml.Marshal(spec)
+	endpoints, err := decode.ParseEndpoints(n.config.Decode.Endpoints)
 	if err != nil {
-		return fmt.Errorf("print csig section: %w", err)
+		return nil, usageError{err}
 	}
-	n.text = string(text) + n.fabric.Fingerprint()
+	n.decode = decode.Config{Domain: n.domain, Endpoints: endpoints, InnerTags: n.config.Decode.InnerTags}
+	n.text = fmt.Sprintf("endpoints %s, inner tags %t\n%s", n.config.Decode.Endpoints, n.config.Decode.InnerTags, n.fabric.Fingerprint())
 	n.epoch = xxhash.Sum64String(n.text)
-	return nil
+	return n, nil
 }
 
 // tap places a capture interface: by the configuration, else by the fabric file,

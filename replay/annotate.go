@@ -1,0 +1,54 @@
+package replay
+
+import (
+	"fmt"
+
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// annotate copies a frame with a comment that says what its observations are.
+func (l *Lister) annotate(f *capture.Frame, base int) error {
+	l.line = l.line[:0]
+	for i := range l.result.N {
+		if i > 0 {
+			l.line = append(l.line, "; "...)
+		}
+		l.line = appendComment(l.line, &l.result.Obs[i], l.cfg.Decode.Domain)
+	}
+	copied := *f
+	copied.Interface += uint32(base)
+	if err := l.copy.Write(&copied, string(l.line)); err != nil {
+		return fmt.Errorf("write annotated copy: %w", err)
+	}
+	return nil
+}
+
+// appendComment says what an observation is in a line for people: "CSIG tag
+// compact/ietf01 min_abw_ratio 68.8 % to 71.9 % (S 22), LM 5".
+func appendComment(b []byte, o *decode.Observation, domain *csig.Domain) []byte {
+	tag := &o.Tag
+	signal := tag.Signal()
+	b = fmt.Appendf(b, "CSIG %s %s %s", o.Kind, tag.Layout, signal)
+	if t := domain.Table(tag.Layout, tag.T); t != nil {
+		low, high, open := t.Range(t.Code(tag.S))
+		b = fmt.Appendf(b, " %s", csig.FormatQuantity(signal.Unit(), float64(low)))
+		if open {
+			b = append(b, " or more"...)
+		} else {
+			b = fmt.Appendf(b, " to %s", csig.FormatQuantity(signal.Unit(), float64(high)))
+		}
+		if t.Untouched(tag.S) {
+			b = append(b, ", untouched"...)
+		}
+	}
+	b = fmt.Appendf(b, " (S %d), LM %d", tag.S, tag.LM)
+	if tag.D {
+		b = append(b, ", trimmed"...)
+	}
+	if o.Flags&decode.Orphan != 0 {
+		b = append(b, ", orphan"...)
+	}
+	return b
+}
