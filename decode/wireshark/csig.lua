@@ -112,11 +112,12 @@ reflection.experts = { reflection_fields.reserved, reflection_empty, reflection_
 -- add_data shows the data fields at the start of range, and returns what they say in
 -- a few words.
 local function add_data(tree, range, layout, fields)
-    tree:add(fields.format, range, layout.format):set_generated()
-    tree:add(fields.profile, range, layout.profile):set_generated()
+    local data = range(0, layout.bytes)
+    tree:add(fields.format, data, layout.format):set_generated()
+    tree:add(fields.profile, data, layout.profile):set_generated()
     local value = {}
     for _, part in ipairs(layout.parts) do
-        local word = range(part.offset, part.bytes)
+        local word = data(part.offset, part.bytes)
         local item = tree:add(fields.parts[part], word)
         value[part.name] = word:bitfield(part.bit, part.width)
         if part.name == "R" and value.R ~= 0 then
@@ -124,7 +125,7 @@ local function add_data(tree, range, layout, fields)
         end
     end
     local signal = SIGNALS[layout.profile][value.T] or "type_" .. value.T
-    tree:add(fields.signal, range, signal):set_generated()
+    tree:add(fields.signal, data, signal):set_generated()
     return string.format("%s S=%d LM=%d%s", signal, value.S, value.LM, value.D == 1 and " trimmed" or "")
 end
 
@@ -226,7 +227,7 @@ end
 
 local function add_reflection(layout, range, head, pinfo, tree)
     local item = tree:add(reflection, range(0, head + layout.bytes))
-    local text = add_data(item, range(head, layout.bytes), layout, reflection_fields)
+    local text = add_data(item, range(head), layout, reflection_fields)
     item:append_text(", " .. text)
     pinfo.cols.info:append("  CSIG reflection " .. text)
 end

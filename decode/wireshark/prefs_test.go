@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/csigscope/csigscope/decode/csig"
@@ -158,7 +159,7 @@ func variedFrames() []capture {
 			for _, length := range []int{len(head) + len(data), len(data)} {
 				option := append(bytes.Clone(head), data...)
 				option[1] = byte(length)
-				add(fmt.Sprintf("option %x", option), nil, append(option, 1, 1))
+				add(fmt.Sprintf("option %x, twice", option), nil, slices.Concat(option, option))
 			}
 		}
 	}
