@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"go.uber.org/goleak"
 )
 
 func zipped(tb testing.TB, data []byte) []byte {
@@ -168,7 +169,38 @@ func TestZstdWindowLimit(t *testing.T) {
 	if !errors.Is(err, zstd.ErrWindowSizeExceeded) || !strings.Contains(err.Error(), "32 MiB that are kept in memory; decompress it first") {
 		t.Errorf("error %v", err)
 	}
-	if _, got, err := readAll(t, zstded(t, data, zstd.WithWindowSize(32<<20)), Options{MaxInflation: 1 << 20}); len(got) != 1100 {
-		t.Errorf("%d packets and %v within the limit", len(got), err)
+	stored := zstded(t, data, zstd.WithWindowSize(32<<20))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r, err := NewReader(bytes.NewReader(stored), "x.zst", Options{MaxInflation: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets := 0
+	var b Batch
+	for err == nil {
+		err = r.ReadBatch(&b)
+		packets += b.N
+	}
+	runtime.ReadMemStats(&after)
+	if packets != 1100 || !errors.Is(err, io.EOF) {
+		t.Errorf("%d packets and %v within the limit", packets, err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+		t.Errorf("%d bytes allocated", used)
+	}
+}
+
+// TestZstdLeavesNothingBehind drops a reader in the middle of a file: its
+// inflater has no goroutine that would have to be told.
+func TestZstdLeavesNothingBehind(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	r, err := NewReader(bytes.NewReader(zstded(t, bomb(100))), "x.zst", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Batch
+	if err := r.ReadBatch(&b); err != nil || b.N == 0 {
+		t.Errorf("%d frames, %v", b.N, err)
 	}
 }
