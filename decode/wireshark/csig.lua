@@ -124,7 +124,7 @@ local function add_data(tree, range, layout, fields)
             item:add_proto_expert_info(fields.reserved)
         end
     end
-    local signal = SIGNALS[layout.profile][value.T] or "type_" .. value.T
+    local signal = SIGNALS[layout.profile][value.T] or string.format("type_%d", value.T)
     tree:add(fields.signal, data, signal):set_generated()
     return string.format("%s S=%d LM=%d%s", signal, value.S, value.LM, value.D == 1 and " trimmed" or "")
 end
