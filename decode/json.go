@@ -44,7 +44,7 @@ func (o *Observation) appendTag(dst []byte, domain *csig.Domain) []byte {
 	dst = appendUint(dst, "signal_type", uint64(t.T))
 	dst = appendUint(dst, "code", uint64(t.S))
 	if table != nil {
-		unit := table.Signal().Unit()
+		unit := table.Unit()
 		low, high, open := table.Range(table.Code(t.S))
 		dst = appendQuantity(dst, "low", unit, low)
 		if !open {

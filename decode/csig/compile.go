@@ -3,7 +3,6 @@ package csig
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/bits"
 	"strings"
 )
@@ -37,11 +36,11 @@ func (d *Domain) addTable(s *TableSpec) error {
 }
 
 func newTable(l Layout, signal Signal, s *TableSpec) (*Table, error) {
-	u := signal.Unit()
-	if u == UnitNone {
-		return nil, fmt.Errorf("signal %s: an unknown signal type has no unit and no table", signal)
+	u, agg, err := meaning(signal, s)
+	if err != nil {
+		return nil, err
 	}
-	t := &Table{layout: l, signal: signal, mask: l.MaxS(), shift: s.Shift, fixed: s.Fixed}
+	t := &Table{layout: l, signal: signal, unit: u, agg: agg, mask: l.MaxS(), shift: s.Shift, fixed: s.Fixed}
 	if s.Mask != nil {
 		t.mask = *s.Mask
 	}
@@ -51,7 +50,7 @@ func newTable(l Layout, signal Signal, s *TableSpec) (*Table, error) {
 	if err := t.setScale(s, u); err != nil {
 		return nil, err
 	}
-	if signal.Direction() == Min {
+	if agg == AggregateMin {
 		t.initial = l.MaxS()
 	}
 	if s.Initial != nil {
@@ -71,6 +70,28 @@ func newTable(l Layout, signal Signal, s *TableSpec) (*Table, error) {
 		t.interval = v
 	}
 	return t, nil
+}
+
+// meaning is the unit and the aggregation of a signal, which the sources fix for
+// the types that they define.
+func meaning(signal Signal, s *TableSpec) (u Unit, agg Aggregation, err error) {
+	if signal.Known() {
+		if s.Unit != "" || s.Aggregation != "" {
+			return 0, 0, fmt.Errorf("unit and aggregation: those of %s are defined, only a type_N has its own", signal)
+		}
+		if signal.Direction() == Max {
+			agg = AggregateMax
+		}
+		return signal.Unit(), agg, nil
+	}
+	if s.Unit == "" || s.Aggregation == "" {
+		return 0, 0, fmt.Errorf("signal %s: an unknown signal type has no unit of its own: its table needs unit and aggregation", signal)
+	}
+	if u, err = ParseUnit(s.Unit); err != nil {
+		return 0, 0, err
+	}
+	agg, err = ParseAggregation(s.Aggregation)
+	return u, agg, err
 }
 
 func (t *Table) checkMask() error {
@@ -113,17 +134,9 @@ func (t *Table) setBuckets(s *TableSpec, u Unit) error {
 		return fmt.Errorf("%d buckets: expected 1 to %d", len(s.Buckets), n)
 	}
 	for i, text := range s.Buckets {
-		v, err := ParseQuantity(u, text)
-		if err != nil {
+		if err := t.addBucket(text, u); err != nil {
 			return fmt.Errorf("bucket %d: %w", i, err)
 		}
-		switch {
-		case i == 0 && v != 0:
-			return fmt.Errorf("bucket 0: starts at %s and leaves a gap from 0", text)
-		case i > 0 && v <= t.bounds[i-1]:
-			return fmt.Errorf("bucket %d: starts at %s, not above bucket %d", i, text, i-1)
-		}
-		t.bounds = append(t.bounds, v)
 	}
 	if s.Upper == "" {
 		return nil
@@ -132,11 +145,58 @@ func (t *Table) setBuckets(s *TableSpec, u Unit) error {
 	if err != nil {
 		return fmt.Errorf("upper: %w", err)
 	}
+	if t.upper != 0 && t.upper != v {
+		return fmt.Errorf("upper: %s is not where the last bucket ends", s.Upper)
+	}
 	if v <= t.bounds[len(t.bounds)-1] {
 		return fmt.Errorf("upper: %s is not above the start of the last bucket", s.Upper)
 	}
 	t.upper = v
 	return nil
+}
+
+// addBucket appends the bucket "LOW" or "LOW-HIGH". t.upper is the end of the one
+// before it, 0 when that does not say.
+func (t *Table) addBucket(text string, u Unit) error {
+	lowText, highText, isRange := cutRange(text)
+	low, err := ParseQuantity(u, lowText)
+	if err != nil {
+		return err
+	}
+	i := len(t.bounds)
+	switch {
+	case i == 0 && low != 0:
+		return fmt.Errorf("starts at %s and leaves a gap from 0", lowText)
+	case i > 0 && low <= t.bounds[i-1]:
+		return fmt.Errorf("starts at %s, not above bucket %d", lowText, i-1)
+	case t.upper != 0 && low > t.upper:
+		return fmt.Errorf("starts at %s and leaves a gap from the end of bucket %d", lowText, i-1)
+	case t.upper != 0 && low < t.upper:
+		return fmt.Errorf("starts at %s and overlaps bucket %d", lowText, i-1)
+	}
+	t.bounds, t.upper = append(t.bounds, low), 0
+	if !isRange {
+		return nil
+	}
+	high, err := ParseQuantity(u, highText)
+	if err != nil {
+		return err
+	}
+	if high <= low {
+		return fmt.Errorf("ends at %s, not above its start", highText)
+	}
+	t.upper = high
+	return nil
+}
+
+// cutRange splits "LOW-HIGH". The sign of an exponent, "1e-3s", splits nothing.
+func cutRange(text string) (low, high string, isRange bool) {
+	for i := 1; i < len(text); i++ {
+		if text[i] == '-' && text[i-1] != 'e' && text[i-1] != 'E' {
+			return text[:i], text[i+1:], true
+		}
+	}
+	return text, "", false
 }
 
 // setLinear reads a uniform quantum (section 4.1.3), or the base and power-of-two
@@ -209,114 +269,5 @@ func (t *Table) setHeavy(text string, u Unit) error {
 		return nil
 	}
 	t.heavy = v
-	return nil
-}
-
-func (d *Domain) addLocator(s *LocatorSpec) error {
-	ls, err := layouts(s.Format, s.Profile)
-	if err != nil {
-		return err
-	}
-	var signal Signal
-	if s.Signal != "" {
-		if signal, err = ParseSignal(s.Signal); err != nil {
-			return err
-		}
-	}
-	added := false
-	for _, l := range ls {
-		loc, err := newLocator(l, s)
-		if err != nil {
-			return err
-		}
-		for t := range l.Types() {
-			if s.Signal == "" || SignalOf(l.Profile, uint8(t)) == signal {
-				d.locators[l.Index()][t] = loc
-				added = true
-			}
-		}
-	}
-	if !added {
-		return fmt.Errorf("signal %s: not a signal type of the profile", signal)
-	}
-	return nil
-}
-
-func newLocator(l Layout, s *LocatorSpec) (*Locator, error) {
-	loc := &Locator{layout: l, zero: s.ZeroIsLocation}
-	total := 0
-	for _, f := range s.Fields {
-		total += int(f.Bits)
-	}
-	if total == 0 || total > l.LMBits() {
-		return nil, fmt.Errorf("fields take %d bits: expected 1 to %d in %s", total, l.LMBits(), l)
-	}
-	loc.bits = uint8(total)
-	seen := [numFields]bool{}
-	for i, f := range s.Fields {
-		total -= int(f.Bits)
-		lf, err := newLocatorField(f, uint8(total))
-		if err != nil {
-			return nil, fmt.Errorf("fields[%d] (%s): %w", i, f.Field, err)
-		}
-		if seen[lf.field] {
-			return nil, fmt.Errorf("fields[%d] (%s): given twice", i, f.Field)
-		}
-		seen[lf.field] = true
-		loc.fields = append(loc.fields, lf)
-	}
-	return loc, nil
-}
-
-func newLocatorField(s FieldSpec, shift uint8) (locatorField, error) {
-	f := locatorField{field: numFields, shift: shift, mask: uint16(uint32(1)<<s.Bits - 1)}
-	for i, name := range fieldNames {
-		if name == s.Field {
-			f.field = Field(i)
-		}
-	}
-	if f.field == numFields {
-		return f, fmt.Errorf("unknown field: expected one of %s", strings.Join(fieldNames[:], ", "))
-	}
-	if s.Bits == 0 {
-		return f, errors.New("bits: expected at least 1")
-	}
-	if f.field == FieldTTL && s.Bits > 8 {
-		return f, fmt.Errorf("bits: %d, a TTL has at most 8", s.Bits)
-	}
-	tabled := f.field == FieldStage || f.field == FieldOrientation || f.field == FieldCapacity
-	if tabled != (len(s.Values) > 0) {
-		return f, errors.New("values: stage, orientation and capacity need a value table, other fields have none")
-	}
-	return f, f.setValues(s.Values)
-}
-
-func (f *locatorField) setValues(values map[uint16]string) error {
-	names := make(map[string]bool, len(values))
-	for k, text := range values {
-		if k&^f.mask != 0 {
-			return fmt.Errorf("values: %d does not fit the field's bits", k)
-		}
-		if names[text] {
-			return fmt.Errorf("values: %q is given twice", text)
-		}
-		names[text] = true
-	}
-	if f.field != FieldCapacity {
-		f.names = maps.Clone(values) // the caller's map may change, a Domain may not
-		return nil
-	}
-	f.values = make(map[uint16]uint64, len(values))
-	for k, text := range values {
-		v, err := ParseQuantity(BitPerSecond, text)
-		if err != nil {
-			return fmt.Errorf("values: %w", err)
-		}
-		// Encode needs one number for a capacity, however it is spelled.
-		if _, taken := keyOf(f.values, v); taken {
-			return fmt.Errorf("values: the capacity %q is given twice", text)
-		}
-		f.values[k] = v
-	}
 	return nil
 }

@@ -31,11 +31,12 @@ var quantitySuffixes = map[Unit][]suffix{
 	},
 	Ratio:      {{"ppm", 1}, {"%", 1e4}, {"", 1e6}},
 	Nanosecond: {{"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}},
+	Count:      {{"", 1}},
 }
 
 // ParseQuantity reads a quantity of the unit, such as "100Gbps", "20%", "0.2" or
 // "128ns", and returns it in the unit's stored integers (kbit/s, parts per
-// million, nanoseconds), rounded to the nearest. The result is below 2^53.
+// million, nanoseconds, plain numbers), rounded to the nearest. The result is below 2^53.
 func ParseQuantity(u Unit, s string) (uint64, error) {
 	text := strings.ReplaceAll(strings.TrimSpace(s), " ", "")
 	for _, x := range quantitySuffixes[u] {
@@ -64,6 +65,8 @@ func quantityExample(u Unit) string {
 		return "a share such as 20% or 0.2"
 	case Nanosecond:
 		return "a duration such as 128ns or 20us"
+	case Count:
+		return "a number such as 3"
 	}
 	return "no quantity: the signal type has no unit"
 }

@@ -76,15 +76,27 @@ func ParseSignal(name string) (Signal, error) {
 // unit, so that sums merge exactly: kbit/s, parts per million and nanoseconds.
 type Unit uint8
 
-// The units. UnitNone is that of unknown signal types.
+// The units. UnitNone is that of unknown signal types, Count that of plain numbers.
 const (
 	UnitNone Unit = iota
 	BitPerSecond
 	Ratio
 	Nanosecond
+	Count
 )
 
-// Unit is the signal's unit.
+// ParseUnit reads a Unit's name.
+func ParseUnit(name string) (Unit, error) {
+	for u := BitPerSecond; u <= Count; u++ {
+		if u.String() == name {
+			return u, nil
+		}
+	}
+	return UnitNone, fmt.Errorf("parse unit %q: expected bit/s, ratio, ns or count", name)
+}
+
+// Unit is the signal's unit. That of an unknown type depends on its table: see
+// Table.Unit.
 func (s Signal) Unit() Unit {
 	switch s {
 	case MinABW:
@@ -97,7 +109,7 @@ func (s Signal) Unit() Unit {
 	return UnitNone
 }
 
-// String is the unit as it is printed: "bit/s", "ratio", "ns" or "".
+// String is the unit as it is printed: "bit/s", "ratio", "ns", "count" or "".
 func (u Unit) String() string {
 	switch u {
 	case BitPerSecond:
@@ -106,12 +118,14 @@ func (u Unit) String() string {
 		return "ratio"
 	case Nanosecond:
 		return "ns"
+	case Count:
+		return "count"
 	}
 	return ""
 }
 
 // PerStored is how many of the unit one stored integer is worth: 1000 bit/s per
-// kbit/s, 0.000001 per part per million, 1 ns per nanosecond.
+// kbit/s, 0.000001 per part per million, 1 ns per nanosecond, 1 per count.
 func (u Unit) PerStored() float64 {
 	switch u {
 	case BitPerSecond:
@@ -130,6 +144,48 @@ func (u Unit) FromStored(v uint64) float64 {
 	return float64(v) * u.PerStored()
 }
 
+// Aggregation is how the hops of a path combine a signal (section 5).
+type Aggregation uint8
+
+// The aggregations. The defined signals are min and max signals; sums and counts
+// of hops are for types to come.
+const (
+	AggregateMin Aggregation = iota
+	AggregateMax
+	AggregateSum
+	AggregateCount
+	numAggregations
+)
+
+var aggregationNames = [numAggregations]string{"min", "max", "sum", "count"}
+
+// String is the name used in configuration: "min", "max", "sum" or "count".
+func (a Aggregation) String() string {
+	if a < numAggregations {
+		return aggregationNames[a]
+	}
+	return fmt.Sprintf("aggregation_%d", uint8(a))
+}
+
+// ParseAggregation reads an Aggregation's name.
+func ParseAggregation(name string) (Aggregation, error) {
+	for a := range numAggregations {
+		if a.String() == name {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("parse aggregation %q: expected min, max, sum or count", name)
+}
+
+// Direction is the tighter side of the aggregation: the more of a sum or a count,
+// the worse the path.
+func (a Aggregation) Direction() Direction {
+	if a == AggregateMin {
+		return Min
+	}
+	return Max
+}
+
 // Direction tells which of two values is the tighter bottleneck.
 type Direction uint8
 
@@ -139,9 +195,9 @@ const (
 	Max
 )
 
-// Direction is the signal's aggregation along the path. Unknown types are taken
-// as max, which only decides the order in which they are listed: they are never
-// heavy and never enter a mode.
+// Direction is the side on which the signal is tighter. Unknown types are taken as
+// max, which only decides the order in which they are listed: what they are depends
+// on their table, see Table.Aggregation.
 func (s Signal) Direction() Direction {
 	if s == MinABW || s == MinABWRatio {
 		return Min

@@ -32,12 +32,20 @@ type TableSpec struct {
 	Profile string `yaml:"profile,omitempty"` // empty: both profiles
 	Signal  string `yaml:"signal"`
 
-	Buckets  []string `yaml:"buckets,omitempty,flow"` // lower bounds, ascending, the first one 0
-	Upper    string   `yaml:"upper,omitempty"`        // end of the last bucket; empty: open-ended
-	Quantum  string   `yaml:"quantum,omitempty"`      // uniform step (section 4.1.3)
-	Base     string   `yaml:"base,omitempty"`         // bV of B = (O - bV) >> b
-	StepBits *uint8   `yaml:"step_bits,omitempty"`    // b
-	StepUnit string   `yaml:"step_unit,omitempty"`    // what O counts; default 1 kbit/s, 1 ppm, 1 ns
+	// Unit and Aggregation are for the types that the profile does not define
+	// (type_N), which need both: "bit/s", "ratio", "ns" or "count", and how hops
+	// combine the signal along the path, "min", "max", "sum" or "count".
+	Unit        string `yaml:"unit,omitempty"`
+	Aggregation string `yaml:"aggregation,omitempty"`
+
+	// Buckets ascend from 0. One is its lower bound, "5%", or its range as the draft
+	// has it, "5%-10%", which then has to end where the next bucket starts.
+	Buckets  []string `yaml:"buckets,omitempty,flow"`
+	Upper    string   `yaml:"upper,omitempty"`     // end of the last bucket; empty: open-ended
+	Quantum  string   `yaml:"quantum,omitempty"`   // uniform step (section 4.1.3)
+	Base     string   `yaml:"base,omitempty"`      // bV of B = (O - bV) >> b
+	StepBits *uint8   `yaml:"step_bits,omitempty"` // b
+	StepUnit string   `yaml:"step_unit,omitempty"` // what O counts; default 1 kbit/s, 1 ppm, 1 ns
 
 	Initial *uint32 `yaml:"initial,omitempty"` // raw S that senders write
 	Mask    *uint32 `yaml:"mask,omitempty"`    // bits of S that hold the code

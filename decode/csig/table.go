@@ -9,7 +9,7 @@ import (
 // 5.3.3, Appendix A; IETF 124 slides, "Quantization Algorithm"): it turns the raw
 // signal field S into a code, and a code into a range of values. Codes ascend
 // with values. Values are stored integers: kbit/s, parts per million,
-// nanoseconds.
+// nanoseconds, plain numbers.
 //
 // Severity is never read from raw S: switches exist whose S is a constant two
 // bits and a 3-bit bucket, so a table has a mask, a shift and fixed bits.
@@ -19,6 +19,8 @@ import (
 type Table struct {
 	layout  Layout
 	signal  Signal
+	unit    Unit
+	agg     Aggregation
 	mask    uint32 // bits of S that hold the code
 	shift   uint8  // position of the code's lowest bit
 	fixed   uint32 // bits of S that switches set to a constant
@@ -43,8 +45,16 @@ func (t *Table) Layout() Layout { return t.layout }
 // Signal is the signal that the table quantizes.
 func (t *Table) Signal() Signal { return t.signal }
 
+// Unit is the unit of the table's values: the signal's own one, or that which the
+// table of an unknown type names.
+func (t *Table) Unit() Unit { return t.unit }
+
+// Aggregation is how hops combine the signal: the signal's own way, or that which
+// the table of an unknown type names.
+func (t *Table) Aggregation() Aggregation { return t.agg }
+
 // Initial is the raw S that senders write: all ones for min signals and 0 for
-// max signals unless configured (IEEE slides, "Init Value").
+// all others unless configured (IEEE slides, "Init Value").
 func (t *Table) Initial() uint32 { return t.initial }
 
 // IntervalNS is the averaging interval delta_t of the switches in nanoseconds
@@ -132,7 +142,7 @@ func (t *Table) HeavyCodes(capacity uint64) (lo, hi uint32, ok bool) {
 		threshold, _ = bits.Div64(hi, lo, 1e6)
 	}
 	n := int(t.Codes())
-	if t.signal.Direction() == Max {
+	if t.agg.Direction() == Max {
 		first := sort.Search(n, func(i int) bool {
 			low, _, _ := t.Range(uint32(i))
 			return low >= threshold
