@@ -56,7 +56,7 @@ func (s *Shard) closeDue(ctx context.Context, ns int64) error {
 		}
 	}
 	// A series lives as long as the coarsest window that it was seen in.
-	if coarse && len(s.series.list) >= s.compactAt {
+	if coarse && s.series.current >= s.compactAt {
 		s.dropDeadSeries()
 	}
 	s.settle()
@@ -79,6 +79,7 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 	if i == 0 {
 		s.tally(w)
 	}
+	s.rows.sortCells(w)
 	if err := s.write(ctx, l, w); err != nil {
 		s.err = fmt.Errorf("write window of %s at %s: %w",
 			time.Duration(l.res), time.Unix(0, w.start).UTC().Format(time.RFC3339Nano), err)
@@ -96,8 +97,9 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 			if to, err = s.reopen(ctx, i+1, start, ns); err != nil {
 				return err
 			}
+			s.rows.sortCells(w) // another window may have been closed for it
 		}
-		s.rows.scratch = up.fold(to, w, s.rows.scratch)
+		up.fold(to, w, &s.rows)
 	}
 	l.end(w)
 	return nil
@@ -153,26 +155,4 @@ func (s *Shard) tallyEntry(id uint32, n uint64) {
 	case classRaw, classCount:
 		c.Unknown += n
 	}
-}
-
-// dropDeadSeries forgets the series that no open window counts.
-func (s *Shard) dropDeadSeries() {
-	live := make([]bool, len(s.series.list))
-	for i := range s.levels {
-		for _, w := range s.levels[i].open {
-			for j := range w.compact {
-				live[w.compact[j].series] = true
-			}
-			for j := range w.wide {
-				live[w.wide[j].series] = true
-			}
-		}
-	}
-	renumbered := s.series.retain(live)
-	s.pairs.clear()
-	s.keys.clear()
-	for i := range s.levels {
-		s.levels[i].renumber(renumbered, len(s.series.list))
-	}
-	s.compactAt = min(s.cfg.MaxKeys, max(2*len(s.series.list), minCompactAt))
 }

@@ -129,8 +129,9 @@ func (l *level) seal(w *window, series uint32, wide bool) uint32 {
 	return *slot
 }
 
-// fold adds the fine window to the window w of this level.
-func (l *level) fold(w, fine *window, scratch []uint32) []uint32 {
+// fold adds the fine window, whose distributions are in r.cells, to the window w of
+// this level.
+func (l *level) fold(w, fine *window, r *rowBuilder) {
 	for i := range fine.compact {
 		e := &fine.compact[i]
 		to := l.entry(w, e.series, false)
@@ -139,7 +140,7 @@ func (l *level) fold(w, fine *window, scratch []uint32) []uint32 {
 		}
 		w.compact[to].merge(e)
 	}
-	scratch = scratch[:0]
+	r.scratch = r.scratch[:0]
 	for i := range fine.wide {
 		e := &fine.wide[i]
 		to := l.entry(w, e.series, true)
@@ -147,16 +148,13 @@ func (l *level) fold(w, fine *window, scratch []uint32) []uint32 {
 			to = l.seal(w, e.series, true)
 		}
 		w.wide[to].merge(e)
-		scratch = append(scratch, to)
+		r.scratch = append(r.scratch, to)
 	}
-	for _, s := range fine.dist.slots {
-		if s.key != 0 {
-			key := s.key - 1
-			slot, _ := w.dist.at(distKey(scratch[key>>distIndexBits], uint16(key&(1<<distIndexBits-1))))
-			*slot += s.val
-		}
+	for _, c := range r.cells {
+		key := uint32(c >> 32)
+		slot, _ := w.dist.at(distKey(r.scratch[key>>distIndexBits], uint16(key&(1<<distIndexBits-1))))
+		*slot += uint32(c)
 	}
-	return scratch
 }
 
 func (l *level) bytes() uint64 {

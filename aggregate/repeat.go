@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 
 	"github.com/csigscope/csigscope/decode"
@@ -23,6 +24,7 @@ const (
 type repeats struct {
 	sets      [repeatSets][repeatWays]repeatEntry
 	clock     uint32
+	floor     uint32 // entries not used since this clock are empty
 	evictions uint64
 }
 
@@ -30,7 +32,7 @@ type repeatEntry struct {
 	flow repeatFlow
 	data uint64
 	ack  uint32
-	used uint32 // clock of the last use, 0 for an empty entry
+	used uint32 // clock of the last use
 }
 
 type repeatFlow struct {
@@ -57,23 +59,38 @@ func (r *repeats) seen(o *decode.Observation) bool {
 	}
 	r.tick()
 	e := r.entry(&flow)
-	same := e.used != 0 && e.ack == o.Ack && e.data == data
+	same := e.used > r.floor && e.ack == o.Ack && e.data == data
 	e.data, e.ack, e.used = data, o.Ack, r.clock
 	return same
 }
 
-// tick keeps 0 for empty entries. When the clock wraps, entries lose their ages.
+// forget empties all entries. They are cleared one by one only before the clock
+// could wrap.
+func (r *repeats) forget() {
+	r.floor, r.evictions = r.clock, 0
+	if r.clock > math.MaxUint32/2 {
+		clear(r.sets[:])
+		r.clock, r.floor = 0, 0
+	}
+}
+
+// tick makes every use later than the floor. When the clock wraps, entries lose
+// their ages.
 func (r *repeats) tick() {
 	r.clock++
 	if r.clock != 0 {
 		return
 	}
-	r.clock = 2
 	for i := range r.sets {
 		for j := range r.sets[i] {
-			r.sets[i][j].used = min(r.sets[i][j].used, 1)
+			if e := &r.sets[i][j]; e.used > r.floor {
+				e.used = 1
+			} else {
+				e.used = 0
+			}
 		}
 	}
+	r.clock, r.floor = 2, 0
 }
 
 // entry is the flow's entry: its own, an empty one, or the oldest of its set.
@@ -82,14 +99,14 @@ func (r *repeats) entry(flow *repeatFlow) *repeatEntry {
 	oldest := &set[0]
 	for i := range set {
 		e := &set[i]
-		if e.used != 0 && e.flow == *flow {
+		if e.used > r.floor && e.flow == *flow {
 			return e
 		}
 		if e.used < oldest.used {
 			oldest = e
 		}
 	}
-	if oldest.used != 0 {
+	if oldest.used > r.floor {
 		r.evictions++
 	}
 	*oldest = repeatEntry{flow: *flow}

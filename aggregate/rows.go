@@ -3,7 +3,6 @@ package aggregate
 import (
 	"context"
 	"math/bits"
-	"slices"
 
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -14,8 +13,9 @@ type rowBuilder struct {
 	seq   uint64
 
 	picked   []uint64 // rank<<32 | entry, wideBit set for wide ones
-	cells    []uint64 // of w.dist: distKey<<32 | count, ascending
+	cells    []uint64 // of the window's dist: distKey<<32 | count, ascending
 	cellEnd  []uint32 // per wide entry
+	radix    radix
 	heavyGen []uint32 // by cell: the window in which it was heavy last
 	gen      uint32
 	dist     [csig.DistIndexes]uint64
@@ -33,7 +33,6 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	if len(r.picked) == 0 {
 		return nil
 	}
-	s.sortCells(w)
 	b := &r.block
 	b.clear()
 	b.Seq, b.Resolution, b.WindowStart = r.seq, l.res, w.start
@@ -69,7 +68,7 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 	for i := range w.wide {
 		add(w.wide[i].series, uint32(i)|wideBit)
 	}
-	slices.Sort(r.picked)
+	r.picked = r.radix.sort(r.picked, uint32(len(s.series.list)))
 }
 
 // markHeavy marks the cells that had a heavy observation in the window.
@@ -93,18 +92,12 @@ func (s *Shard) markHeavy(w *window) {
 }
 
 // sortCells lists the distributions of wide entries in order.
-func (s *Shard) sortCells(w *window) {
-	r := &s.rows
+func (r *rowBuilder) sortCells(w *window) {
 	r.cells, r.cellEnd = r.cells[:0], r.cellEnd[:0]
 	if len(w.wide) == 0 {
 		return
 	}
-	for _, c := range w.dist.slots {
-		if c.key != 0 {
-			r.cells = append(r.cells, uint64(c.key-1)<<32|uint64(c.val))
-		}
-	}
-	slices.Sort(r.cells)
+	r.cells = r.radix.sort(w.dist.appendTo(r.cells), distKey(uint32(len(w.wide)), 0))
 	at := 0
 	for i := range w.wide {
 		for at < len(r.cells) && r.cells[at]>>(32+distIndexBits) == uint64(i) {
@@ -230,6 +223,6 @@ func (r *rowBuilder) count(bucket uint32, n uint64) {
 func (r *rowBuilder) bytes() uint64 {
 	b := &r.block
 	const columns = 3 + 12*8 + 4
-	return uint64(cap(r.picked)+cap(r.cells))*8 + uint64(cap(r.cellEnd)+cap(r.heavyGen)+cap(r.scratch))*4 +
+	return r.radix.bytes() + uint64(cap(r.picked)+cap(r.cells))*8 + uint64(cap(r.cellEnd)+cap(r.heavyGen)+cap(r.scratch))*4 +
 		uint64(cap(b.Signal))*columns + uint64(cap(b.DistCode))*10
 }

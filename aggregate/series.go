@@ -28,6 +28,7 @@ type series struct {
 	wide      bool
 	heavyMask uint32 // compact: bit c is set when code c is heavy
 	cell      uint32 // dense number of (signal, kind, source, destination)
+	life      uint32 // of the shard, when it was counted last
 }
 
 func (s *series) encoding() Encoding { return Encoding(s.traits >> 4) }
@@ -46,6 +47,19 @@ func compareRows(a, b *series) int {
 	)
 }
 
+// count notes that a series has been counted in this life.
+func (t *seriesTable) count(id uint32) {
+	if s := &t.list[id]; s.life != t.life {
+		s.life = t.life
+		t.current++
+	}
+}
+
+func (t *seriesTable) nextLife() {
+	t.life++
+	t.current = 0
+}
+
 type cellKey struct {
 	signal   csig.Signal
 	kind     decode.Kind
@@ -61,6 +75,11 @@ type seriesTable struct {
 	ids   map[seriesKey]uint32
 	cells map[cellKey]uint32
 	own   int // series that are not overflow
+
+	// A life lasts from one reset of the shard to the next. Series of earlier ones
+	// are kept as long as there is room.
+	life    uint32
+	current int // series that were counted in this life
 
 	// The order of rows, brought up to date by sort: order lists series, rank is the
 	// place of a series' row, equal for series that share one.
@@ -103,6 +122,8 @@ func (t *seriesTable) insert(k seriesKey) uint32 {
 		t.cells[cell] = n
 	}
 	s.cell = n
+	s.life = t.life
+	t.current++
 	t.list = append(t.list, s)
 	t.ids[k] = id
 	if !k.overflow {
@@ -156,6 +177,7 @@ func (t *seriesTable) setRanks() {
 // order. It returns the new numbers by old number.
 func (t *seriesTable) retain(live []bool) []uint32 {
 	kept := newSeriesTable(t.traits, t.maxKeys)
+	kept.life = t.life
 	renumbered := make([]uint32, len(t.list))
 	for i := range t.list {
 		if live[i] {

@@ -185,6 +185,9 @@ func (s *Shard) enqueue(i int, layout uint, slot uint32) {
 
 // apply looks the pending items up and counts them.
 func (s *Shard) apply() {
+	if s.series.own+s.pending > s.cfg.MaxKeys && s.series.current < len(s.series.list) {
+		s.dropLeftovers()
+	}
 	s.lookup()
 	l := &s.levels[0]
 	refs := l.refs
@@ -193,6 +196,7 @@ func (s *Shard) apply() {
 		w := l.all[it.slot]
 		ref := refs[it.series]
 		if ref.gen != w.gen {
+			s.series.count(it.series)
 			ref.entry = l.entry(w, it.series, it.code&itemWide != 0)
 		}
 		if it.code&itemWide != 0 {

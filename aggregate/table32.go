@@ -1,5 +1,7 @@
 package aggregate
 
+import "slices"
+
 // table32 maps uint32 keys to uint32 values by open addressing. The zero value is
 // empty and ready for use. The largest key is 1<<32 - 2.
 type table32 struct {
@@ -33,6 +35,19 @@ func (t *table32) at(key uint32) (slot *uint32, found bool) {
 			return &s.val, false
 		}
 	}
+}
+
+// appendTo appends all keys and their values, as key<<32 | value, in no order.
+func (t *table32) appendTo(list []uint64) []uint64 {
+	list = slices.Grow(list, t.n+1)
+	n, space := len(list), list[:len(list)+t.n+1]
+	for _, s := range t.slots {
+		space[n] = uint64(s.key-1)<<32 | uint64(s.val)
+		if s.key != 0 {
+			n++
+		}
+	}
+	return space[:n]
 }
 
 func (t *table32) grow() {

@@ -36,10 +36,16 @@ type watermark struct {
 	maxAhead, horizon int64
 }
 
+// init makes the watermark that of a capture yet to begin.
 func (c *watermark) init(cfg *Config) {
-	c.waiting = make([]decode.Observation, 0, maxQuarantine)
-	c.nextDue = math.MaxInt64
-	c.maxAhead, c.horizon = int64(cfg.MaxAhead), int64(cfg.Horizon)
+	waiting := c.waiting[:0]
+	if waiting == nil {
+		waiting = make([]decode.Observation, 0, maxQuarantine)
+	}
+	*c = watermark{
+		waiting: waiting, nextDue: math.MaxInt64,
+		maxAhead: int64(cfg.MaxAhead), horizon: int64(cfg.Horizon),
+	}
 }
 
 // leave makes every observation go through place.

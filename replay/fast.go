@@ -29,17 +29,21 @@ func (r *Replay) runFast(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(r.cfg.Workers, len(pieces)) {
 		g.Go(func() error {
+			w, err := newWorker(&r.cfg)
+			if err != nil {
+				return err
+			}
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(pieces) {
 					return nil
 				}
-				w, cut, err := r.runPiece(ctx, pieces[i])
+				cut, err := r.runPiece(ctx, w, pieces[i])
 				if err != nil {
 					return err
 				}
 				mu.Lock()
-				r.result.take(w)
+				r.result.take(&w.tally)
 				if cut != nil {
 					r.result.Cuts = append(r.result.Cuts, cut)
 				}
@@ -50,16 +54,12 @@ func (r *Replay) runFast(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Replay) runPiece(ctx context.Context, p piece) (w *worker, cut, err error) {
-	w, err = newWorker(&r.cfg, p.src, p.chunk.Index)
-	if err != nil {
-		return nil, nil, err
-	}
+func (r *Replay) runPiece(ctx context.Context, w *worker, p piece) (cut, err error) {
 	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("replay: %w", err)
+		return nil, fmt.Errorf("replay: %w", err)
 	}
 	defer reader.Close()
-	cut, err = w.run(ctx, reader, &r.progress)
-	return w, cut, err
+	w.begin(p.src, p.chunk.Index)
+	return w.run(ctx, reader, &r.progress)
 }

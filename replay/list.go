@@ -31,7 +31,6 @@ type Lister struct {
 	decoder *decode.Decoder
 	copy    *capture.Writer
 	counts  ListCounts
-	link    decode.Link
 	result  decode.Result
 	line    []byte
 	// interfaces of files that have been copied: a copy numbers those of all files.

@@ -34,10 +34,11 @@ func (r *Replay) runPaced(ctx context.Context) error {
 			return fmt.Errorf("replay: %w", err)
 		}
 		defer reader.Close()
-		w, err := newWorker(&r.cfg, s, 0)
+		w, err := newWorker(&r.cfg)
 		if err != nil {
 			return err
 		}
+		w.begin(s, 0)
 		files[i], readers[i] = &pacedFile{src: s, reader: reader, worker: w}, reader
 	}
 	if err := r.feed(ctx, capture.NewMerger(readers...), files); err != nil {
@@ -83,11 +84,7 @@ func (f *pacedFile) add(ctx context.Context, frame *capture.Frame, r *Replay) er
 		if err := f.flush(ctx, &r.result); err != nil {
 			return err
 		}
-		w, err := newWorker(&r.cfg, f.src, next)
-		if err != nil {
-			return err
-		}
-		f.worker = w
+		f.worker.begin(f.src, next)
 	}
 	f.batch.Frames[0], f.batch.N = *frame, 1
 	r.progress.packets.Add(1)
@@ -99,7 +96,7 @@ func (f *pacedFile) flush(ctx context.Context, into *Result) error {
 	if err := f.worker.flush(ctx); err != nil {
 		return err
 	}
-	into.take(f.worker)
+	into.take(&f.worker.tally)
 	return nil
 }
 

@@ -21,16 +21,22 @@ const (
 	seqInterfaceShift = 32
 )
 
-// A worker reads one chunk, or in a paced run one file, through a decoder and one
-// shard for each capture interface. It is used by one goroutine.
+// A worker reads one chunk after another through a decoder and one shard for each
+// capture interface. It is used by one goroutine.
 type worker struct {
 	cfg     *Config
-	src     *source
-	chunk   int
 	decoder *decode.Decoder
 	decoded decode.Result
-	lanes   []*lane // by interface index
+	spare   map[Tap][]*lane // of chunks before
 
+	src   *source
+	chunk int
+	lanes []*lane // by interface index
+	tally
+}
+
+// A tally is what a worker counts of its chunk.
+type tally struct {
 	packets, wireBytes, skipped uint64
 	frames                      [decode.NumReasons]uint64
 	found                       Found
@@ -39,16 +45,22 @@ type worker struct {
 
 // A lane is the way of one tap's observations into its shard.
 type lane struct {
+	tap   Tap
 	shard *aggregate.Shard
 	batch []decode.Observation
 }
 
-func newWorker(cfg *Config, src *source, chunk int) (*worker, error) {
+func newWorker(cfg *Config) (*worker, error) {
 	d, err := decode.New(decode.Config{Domain: cfg.Domain})
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	return &worker{cfg: cfg, src: src, chunk: chunk, decoder: d}, nil
+	return &worker{cfg: cfg, decoder: d, spare: make(map[Tap][]*lane)}, nil
+}
+
+// begin makes the worker ready for a chunk, after the one before was flushed.
+func (w *worker) begin(src *source, chunk int) {
+	w.src, w.chunk, w.tally = src, chunk, tally{}
 }
 
 // run reads to the end of the reader. A cut file ends it without an error: the cut
@@ -143,29 +155,45 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	}
 	name := w.src.tapName(interfaces, index)
 	tap := w.cfg.Tap(name)
+	tap.Weight = max(tap.Weight, 1)
+	l, err := w.newLane(tap, uint64(w.chunk)<<seqChunkShift|uint64(index)<<seqInterfaceShift)
+	if err != nil {
+		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
+	}
+	w.lanes[index] = l
+	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
+	return l, nil
+}
+
+// newLane prefers a lane of an earlier chunk, whose shard knows addresses and
+// locators already, to a new one.
+func (w *worker) newLane(tap Tap, seqBase uint64) (*lane, error) {
+	if spare := w.spare[tap]; len(spare) > 0 {
+		l := spare[len(spare)-1]
+		w.spare[tap] = spare[:len(spare)-1]
+		return l, l.shard.Reset(w.src.id, seqBase)
+	}
 	shard, err := aggregate.NewShard(aggregate.Config{
 		Domain:        w.cfg.Domain,
 		Resolver:      w.cfg.Resolver,
 		Source:        w.src.id,
-		SeqBase:       uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift,
+		SeqBase:       seqBase,
 		Resolutions:   w.cfg.Resolutions,
 		FineHeavyOnly: w.cfg.FineHeavyOnly,
 		MaxKeys:       w.cfg.MaxKeys,
 		Tags:          tap.Tags,
 		Reflections:   tap.Reflections,
-		Weight:        max(tap.Weight, 1),
+		Weight:        tap.Weight,
 	}, w.cfg.Sink)
 	if err != nil {
-		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
+		return nil, err
 	}
-	w.lanes[index] = &lane{shard: shard, batch: make([]decode.Observation, 0, capture.BatchSize*2)}
-	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
-	return w.lanes[index], nil
+	return &lane{tap: tap, shard: shard, batch: make([]decode.Observation, 0, capture.BatchSize*2)}, nil
 }
 
 // flush closes all windows and takes over the shards' counts.
 func (w *worker) flush(ctx context.Context) error {
-	for i, l := range w.lanes {
+	for _, l := range w.lanes {
 		if l == nil {
 			continue
 		}
@@ -174,18 +202,19 @@ func (w *worker) flush(ctx context.Context) error {
 		}
 		counts := l.shard.Counts()
 		w.counts.Merge(&counts)
-		w.lanes[i] = nil
+		w.spare[l.tap] = append(w.spare[l.tap], l)
 	}
+	w.lanes = w.lanes[:0]
 	return nil
 }
 
-func (r *Result) take(w *worker) {
-	r.Packets += w.packets
-	r.WireBytes += w.wireBytes
-	r.SkippedLink += w.skipped
-	for i, n := range w.frames {
+func (r *Result) take(t *tally) {
+	r.Packets += t.packets
+	r.WireBytes += t.wireBytes
+	r.SkippedLink += t.skipped
+	for i, n := range t.frames {
 		r.Frames[i] += n
 	}
-	r.Found.merge(&w.found)
-	r.Counts.Merge(&w.counts)
+	r.Found.merge(&t.found)
+	r.Counts.Merge(&t.counts)
 }
