@@ -32,12 +32,12 @@ func FuzzParse(f *testing.F) {
 
 func FuzzParseQuantity(f *testing.F) {
 	for _, s := range []string{"100Gbps", "8 Mbit/s", "20%", "0.2", "1ppm", "128ns", "20µs", "NaNs", "-0", "0x1p60bps", "1e15bps"} {
-		for u := range uint8(4) {
+		for u := range uint8(5) {
 			f.Add(u, s)
 		}
 	}
 	f.Fuzz(func(t *testing.T, u uint8, s string) {
-		v, err := csig.ParseQuantity(csig.Unit(u%4), s)
+		v, err := csig.ParseQuantity(csig.Unit(u%5), s)
 		if err == nil && v >= 1<<53 {
 			t.Fatalf("%q is %d", s, v)
 		}
@@ -55,6 +55,8 @@ func FuzzCompile(f *testing.F) {
 	f.Add([]byte(`tables: [{format: compact, signal: min_abw_ratio, buckets: ["0%", "50%"], mask: 7, fixed: 0x10, initial: 0x17}]`))
 	f.Add([]byte(`tables: [{format: wide, signal: max_delay, step_bits: 30, step_unit: 8ms, base: 1s, heavy: 20us}]`))
 	f.Add([]byte(`locators: [{format: wide, fields: [{field: stage, bits: 3, values: {1: leaf}}, {field: port_id, bits: 12}]}]`))
+	f.Add([]byte(`tables: [{format: compact, profile: ietf01, signal: type_5, unit: count, aggregation: sum, buckets: ["0-1", "1-3", "3"]}]`))
+	f.Add([]byte(`udp_reflections: [{offset: 16, format: wide, profile: uec050, pds_type: 8, valid_offset: 1, valid_mask: 1}]`))
 	f.Add([]byte(`reflections: [{kind: 254, exid: 0x12345678, exid_bits: 32, length: payload}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var s csig.Spec
