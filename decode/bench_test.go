@@ -10,7 +10,7 @@ import (
 // hotFrames are what taps see most.
 var hotFrames = []string{
 	"compact_ietf01_tcp", "tag_and_reflection", "reflection", "untagged_tcp", "untagged_udp",
-	"wide_uec050_udp", "compact_uec050_trimmed_ipv6", "qinq_tcp", "ipv6_extensions",
+	"wide_uec050_udp", "compact_uec050_trimmed_ipv6", "qinq_tcp", "ipv6_extensions", "vxlan", "mpls_stack",
 }
 
 func BenchmarkDecode(b *testing.B) {

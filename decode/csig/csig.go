@@ -8,6 +8,50 @@
 // Section numbers refer to draft-ravi-ippm-csig-01 unless another source is
 // named. Two profiles of the tag are public and nothing on the wire tells them
 // apart, so a Domain maps each TPID to exactly one Layout.
+//
+// # Data fields
+//
+// A tag is a TPID and data fields, a reflection carries the data fields alone, both
+// in network byte order. Compact, 16 bits (Figure 1; IEEE slides, "Two L2 Tags"):
+//
+//	 0                   1
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5
+//	+-----+-+---------+-------------+
+//	|  T  |R|    S    |     LM      |   ietf01
+//	+-----+-+---------+-----------+-+
+//	|  T  |R|    S    |    LM     |D|   uec050
+//	+-----+-+---------+-----------+-+
+//
+// Wide, 48 bits (Figure 2; IEEE slides, "Two L2 Tags"):
+//
+//	 0                   1                   2                   3                   4
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7
+//	+-------------------------------+-------+---------------------------------------+---------------+
+//	|              LM               |   T   |                   S                   |       R       |   ietf01
+//	+-----------------------------+-+-------+---------------------------------------+---------------+
+//	|             LM              |D|   T   |                   S                   |       R       |   uec050
+//	+-----------------------------+-+-------+---------------------------------------+---------------+
+//
+//	field   compact    wide          meaning
+//	T       0 to 7     0 to 15       signal type: 0 min ABW, 1 min ABW/C, 2 max delay,
+//	                                 3 max queue depth (uec050); others are type_N
+//	S       0 to 31    0 to 2^20-1   signal value, quantized by a Table
+//	LM      7, 6 bits  16, 15 bits   locator metadata, read by a Locator
+//	D       1 bit      1 bit         trimmed: hops after the trimming one do not update
+//	R       1 bit      8 bits        reserved
+//
+// # Values
+//
+// A Table turns S into a code, S & mask >> shift, and a code into a range of values,
+// by explicit buckets or in even steps:
+//
+//	buckets     code i covers [bound i, bound i+1)
+//	quantum q   code i covers [i*q, (i+1)*q)                       (section 4.1.3)
+//	base, b     code i covers [bV + i*2^b, bV + (i+1)*2^b),
+//	            B = (O - bV) >> b                 (IETF 124, "Quantization Algorithm")
+//
+// Values are integers, so that sums merge exactly: kbit/s, parts per million,
+// nanoseconds, or plain numbers.
 package csig
 
 import "fmt"
