@@ -44,13 +44,17 @@ type Observation struct {
 	Bytes  uint32 // length of the frame on the wire
 
 	// Src and Dst are the packet's own addresses; IPv4 is held as IPv4-mapped IPv6.
+	// In a frame with tunnels Config.Endpoints chooses the IP header that they come
+	// from, and with them the protocol and the ports.
 	Src, Dst         [16]byte
 	SrcPort, DstPort uint16
 	Proto            uint8 // IP protocol of the header that Src and Dst come from
 	Kind             Kind
 	Flags            Flags
-	Ack              uint32 // TCP acknowledgement number, with HasAck
-	Tag              csig.Tag
+	// Ack is the TCP acknowledgement number, with HasAck: that of a reflection's own
+	// TCP header, even where a tunnel around it names the endpoints.
+	Ack uint32
+	Tag csig.Tag
 }
 
 // Addrs are the packet's own addresses, IPv4 unmapped; both are invalid without
