@@ -99,7 +99,7 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 			}
 			s.rows.sortCells(w) // another window may have been closed for it
 		}
-		up.fold(to, w, &s.rows)
+		up.fold(to, w, &s.series, &s.rows)
 	}
 	l.end(w)
 	return nil

@@ -108,44 +108,44 @@ func (l *level) oldestDelta() *window {
 }
 
 // entry is the current entry of the series in the window.
-func (l *level) entry(w *window, series uint32, wide bool) uint32 {
-	ref := &l.refs[series]
+func (l *level) entry(w *window, id uint32, s *series) uint32 {
+	ref := &l.refs[id]
 	if ref.gen == w.gen {
 		return ref.entry
 	}
-	slot, found := w.index.at(series)
+	slot, found := w.index.at(id)
 	if !found {
-		*slot = w.add(series, wide)
+		*slot = w.add(id, s)
 	}
 	*ref = entryRef{w.gen, *slot}
 	return *slot
 }
 
 // seal makes the series' next observations count in a new entry.
-func (l *level) seal(w *window, series uint32, wide bool) uint32 {
-	slot, _ := w.index.at(series)
-	*slot = w.add(series, wide)
-	l.refs[series] = entryRef{w.gen, *slot}
+func (l *level) seal(w *window, id uint32, s *series) uint32 {
+	slot, _ := w.index.at(id)
+	*slot = w.add(id, s)
+	l.refs[id] = entryRef{w.gen, *slot}
 	return *slot
 }
 
 // fold adds the fine window, whose distributions are in r.cells, to the window w of
 // this level.
-func (l *level) fold(w, fine *window, r *rowBuilder) {
+func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 	for i := range fine.compact {
 		e := &fine.compact[i]
-		to := l.entry(w, e.series, false)
+		to := l.entry(w, e.series, &t.list[e.series])
 		if !w.compact[to].fits(e) {
-			to = l.seal(w, e.series, false)
+			to = l.seal(w, e.series, &t.list[e.series])
 		}
 		w.compact[to].merge(e)
 	}
 	r.scratch = r.scratch[:0]
 	for i := range fine.wide {
 		e := &fine.wide[i]
-		to := l.entry(w, e.series, true)
+		to := l.entry(w, e.series, &t.list[e.series])
 		if w.wide[to].count > math.MaxUint32-1-e.count {
-			to = l.seal(w, e.series, true)
+			to = l.seal(w, e.series, &t.list[e.series])
 		}
 		w.wide[to].merge(e)
 		r.scratch = append(r.scratch, to)

@@ -6,48 +6,60 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// lookupKey is what tells the series of a pair of addresses apart before anything
-// is resolved: 17 bits of locator metadata, 6 of traits, 3 of class and 1 of kind.
-// It is never 0.
-type lookupKey uint32
-
-const lookupBits = 27
+// lookupKey is what tells series apart before anything is resolved: 18 bits each of
+// the ends of the measured path, then 17 bits of locator metadata, 6 of traits, 3 of
+// class and 1 of kind. It is never 0.
+type lookupKey uint64
 
 // noLM stands for locator metadata that names nothing.
 const noLM = 1 << 16
 
+const (
+	lookupDst = 27
+	lookupSrc = lookupDst + endBits
+)
+
+// newLookupKey is a key without ends.
 func newLookupKey(lm uint32, traits uint, cl class, kind decode.Kind) lookupKey {
 	return lookupKey(lm<<10 | uint32(traits)<<4 | uint32(cl)<<1 | uint32(kind)>>1)
 }
 
-func (k lookupKey) lm() uint32        { return uint32(k >> 10) }
+func (k lookupKey) lm() uint32        { return uint32(k >> 10 & (1<<17 - 1)) }
 func (k lookupKey) traits() uint8     { return uint8(k >> 4 & 63) }
 func (k lookupKey) class() class      { return class(k >> 1 & 7) }
 func (k lookupKey) kind() decode.Kind { return decode.Kind(k&1) + decode.Tag }
+func (k lookupKey) src() end          { return end(k >> lookupSrc) }
+func (k lookupKey) dst() end          { return end(k >> lookupDst & (1<<endBits - 1)) }
 
-// lookup finds the series of the pending items. It is a loop of its own, with little
-// in it, so that the memory accesses of several items overlap.
+// lookup finds the series of the pending items. Its loops have little in them, so
+// that the memory accesses of several items overlap.
 func (s *Shard) lookup() {
-	for i := range s.items[:s.pending] {
-		it := &s.items[i]
+	if s.ends.full(2 * s.pending) {
+		s.ends.clear()
+		s.ends.resets++
+		s.keys.clear()
+	}
+	items := s.items[:s.pending]
+	for i := range items {
+		it := &items[i]
 		o := &s.batch[it.obs]
-		if o.Flags&decode.HasAddrs == 0 {
-			it.series = s.lookupKey(it.key, o, &s.noPair)
-			continue
+		if o.Flags&decode.HasAddrs != 0 {
+			src, dst := o.Measured()
+			it.key |= lookupKey(s.ends.get(src).src)<<lookupSrc | lookupKey(s.ends.get(dst).dst)<<lookupDst
 		}
-		addrs := pairKey(o.Measured())
-		slot, found := s.pairs.get(&addrs, it.hash)
-		if found {
-			var ok bool
-			if it.series, ok = s.pairs.slots[slot].find(it.key); ok {
-				continue
-			}
-		} else {
-			src, dst := measured(o)
-			slot = s.pairs.put(&addrs, s.cfg.Resolver.Group(src), s.cfg.Resolver.Group(dst))
+	}
+	touched := uint64(0)
+	for i := range items {
+		touched |= s.keys.touch(uint64(items[i].key))
+	}
+	s.touched |= touched
+	for i := range items {
+		it := &items[i]
+		var ok bool
+		if it.series, ok = s.keys.get(uint64(it.key)); !ok {
+			it.series = s.resolve(it.key, &s.batch[it.obs])
+			s.keys.put(uint64(it.key), it.series)
 		}
-		it.series = s.lookupKey(it.key, o, &s.pairs.info[slot])
-		s.pairs.slots[slot].remember(it.key, it.series)
 	}
 }
 
@@ -60,21 +72,10 @@ func measured(o *decode.Observation) (src, dst netip.Addr) {
 	return src, dst
 }
 
-// lookupKey is the series of a key that the pair does not remember.
-func (s *Shard) lookupKey(k lookupKey, o *decode.Observation, pair *pairInfo) uint32 {
-	key := pair.id<<lookupBits | uint64(k)
-	if id, ok := s.keys.get(key); ok {
-		return id
-	}
-	id := s.resolve(k, o, pair)
-	s.keys.put(key, id)
-	return id
-}
-
 // resolve finds the series of a key that was not met before.
-func (s *Shard) resolve(k lookupKey, o *decode.Observation, pair *pairInfo) uint32 {
+func (s *Shard) resolve(k lookupKey, o *decode.Observation) uint32 {
 	key := seriesKey{
-		src: pair.src, dst: pair.dst, heavyLo: 1, // no code is heavy
+		src: s.ends.src[k.src()], dst: s.ends.dst[k.dst()], heavyLo: 1, // no code is heavy
 		traits: k.traits(), kind: k.kind(), class: k.class(),
 	}
 	if k.lm() != noLM {

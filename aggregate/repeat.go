@@ -22,24 +22,61 @@ const (
 // seeded, because what it forgets shows in the results, and equal input has to give
 // equal results.
 type repeats struct {
-	sets      [repeatSets][repeatWays]repeatEntry
+	sets      [repeatSets]repeatSet
+	flows     [repeatSets][repeatWays]repeatFlow
 	clock     uint32
 	floor     uint32 // entries not used since this clock are empty
 	evictions uint64
 }
 
-type repeatEntry struct {
-	flow repeatFlow
-	data uint64
-	ack  uint32
-	used uint32 // clock of the last use
+// repeatSet is what is looked at first: a set fills half a cache line.
+type repeatSet struct {
+	used [repeatWays]uint32 // clock of the last use
+	tags [repeatWays]uint32 // a part of the flow's hash
 }
 
+// repeatFlow fills a cache line.
 type repeatFlow struct {
-	addrs       [4]uint64
-	ports       uint32
-	proto       uint8
-	layout, typ uint8
+	repeatKey
+	data uint64 // said last
+	ack  uint32
+	_    [4]byte
+}
+
+type repeatKey struct {
+	addrs [4]uint64
+	tail  uint64 // ports, protocol, layout and type
+}
+
+func newRepeatKey(o *decode.Observation) repeatKey {
+	return repeatKey{
+		addrs: [4]uint64{
+			binary.LittleEndian.Uint64(o.Src[:8]), binary.LittleEndian.Uint64(o.Src[8:]),
+			binary.LittleEndian.Uint64(o.Dst[:8]), binary.LittleEndian.Uint64(o.Dst[8:]),
+		},
+		tail: uint64(o.SrcPort)<<16 | uint64(o.DstPort) |
+			uint64(o.Proto)<<32 | uint64(layoutIndex(o.Tag.Layout))<<40 | uint64(o.Tag.T)<<48,
+	}
+}
+
+func (k *repeatKey) hash() uint64 {
+	h1, l1 := bits.Mul64(k.addrs[0]^0xa0761d6478bd642f, k.addrs[1]^0xe7037ed1a0b428db)
+	h2, l2 := bits.Mul64(k.addrs[2]^0x8ebc6af09c88c6e3, k.addrs[3]^0x589965cc75374cc3)
+	h3, l3 := bits.Mul64(k.tail^h1^l1, h2^l2^0x1d8e4e27c47d124f)
+	return h3 ^ l3
+}
+
+func (k *repeatKey) equal(o *repeatKey) bool {
+	src := (k.addrs[0] ^ o.addrs[0]) | (k.addrs[1] ^ o.addrs[1])
+	dst := (k.addrs[2] ^ o.addrs[2]) | (k.addrs[3] ^ o.addrs[3])
+	return src|dst|(k.tail^o.tail) == 0
+}
+
+// touch reads what seen will need for a reflection, so that the memory accesses of a
+// batch overlap.
+func (r *repeats) touch(o *decode.Observation) uint32 {
+	k := newRepeatKey(o)
+	return r.sets[k.hash()%repeatSets].used[0]
 }
 
 // seen tells whether the reflection repeats the one before it, and remembers it.
@@ -48,20 +85,40 @@ func (r *repeats) seen(o *decode.Observation) bool {
 	if o.Flags&decode.HasAck == 0 {
 		return false
 	}
-	flow := repeatFlow{
-		addrs: pairKey(&o.Src, &o.Dst),
-		ports: uint32(o.SrcPort)<<16 | uint32(o.DstPort),
-		proto: o.Proto, layout: uint8(o.Tag.Layout.Index()), typ: o.Tag.T,
-	}
 	data := uint64(o.Tag.S)<<32 | uint64(o.Tag.LM)<<16 | uint64(o.Tag.R)<<8
 	if o.Tag.D {
 		data |= 1
 	}
-	r.tick()
-	e := r.entry(&flow)
-	same := e.used > r.floor && e.ack == o.Ack && e.data == data
-	e.data, e.ack, e.used = data, o.Ack, r.clock
+	k := newRepeatKey(o)
+	f, known := r.flow(&k)
+	same := known && f.ack == o.Ack && f.data == data
+	f.ack, f.data = o.Ack, data
 	return same
+}
+
+// flow is what a flow said: it takes an empty entry of its set, or that which was
+// not used for longest, if it has none.
+func (r *repeats) flow(k *repeatKey) (f *repeatFlow, known bool) {
+	r.tick()
+	hash := k.hash()
+	n, tag := hash%repeatSets, uint32(hash>>32)
+	set, flows := &r.sets[n], &r.flows[n]
+	oldest := 0
+	for i := range set.used {
+		if set.tags[i] == tag && set.used[i] > r.floor && flows[i].equal(k) {
+			set.used[i] = r.clock
+			return &flows[i], true
+		}
+		if set.used[i] < set.used[oldest] {
+			oldest = i
+		}
+	}
+	if set.used[oldest] > r.floor {
+		r.evictions++
+	}
+	set.used[oldest], set.tags[oldest] = r.clock, tag
+	flows[oldest].repeatKey = *k
+	return &flows[oldest], false
 }
 
 // forget empties all entries. They are cleared one by one only before the clock
@@ -82,43 +139,12 @@ func (r *repeats) tick() {
 		return
 	}
 	for i := range r.sets {
-		for j := range r.sets[i] {
-			if e := &r.sets[i][j]; e.used > r.floor {
-				e.used = 1
-			} else {
-				e.used = 0
+		for j, used := range r.sets[i].used {
+			r.sets[i].used[j] = 0
+			if used > r.floor {
+				r.sets[i].used[j] = 1
 			}
 		}
 	}
 	r.clock, r.floor = 2, 0
-}
-
-// entry is the flow's entry: its own, an empty one, or the oldest of its set.
-func (r *repeats) entry(flow *repeatFlow) *repeatEntry {
-	set := &r.sets[flow.hash()%repeatSets]
-	oldest := &set[0]
-	for i := range set {
-		e := &set[i]
-		if e.used > r.floor && e.flow == *flow {
-			return e
-		}
-		if e.used < oldest.used {
-			oldest = e
-		}
-	}
-	if oldest.used > r.floor {
-		r.evictions++
-	}
-	*oldest = repeatEntry{flow: *flow}
-	return oldest
-}
-
-func (f *repeatFlow) hash() uint64 {
-	var tail [8]byte
-	binary.LittleEndian.PutUint32(tail[:], f.ports)
-	tail[4], tail[5], tail[6] = f.proto, f.layout, f.typ
-	h1, l1 := bits.Mul64(f.addrs[0]^0xa0761d6478bd642f, f.addrs[1]^0xe7037ed1a0b428db)
-	h2, l2 := bits.Mul64(f.addrs[2]^0x8ebc6af09c88c6e3, f.addrs[3]^0x589965cc75374cc3)
-	h3, l3 := bits.Mul64(binary.LittleEndian.Uint64(tail[:])^h1^l1, h2^l2^0x1d8e4e27c47d124f)
-	return h3 ^ l3
 }

@@ -27,6 +27,15 @@ type Resolver interface {
 	Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id LocationID, capacity uint64)
 }
 
+// Classifier is what a Resolver may be besides. It says which addresses the resolver
+// does not tell apart, so that shards resolve them once.
+type Classifier interface {
+	// Classes are the address's class as a source and as a destination. Addresses of
+	// one group and class can stand for each other: Locate answers the same for them,
+	// in that role.
+	Classes(netip.Addr) (src, dst uint64)
+}
+
 // Sink takes closed windows. The block belongs to the caller again when WriteBlock
 // returns, so a Sink copies what it keeps. It is called from several goroutines.
 type Sink interface {

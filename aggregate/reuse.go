@@ -23,7 +23,7 @@ func (s *Shard) Reset(source Source, seqBase uint64) error {
 	s.rows.block.Source, s.rows.seq = source, seqBase
 	s.clock.init(&s.cfg)
 	s.counts = Counts{}
-	s.pairs.resets, s.keys.resets = 0, 0
+	s.ends.resets, s.keys.resets = 0, 0
 	if s.repeats != nil {
 		s.repeats.forget()
 	}
@@ -73,11 +73,10 @@ func (s *Shard) dropLeftovers() {
 	s.keepSeries(live)
 }
 
-// keepSeries forgets all series but the live ones, and the look-up caches, which
-// have their numbers. Open windows have no others, and no item may be pending.
+// keepSeries forgets all series but the live ones, and the keys, which have their
+// numbers. Open windows have no others, and no item may be pending.
 func (s *Shard) keepSeries(live []bool) {
 	renumbered := s.series.retain(live)
-	s.pairs.clear()
 	s.keys.clear()
 	for i := range s.levels {
 		s.levels[i].renumber(renumbered, len(s.series.list))

@@ -15,13 +15,13 @@ const pendingItems = 256
 
 // pendingItem is an observation that was placed.
 type pendingItem struct {
-	obs    uint32 // index in the batch
-	key    lookupKey
-	hash   uint32 // of the pair of addresses
-	series uint32 // set by lookup
-	code   uint32 // with itemWide and itemCount
+	key    lookupKey // lookup adds the ends
+	obs    uint32    // index in the batch
+	series uint32    // set by lookup
+	code   uint32    // with itemWide and itemCount
 	bytes  uint32
 	slot   uint32 // of the window at the finest level
+	bucket uint32 // wide: set by countWide
 }
 
 const (
@@ -44,14 +44,14 @@ type Shard struct {
 
 	series    seriesTable
 	compactAt int // number of series at which dead ones are dropped
-	pairs     pairCache
+	ends      endCache
 	keys      keyCache
-	noPair    pairInfo // of observations without addresses
 	repeats   *repeats
 
 	batch   []decode.Observation // that the items are of
 	items   [pendingItems]pendingItem
 	pending int
+	touched uint64 // keeps reads that are made in advance
 
 	clock  watermark
 	rows   rowBuilder
@@ -65,13 +65,13 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure shard: %w", err)
 	}
-	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), noPair: pairInfo{id: firstPair - 1}}
+	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain)}
 	for i, r := range cfg.Resolutions {
 		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i])})
 	}
 	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
-	s.pairs = newPairCache(powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.ends = newEndCache(cfg.Resolver, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
 	if cfg.Reflections {
 		s.repeats = new(repeats)
@@ -98,7 +98,19 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 		return s.err
 	}
 	s.counts.In += uint64(len(obs)) * s.cfg.Weight
+	for len(obs) > 0 {
+		n := min(len(obs), pendingItems)
+		if err := s.add(ctx, obs[:n]); err != nil {
+			return err
+		}
+		obs = obs[n:]
+	}
+	return nil
+}
+
+func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	s.batch = obs
+	s.touchRepeats()
 	c := &s.clock
 	for i := range obs {
 		o := &obs[i]
@@ -116,6 +128,19 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 	s.apply()
 	s.batch = nil
 	return nil
+}
+
+func (s *Shard) touchRepeats() {
+	if s.repeats == nil {
+		return
+	}
+	touched := uint32(0)
+	for i := range s.batch {
+		if o := &s.batch[i]; o.Kind == decode.Reflection {
+			touched |= s.repeats.touch(o)
+		}
+	}
+	s.touched |= uint64(touched)
 }
 
 // admit takes the observations that Add cannot place at once.
@@ -175,10 +200,9 @@ func (s *Shard) enqueue(i int, layout uint, slot uint32) {
 		cl = classTrimmed
 		code = code&itemWide | itemCount
 	}
-	addrs := pairKey(o.Measured())
 	it := &s.items[s.pending&(pendingItems-1)]
 	it.obs, it.slot = uint32(i), slot
-	it.key, it.hash = newLookupKey(lm, ti, cl, o.Kind), s.pairs.hash(&addrs)
+	it.key = newLookupKey(lm, ti, cl, o.Kind)
 	it.code, it.bytes = code, o.Bytes
 	s.pending++
 }
@@ -191,16 +215,18 @@ func (s *Shard) apply() {
 	s.lookup()
 	l := &s.levels[0]
 	refs := l.refs
+	wide := 0
 	for i := range s.items[:s.pending] {
 		it := &s.items[i]
 		w := l.all[it.slot]
 		ref := refs[it.series]
 		if ref.gen != w.gen {
 			s.series.count(it.series)
-			ref.entry = l.entry(w, it.series, it.code&itemWide != 0)
+			ref.entry = l.entry(w, it.series, &s.series.list[it.series])
 		}
 		if it.code&itemWide != 0 {
 			s.countWide(w, ref.entry, it)
+			wide++
 			continue
 		}
 		e := &w.compact[ref.entry]
@@ -209,25 +235,45 @@ func (s *Shard) apply() {
 		e.used |= 1 << c
 		e.hist[c]++
 		if e.hist[c] >= math.MaxUint32-1 {
-			l.seal(w, it.series, false)
+			l.seal(w, it.series, &s.series.list[it.series])
 		}
+	}
+	if wide > 0 {
+		s.countDist()
 	}
 	s.pending = 0
 }
 
+// countWide counts all but the distribution, for which it leaves the bucket in the
+// item.
 func (s *Shard) countWide(w *window, entry uint32, it *pendingItem) {
 	e := &w.wide[entry]
 	e.bytes += uint64(it.bytes)
 	if it.code&itemCount == 0 {
 		code := it.code &^ itemWide
-		sr := &s.series.list[it.series]
-		e.addValue(s.traits[sr.traits].table.Value(code), sr.heavy(code))
-		count, _ := w.dist.at(distKey(entry, csig.DistIndex(code)))
-		*count++
+		e.addValue(s.traits[it.key.traits()].table.Value(code), code)
+		it.bucket = distKey(entry, csig.DistIndex(code))
 	}
 	e.count++
 	if e.count >= math.MaxUint32-1 {
-		s.levels[0].seal(w, it.series, true)
+		s.levels[0].seal(w, it.series, &s.series.list[it.series])
+	}
+}
+
+// countDist counts the buckets of the pending items.
+func (s *Shard) countDist() {
+	l := &s.levels[0]
+	items := s.items[:s.pending]
+	touched := uint32(0)
+	for i := range items {
+		touched |= l.all[items[i].slot].dist.touch(items[i].bucket)
+	}
+	s.touched |= uint64(touched)
+	for i := range items {
+		if it := &items[i]; it.code&(itemWide|itemCount) == itemWide {
+			count, _ := l.all[it.slot].dist.at(it.bucket)
+			*count++
+		}
 	}
 }
 
@@ -237,7 +283,7 @@ func (s *Shard) Counts() Counts {
 	if s.repeats != nil {
 		c.ReflectionEvictions = s.repeats.evictions
 	}
-	c.CacheResets = s.pairs.resets + s.keys.resets
+	c.CacheResets = s.ends.resets + s.keys.resets
 	return c
 }
 
@@ -250,12 +296,12 @@ func (s *Shard) Series() int { return len(s.series.list) }
 
 // StateBytes is about how much memory the shard's state takes.
 func (s *Shard) StateBytes() uint64 {
-	n := s.series.bytes() + uint64(len(s.pairs.slots))*(64+24) + uint64(len(s.keys.slots))*16 + s.rows.bytes()
+	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.rows.bytes()
 	for i := range s.levels {
 		n += s.levels[i].bytes()
 	}
 	if s.repeats != nil {
-		n += repeatSets * repeatWays * 64
+		n += repeatSets * repeatWays * (64 + 8)
 	}
 	return n
 }

@@ -32,9 +32,13 @@ type compactEntry struct {
 	hist   [32]uint32
 }
 
+// wideEntry fills a cache line. Its min is that of nothing, the largest number, until
+// there is a value.
 type wideEntry struct {
 	bytes, sum, min, max, heavySum uint64
 	series, count, heavy           uint32
+	// Of the series: its range of heavy codes, and 1 if it has one.
+	heavyLo, heavyHi, hasHeavy uint32
 }
 
 // distIndexBits is the width of a csig.DistIndex in a key of window.dist.
@@ -42,15 +46,18 @@ const distIndexBits = 10
 
 func distKey(entry uint32, index uint16) uint32 { return entry<<distIndexBits | uint32(index) }
 
-// add appends an empty entry. Entries beyond the length are kept zeroed.
-func (w *window) add(series uint32, wide bool) uint32 {
-	if wide {
-		w.wide = extend(w.wide)
-		w.wide[len(w.wide)-1].series = series
+// add appends an empty entry. Compact entries beyond the length are kept zeroed.
+func (w *window) add(id uint32, s *series) uint32 {
+	if s.wide {
+		e := wideEntry{series: id, min: math.MaxUint64, heavyLo: s.heavyLo, heavyHi: s.heavyHi}
+		if s.heavyLo <= s.heavyHi {
+			e.hasHeavy = 1
+		}
+		w.wide = append(w.wide, e)
 		return uint32(len(w.wide) - 1)
 	}
 	w.compact = extend(w.compact)
-	w.compact[len(w.compact)-1].series = series
+	w.compact[len(w.compact)-1].series = id
 	return uint32(len(w.compact) - 1)
 }
 
@@ -70,7 +77,6 @@ func (w *window) reset() {
 		}
 		e.bytes, e.used = 0, 0
 	}
-	clear(w.wide)
 	w.compact, w.wide = shrink(w.compact), shrink(w.wide)
 	w.index.reset()
 	w.dist.reset()
@@ -85,27 +91,25 @@ func shrink[T any](s []T) []T {
 }
 
 func (w *window) bytes() uint64 {
-	return uint64(cap(w.compact))*144 + uint64(cap(w.wide))*56 + w.index.bytes() + w.dist.bytes()
+	return uint64(cap(w.compact))*144 + uint64(cap(w.wide))*64 + w.index.bytes() + w.dist.bytes()
 }
 
-// addValue counts an observation of a wide series.
-func (e *wideEntry) addValue(v uint64, heavy bool) {
-	if e.count == 0 || v < e.min {
-		e.min = v
-	}
-	e.max = max(e.max, v)
+// addValue counts the value of an observation of a wide series. It does not branch
+// on what it counts, since values cannot be predicted.
+func (e *wideEntry) addValue(v uint64, code uint32) {
+	e.min, e.max = min(e.min, v), max(e.max, v)
 	e.sum = addSat(e.sum, v)
-	if heavy {
-		e.heavy++
-		e.heavySum = addSat(e.heavySum, v)
+	heavy := uint32(0)
+	if code-e.heavyLo <= e.heavyHi-e.heavyLo {
+		heavy = 1
 	}
+	heavy &= e.hasHeavy
+	e.heavy += heavy
+	e.heavySum = addSat(e.heavySum, v*uint64(heavy))
 }
 
 func (e *wideEntry) merge(o *wideEntry) {
-	if e.count == 0 || o.min < e.min {
-		e.min = o.min
-	}
-	e.max = max(e.max, o.max)
+	e.min, e.max = min(e.min, o.min), max(e.max, o.max)
 	e.sum = addSat(e.sum, o.sum)
 	e.heavySum = addSat(e.heavySum, o.heavySum)
 	e.count += o.count

@@ -104,16 +104,16 @@ func TestCountsPast32Bits(t *testing.T) {
 func TestGenerationsWrap(t *testing.T) {
 	l := level{res: 10, gen: math.MaxUint32 - 1, refs: make([]entryRef, 1)}
 	a := l.begin(0, 20, false)
-	e := l.entry(a, 0, false)
+	e := l.entry(a, 0, new(series))
 	a.compact[e].bytes = 7
 	b := l.begin(10, 30, false)
 	if b.gen == 0 || b.gen == a.gen {
 		t.Fatalf("generations %d and %d", a.gen, b.gen)
 	}
-	if got := l.entry(b, 0, false); b.compact[got].bytes != 0 {
+	if got := l.entry(b, 0, new(series)); b.compact[got].bytes != 0 {
 		t.Error("a new window has the entry of an old one")
 	}
-	if got := l.entry(a, 0, false); got != e || len(a.compact) != 1 {
+	if got := l.entry(a, 0, new(series)); got != e || len(a.compact) != 1 {
 		t.Error("an old window lost its entry")
 	}
 }
@@ -130,44 +130,18 @@ func TestRepeatClockWraps(t *testing.T) {
 	}
 }
 
-func TestCachesStayBounded(t *testing.T) {
-	pairs, keys := newPairCache(4096), newKeyCache(4096)
+func TestKeyCacheStaysBounded(t *testing.T) {
+	keys := newKeyCache(4096)
 	for i := range uint64(20000) {
-		addrs := [4]uint64{0, i, 0, i * i}
-		if _, found := pairs.get(&addrs, pairs.hash(&addrs)); found {
-			t.Fatalf("pair %d was there before", i)
-		}
-		slot := pairs.put(&addrs, 1, 2)
-		pairs.slots[slot].remember(lookupKey(i+1), uint32(i))
-		if got, found := pairs.get(&addrs, pairs.hash(&addrs)); !found || got != slot {
-			t.Fatalf("pair %d is not where it was put", i)
+		if _, ok := keys.get(i + 1); ok {
+			t.Fatalf("key %d was there before", i)
 		}
 		keys.put(i+1, uint32(i))
 		if got, ok := keys.get(i + 1); !ok || got != uint32(i) {
 			t.Fatalf("key %d is not where it was put", i)
 		}
 	}
-	if len(pairs.slots) > 4096 || len(keys.slots) > 4096 || pairs.resets == 0 || keys.resets == 0 {
-		t.Errorf("%d pair slots, %d key slots, %d and %d resets", len(pairs.slots), len(keys.slots), pairs.resets, keys.resets)
-	}
-}
-
-func TestPairRemembers(t *testing.T) {
-	var p pairSlot
-	for k := lookupKey(1); k <= 100; k++ {
-		if _, ok := p.find(k); ok {
-			t.Fatalf("found key %d before it was remembered", k)
-		}
-		p.remember(k, uint32(k)+7)
-		if got, ok := p.find(k); !ok || got != uint32(k)+7 {
-			t.Fatalf("key %d: series %d, found %v", k, got, ok)
-		}
-		if k == inlineKeys {
-			for j := lookupKey(1); j <= k; j++ {
-				if _, ok := p.find(j); !ok {
-					t.Errorf("key %d was forgotten while there was room", j)
-				}
-			}
-		}
+	if len(keys.slots) > 4096 || keys.resets == 0 {
+		t.Errorf("%d slots, %d resets", len(keys.slots), keys.resets)
 	}
 }

@@ -26,7 +26,8 @@ const (
 type worker struct {
 	cfg     *Config
 	decoder *decode.Decoder
-	decoded decode.Result
+	decoded [2]decoded
+	last    *decoded        // whose observations wait
 	spare   map[Tap][]*lane // of chunks before
 
 	src   *source
@@ -41,6 +42,14 @@ type tally struct {
 	frames                      [decode.NumReasons]uint64
 	found                       Found
 	counts                      aggregate.Counts
+}
+
+// decoded is what one frame said. Its observations are copied when the next frame is
+// decoded: reading what was just written in smaller pieces would stall.
+type decoded struct {
+	decode.Result
+	frame *capture.Frame
+	lane  *lane
 }
 
 // A lane is the way of one tap's observations into its shard.
@@ -112,15 +121,14 @@ func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reade
 			continue
 		}
 		w.wireBytes += uint64(f.WireLen)
-		w.decoder.Decode(f.Data, &w.decoded)
-		w.frames[w.decoded.Reason]++
-		for j := range w.decoded.N {
-			o := &w.decoded.Obs[j]
-			o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, f.WireLen
-			w.found.add(o)
-			l.batch = append(l.batch, *o)
-		}
+		w.enqueue()
+		d := &w.decoded[i&1]
+		w.decoder.Decode(f.Data, &d.Result)
+		w.frames[d.Reason]++
+		d.frame, d.lane = f, l
+		w.last = d
 	}
+	w.enqueue()
 	w.packets += uint64(batch.N)
 	for _, l := range w.lanes {
 		if l == nil || len(l.batch) == 0 {
@@ -132,6 +140,22 @@ func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reade
 		l.batch = l.batch[:0]
 	}
 	return nil
+}
+
+// enqueue puts what the last frame said into its lane's batch.
+func (w *worker) enqueue() {
+	d := w.last
+	if d == nil {
+		return
+	}
+	w.last = nil
+	f, l := d.frame, d.lane
+	for j := range d.N {
+		o := &d.Obs[j]
+		o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, f.WireLen
+		w.found.add(o)
+		l.batch = append(l.batch, *o)
+	}
 }
 
 // lane is the lane of an interface, nil for one whose link type is not Ethernet.

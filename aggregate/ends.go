@@ -1,0 +1,148 @@
+package aggregate
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"math/rand/v2"
+	"net/netip"
+)
+
+// end numbers a class of addresses that the resolver does not tell apart. The two
+// roles of an address are numbered apart. End 0 is that of no address.
+type end = uint32
+
+// endBits bounds the ends of a role.
+const endBits = 18
+
+// endSlot is what one address is as a source and as a destination. Its ends are 0
+// in an empty slot.
+type endSlot struct {
+	hi, lo   uint64
+	src, dst end
+}
+
+// endKey is what makes addresses a class.
+type endKey struct {
+	dst   bool
+	group GroupID
+	class uint64
+}
+
+// endCache remembers addresses.
+type endCache struct {
+	resolver Resolver
+	classes  Classifier // nil when the resolver is none
+
+	slots  []endSlot // a power of two, at most half full
+	shift  uint8     // 64 - log2(len(slots))
+	n      int
+	limit  int // largest len(slots), at most 2<<endBits
+	seeds  [2]uint64
+	resets uint64
+
+	ids      map[endKey]end // with classes; else each address has ends of its own
+	src, dst []GroupID      // by end
+}
+
+func newEndCache(r Resolver, limit int) endCache {
+	c := endCache{resolver: r, limit: min(limit, 2<<endBits), seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
+	c.classes, _ = r.(Classifier)
+	c.resize(1024)
+	c.clear()
+	return c
+}
+
+func (c *endCache) resize(n int) {
+	c.slots, c.n = make([]endSlot, n), 0
+	c.shift = uint8(64 - bits.Len(uint(n-1)))
+}
+
+// clear forgets all addresses and numbers ends anew.
+func (c *endCache) clear() {
+	clear(c.slots)
+	c.n = 0
+	c.ids = make(map[endKey]end)
+	c.src, c.dst = append(c.src[:0], UnknownGroup), append(c.dst[:0], UnknownGroup)
+}
+
+// full tells whether n more addresses are more than the cache holds.
+func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit }
+
+// get is the address's slot. It has to be one of a cache that is not full.
+func (c *endCache) get(a *[16]byte) *endSlot {
+	hi, lo := binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
+	mask := uint64(len(c.slots) - 1)
+	for i := c.hash(hi, lo) >> c.shift; ; i++ {
+		s := &c.slots[i&mask]
+		if (s.hi^hi)|(s.lo^lo) == 0 && s.src != 0 {
+			return s
+		}
+		if s.src == 0 {
+			return c.add(a)
+		}
+	}
+}
+
+func (c *endCache) hash(hi, lo uint64) uint64 {
+	h, l := bits.Mul64(hi^c.seeds[0], lo^c.seeds[1])
+	return (h ^ l) * 0x9e3779b97f4a7c15
+}
+
+// add resolves an address that the cache does not have.
+func (c *endCache) add(a *[16]byte) *endSlot {
+	if c.n*2 >= len(c.slots) {
+		c.grow()
+	}
+	addr := netip.AddrFrom16(*a).Unmap()
+	group := c.resolver.Group(addr)
+	s := endSlot{hi: binary.LittleEndian.Uint64(a[:8]), lo: binary.LittleEndian.Uint64(a[8:])}
+	if c.classes == nil {
+		s.src, s.dst = number(&c.src, group), number(&c.dst, group)
+		return c.insert(s)
+	}
+	src, dst := c.classes.Classes(addr)
+	s.src, s.dst = c.known(&c.src, endKey{false, group, src}), c.known(&c.dst, endKey{true, group, dst})
+	return c.insert(s)
+}
+
+// known is the end of a class.
+func (c *endCache) known(groups *[]GroupID, k endKey) end {
+	id, ok := c.ids[k]
+	if !ok {
+		id = number(groups, k.group)
+		c.ids[k] = id
+	}
+	return id
+}
+
+// number is a new end.
+func number(groups *[]GroupID, g GroupID) end {
+	*groups = append(*groups, g)
+	return end(len(*groups) - 1)
+}
+
+func (c *endCache) grow() {
+	old := c.slots
+	c.resize(2 * len(old))
+	for _, s := range old {
+		if s.src != 0 {
+			c.insert(s)
+		}
+	}
+}
+
+func (c *endCache) insert(s endSlot) *endSlot {
+	mask := uint64(len(c.slots) - 1)
+	i := c.hash(s.hi, s.lo) >> c.shift
+	for c.slots[i&mask].src != 0 {
+		i++
+	}
+	c.n++
+	c.slots[i&mask] = s
+	return &c.slots[i&mask]
+}
+
+func (c *endCache) bytes() uint64 {
+	const mapSlotBytes = 48
+	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(len(c.ids))*mapSlotBytes
+}
