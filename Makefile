@@ -10,7 +10,7 @@ BENCHSTAT := $(TOOLS)/benchstat
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test bench generate lint fmt fuzz deps clean
+.PHONY: help build engine demo test bench bench-peers generate lint fmt fuzz deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
 	CSIGSCOPE_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_BENCH_DIR=$(CURDIR)/.cache/bench \
 		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay
 	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./aggregate/store ./replay/emitter
+
+bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
+	.ci/bench-peers $(or $(PACKETS),10000000)
 
 generate: build ## write the generated files anew
 	$(GO) generate ./...

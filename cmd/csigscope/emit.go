@@ -21,7 +21,8 @@ type emitFlags struct {
 	hostSpeed, uplinkSpeed string
 	format                 string
 	tagEvery, ackEvery     int
-	classic                bool
+	packets                uint64
+	classic, untagged      bool
 }
 
 func newEmitCommand() *cobra.Command {
@@ -81,8 +82,10 @@ func (f *emitFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.hostSpeed, "host-speed", "", "speed of host links such as 1Gbps, default the scenario's")
 	flags.StringVar(&f.uplinkSpeed, "uplink-speed", "", "speed of uplinks, which sets the oversubscription, default the scenario's")
 	flags.StringVar(&f.format, "format", "", "tag format: wide (locators name ports) or compact (7-bit locators), default the scenario's")
-	flags.IntVar(&f.tagEvery, "tag-every", 0, "senders tag one packet in `N`, default the scenario's")
+	flags.IntVar(&f.tagEvery, "tag-every", 0, "senders tag one packet in `N`, -1 for none, default the scenario's")
 	flags.IntVar(&f.ackEvery, "ack-every", 0, "receivers acknowledge every `N` packets, default the scenario's")
+	flags.Uint64Var(&f.packets, "packets", 0, "stop after so many captured packets, default the scenario's")
+	flags.BoolVar(&f.untagged, "capture-untagged", false, "capture packets without tag and reflection, too")
 	flags.BoolVar(&f.classic, "classic", false, "write classic pcap (nanoseconds) instead of pcapng")
 }
 
@@ -125,7 +128,11 @@ func (f *emitFlags) build(cmd *cobra.Command) (emitter.Scenario, error) {
 		}
 		*o.to = emitter.Rate(speed)
 	}
+	if f.packets > 0 {
+		s.Packets = f.packets
+	}
 	s.Classic = s.Classic || f.classic
+	s.CaptureUntagged = s.CaptureUntagged || f.untagged
 	return s, f.setFormat(&s)
 }
 

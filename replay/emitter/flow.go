@@ -22,7 +22,6 @@ type flow struct {
 
 	// The receiver.
 	unacked    int32 // data packets since the last acknowledgement
-	acks       uint32
 	ackTags    uint32
 	newest     mark // of the tags that arrived; set until it is reflected
 	ackSource  uint32

@@ -72,7 +72,7 @@ func csigSpec(s *Scenario, t *topology) (csig.Spec, error) {
 		out.Reflections[0].Compact = profile
 	}
 	for _, signal := range s.Signals {
-		table, err := tableSpec(s, t, signal)
+		table, err := tableSpec(s, signal)
 		if err != nil {
 			return out, err
 		}
@@ -100,7 +100,7 @@ func tpidOf(l csig.Layout) uint16 {
 // tableSpec is the default table of the signal with the scenario's interval and
 // delay threshold. Compact bandwidth buckets divide the fastest port's speed, since
 // 32 buckets of 12.5 Gbit/s say nothing about slow links.
-func tableSpec(s *Scenario, t *topology, signal csig.Signal) (csig.TableSpec, error) {
+func tableSpec(s *Scenario, signal csig.Signal) (csig.TableSpec, error) {
 	format, profile := s.Layout.Format.String(), s.Layout.Profile.String()
 	tables := csig.DefaultSpec().Tables
 	i := slices.IndexFunc(tables, func(d csig.TableSpec) bool {
