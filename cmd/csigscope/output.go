@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -90,12 +91,21 @@ func cells(row []any) []string {
 		switch v := v.(type) {
 		case nil:
 		case float64:
-			out[i] = fmt.Sprintf("%.6g", v)
+			out[i] = sixDigits(v)
 		default:
 			out[i] = fmt.Sprint(v)
 		}
 	}
 	return out
+}
+
+// sixDigits is v to six significant digits, without an exponent.
+func sixDigits(v float64) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
 // orderedRow is a JSON object whose keys keep the order of the columns and which
