@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -33,8 +34,8 @@ type Tap struct {
 	Weight      uint64 // each packet stands for so many; at least 1
 }
 
-// Config is what a replay needs. Files must be regular files: their content is
-// their identity.
+// Config is what a replay needs. Files are regular files, whose content is their
+// identity, or folders of such.
 type Config struct {
 	Files    []string
 	Domain   *csig.Domain
@@ -89,8 +90,12 @@ func New(cfg Config) (*Replay, error) {
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	r := &Replay{cfg: cfg}
-	seen := make(map[uint64]string, len(cfg.Files))
-	for _, path := range cfg.Files {
+	seen := make(map[uint64]string)
+	files, err := expand(cfg.Files)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range files {
 		s, err := openSource(path, &r.cfg)
 		if err != nil {
 			return nil, err
@@ -103,6 +108,19 @@ func New(cfg Config) (*Replay, error) {
 		r.progress.total += s.size
 	}
 	return r, nil
+}
+
+// expand replaces folders by the captures in them.
+func expand(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		found, err := capture.Files(path)
+		if err != nil {
+			return nil, fmt.Errorf("replay: %w", err)
+		}
+		files = append(files, found...)
+	}
+	return files, nil
 }
 
 // Sources are the identities of the files, in the order given.

@@ -32,7 +32,7 @@ func TestBadInput(t *testing.T) {
 		"missing file":       {[]string{"replay", "--store", "none", "gone.pcap"}, exitFailed, []string{"gone.pcap", "no such file"}},
 		"empty file":         {[]string{"replay", "--store", "none", empty}, exitFailed, []string{empty, "empty", "expected pcap"}},
 		"nonsense file":      {[]string{"replay", "--store", "none", nonsense}, exitFailed, []string{nonsense, "74 68 69 73", "expected pcap"}},
-		"folder":             {[]string{"replay", "--store", "none", dir}, exitFailed, []string{dir, "directory"}},
+		"folder":             {[]string{"replay", "--store", "none", t.TempDir()}, exitFailed, []string{"holds no pcap"}},
 		"no file":            {[]string{"replay"}, exitUsage, []string{"no capture file", "--help"}},
 		"unknown flag":       {[]string{"replay", "--fabrik", "x"}, exitUsage, []string{"--fabrik", "--help"}},
 		"unknown key":        {[]string{"config", "check", "--config", unknownKey}, exitUsage, []string{unknownKey, "line 3", `"resolution"`, "config dump"}},
