@@ -17,7 +17,7 @@ func captures(n int) [][]decode.Observation {
 	list := make([][]decode.Observation, n)
 	for i := range list {
 		r := rand.New(rand.NewPCG(9, uint64(i)))
-		list[i] = randomObservations(r, 500+r.IntN(4000))
+		list[i] = randomObservations(r, 500+r.IntN(2000))
 		for j := range list[i] {
 			list[i][j].Src[14] += byte(i / 2)
 			list[i][j].Tag.LM += uint16(i % 3)
@@ -30,7 +30,7 @@ func captures(n int) [][]decode.Observation {
 // where the budget of keys runs out and where series are dropped in between.
 func TestReset(t *testing.T) {
 	caps := captures(6)
-	for _, maxKeys := range []int{20, 100, 300, 1000, 3000, 0} {
+	for _, maxKeys := range []int{20, 100, 300, 600, 1200, 0} {
 		t.Run(fmt.Sprint(maxKeys), func(t *testing.T) {
 			cfg := aggregate.Config{
 				Tags: true, Reflections: true, MaxKeys: maxKeys, FineHeavyOnly: true,
@@ -38,7 +38,7 @@ func TestReset(t *testing.T) {
 			}
 			var got collector
 			reused := newShard(t, cfg, &got)
-			for i := range 4 * len(caps) {
+			for i := range 2 * len(caps) {
 				obs := caps[i*5%len(caps)]
 				source := aggregate.Source{Producer: uint64(i), Incarnation: 2, Epoch: 3}
 				if err := reused.Reset(source, uint64(i)<<32); err != nil {

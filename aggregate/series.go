@@ -33,8 +33,6 @@ type series struct {
 
 func (s *series) encoding() Encoding { return Encoding(s.traits >> 4) }
 
-func (s *series) heavy(code uint32) bool { return s.heavyLo <= code && code <= s.heavyHi }
-
 // compareRows orders series by the key of their row; equal ones share a row.
 func compareRows(a, b *series) int {
 	return cmp.Or(

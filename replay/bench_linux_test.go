@@ -28,10 +28,24 @@ const (
 	benchPacketsEnv = "CSIGSCOPE_BENCH_PACKETS"
 )
 
+// compactTwin is the fabric-like scenario with 16-bit tags.
+const compactTwin = "fabric-like-compact"
+
+// benchScenario is a scenario by its name, or the compact twin of one.
+func benchScenario(name string) (emitter.Scenario, error) {
+	if name != compactTwin {
+		return emitter.Named(name)
+	}
+	s, err := emitter.Named("fabric-like")
+	s = s.WithLayout(csig.Layout{Format: csig.Compact, Profile: csig.IETF01})
+	s.Name = name
+	return s, err
+}
+
 // benchCapture is the capture of a scenario, made once and kept for later runs.
 func benchCapture(b *testing.B, scenario string) (path, fabricFile string) {
 	b.Helper()
-	s, err := emitter.Named(scenario)
+	s, err := benchScenario(scenario)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -119,7 +133,7 @@ func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 //
 //	CSIGSCOPE_BENCH_PACKETS=10000000 go test -run '^$' -bench Replay ./replay
 func BenchmarkReplay(b *testing.B) {
-	for _, scenario := range []string{"fabric-like", "worst-case"} {
+	for _, scenario := range []string{"fabric-like", compactTwin, "worst-case"} {
 		path, fabricFile := benchCapture(b, scenario)
 		spec, err := fabric.Load(fabricFile)
 		if err != nil {

@@ -1,0 +1,126 @@
+package replay_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// recording is an emitted capture and what is needed to replay it.
+type recording struct {
+	files  []string
+	fabric *fabric.Fabric
+	domain *csig.Domain
+	report emitter.Report
+}
+
+// record emits the quickstart scenario.
+func record(t *testing.T, change func(*emitter.Scenario)) recording {
+	t.Helper()
+	s, err := emitter.Named("quickstart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.TagEvery, s.RepeatAckEvery = 2, 3
+	s.Duration = 2500 * time.Millisecond
+	change(&s)
+	report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := fabric.Load(report.Fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recording{report.Captures, f, domain, report}
+}
+
+// classic puts all taps into one file that is cut into chunks.
+func classic(s *emitter.Scenario) { s.Classic, s.SingleFile = true, true }
+
+// singleFile puts all taps into one pcapng file, each an interface of its own.
+func singleFile(s *emitter.Scenario) { s.SingleFile = true }
+
+// blocks is a sink that keeps what it gets.
+type blocks struct {
+	mu   sync.Mutex
+	list []aggregate.Block
+}
+
+func (s *blocks) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	c := *b
+	c.Signal, c.Kind, c.Encoding = slices.Clone(b.Signal), slices.Clone(b.Kind), slices.Clone(b.Encoding)
+	c.SrcGroup, c.DstGroup, c.Location = slices.Clone(b.SrcGroup), slices.Clone(b.DstGroup), slices.Clone(b.Location)
+	c.Observations, c.Bytes = slices.Clone(b.Observations), slices.Clone(b.Bytes)
+	c.Sum, c.Min, c.Max = slices.Clone(b.Sum), slices.Clone(b.Min), slices.Clone(b.Max)
+	c.Untouched, c.Trimmed = slices.Clone(b.Untouched), slices.Clone(b.Trimmed)
+	c.Heavy, c.HeavySum = slices.Clone(b.Heavy), slices.Clone(b.HeavySum)
+	c.DistCode, c.DistCount, c.DistEnd = slices.Clone(b.DistCode), slices.Clone(b.DistCount), slices.Clone(b.DistEnd)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, c)
+	return nil
+}
+
+// sorted are the blocks in the order of their identities.
+func (s *blocks) sorted() []aggregate.Block {
+	slices.SortFunc(s.list, func(a, b aggregate.Block) int {
+		return cmp.Or(cmp.Compare(a.Producer, b.Producer), cmp.Compare(a.Seq, b.Seq))
+	})
+	return s.list
+}
+
+func (s *blocks) observations(resolution time.Duration) (n uint64) {
+	for i := range s.list {
+		if s.list[i].Resolution == int64(resolution) {
+			for _, o := range s.list[i].Observations {
+				n += o
+			}
+		}
+	}
+	return n
+}
+
+func (rec *recording) config(sink aggregate.Sink) replay.Config {
+	return replay.Config{
+		Files: rec.files, Domain: rec.domain, Resolver: rec.fabric, Sink: sink, Epoch: 3,
+		Tap:           func(string) replay.Tap { return replay.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Resolutions:   []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
+		FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// replayed runs the replay and checks that nothing got lost.
+func replayed(t *testing.T, cfg replay.Config) *replay.Result {
+	t.Helper()
+	r, err := replay.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	result := r.Result()
+	if !result.Conserved() {
+		t.Errorf("observations are not conserved: %+v", result.Counts)
+	}
+	return result
+}

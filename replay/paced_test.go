@@ -1,0 +1,54 @@
+package replay_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/capture"
+)
+
+// A paced replay takes as long as the capture, divided by the pace.
+func TestPace(t *testing.T) {
+	rec := record(t, classic)
+	span := spanOf(t, rec.files[0])
+	if span < 2*time.Second {
+		t.Fatalf("the capture spans %s, too little to tell", span)
+	}
+	for _, pace := range []float64{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := rec.config(&blocks{})
+			cfg.Pace = pace
+			result := replayed(t, cfg)
+			want := time.Duration(float64(span) / pace)
+			if off := result.Elapsed - want; off < -10*time.Millisecond || off > 10*time.Millisecond {
+				t.Errorf("pace %v: took %s, expected %s", pace, result.Elapsed, want)
+			}
+		})
+	}
+}
+
+// spanOf is the time between the first and the last packet of a capture in order.
+func spanOf(t *testing.T, path string) time.Duration {
+	t.Helper()
+	r, err := capture.Open(path, capture.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var batch capture.Batch
+	var first, last int64
+	for {
+		if err := r.ReadBatch(&batch); errors.Is(err, io.EOF) {
+			return time.Duration(last - first)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if first == 0 {
+			first = batch.Frames[0].TimeNS
+		}
+		last = batch.Frames[batch.N-1].TimeNS
+	}
+}

@@ -1,0 +1,196 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/replay"
+)
+
+// The same file gives the same blocks, whoever reads which chunk, and at any pace.
+func TestWorkersAgree(t *testing.T) {
+	rec := record(t, classic)
+	if chunks, err := capture.Chunks(rec.files[0], 300<<10); err != nil || len(chunks) < 3 {
+		t.Fatalf("%d chunks, error %v: expected at least 3 to share", len(chunks), err)
+	}
+	for _, chunkBytes := range []int64{64 << 10, 300 << 10, -1} {
+		var want blocks
+		cfg := rec.config(&want)
+		cfg.ChunkBytes = chunkBytes
+		wantResult := replayed(t, cfg)
+		if len(want.list) == 0 || wantResult.Counts.Rejected[aggregate.RejectRepeat] == 0 {
+			t.Fatalf("%d blocks, counts %+v: the capture shows too little", len(want.list), wantResult.Counts)
+		}
+		if got, want := want.observations(time.Minute), wantResult.Counts.Stored; got != want {
+			t.Errorf("blocks have %d observations, expected %d", got, want)
+		}
+		if got := wantResult.Packets; got != rec.report.Captured {
+			t.Errorf("%d packets, expected %d", got, rec.report.Captured)
+		}
+		for _, test := range []struct {
+			name    string
+			workers int
+			pace    float64
+		}{{"two workers", 2, 0}, {"five workers", 5, 0}, {"paced", 1, 1e6}} {
+			var got blocks
+			cfg.Sink, cfg.Workers, cfg.Pace = &got, test.workers, test.pace
+			result := *replayed(t, cfg)
+			if !reflect.DeepEqual(got.sorted(), want.sorted()) {
+				t.Errorf("chunks of %d bytes, %s: %d blocks differ from %d", chunkBytes, test.name, len(got.list), len(want.list))
+			}
+			result.Elapsed = wantResult.Elapsed
+			result.Counts.CacheResets = wantResult.Counts.CacheResets
+			if !reflect.DeepEqual(&result, wantResult) {
+				t.Errorf("chunks of %d bytes, %s: result %+v, expected %+v", chunkBytes, test.name, &result, wantResult)
+			}
+		}
+	}
+}
+
+// Interfaces of one file are taps of their own, and lanes of one file serve the next.
+func TestInterfaces(t *testing.T) {
+	one, many := record(t, singleFile), record(t, singleFile)
+	if len(one.files) != 1 {
+		t.Fatalf("%d files, expected one", len(one.files))
+	}
+	// A second capture: the first half of the same packets.
+	half := filepath.Join(t.TempDir(), "half.pcapng")
+	truncate(t, one.files[0], half, 0.5)
+	many.files = append(many.files, half)
+
+	var mu sync.Mutex
+	taps := map[string]int{}
+	var got blocks
+	cfg := many.config(&got)
+	cfg.Tap = func(name string) replay.Tap {
+		mu.Lock()
+		defer mu.Unlock()
+		taps[name]++
+		return replay.Tap{Tags: true, Reflections: !strings.Contains(name, "1"), Weight: 1}
+	}
+	result := replayed(t, cfg)
+	if len(taps) != 4 {
+		t.Errorf("taps %v, expected one for each of 4 racks", taps)
+	}
+	for name, n := range taps {
+		if n != 2 {
+			t.Errorf("tap %q was asked for %d times, expected once a file", name, n)
+		}
+	}
+	if result.Counts.Rejected[aggregate.RejectPlace] == 0 {
+		t.Error("reflections at the first tap were counted")
+	}
+
+	var apart blocks
+	for _, file := range many.files {
+		cfg.Files, cfg.Sink = []string{file}, &apart
+		replayed(t, cfg)
+	}
+	if !reflect.DeepEqual(got.sorted(), apart.sorted()) {
+		t.Errorf("%d blocks of two files replayed together differ from %d replayed apart", len(got.list), len(apart.list))
+	}
+}
+
+func truncate(t *testing.T, from, to string, share float64) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, data[:int(float64(len(data))*share)], 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A cut file ends where it is cut, without an error, and what came before counts.
+func TestCut(t *testing.T) {
+	rec := record(t, classic)
+	cut := filepath.Join(t.TempDir(), "cut.pcap")
+	truncate(t, rec.files[0], cut, 0.7)
+	rec.files = []string{cut}
+	var want blocks
+	cfg := rec.config(&want)
+	cfg.ChunkBytes = 100 << 10
+	result := replayed(t, cfg)
+	if len(result.Cuts) != 1 || !strings.Contains(result.Cuts[0].Error(), cut) {
+		t.Errorf("cuts %v, expected one that names the file", result.Cuts)
+	}
+	if result.Packets == 0 || result.Packets >= rec.report.Captured {
+		t.Errorf("%d of %d packets", result.Packets, rec.report.Captured)
+	}
+	var paced blocks
+	cfg.Sink, cfg.Pace = &paced, 1e6
+	if got := replayed(t, cfg); len(got.Cuts) != 1 || got.Packets != result.Packets {
+		t.Errorf("paced: %d packets, cuts %v", got.Packets, got.Cuts)
+	}
+	if !reflect.DeepEqual(paced.sorted(), want.sorted()) {
+		t.Error("paced: blocks differ")
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	rec := record(t, classic)
+	twin := filepath.Join(t.TempDir(), "twin.pcap")
+	truncate(t, rec.files[0], twin, 1)
+	text := filepath.Join(t.TempDir(), "notes.txt")
+	if err := os.WriteFile(text, []byte("no capture at all, but long enough"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*replay.Config)
+		want   string
+	}{
+		{"no file", func(c *replay.Config) { c.Files = nil }, "no capture file"},
+		{"missing", func(c *replay.Config) { c.Files = []string{"missing.pcap"} }, "missing.pcap"},
+		{"foreign", func(c *replay.Config) { c.Files = []string{text} }, text},
+		{"twice", func(c *replay.Config) { c.Files = append(slices.Clone(c.Files), twin) }, "same content"},
+		{"pace", func(c *replay.Config) { c.Pace = -1 }, "pace -1"},
+	} {
+		cfg := rec.config(&blocks{})
+		test.change(&cfg)
+		if _, err := replay.New(cfg); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, expected one with %q", test.name, err, test.want)
+		}
+	}
+}
+
+// failing is a sink that fails, or cancels, at its first block.
+type failing struct{ err error }
+
+func (s failing) WriteBlock(context.Context, *aggregate.Block) error { return s.err }
+
+func TestRunEnds(t *testing.T) {
+	rec := record(t, classic)
+	full := errors.New("disk is full")
+	for _, pace := range []float64{0, 1e6} {
+		cfg := rec.config(failing{full})
+		cfg.ChunkBytes, cfg.Workers, cfg.Pace = 64<<10, 3, pace
+		r, err := replay.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context()); !errors.Is(err, full) {
+			t.Errorf("pace %v: error %v, expected that of the sink", pace, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		cfg.Sink = &blocks{}
+		if r, err = replay.New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("pace %v: error %v, expected that of the context", pace, err)
+		}
+	}
+}
