@@ -27,6 +27,9 @@ type repeats struct {
 	clock     uint32
 	floor     uint32 // entries not used since this clock are empty
 	evictions uint64
+
+	hashes   [pendingItems]uint64 // by number in the batch
+	prepared [pendingItems]uint64 // the same without gaps
 }
 
 // repeatSet is what is looked at first: a set fills half a cache line.
@@ -72,16 +75,36 @@ func (k *repeatKey) equal(o *repeatKey) bool {
 	return src|dst|(k.tail^o.tail) == 0
 }
 
-// touch reads what seen will need for a reflection, so that the memory accesses of a
-// batch overlap.
-func (r *repeats) touch(o *decode.Observation) uint32 {
-	k := newRepeatKey(o)
-	return r.sets[k.hash()%repeatSets].used[0]
+// prepare hashes the reflections of a batch, of at most pendingItems, and reads what
+// seen will need for them, so that their memory accesses overlap.
+func (r *repeats) prepare(batch []decode.Observation) (touched uint32) {
+	n := 0
+	for i := range batch {
+		if batch[i].Kind == decode.Reflection {
+			k := newRepeatKey(&batch[i])
+			h := k.hash()
+			r.hashes[i&(pendingItems-1)], r.prepared[n&(pendingItems-1)] = h, h
+			touched |= r.sets[h%repeatSets].used[0]
+			n++
+		}
+	}
+	for _, h := range r.prepared[:n] {
+		set, tag := &r.sets[h%repeatSets], uint32(h>>32)
+		way := 0
+		for i := range set.tags {
+			if set.tags[i] == tag {
+				way = i
+			}
+		}
+		touched |= r.flows[h%repeatSets][way].ack
+	}
+	return touched
 }
 
-// seen tells whether the reflection repeats the one before it, and remembers it.
-// Reflections without an acknowledgement number never repeat.
-func (r *repeats) seen(o *decode.Observation) bool {
+// seen tells whether the reflection, which is the batch's observation i, repeats the
+// one before it, and remembers it. Reflections without an acknowledgement number
+// never repeat.
+func (r *repeats) seen(o *decode.Observation, i int) bool {
 	if o.Flags&decode.HasAck == 0 {
 		return false
 	}
@@ -90,7 +113,7 @@ func (r *repeats) seen(o *decode.Observation) bool {
 		data |= 1
 	}
 	k := newRepeatKey(o)
-	f, known := r.flow(&k)
+	f, known := r.flow(&k, r.hashes[i&(pendingItems-1)])
 	same := known && f.ack == o.Ack && f.data == data
 	f.ack, f.data = o.Ack, data
 	return same
@@ -98,9 +121,8 @@ func (r *repeats) seen(o *decode.Observation) bool {
 
 // flow is what a flow said: it takes an empty entry of its set, or that which was
 // not used for longest, if it has none.
-func (r *repeats) flow(k *repeatKey) (f *repeatFlow, known bool) {
+func (r *repeats) flow(k *repeatKey, hash uint64) (f *repeatFlow, known bool) {
 	r.tick()
-	hash := k.hash()
 	n, tag := hash%repeatSets, uint32(hash>>32)
 	set, flows := &r.sets[n], &r.flows[n]
 	oldest := 0

@@ -110,7 +110,9 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 
 func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	s.batch = obs
-	s.touchRepeats()
+	if s.repeats != nil {
+		s.touched |= uint64(s.repeats.prepare(obs))
+	}
 	c := &s.clock
 	for i := range obs {
 		o := &obs[i]
@@ -130,22 +132,9 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	return nil
 }
 
-func (s *Shard) touchRepeats() {
-	if s.repeats == nil {
-		return
-	}
-	touched := uint32(0)
-	for i := range s.batch {
-		if o := &s.batch[i]; o.Kind == decode.Reflection {
-			touched |= s.repeats.touch(o)
-		}
-	}
-	s.touched |= uint64(touched)
-}
-
 // admit takes the observations that Add cannot place at once.
 func (s *Shard) admit(ctx context.Context, i int) error {
-	if reason, bad := s.reject(&s.batch[i]); bad {
+	if reason, bad := s.reject(i); bad {
 		s.counts.Rejected[reason] += s.cfg.Weight
 		return nil
 	}
@@ -155,7 +144,8 @@ func (s *Shard) admit(ctx context.Context, i int) error {
 // maxTime leaves room for sums of times and durations.
 const maxTime = math.MaxInt64 / 2
 
-func (s *Shard) reject(o *decode.Observation) (Rejection, bool) {
+func (s *Shard) reject(i int) (Rejection, bool) {
+	o := &s.batch[i]
 	switch {
 	case o.Flags&decode.Orphan != 0:
 		return RejectOrphan, true
@@ -171,7 +161,7 @@ func (s *Shard) reject(o *decode.Observation) (Rejection, bool) {
 	if o.TimeNS == 0 {
 		return RejectNoTime, true
 	}
-	return RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(o)
+	return RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(o, i)
 }
 
 // enqueue makes a pending item of the batch's observation i.

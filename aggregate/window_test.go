@@ -122,10 +122,10 @@ func TestRepeatClockWraps(t *testing.T) {
 	r := new(repeats)
 	r.clock = math.MaxUint32 - 1
 	o := decode.Observation{Flags: decode.HasAck, Kind: decode.Reflection, Ack: 1, Tag: csig.Tag{Layout: csig.Layout{Format: 1, Profile: 1}}}
-	if r.seen(&o) {
+	if r.seen(&o, 0) {
 		t.Error("first reflection repeats")
 	}
-	if !r.seen(&o) || r.clock == 0 {
+	if !r.seen(&o, 0) || r.clock == 0 {
 		t.Error("reflection was forgotten when the clock wrapped")
 	}
 }
