@@ -26,6 +26,14 @@ type entryRef struct {
 	gen, entry uint32
 }
 
+// refer makes room for the entryRefs of n series, at most one more than before.
+func (l *level) refer(n int) {
+	if n > len(l.refs) {
+		l.refs = extend(l.refs)
+		l.refs[n-1] = entryRef{}
+	}
+}
+
 // floor is the start of the window that holds the time, which is not negative.
 func (l *level) floor(ns int64) int64 { return ns - ns%l.res }
 

@@ -89,10 +89,8 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) uint32 {
 		}
 	}
 	id := s.series.id(key)
-	if n := len(s.series.list); n > len(s.levels[0].refs) {
-		for i := range s.levels {
-			s.levels[i].refs = append(s.levels[i].refs, make([]entryRef, n-len(s.levels[i].refs))...)
-		}
+	for i := range s.levels {
+		s.levels[i].refer(len(s.series.list))
 	}
 	return id
 }

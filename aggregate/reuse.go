@@ -32,9 +32,18 @@ func (s *Shard) Reset(source Source, seqBase uint64) error {
 	// What is left over is bounded, so that a life holds its own budget of series and
 	// no more than half of one besides.
 	if len(s.series.list) > s.cfg.MaxKeys/2 {
-		s.keepSeries(make([]bool, len(s.series.list)))
+		s.forgetSeries()
 	}
 	return nil
+}
+
+// forgetSeries forgets all series. No window may be open.
+func (s *Shard) forgetSeries() {
+	s.series.forget()
+	s.keys.clear()
+	for i := range s.levels {
+		s.levels[i].refs = s.levels[i].refs[:0]
+	}
 }
 
 var errNotFlushed = errors.New("windows are open: call Flush before")

@@ -122,7 +122,8 @@ func (t *seriesTable) insert(k seriesKey) uint32 {
 	s.cell = n
 	s.life = t.life
 	t.current++
-	t.list = append(t.list, s)
+	t.list = extend(t.list)
+	t.list[id] = s
 	t.ids[k] = id
 	if !k.overflow {
 		t.own++
@@ -169,6 +170,14 @@ func (t *seriesTable) setRanks() {
 		}
 		t.rank[id] = rank
 	}
+}
+
+// forget drops all series and keeps their memory.
+func (t *seriesTable) forget() {
+	clear(t.ids)
+	clear(t.cells)
+	t.list, t.order, t.rank = t.list[:0], t.order[:0], t.rank[:0]
+	t.own, t.current = 0, 0
 }
 
 // retain drops the series that are not live and renumbers the others in their

@@ -5,7 +5,7 @@ import "slices"
 // table32 maps uint32 keys to uint32 values by open addressing. The zero value is
 // empty and ready for use. The largest key is 1<<32 - 2.
 type table32 struct {
-	slots []slot32 // a power of two, at most half full
+	slots []slot32 // a power of two, at most two thirds full
 	shift uint8    // 32 - log2(len(slots))
 	n     int
 }
@@ -20,7 +20,7 @@ const minTable32 = 64
 // at is the slot of the key, which is inserted with value 0 when it is missing.
 // It stays valid until the next call of at.
 func (t *table32) at(key uint32) (slot *uint32, found bool) {
-	if t.n*2 >= len(t.slots) {
+	if t.n*3 >= 2*len(t.slots) {
 		t.grow()
 	}
 	mask := uint32(len(t.slots) - 1)

@@ -53,7 +53,8 @@ func (w *window) add(id uint32, s *series) uint32 {
 		if s.heavyLo <= s.heavyHi {
 			e.hasHeavy = 1
 		}
-		w.wide = append(w.wide, e)
+		w.wide = extend(w.wide)
+		w.wide[len(w.wide)-1] = e
 		return uint32(len(w.wide) - 1)
 	}
 	w.compact = extend(w.compact)
@@ -61,6 +62,8 @@ func (w *window) add(id uint32, s *series) uint32 {
 	return uint32(len(w.compact) - 1)
 }
 
+// extend makes room for one more. It doubles, since growing by less copies large
+// slices more often.
 func extend[T any](s []T) []T {
 	if len(s) == cap(s) {
 		s = slices.Grow(s, max(64, len(s)))
