@@ -172,7 +172,7 @@ func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domai
 		return 0, err
 	}
 	r, err := replay.New(replay.Config{
-		Files: []string{path}, Domain: domain, Resolver: f,
+		Files: []string{path}, Decode: decode.Config{Domain: domain}, Resolver: f,
 		Sink:        aggregate.NewSummary(time.Minute, 1<<20),
 		Tap:         func(string) replay.Tap { return replay.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions: resolutions, FineHeavyOnly: true, Workers: workers, Logger: slog.New(slog.DiscardHandler),

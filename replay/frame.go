@@ -15,20 +15,21 @@ func linkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok 
 	return link, link.Known()
 }
 
-// decodeFrame decodes a frame, or the one that a switch mirrored in it: only a frame
-// without CSIG of its own is looked into, so that a tag of the mirror's path is not
-// hidden by the mirrored one.
-func decodeFrame(d *decode.Decoder, link decode.Link, f *capture.Frame, r *decode.Result) {
+// decodeFrame decodes a frame, or the one that a switch mirrored in it, and gives its
+// length on the wire. Only a frame without CSIG of its own is looked into, so that a tag
+// of the mirror's path is not hidden by the mirrored one.
+func decodeFrame(d *decode.Decoder, link decode.Link, f *capture.Frame, r *decode.Result) (wireLen uint32) {
 	d.DecodeLink(link, f.Data, r)
-	wireLen := f.WireLen
 	if r.N == 0 && link == decode.Ethernet {
 		if inner, _, mirror := capture.Unwrap(f); mirror == capture.MirrorOK {
 			d.Decode(inner.Data, r)
-			wireLen = inner.WireLen
+			return inner.WireLen
 		}
 	}
-	for i := range r.N {
-		o := &r.Obs[i]
-		o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, wireLen
-	}
+	return f.WireLen
+}
+
+// stamp sets what the capture knows of an observation.
+func stamp(o *decode.Observation, f *capture.Frame, wireLen uint32) {
+	o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, wireLen
 }

@@ -101,7 +101,7 @@ func (s *blocks) observations(resolution time.Duration) (n uint64) {
 
 func (rec *recording) config(sink aggregate.Sink) replay.Config {
 	return replay.Config{
-		Files: rec.files, Domain: rec.domain, Resolver: rec.fabric, Sink: sink, Epoch: 3,
+		Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Resolver: rec.fabric, Sink: sink, Epoch: 3,
 		Tap:           func(string) replay.Tap { return replay.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions:   []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
 		FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),

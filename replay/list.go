@@ -136,9 +136,9 @@ func (l *Lister) batch(batch *capture.Batch, interfaces []capture.Interface, bas
 		l.counts.Packets++
 		link, known := linkOf(interfaces, f.Interface)
 		if known {
-			decodeFrame(l.decoder, link, f, &l.result)
+			wireLen := decodeFrame(l.decoder, link, f, &l.result)
 			l.counts.Frames[l.result.Reason]++
-			if err := l.print(); err != nil {
+			if err := l.print(f, wireLen); err != nil {
 				return err
 			}
 		} else {
@@ -154,8 +154,9 @@ func (l *Lister) batch(batch *capture.Batch, interfaces []capture.Interface, bas
 	return nil
 }
 
-func (l *Lister) print() error {
+func (l *Lister) print(f *capture.Frame, wireLen uint32) error {
 	for i := range l.result.N {
+		stamp(&l.result.Obs[i], f, wireLen)
 		l.line = l.line[:0]
 		if l.cfg.Array {
 			if l.counts.Observations > 0 {

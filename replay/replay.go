@@ -21,7 +21,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // DefaultChunkBytes is the size of the pieces that a classic pcap file is cut into.
@@ -38,10 +37,10 @@ type Tap struct {
 // identity, or folders of such.
 type Config struct {
 	Files    []string
-	Domain   *csig.Domain
+	Decode   decode.Config
 	Resolver aggregate.Resolver
 	Sink     aggregate.Sink
-	// Epoch is the hash of the configuration that Domain and Resolver were made of.
+	// Epoch is the hash of the configuration that Decode and Resolver were made of.
 	Epoch uint64
 	// Tap maps the name of a capture interface, or the file's base name without
 	// extension when the interface has none, to its place. It is called from
@@ -164,7 +163,7 @@ func (r *Replay) Result() *Result { return &r.result }
 type Result struct {
 	Packets     uint64
 	WireBytes   uint64
-	SkippedLink uint64                    // packets of link types other than Ethernet
+	SkippedLink uint64                    // packets of link types that are not read
 	Frames      [decode.NumReasons]uint64 // frames by what decoding them came to
 	Found       Found                     // observations by kind, layout and signal
 	Counts      aggregate.Counts          // observations by what became of them

@@ -38,7 +38,7 @@ func (r *Result) WriteSummary(w io.Writer, s *aggregate.Summary, names Names) er
 		}
 	}
 	if r.SkippedLink > 0 {
-		fmt.Fprintf(tw, "  not Ethernet\t%d\t\n", r.SkippedLink)
+		fmt.Fprintf(tw, "  link type that is not read\t%d\t\n", r.SkippedLink)
 	}
 	r.writeConservation(tw)
 	if err := tw.Flush(); err != nil {

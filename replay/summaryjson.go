@@ -14,7 +14,7 @@ import (
 type summaryJSON struct {
 	Packets        uint64            `json:"packets"`
 	WireBytes      uint64            `json:"wire_bytes"`
-	NotEthernet    uint64            `json:"not_ethernet"`
+	UnreadLink     uint64            `json:"unread_link_type"`
 	Frames         map[string]uint64 `json:"frames"`
 	Observations   observationsJSON  `json:"observations"`
 	Found          []foundJSON       `json:"found"`
@@ -65,7 +65,7 @@ type cellJSON struct {
 // WriteJSON writes what WriteSummary writes as one JSON object, with every cell.
 func (r *Result) WriteJSON(w io.Writer, s *aggregate.Summary, names Names) error {
 	out := summaryJSON{
-		Packets: r.Packets, WireBytes: r.WireBytes, NotEthernet: r.SkippedLink,
+		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink,
 		Frames: map[string]uint64{}, Conserved: r.Conserved(),
 		LocationSizes: locationSizes(s, names), Cells: []cellJSON{}, Cuts: []string{},
 		ElapsedSeconds: r.Elapsed.Seconds(),

@@ -48,19 +48,21 @@ type tally struct {
 // decoded: reading what was just written in smaller pieces would stall.
 type decoded struct {
 	decode.Result
-	frame *capture.Frame
-	lane  *lane
+	frame   *capture.Frame
+	wireLen uint32
+	lane    *lane
 }
 
 // A lane is the way of one tap's observations into its shard.
 type lane struct {
 	tap   Tap
+	link  decode.Link
 	shard *aggregate.Shard
 	batch []decode.Observation
 }
 
 func newWorker(cfg *Config) (*worker, error) {
-	d, err := decode.New(decode.Config{Domain: cfg.Domain})
+	d, err := decode.New(cfg.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -123,7 +125,7 @@ func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reade
 		w.wireBytes += uint64(f.WireLen)
 		w.enqueue()
 		d := &w.decoded[i&1]
-		w.decoder.Decode(f.Data, &d.Result)
+		d.wireLen = decodeFrame(w.decoder, l.link, f, &d.Result)
 		w.frames[d.Reason]++
 		d.frame, d.lane = f, l
 		w.last = d
@@ -152,13 +154,13 @@ func (w *worker) enqueue() {
 	f, l := d.frame, d.lane
 	for j := range d.N {
 		o := &d.Obs[j]
-		o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, f.WireLen
+		stamp(o, f, d.wireLen)
 		w.found.add(o)
 		l.batch = append(l.batch, *o)
 	}
 }
 
-// lane is the lane of an interface, nil for one whose link type is not Ethernet.
+// lane is the lane of an interface, nil for one whose link type cannot be decoded.
 func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
 	if int(index) < len(w.lanes) && w.lanes[index] != nil {
 		return w.lanes[index], nil
@@ -168,7 +170,8 @@ func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
 
 func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	interfaces := r.Interfaces()
-	if int(index) < len(interfaces) && interfaces[index].Link != capture.LinkEthernet {
+	link, known := linkOf(interfaces, index)
+	if !known {
 		return nil, nil
 	}
 	if index >= maxTaps {
@@ -184,6 +187,7 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
 	}
+	l.link = link
 	w.lanes[index] = l
 	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
 	return l, nil
@@ -198,7 +202,7 @@ func (w *worker) newLane(tap Tap, seqBase uint64) (*lane, error) {
 		return l, l.shard.Reset(w.src.id, seqBase)
 	}
 	shard, err := aggregate.NewShard(aggregate.Config{
-		Domain:        w.cfg.Domain,
+		Domain:        w.cfg.Decode.Domain,
 		Resolver:      w.cfg.Resolver,
 		Source:        w.src.id,
 		SeqBase:       seqBase,

@@ -38,7 +38,7 @@ func (f *replayFlags) add(cmd *cobra.Command) {
 // config is the replay of files that the flags and the network describe.
 func (f *replayFlags) config(files []string, n *network) (replay.Config, error) {
 	c := replay.Config{
-		Files: files, Domain: n.domain, Resolver: n.fabric, Epoch: n.epoch,
+		Files: files, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch,
 		Tap:           func(name string) replay.Tap { return n.tap(name, f.place) },
 		TapSettings:   fmt.Sprint(f.place, n.config.Taps),
 		Resolutions:   n.config.Windows.Resolutions,
