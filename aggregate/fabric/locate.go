@@ -87,6 +87,13 @@ func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) 
 	return a.id, a.capacity
 }
 
+// Classes are what Locate depends on besides the locator metadata: the attachment of
+// an address as a source, its endpoint as a destination. It implements
+// aggregate.Classifier and may be called from several goroutines.
+func (f *Fabric) Classes(a netip.Addr) (src, dst uint64) {
+	return uint64(f.topo.attachmentOf(a) - none), uint64(f.topo.endpointOf(a) - none)
+}
+
 // resolve takes the ports on the path that fit. If the path has none, and others
 // fit, the evidence contradicts itself.
 func (f *Fabric) resolve(attributes *csig.Attributes, q question) answer {

@@ -171,10 +171,7 @@ const DistIndexes = (20-distExactBits)*distExact/2 + distExact
 // above. Its midpoint is within 0.8 % of every code in it, and hence of every
 // value, since values are an offset plus a multiple of the code.
 func DistIndex(code uint32) uint16 {
-	e := 0
-	for code>>e >= distExact {
-		e++
-	}
+	e := max(bits.Len32(code), distExactBits) - distExactBits
 	return uint16(e*distExact/2 + int(code>>e))
 }
 
