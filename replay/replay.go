@@ -143,7 +143,9 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 }
 
 // Run replays the files and blocks until all windows are handed over or ctx ends.
-// A cut file is no error: its intact packets count and Result names the cut.
+// A cut file is no error: its intact packets count and Result names the cut. A file that
+// is damaged in the middle is read on from its next chunk; a paced replay reads it up to
+// the damage, and so may give fewer rows of it.
 func (r *Replay) Run(ctx context.Context) error {
 	begin := time.Now()
 	var err error
