@@ -53,7 +53,7 @@ func TestModeEqualsTruth(t *testing.T) {
 			e := emit(t, "--scenario", "demo", "--seed", seed)
 			dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 			replayInto(t, env, dsn, e, e.captures(t))
-			a := compareWithTruth(t, truthCells(t, e), storedWindows(t, env, dsn), units)
+			a := compareWithTruth(t, truthCells(t, e, "tag"), storedWindows(t, env, dsn), units)
 			if a.heavy == 0 || a.exact != a.heavy {
 				t.Errorf("%d of %d heavy cells and windows have the true port as mode, %d are wrong", a.exact, a.heavy, a.wrong)
 			}
@@ -69,7 +69,7 @@ func TestCompactLocator(t *testing.T) {
 	e := emit(t, "--scenario", "demo", "--format", "compact")
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 	s := replayInto(t, env, dsn, e, e.captures(t))
-	a := compareWithTruth(t, truthCells(t, e), storedWindows(t, env, dsn), units)
+	a := compareWithTruth(t, truthCells(t, e, "tag"), storedWindows(t, env, dsn), units)
 	if a.heavy == 0 || a.wrong > 0 {
 		t.Errorf("%d of %d heavy cells and windows are wrong", a.wrong, a.heavy)
 	}
@@ -78,6 +78,23 @@ func TestCompactLocator(t *testing.T) {
 	}
 	t.Logf("%d heavy cells and windows: %d contain the true port, %d name it alone, %d are sets that outweigh it; candidates: median %d, largest %d",
 		a.heavy, a.contains, a.exact, a.heavy-a.contains-a.wrong, a.candidates[len(a.candidates)/2], a.candidates[len(a.candidates)-1])
+}
+
+// TestReflections: where no tag is seen, what receivers reflect to senders tells the
+// same story, each measurement once.
+func TestReflections(t *testing.T) {
+	env := engineEnv(t)
+	e := emit(t, "--scenario", "demo", "--seed", "5")
+	config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "csig:\n  tpids: []\n")
+	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	s := replayInto(t, env, dsn, e, e.captures(t), "--config", config)
+	if s.Observations.Rejected["repeat"] == 0 {
+		t.Error("no reflection was repeated, although receivers acknowledge some packets twice")
+	}
+	a := compareWithTruth(t, truthCells(t, e, "reflection"), storedWindows(t, env, dsn), units)
+	if a.heavy == 0 || a.exact != a.heavy {
+		t.Errorf("%d of %d heavy cells and windows have the true port as mode, %d are wrong", a.exact, a.heavy, a.wrong)
+	}
 }
 
 // TestReplayIsIdempotent replays the same captures again, renamed, in another order,

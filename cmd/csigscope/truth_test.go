@@ -57,8 +57,8 @@ func storedWindows(t *testing.T, env []string, dsn string) map[string]storedWind
 	return windows
 }
 
-// truthCells reads the emitter's truth about tags, which every cell has.
-func truthCells(t *testing.T, e emitted) map[string]emitter.TruthCell {
+// truthCells reads the emitter's truth about a source: tag or reflection.
+func truthCells(t *testing.T, e emitted, source string) map[string]emitter.TruthCell {
 	t.Helper()
 	f, err := os.Open(filepath.Join(e.dir, emitter.TruthFile))
 	if err != nil {
@@ -66,11 +66,9 @@ func truthCells(t *testing.T, e emitted) map[string]emitter.TruthCell {
 	}
 	defer f.Close()
 	cells := map[string]emitter.TruthCell{}
-	hasTag := map[string]bool{}
 	err = emitter.ReadTruth(f, emitter.TruthVisitor{Cell: func(c emitter.TruthCell) error {
 		pair := c.Signal + " " + c.SrcGroup + ">" + c.DstGroup
-		if c.Source == "tag" {
-			hasTag[pair] = true
+		if c.Source == source {
 			cells[fmt.Sprintf("%s %s", c.WindowStart.UTC().Format(time.RFC3339Nano), pair)] = c
 		}
 		return nil
@@ -101,9 +99,9 @@ func compareWithTruth(t *testing.T, truth map[string]emitter.TruthCell, stored m
 		case !ok:
 			t.Errorf("%s: is not stored, want %d observations", key, want.Observations)
 			continue
-		case got.Kind != "tag" || got.Observations != want.Observations || got.Heavy != want.Heavy || got.Untouched != want.Untouched:
-			t.Errorf("%s: stored %s %d observations, %d heavy, %d untouched; want tag %d, %d, %d", key,
-				got.Kind, got.Observations, got.Heavy, got.Untouched, want.Observations, want.Heavy, want.Untouched)
+		case got.Kind != want.Source || got.Observations != want.Observations || got.Heavy != want.Heavy || got.Untouched != want.Untouched:
+			t.Errorf("%s: stored %s %d observations, %d heavy, %d untouched; want %s %d, %d, %d", key,
+				got.Kind, got.Observations, got.Heavy, got.Untouched, want.Source, want.Observations, want.Heavy, want.Untouched)
 		}
 		mean := float64(want.Sum) / float64(want.Observations) * unit[want.Signal]
 		if diff := got.Mean - mean; diff > 1e-9*mean || -diff > 1e-9*mean {
