@@ -59,8 +59,8 @@ lint: $(LINT) ## check style and import rules
 fmt: $(LINT) ## format all Go files
 	$(LINT) fmt ./...
 
-fuzz: ## fuzz every parser for a while (FUZZTIME=1m each)
-	.ci/fuzz $(or $(FUZZTIME),1m)
+fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP)
+	.ci/fuzz $(or $(FUZZTIME),1m) $(SKIP)
 
 clean: ## remove what was built
 	rm -rf bin .cache

@@ -128,8 +128,13 @@ func readTag(t testing.TB, l *csiglayers.Tag) csig.Tag {
 func (h *heard) listenInside(t testing.TB, domain *csig.Domain, rest []gopacket.Layer) {
 	t.Helper()
 	for _, l := range rest {
-		if tag, ok := l.(*csiglayers.Tag); ok {
-			h.inside = append(h.inside, readTag(t, tag))
+		switch l := l.(type) {
+		case *csiglayers.Tag:
+			h.inside = append(h.inside, readTag(t, l))
+		case *layers.GRE:
+			if l.AckPresent {
+				h.noL2 = "GRE with an acknowledgement number, which RFC 2784 does not have"
+			}
 		}
 	}
 	if len(rest) == 0 {
