@@ -157,8 +157,8 @@ func (h *heard) listenInside(t testing.TB, domain *csig.Domain, rest []gopacket.
 			h.noTCP = "IPv6 of another version"
 			return
 		}
-		if ip.HopByHop != nil && ip.Length != 0 && int(ip.Length) < ip.HopByHop.ActualLength {
-			h.noTCP = "hop-by-hop options longer than the packet, which gopacket does not mind"
+		if ip.HopByHop != nil && ip.Length != 0 && int(ip.Length) < ip.HopByHop.ActualLength+len(ip.Payload) {
+			h.noTCP = "bytes behind a packet with hop-by-hop options, which gopacket does not cut off"
 			return
 		}
 	default:
