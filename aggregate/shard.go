@@ -281,9 +281,6 @@ func (s *Shard) Counts() Counts {
 // AdvanceTo; 0 before the first observation.
 func (s *Shard) Watermark() int64 { return s.clock.now }
 
-// Series is how many series the shard holds, overflow included.
-func (s *Shard) Series() int { return len(s.series.list) }
-
 // StateBytes is about how much memory the shard's state takes.
 func (s *Shard) StateBytes() uint64 {
 	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.rows.bytes()

@@ -140,10 +140,10 @@ func (s *Summary) Cells(sig csig.Signal, level func(LocationID) LocationID) []Ce
 	return out
 }
 
-// SetSizes is how many observations of the signal the locations have, at the level
+// Locations is how many observations of the signal the locations have, at the level
 // as in Cells, over all cells: the locations with the most heavy ones first, in the
 // order by which the mode is chosen.
-func (s *Summary) SetSizes(sig csig.Signal, level func(LocationID) LocationID) []LocationStats {
+func (s *Summary) Locations(sig csig.Signal, level func(LocationID) LocationID) []LocationStats {
 	all := make(map[LocationID]*LocationStats)
 	for _, c := range s.gather(sig, level) {
 		for id, l := range c.locations {

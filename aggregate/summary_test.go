@@ -102,7 +102,7 @@ func TestSummaryOfNothing(t *testing.T) {
 	}
 }
 
-func TestSetSizes(t *testing.T) {
+func TestLocations(t *testing.T) {
 	s := summaryOf(t, []heavyRow{
 		{csig.MinABW, decode.Tag, 501, 9, 2, 9}, {csig.MinABW, decode.Tag, 502, 9, 3, 9}, {csig.MinABW, decode.Tag, 0, 5, 0, 0},
 	})
@@ -111,7 +111,7 @@ func TestSetSizes(t *testing.T) {
 		{Location: 501, Observations: 9, Heavy: 2, HeavySum: 9, Cells: 1},
 		{Location: 0, Observations: 5},
 	}
-	if got := s.SetSizes(csig.MinABW, nil); !reflect.DeepEqual(got, want) {
+	if got := s.Locations(csig.MinABW, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)
 	}
 }

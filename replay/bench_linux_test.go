@@ -74,10 +74,11 @@ func benchCapture(b *testing.B, scenario string) (path, fabricFile string) {
 }
 
 // cpu is the processor time that the process has used.
-func cpu() time.Duration {
+func cpu(b *testing.B) time.Duration {
+	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
+		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
@@ -195,7 +196,7 @@ func measure(b *testing.B, limit float64, f func() (uint64, error)) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	began := cpu()
+	began := cpu(b)
 	for b.Loop() {
 		n, err := f()
 		if err != nil {
@@ -203,7 +204,7 @@ func measure(b *testing.B, limit float64, f func() (uint64, error)) float64 {
 		}
 		packets += n
 	}
-	used := cpu() - began
+	used := cpu(b) - began
 	runtime.ReadMemStats(&after)
 	perPacket := float64(used.Nanoseconds()) / float64(packets)
 	b.ReportMetric(perPacket, "cpu-ns/packet")

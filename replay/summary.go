@@ -98,7 +98,7 @@ type LocationSizes struct {
 func locationSizes(s *aggregate.Summary, names Names) (z LocationSizes) {
 	sizes := map[aggregate.LocationID]int{}
 	for sig := range csig.Signal(csig.NumKnown) {
-		for _, found := range s.SetSizes(sig, nil) {
+		for _, found := range s.Locations(sig, nil) {
 			l, ok := names.Location(found.Location)
 			if !ok || l.CandidateCount == 0 || found.Heavy == 0 {
 				continue
