@@ -144,7 +144,7 @@ func TestOptionsAreBounded(t *testing.T) {
 	got := Options{MaxFrame: huge, ReadBuffer: 1, MaxInflation: huge, Poll: 1}.withDefaults()
 	want := Options{
 		MaxFrame: 1 << 30, ReadBuffer: minReadBuffer, MaxInterfaces: DefaultMaxInterfaces,
-		MaxInflation: 1 << 20, Poll: minPoll,
+		MaxInflation: 1 << 20, Poll: minPoll, MaxOpen: DefaultMaxOpen,
 	}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -43,10 +43,7 @@ func Files(path string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list captures of %q: %w", path, err)
 	}
-	starts, err := startsOf(paths, func(err error) bool {
-		var format *FormatError
-		return errors.As(err, &format)
-	})
+	starts, err := startsOf(paths)
 	if err != nil {
 		return nil, fmt.Errorf("list captures of %q: %w", path, err)
 	}
@@ -98,26 +95,32 @@ type start struct {
 	path  string
 	index int   // in the list that was asked about
 	time  int64 // of the first packet that has one; math.MaxInt64 for none
+	waits bool  // for another file to be closed
 }
 
-// startsOf looks into each file and sorts by time, then name. Files whose error
-// leave accepts are left out.
-func startsOf(paths []string, leave func(error) bool) ([]start, error) {
+// startsOf looks into each file, leaves out what is no capture, and sorts by
+// time, then name.
+func startsOf(paths []string) ([]start, error) {
 	starts := make([]start, 0, len(paths))
 	var b Batch
 	for i, path := range paths {
 		time, err := firstTime(path, &b)
+		var format *FormatError
 		switch {
 		case err == nil:
 			starts = append(starts, start{path: path, index: i, time: time})
-		case !leave(err):
+		case !errors.As(err, &format):
 			return nil, err
 		}
 	}
+	sortStarts(starts)
+	return starts, nil
+}
+
+func sortStarts(starts []start) {
 	slices.SortStableFunc(starts, func(a, b start) int {
 		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.path, b.path))
 	})
-	return starts, nil
 }
 
 // firstTime reads the beginning of a capture. Errors are those that say that it

@@ -101,9 +101,9 @@ func TestMergeFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := MergeFiles(paths, Options{})
-	if err != nil {
-		t.Fatal(err)
+	m := MergeFiles(paths, Options{})
+	if ended(m) != nil {
+		t.Error("files have ended before they were read")
 	}
 	var got []string
 	for {
@@ -123,11 +123,17 @@ func TestMergeFiles(t *testing.T) {
 		if sec := int64(binary.LittleEndian.Uint32(frame.Data)); sec*1e9 != frame.TimeNS {
 			t.Errorf("data of second %d at %d", sec, frame.TimeNS)
 		}
+		for _, i := range ended(m) {
+			got = append(got, filepath.Base(paths[i])+" ends")
+		}
 		got = append(got, fmt.Sprintf("%s@%d:%s", name, frame.TimeNS/1e9, opened(m, paths)))
 	}
+	for _, i := range ended(m) {
+		got = append(got, filepath.Base(paths[i])+" ends")
+	}
 	want := []string{
-		"a0@1:a0", "b0@2:a0,b0", "a0@4:a0,b0", "a1@6:b0,a1", "b0@7:b0,a1,b1", "b1@7:a1,b1",
-		"a1@9:a1,b1", "a2@12:b1,a2", "b1@13:b1,a2", "a2@15:a2", "late!cut",
+		"a0@1:a0", "b0@2:a0,b0", "a0@4:a0,b0", "a0 ends", "a1@6:b0,a1", "b0@7:b0,a1,b1", "b0 ends", "b1@7:a1,b1",
+		"a1@9:a1,b1", "a1 ends", "a2@12:b1,a2", "b1@13:b1,a2", "b1 ends", "a2@15:a2", "late!cut", "none ends", "late ends", "a2 ends",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -157,10 +163,7 @@ func TestMergeFilesClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := MergeFiles(paths, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := MergeFiles(paths, Options{})
 	for range 2 {
 		if _, _, err := m.Next(); err != nil {
 			t.Fatal(err)
@@ -178,22 +181,53 @@ func TestMergeFilesClose(t *testing.T) {
 	}
 }
 
+// ended collects what Ended tells.
+func ended(m *Merger) (inputs []int) {
+	for {
+		i, ok := m.Ended()
+		if !ok {
+			return inputs
+		}
+		inputs = append(inputs, i)
+	}
+}
+
+// TestMergeFilesErrors names files that cannot be read among one that can: they
+// are reported first, and keep nothing from being read.
 func TestMergeFilesErrors(t *testing.T) {
 	good := writeFile(t, "good", at(1))
-	var format *FormatError
-	if _, err := MergeFiles([]string{good, writeFile(t, "f", []byte("no capture"))}, Options{}); !errors.As(err, &format) {
-		t.Errorf("no capture: %v", err)
+	foreign, missing, dir := writeFile(t, "f", []byte("no capture")), good+"x", t.TempDir()
+	m := MergeFiles([]string{good, foreign, missing, dir}, Options{})
+	var got []string
+	for {
+		frame, i, err := m.Next()
+		var format *FormatError
+		switch {
+		case errors.Is(err, io.EOF):
+			slices.Sort(got[:3])
+			if diff := cmp.Diff([]string{"1 foreign", "2 missing", "3 directory", "0 frame"}, got); diff != "" {
+				t.Error(diff)
+			}
+			if inputs := ended(m); len(inputs) != 4 {
+				t.Errorf("ended: %v", inputs)
+			}
+			return
+		case errors.As(err, &format):
+			got = append(got, fmt.Sprint(i, " foreign"))
+		case errors.Is(err, fs.ErrNotExist):
+			got = append(got, fmt.Sprint(i, " missing"))
+		case errors.Is(err, ErrDirectory):
+			got = append(got, fmt.Sprint(i, " directory"))
+		case frame != nil:
+			got = append(got, fmt.Sprint(i, " frame"))
+		}
 	}
-	if _, err := MergeFiles([]string{good, good + "x"}, Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
-	}
-	if _, err := MergeFiles([]string{t.TempDir()}, Options{}); !errors.Is(err, ErrDirectory) {
-		t.Errorf("directory: %v", err)
-	}
-	m, err := MergeFiles([]string{good}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+// TestMergeFilesRemoved removes a file between looking into it and reading it.
+func TestMergeFilesRemoved(t *testing.T) {
+	good := writeFile(t, "good", at(1))
+	m := MergeFiles([]string{good}, Options{})
 	if err := os.Remove(good); err != nil {
 		t.Fatal(err)
 	}
@@ -202,5 +236,37 @@ func TestMergeFilesErrors(t *testing.T) {
 	}
 	if _, i, err := m.Next(); i != -1 || !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %d, %v", i, err)
+	}
+}
+
+// TestMergeFilesMaxOpen merges more overlapping files than may be open: all
+// frames come, those of the files that had to wait late.
+func TestMergeFilesMaxOpen(t *testing.T) {
+	dir := folder(t, map[string][]byte{"a": at(1, 9), "b": at(2, 4), "c": at(3, 5), "d": at(6)})
+	paths, err := Files(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[int]string{
+		0: "1 2 3 4 5 6 9", 3: "1 2 3 4 5 6 9", 2: "1 2 4 3 5 6 9", 1: "1 9 2 4 3 5 6",
+	} {
+		m := MergeFiles(paths, Options{MaxOpen: limit})
+		var got []string
+		for {
+			frame, _, err := m.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(strings.Split(opened(m, paths), ",")); limit > 0 && n > limit {
+				t.Errorf("limit %d: %d files are open", limit, n)
+			}
+			got = append(got, fmt.Sprint(frame.TimeNS/1e9))
+		}
+		if text := strings.Join(got, " "); text != want || (m.Deferred() > 0) != (limit == 1 || limit == 2) {
+			t.Errorf("limit %d: %s, %d files had to wait, want %s", limit, text, m.Deferred(), want)
+		}
 	}
 }

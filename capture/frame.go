@@ -54,6 +54,7 @@ const (
 	DefaultMaxInterfaces = 65536
 	DefaultMaxInflation  = 1100
 	DefaultPoll          = 200 * time.Millisecond
+	DefaultMaxOpen       = 256
 )
 
 // Options bound a Reader. The zero value takes every default.
@@ -81,6 +82,10 @@ type Options struct {
 	// Poll is how often [Follow] looks for more at the end of a file. Default
 	// 200 ms; at least 1 ms.
 	Poll time.Duration
+	// MaxOpen is how many files [MergeFiles] has open at a time, and so what
+	// merging takes in memory: a read buffer and a Batch each, and the window of
+	// those compressed with zstd. Default 256.
+	MaxOpen int
 }
 
 const (
@@ -116,6 +121,9 @@ func (o Options) withDefaults() Options {
 		o.Poll = DefaultPoll
 	}
 	o.Poll = max(o.Poll, minPoll)
+	if o.MaxOpen <= 0 {
+		o.MaxOpen = DefaultMaxOpen
+	}
 	return o
 }
 

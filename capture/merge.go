@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"io"
+	"math"
 )
 
 // Merger hands out the frames of several readers in the order of their times.
@@ -11,15 +12,19 @@ import (
 // reader the order of the file is kept, even where its times run backwards.
 //
 // A frame without time follows the frame before it. A Merger is not safe for
-// concurrent use; memory is one Batch per reader that has not ended.
+// concurrent use; memory is one Batch per reader that has not ended, and one
+// Reader per file that is open.
 type Merger struct {
-	inputs  []input
-	heap    []int // indices into inputs, the next frame's at 0
-	failed  []int // inputs whose error is still to be reported
-	last    int   // input of the frame handed out last; -1 for none
-	begun   bool
-	pending []start // files that are opened when their time comes, in that order
-	opts    Options // of those files
+	inputs   []input
+	heap     []int // indices into inputs, the next frame's at 0
+	failed   []int // inputs whose error is still to be reported
+	ended    []int // inputs whose end is still to be reported
+	last     int   // input of the frame handed out last; -1 for none
+	begun    bool
+	pending  []start // files that are opened when their time comes, in that order
+	opts     Options // of those files
+	open     int     // how many of them are
+	deferred int
 }
 
 type input struct {
@@ -44,14 +49,41 @@ func NewMerger(readers ...*Reader) *Merger {
 // MergeFiles merges the captures of [Files] or any others. Each is looked into
 // at once and opened when the time of its first packet has come, so that of a
 // directory of rotated files about one per tap is open at a time; pipes and
-// standard input are read from the start. Files that cannot be opened, or are no
-// captures, are errors at once. Close the Merger to close what is open.
-func MergeFiles(paths []string, opts Options) (*Merger, error) {
-	pending, err := startsOf(paths, func(error) bool { return false })
-	if err != nil {
-		return nil, err
+// standard input are read from the start. What cannot be opened, or is no
+// capture, is reported by Next, before any frame. Close the Merger to close what
+// is open.
+//
+// Where more than Options.MaxOpen files overlap in time, the others wait for one
+// of them to end: their first frames then come later than their time. Deferred
+// counts them.
+func MergeFiles(paths []string, opts Options) *Merger {
+	pending := make([]start, len(paths))
+	var b Batch
+	for i, path := range paths {
+		time, err := firstTime(path, &b)
+		if err != nil { // opening it says why
+			time = math.MinInt64
+		}
+		pending[i] = start{path: path, index: i, time: time}
 	}
-	return &Merger{inputs: make([]input, len(paths)), last: -1, pending: pending, opts: opts}, nil
+	sortStarts(pending)
+	return &Merger{inputs: make([]input, len(paths)), last: -1, pending: pending, opts: opts.withDefaults()}
+}
+
+// Deferred is how many files had to wait, so far, since Options.MaxOpen were
+// open when their time came.
+func (m *Merger) Deferred() int { return m.deferred }
+
+// Ended returns an input that has ended, with or without an error, after its last
+// frame was handed out; each one once. ok is false while there is none.
+func (m *Merger) Ended() (reader int, ok bool) {
+	n := len(m.ended)
+	if n == 0 {
+		return -1, false
+	}
+	reader = m.ended[n-1]
+	m.ended = m.ended[:n-1]
+	return reader, true
 }
 
 // Reader returns the reader of input i, for its Interfaces and Counters. Of
@@ -64,20 +96,22 @@ func (m *Merger) Reader(i int) *Reader { return m.inputs[i].reader }
 func (m *Merger) Close() error {
 	var err error
 	for i := range m.inputs {
-		err = errors.Join(err, m.inputs[i].close())
+		err = errors.Join(err, m.close(i))
 	}
-	m.pending, m.heap, m.failed = nil, nil, nil
+	m.pending, m.heap, m.failed, m.ended = nil, nil, nil, nil
 	m.begun, m.last = true, -1
 	return err
 }
 
 // close lets go of what an input needs while it is read.
-func (in *input) close() error {
+func (m *Merger) close(i int) error {
+	in := &m.inputs[i]
 	in.batch = nil
 	if !in.owned {
 		return nil
 	}
 	in.owned = false
+	m.open--
 	in.reader.release()
 	return in.reader.Close()
 }
@@ -117,7 +151,7 @@ func (m *Merger) prepare() {
 		for i := len(m.heap)/2 - 1; i >= 0; i-- {
 			m.down(i)
 		}
-		m.open()
+		m.admit()
 		return
 	}
 	if m.last < 0 {
@@ -134,22 +168,31 @@ func (m *Merger) prepare() {
 	}
 	m.last = -1
 	m.down(0)
-	m.open()
+	m.admit()
 }
 
-// open takes in the files whose first packet is due. It stays due while others
+// admit takes in the files whose first packet is due. It stays due while others
 // with earlier times are taken in: pending is sorted.
-func (m *Merger) open() {
+func (m *Merger) admit() {
 	for len(m.pending) > 0 && (len(m.heap) == 0 || m.pending[0].time <= m.inputs[m.heap[0]].time) {
-		next := m.pending[0]
+		next := &m.pending[0]
+		if m.open >= m.opts.MaxOpen {
+			if !next.waits {
+				next.waits = true
+				m.deferred++
+			}
+			return
+		}
 		m.pending = m.pending[1:]
 		in := &m.inputs[next.index]
 		in.reader, in.err = Open(next.path, m.opts)
 		if in.err != nil {
 			m.failed = append(m.failed, next.index)
+			m.ended = append(m.ended, next.index)
 			continue
 		}
 		in.owned = true
+		m.open++
 		if m.load(next.index) {
 			m.heap = append(m.heap, next.index)
 			m.up(len(m.heap) - 1)
@@ -165,7 +208,8 @@ func (m *Merger) load(i int) bool {
 		in.batch = new(Batch)
 	}
 	if err := in.reader.ReadBatch(in.batch); err != nil {
-		if closed := in.close(); errors.Is(err, io.EOF) {
+		m.ended = append(m.ended, i)
+		if closed := m.close(i); errors.Is(err, io.EOF) {
 			err = closed
 		}
 		if err != nil {

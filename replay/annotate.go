@@ -9,7 +9,13 @@ import (
 )
 
 // annotate copies a frame with a comment that says what its observations are.
-func (l *Lister) annotate(f *capture.Frame, base int) error {
+func (l *Lister) annotate(f *capture.Frame, interfaces []capture.Interface, from *listing) error {
+	for n := len(from.ports); n < len(interfaces); n++ {
+		from.ports = append(from.ports, l.port(interfaces[n], from))
+	}
+	if err := l.copy.Declare(l.copied); err != nil {
+		return fmt.Errorf("write annotated copy: %w", err)
+	}
 	l.line = l.line[:0]
 	for i := range l.result.N {
 		if i > 0 {
@@ -18,11 +24,21 @@ func (l *Lister) annotate(f *capture.Frame, base int) error {
 		l.line = appendComment(l.line, &l.result.Obs[i], l.cfg.Decode.Domain)
 	}
 	copied := *f
-	copied.Interface += uint32(base)
+	copied.Interface = from.ports[f.Interface]
 	if err := l.copy.Write(&copied, string(l.line)); err != nil {
 		return fmt.Errorf("write annotated copy: %w", err)
 	}
 	return nil
+}
+
+// port numbers an interface of a capture in the copy, which holds those of all
+// captures and describes one that says nothing of itself by its file.
+func (l *Lister) port(in capture.Interface, from *listing) uint32 {
+	if from.named && in.Description == "" {
+		in.Description = from.path
+	}
+	l.copied = append(l.copied, in)
+	return uint32(len(l.copied) - 1)
 }
 
 // appendComment says what an observation is in a line for people: "CSIG tag

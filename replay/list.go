@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -23,8 +24,11 @@ type ListConfig struct {
 	Follow bool
 }
 
-// Lister prints the observations of captures in the order of their packets. It is
-// used by one goroutine.
+// Lister prints the observations of captures. It is used by one goroutine.
+//
+// One capture is listed in the order of its packets; several are merged by time, the
+// order within each kept. That serves reading: clocks of different taps differ, so the
+// order of two packets of different captures proves nothing.
 type Lister struct {
 	cfg     ListConfig
 	out     *bufio.Writer
@@ -33,8 +37,7 @@ type Lister struct {
 	counts  ListCounts
 	result  decode.Result
 	line    []byte
-	// interfaces of files that have been copied: a copy numbers those of all files.
-	copied []capture.Interface
+	copied  []capture.Interface // of all files so far, as the copy numbers them
 }
 
 // ListCounts is what a Lister has seen.
@@ -42,6 +45,9 @@ type ListCounts struct {
 	Packets, Observations uint64
 	Frames                [decode.NumReasons]uint64 // by what decoding them came to
 	SkippedLink           map[capture.LinkType]uint64
+	// Deferred is how many captures are listed later than their times say, since too
+	// many overlap to be open together.
+	Deferred int
 }
 
 // NewLister checks the configuration.
@@ -58,25 +64,15 @@ func NewLister(cfg ListConfig) (*Lister, error) {
 	return l, nil
 }
 
-// Run lists all captures; a folder stands for the captures in it. A capture that
-// fails does not keep the others from being listed: all failures are returned in the
-// end.
+// Run lists all captures; a folder stands for the captures in it. With several
+// captures or a folder, each object begins with the file that its packet is of and is
+// numbered in. A capture that fails does not keep the others from being listed: all
+// failures are returned in the end.
 func (l *Lister) Run(ctx context.Context, paths []string) error {
-	var failures []error
 	if l.cfg.Array {
 		l.write("[")
 	}
-	for _, path := range paths {
-		files, err := capture.Files(path)
-		if err != nil {
-			failures = append(failures, err)
-		}
-		for _, file := range files {
-			if err := l.file(ctx, file); err != nil {
-				failures = append(failures, err)
-			}
-		}
-	}
+	failures := []error{l.list(ctx, paths)}
 	if l.cfg.Array {
 		l.write("\n]\n")
 	}
@@ -87,29 +83,58 @@ func (l *Lister) Run(ctx context.Context, paths []string) error {
 	return errors.Join(failures...)
 }
 
+func (l *Lister) list(ctx context.Context, paths []string) error {
+	var files []string
+	var failures []error
+	named := false
+	for _, path := range paths {
+		found, err := capture.Files(path)
+		if err != nil {
+			failures = append(failures, err)
+		}
+		files = append(files, found...)
+		named = named || isFolder(path)
+	}
+	named = named || len(files) > 1
+	switch {
+	case l.cfg.Follow || len(files) == 1:
+		for _, file := range files {
+			failures = append(failures, l.file(ctx, newListing(file, named)))
+		}
+	case len(files) > 1:
+		failures = append(failures, l.merge(ctx, files))
+	}
+	return errors.Join(failures...)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // Counts is what has been listed so far.
 func (l *Lister) Counts() *ListCounts { return &l.counts }
 
-func (l *Lister) file(ctx context.Context, path string) error {
-	r, err := l.open(ctx, path)
+func (l *Lister) file(ctx context.Context, from *listing) error {
+	r, err := l.open(ctx, from.path)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	base := len(l.copied)
+	live := l.cfg.Follow || r.Size() < 0
 	var batch capture.Batch
 	for ctx.Err() == nil {
-		if err := r.ReadBatch(&batch); err != nil {
-			if errors.Is(err, io.EOF) {
-				l.copied = append(l.copied, r.Interfaces()...)
-				return nil
+		if err := r.ReadBatch(&batch); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for i := range batch.N {
+			if err := l.frame(&batch.Frames[i], r.Interfaces(), from); err != nil {
+				return err
 			}
-			return err
 		}
-		if err := l.batch(&batch, r.Interfaces(), base); err != nil {
-			return err
-		}
-		if l.cfg.Follow {
+		if live { // somebody may be watching
 			if err := l.out.Flush(); err != nil {
 				return fmt.Errorf("write observations: %w", err)
 			}
@@ -125,38 +150,30 @@ func (l *Lister) open(ctx context.Context, path string) (*capture.Reader, error)
 	return capture.Open(path, capture.Options{})
 }
 
-func (l *Lister) batch(batch *capture.Batch, interfaces []capture.Interface, base int) error {
-	if l.copy != nil {
-		if err := l.copy.Declare(append(l.copied[:base:base], interfaces...)); err != nil {
-			return fmt.Errorf("write annotated copy: %w", err)
+// frame lists one packet of a capture.
+func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *listing) error {
+	l.counts.Packets++
+	link, known := linkOf(interfaces, f.Interface)
+	if known {
+		wireLen := decodeFrame(l.decoder, link, f, &l.result)
+		l.counts.Frames[l.result.Reason]++
+		if err := l.print(f, wireLen, from); err != nil {
+			return err
 		}
+	} else {
+		l.result.N = 0
+		l.counts.SkippedLink[interfaces[f.Interface].Link]++
 	}
-	for i := range batch.N {
-		f := &batch.Frames[i]
-		l.counts.Packets++
-		link, known := linkOf(interfaces, f.Interface)
-		if known {
-			wireLen := decodeFrame(l.decoder, link, f, &l.result)
-			l.counts.Frames[l.result.Reason]++
-			if err := l.print(f, wireLen); err != nil {
-				return err
-			}
-		} else {
-			l.result.N = 0
-			l.counts.SkippedLink[interfaces[f.Interface].Link]++
-		}
-		if l.copy != nil {
-			if err := l.annotate(f, base); err != nil {
-				return err
-			}
-		}
+	if l.copy == nil {
+		return nil
 	}
-	return nil
+	return l.annotate(f, interfaces, from)
 }
 
-func (l *Lister) print(f *capture.Frame, wireLen uint32) error {
+func (l *Lister) print(f *capture.Frame, wireLen uint32, from *listing) error {
 	for i := range l.result.N {
-		stamp(&l.result.Obs[i], f, wireLen)
+		o := &l.result.Obs[i]
+		stamp(o, f, wireLen)
 		l.line = l.line[:0]
 		if l.cfg.Array {
 			if l.counts.Observations > 0 {
@@ -164,7 +181,12 @@ func (l *Lister) print(f *capture.Frame, wireLen uint32) error {
 			}
 			l.line = append(l.line, '\n')
 		}
-		l.line = l.result.Obs[i].AppendJSON(l.line, l.cfg.Decode.Domain, &l.result.Encap)
+		l.line = append(l.line, from.prefix...)
+		at := len(l.line)
+		l.line = o.AppendJSON(l.line, l.cfg.Decode.Domain, &l.result.Encap)
+		if len(from.prefix) > 0 {
+			l.line[at] = ',' // the prefix has opened the object
+		}
 		if !l.cfg.Array {
 			l.line = append(l.line, '\n')
 		}

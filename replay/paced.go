@@ -3,8 +3,8 @@ package replay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/csigscope/csigscope/capture"
@@ -14,48 +14,47 @@ import (
 // waits: sleeping for each packet would cost more than the packet.
 const pacedLead = 5 * time.Millisecond
 
+// A pacedRun replays all files merged by time. The merge serves the pace alone:
+// every tap keeps its own watermark. Like the merge, it holds on to no more than the
+// files whose packets are due.
+type pacedRun struct {
+	replay *Replay
+	merge  *capture.Merger
+	files  []*pacedFile // by source; nil before the first packet and after the last
+	spare  []*worker    // of files that have ended
+}
+
 // A pacedFile feeds the packets of one file to the worker of the chunk they are
 // in, so that a paced replay gives the same rows as a fast one.
 type pacedFile struct {
 	src    *source
-	reader *capture.Reader
 	worker *worker
 	batch  capture.Batch
 }
 
-// runPaced replays all files side by side, merged by time. The merge serves the
-// pace alone: every tap keeps its own watermark.
 func (r *Replay) runPaced(ctx context.Context) error {
-	files := make([]*pacedFile, len(r.sources))
-	readers := make([]*capture.Reader, len(r.sources))
+	paths := make([]string, len(r.sources))
 	for i, s := range r.sources {
-		reader, err := capture.Open(s.path, capture.Options{})
-		if err != nil {
-			return fmt.Errorf("replay: %w", err)
-		}
-		defer reader.Close()
-		w, err := newWorker(&r.cfg)
-		if err != nil {
-			return err
-		}
-		w.begin(s, 0)
-		files[i], readers[i] = &pacedFile{src: s, reader: reader, worker: w}, reader
+		paths[i] = s.path
 	}
-	if err := r.feed(ctx, capture.NewMerger(readers...), files); err != nil {
+	run := &pacedRun{replay: r, merge: capture.MergeFiles(paths, capture.Options{}), files: make([]*pacedFile, len(paths))}
+	defer run.merge.Close()
+	if err := run.feed(ctx); err != nil {
 		return err
 	}
-	for _, f := range files {
-		if err := f.flush(ctx, &r.result); err != nil {
-			return err
-		}
+	if n := run.merge.Deferred(); n > 0 {
+		r.cfg.Logger.Warn("captures were replayed later than their times say: too many overlap to be open together", slog.Int("captures", n))
 	}
 	return nil
 }
 
-func (r *Replay) feed(ctx context.Context, m *capture.Merger, files []*pacedFile) error {
-	clock := pace{speed: r.cfg.Pace}
+func (p *pacedRun) feed(ctx context.Context) error {
+	clock := pace{speed: p.replay.cfg.Pace}
 	for {
-		frame, i, err := m.Next()
+		frame, i, err := p.merge.Next()
+		if ended := p.end(ctx); ended != nil {
+			return ended
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -64,7 +63,7 @@ func (r *Replay) feed(ctx context.Context, m *capture.Merger, files []*pacedFile
 			if err != nil {
 				return err
 			}
-			r.result.Cuts = append(r.result.Cuts, cut)
+			p.replay.result.Cuts = append(p.replay.result.Cuts, cut)
 			continue
 		}
 		if !frame.NoTime {
@@ -72,24 +71,61 @@ func (r *Replay) feed(ctx context.Context, m *capture.Merger, files []*pacedFile
 				return err
 			}
 		}
-		if err := files[i].add(ctx, frame, r); err != nil {
+		if err := p.add(ctx, i, frame); err != nil {
 			return err
 		}
 	}
 }
 
-func (f *pacedFile) add(ctx context.Context, frame *capture.Frame, r *Replay) error {
+// end takes over what the files that have ended were counted.
+func (p *pacedRun) end(ctx context.Context) error {
+	for i, ok := p.merge.Ended(); ok; i, ok = p.merge.Ended() {
+		f := p.files[i]
+		if f == nil {
+			continue
+		}
+		if err := f.flush(ctx, &p.replay.result); err != nil {
+			return err
+		}
+		p.spare = append(p.spare, f.worker)
+		p.files[i] = nil
+	}
+	return nil
+}
+
+func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
+	f := p.files[i]
+	if f == nil {
+		w, err := p.worker()
+		if err != nil {
+			return err
+		}
+		f = &pacedFile{src: p.replay.sources[i], worker: w}
+		w.begin(f.src, 0)
+		p.files[i] = f
+	}
 	for f.worker.chunk+1 < len(f.src.chunks) && frame.Offset >= f.src.chunks[f.worker.chunk+1].Start {
 		next := f.worker.chunk + 1
-		if err := f.flush(ctx, &r.result); err != nil {
+		if err := f.flush(ctx, &p.replay.result); err != nil {
 			return err
 		}
 		f.worker.begin(f.src, next)
 	}
 	f.batch.Frames[0], f.batch.N = *frame, 1
-	r.progress.packets.Add(1)
-	r.progress.bytes.Add(uint64(len(frame.Data)))
-	return f.worker.add(ctx, &f.batch, f.reader)
+	p.replay.progress.packets.Add(1)
+	p.replay.progress.bytes.Add(uint64(len(frame.Data)))
+	return f.worker.add(ctx, &f.batch, p.merge.Reader(i))
+}
+
+// worker prefers one whose file has ended: it has its tables already.
+func (p *pacedRun) worker() (*worker, error) {
+	n := len(p.spare)
+	if n == 0 {
+		return newWorker(&p.replay.cfg)
+	}
+	w := p.spare[n-1]
+	p.spare = p.spare[:n-1]
+	return w, nil
 }
 
 func (f *pacedFile) flush(ctx context.Context, into *Result) error {

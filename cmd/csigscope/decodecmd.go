@@ -24,9 +24,15 @@ func newDecodeCommand() *cobra.Command {
 in the file. What was rejected, and why, goes to standard error at the end.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
 captures, or - for standard input. Frames that a switch has mirrored in ERSPAN are
-taken out of it.`,
+taken out of it.
+
+Several files, or those of a folder, are merged by time, and each object then begins
+with its "file". "packet" always counts from 1 in its own file, whose order is kept.
+The merge is for reading: clocks of different taps differ, so the order of packets
+of two taps proves nothing.`,
 		Example: `  csigscope decode capture.pcap
   csigscope decode capture.pcapng.gz -o json
+  csigscope decode rotated/ --annotate merged.pcapng
   csigscope decode capture.pcap --annotate annotated.pcapng
   csigscope decode growing.pcap --follow
   tcpdump -w - -i eth0 | csigscope decode -`,
@@ -78,6 +84,9 @@ func summarizeList(w io.Writer, c *replay.ListCounts) {
 		if n > 0 {
 			fmt.Fprintf(w, "  %-24s %d\n", decode.Reason(i), n)
 		}
+	}
+	if c.Deferred > 0 {
+		fmt.Fprintf(w, "  %-24s %d captures are listed late: too many overlap to be open together\n", "out of order", c.Deferred)
 	}
 	for link, n := range c.SkippedLink {
 		fmt.Fprintf(w, "  %-24s %d\n", "link type "+link.String(), n)
