@@ -9,8 +9,8 @@ type GroupID uint64
 // LocationID identifies a location, as stable as GroupID.
 type LocationID uint64
 
-// Reserved identities. Untouched observations have no location; overflow rows keep
-// totals exact past a key budget.
+// Reserved identities. Untouched observations and sums over hops have no location;
+// overflow rows keep totals exact past a key budget.
 const (
 	NoLocation       LocationID = 0
 	OverflowLocation LocationID = 1
@@ -35,16 +35,19 @@ func (e Encoding) Layout() csig.Layout { return csig.LayoutAt(int(e)) }
 
 // Block holds the partial aggregates of one window at one resolution, as columns:
 // all slices have the same length, but for the distribution's. Values are the
-// signal's stored integers (kbit/s, parts per million, nanoseconds). A row is a
+// signal's stored integers (kbit/s, parts per million, nanoseconds, counts). A row is a
 // monoid element: rows with equal keys merge by addition, Min and Max by minimum
 // and maximum.
 //
 // Trimmed observations count in Observations, Bytes and Trimmed only: their value
 // stands for a part of the path. All others have a value if the signal has a table;
-// Sum, Min, Max and the distribution are over those, untouched ones included. An
-// unknown type has no value; its compact codes are kept in the distribution as they
-// came. So the number of values in a row is the sum of its distribution if the signal
-// is a known one, and 0 otherwise.
+// Sum, Min, Max and the distribution are over those, untouched ones included. A type
+// that neither the profile nor a table defines has no value; its compact codes are kept
+// in the distribution as they came. So the number of values in a row is the sum of its
+// distribution if csig.Signal.HasValue, and 0 otherwise.
+//
+// A signal that sums or counts over hops (csig.Aggregation) names no bottleneck: its
+// Location is NoLocation, in heavy observations too.
 type Block struct {
 	Source
 	Seq         uint64

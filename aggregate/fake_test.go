@@ -46,7 +46,7 @@ type rowSums struct {
 
 // valued tells whether min and max mean anything: whether a bucket of a signal
 // with a table is counted.
-func (s *rowSums) valued(k rowKey) bool { return k.signal.Known() && len(s.dist) > 0 }
+func (s *rowSums) valued(k rowKey) bool { return k.signal.HasValue() && len(s.dist) > 0 }
 
 func (s *rowSums) add(k rowKey, o *rowSums) {
 	if o.valued(k) && (!s.valued(k) || o.min < s.min) {

@@ -78,14 +78,14 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) uint32 {
 		src: s.ends.src[k.src()], dst: s.ends.dst[k.dst()], heavyLo: 1, // no code is heavy
 		traits: k.traits(), kind: k.kind(), class: k.class(),
 	}
-	if k.lm() != noLM {
+	var capacity uint64
+	if k.lm() != noLM && s.traits[key.traits].located {
 		src, dst := measured(o)
-		var capacity uint64
 		key.loc, capacity = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
-		if key.class == classValue {
-			if lo, hi, ok := s.traits[key.traits].table.HeavyCodes(capacity); ok {
-				key.heavyLo, key.heavyHi = lo, hi
-			}
+	}
+	if key.class == classValue {
+		if lo, hi, ok := s.traits[key.traits].table.HeavyCodes(capacity); ok {
+			key.heavyLo, key.heavyHi = lo, hi
 		}
 	}
 	id := s.series.id(key)

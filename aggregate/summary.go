@@ -68,7 +68,7 @@ func blockSummary(b *Block, i int, dist []uint64) (summaryKey, summaryRow) {
 		observations: b.Observations[i], bytes: b.Bytes[i], sum: b.Sum[i], min: b.Min[i], max: b.Max[i],
 		untouched: b.Untouched[i], trimmed: b.Trimmed[i], heavy: b.Heavy[i], heavySum: b.HeavySum[i],
 	}
-	if k.cell.signal.Known() {
+	if k.cell.signal.HasValue() {
 		for _, n := range dist {
 			r.measured += n
 		}
@@ -111,6 +111,19 @@ func (s *Summary) Merge(other *Summary) {
 	for k, r := range rows {
 		s.add(k, &r)
 	}
+}
+
+// Signals are the signals that have values here, ascending.
+func (s *Summary) Signals() []csig.Signal {
+	seen := make(map[csig.Signal]bool)
+	s.mu.Lock()
+	for k := range s.rows {
+		if k.cell.signal.HasValue() {
+			seen[k.cell.signal] = true
+		}
+	}
+	s.mu.Unlock()
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // Cells are the cells of the signal, ordered by source and destination: the tags of
@@ -218,11 +231,12 @@ func (l *LocationStats) merge(o *LocationStats) {
 }
 
 // bottlenecks are the mode and the runner-up. Their Heavy is 0 when there is none.
+// Heavy sums and counts over hops have no location, and hence no mode.
 func (c *cellRows) bottlenecks(d csig.Direction) (first, second *LocationStats) {
 	first, second = &LocationStats{}, &LocationStats{}
 	for _, l := range c.locations {
 		switch {
-		case l.Heavy == 0:
+		case l.Heavy == 0 || l.Location == NoLocation:
 		case first.Heavy == 0 || compareBottlenecks(d, l, first) < 0:
 			first, second = l, first
 		case second.Heavy == 0 || compareBottlenecks(d, l, second) < 0:

@@ -28,6 +28,7 @@ type traits struct {
 	signal  csig.Signal
 	wide    bool
 	class   class      // of an observation that is neither untouched nor trimmed
+	located bool       // locator metadata names the hop that the value is of
 	code    [32]uint8  // compact: code by raw S
 	value   [32]uint64 // compact: value by code
 }
@@ -39,6 +40,10 @@ func newTraits(d *csig.Domain) *[numTraits]traits {
 		tr := &all[i]
 		tr.table = d.Table(l, t)
 		tr.signal = csig.SignalOf(l.Profile, t)
+		if tr.table != nil {
+			tr.signal = tr.table.Signal()
+		}
+		tr.located = tr.signal.Aggregation().Locates()
 		tr.wide = l.Format == csig.Wide
 		tr.set()
 	}

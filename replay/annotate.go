@@ -49,11 +49,11 @@ func appendComment(b []byte, o *decode.Observation, domain *csig.Domain) []byte 
 	b = fmt.Appendf(b, "CSIG %s %s %s", o.Kind, tag.Layout, signal)
 	if t := domain.Table(tag.Layout, tag.T); t != nil {
 		low, high, open := t.Range(t.Code(tag.S))
-		b = fmt.Appendf(b, " %s", csig.FormatQuantity(signal.Unit(), float64(low)))
+		b = fmt.Appendf(b, " %s", csig.FormatQuantity(t.Unit(), float64(low)))
 		if open {
 			b = append(b, " or more"...)
 		} else {
-			b = fmt.Appendf(b, " to %s", csig.FormatQuantity(signal.Unit(), float64(high)))
+			b = fmt.Appendf(b, " to %s", csig.FormatQuantity(t.Unit(), float64(high)))
 		}
 		if t.Untouched(tag.S) {
 			b = append(b, ", untouched"...)

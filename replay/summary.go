@@ -45,7 +45,7 @@ func (r *Result) WriteSummary(w io.Writer, s *aggregate.Summary, names Names) er
 		return fmt.Errorf("write summary: %w", err)
 	}
 	writeLocationSizes(w, locationSizes(s, names))
-	for sig := range csig.Signal(csig.NumKnown) {
+	for _, sig := range s.Signals() {
 		writeSignal(w, sig, s, names)
 	}
 	return nil
@@ -97,7 +97,7 @@ type LocationSizes struct {
 
 func locationSizes(s *aggregate.Summary, names Names) (z LocationSizes) {
 	sizes := map[aggregate.LocationID]int{}
-	for sig := range csig.Signal(csig.NumKnown) {
+	for _, sig := range s.Signals() {
 		for _, found := range s.Locations(sig, nil) {
 			l, ok := names.Location(found.Location)
 			if !ok || l.CandidateCount == 0 || found.Heavy == 0 {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // summaryJSON is the summary for programs. Means are in the signal's unit.
@@ -89,7 +88,7 @@ func (r *Result) WriteJSON(w io.Writer, s *aggregate.Summary, names Names) error
 	for _, cut := range r.Cuts {
 		out.Cuts = append(out.Cuts, cut.Error())
 	}
-	for sig := range csig.Signal(csig.NumKnown) {
+	for _, sig := range s.Signals() {
 		cells := s.Cells(sig, nil)
 		for i := range cells {
 			out.Cells = append(out.Cells, newCellJSON(&cells[i], names))

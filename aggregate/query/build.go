@@ -24,7 +24,8 @@ const (
 // that is stored, at the level location.
 type Options struct {
 	Fabric   string         // name shown in the header
-	Signals  []csig.Signal  // empty: all that are stored
+	Signals  []csig.Signal  // with Named; both empty: all that are stored
+	Named    []string       // signals as csig.FindSignal finds them among the stored ones
 	Levels   []fabric.Level // empty: fabric.LevelLocation
 	From, To time.Time      // zero: all that is stored; widened to whole windows
 	Step     time.Duration  // 0: chosen so that a range has about 120 windows
@@ -59,6 +60,9 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read extent: %w", err)
 	}
+	if err := o.findSignals(extent); err != nil {
+		return nil, err
+	}
 	p, err := newPlan(o, extent)
 	if err != nil {
 		return nil, err
@@ -79,6 +83,21 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 	axes := newAxes(groups, raw, o.MaxGroups)
 	places := newPlaces(locations, raw)
 	return b.assemble(extent, raw, axes, places)
+}
+
+// findSignals adds the signals that are asked for by name to the others.
+func (o *Options) findSignals(e Extent) error {
+	o.Signals = slices.Clone(o.Signals)
+	for _, name := range o.Named {
+		s, err := csig.FindSignal(name, e.Signals)
+		if err != nil {
+			return fmt.Errorf("%w: signal: %w", ErrInvalid, err)
+		}
+		if !slices.Contains(o.Signals, s) {
+			o.Signals = append(o.Signals, s)
+		}
+	}
+	return nil
 }
 
 type builder struct {
@@ -182,9 +201,7 @@ func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places
 		}
 	}
 	slices.Sort(known)
-	for _, s := range known {
-		out.Signals = append(out.Signals, describe(s))
-	}
+	out.Signals = describe(known)
 	for _, l := range b.options.Levels {
 		out.Levels = append(out.Levels, l.String())
 	}
@@ -199,10 +216,17 @@ func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places
 	return out, nil
 }
 
-func describe(s csig.Signal) SignalInfo {
-	direction := "min"
-	if s.Direction() == csig.Max {
-		direction = "max"
+func describe(signals []csig.Signal) []SignalInfo {
+	names := csig.SignalNames(signals)
+	out := make([]SignalInfo, len(signals))
+	for i, s := range signals {
+		out[i] = SignalInfo{Name: names[i], Unit: s.Unit().String(), Direction: "min"}
+		if s.Direction() == csig.Max {
+			out[i].Direction = "max"
+		}
+		if s.HasValue() {
+			out[i].Aggregation = s.Aggregation().String()
+		}
 	}
-	return SignalInfo{Name: s.String(), Unit: s.Unit().String(), Direction: direction}
+	return out
 }

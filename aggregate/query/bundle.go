@@ -38,11 +38,14 @@ type Bundle struct {
 	Data            []SignalData `json:"data"`
 }
 
-// SignalInfo describes a signal.
+// SignalInfo describes a signal. A type_N that no table gives a meaning has no unit and
+// no aggregation, and its cells have no mean. Where several meanings of a type are
+// stored, their names are those of csig.Signal.FullName.
 type SignalInfo struct {
-	Name      string `json:"name"`
-	Unit      string `json:"unit"`      // bit/s, ratio, ns or empty
-	Direction string `json:"direction"` // min: low values are tight; max: high values are
+	Name        string `json:"name"`
+	Unit        string `json:"unit"`        // bit/s, ratio, ns, count or empty
+	Direction   string `json:"direction"`   // min: low values are tight; max: high values are
+	Aggregation string `json:"aggregation"` // of hops: min, max, sum, count or empty; sums and counts have no mode
 }
 
 // Group is one row and column of the matrices.

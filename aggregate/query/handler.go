@@ -143,9 +143,7 @@ func (a *api) extent(ctx context.Context, _ *http.Request) (any, error) {
 	if !out.Empty {
 		out.FirstNS, out.LastNS = NS(e.First.UnixNano()), NS(e.Last.UnixNano())
 	}
-	for _, s := range e.Signals {
-		out.Signals = append(out.Signals, describe(s))
-	}
+	out.Signals = append(out.Signals, describe(e.Signals)...)
 	for _, r := range e.Resolutions {
 		out.ResolutionsNS = append(out.ResolutionsNS, int64(r))
 	}

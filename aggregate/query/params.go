@@ -31,7 +31,7 @@ func readOptions(values url.Values, base Options) (Options, error) {
 		}
 	}
 	var err error
-	if base.Signals, err = readList(values.Get("signal"), csig.ParseSignal); err != nil {
+	if base.Named, err = readList(values.Get("signal"), signalName); err != nil {
 		return base, fmt.Errorf("%w: signal: %w", ErrInvalid, err)
 	}
 	if base.Levels, err = readList(values.Get("level"), fabric.ParseLevel); err != nil {
@@ -47,6 +47,12 @@ func readOptions(values url.Values, base Options) (Options, error) {
 		return base, fmt.Errorf("%w: step: %w", ErrInvalid, err)
 	}
 	return base, nil
+}
+
+// signalName checks a name, which only what is stored gives a meaning.
+func signalName(name string) (string, error) {
+	_, err := csig.ParseSignal(name)
+	return name, err
 }
 
 // readList reads names separated by commas, each at most once.

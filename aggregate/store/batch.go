@@ -111,7 +111,7 @@ func (b *batch) addDist(block *aggregate.Block, from, to int) {
 			b.counts = binary.LittleEndian.AppendUint64(b.counts, count)
 			measured += count
 		}
-		if !csig.Signal(block.Signal[from+i]).Known() {
+		if !csig.Signal(block.Signal[from+i]).HasValue() {
 			measured = 0
 		}
 		b.words[measuredColumn] = append(b.words[measuredColumn], measured)

@@ -88,7 +88,11 @@ func (g traffic) cell(rng *rand.Rand, source aggregate.Source, seq uint64, w int
 		if (src+3*dst+uint64(kind))%4 == 0 || rng.IntN(3) == 0 {
 			continue
 		}
-		for _, location := range rng.Perm(int(g.locations))[:rng.IntN(3)] {
+		locations := rng.Perm(int(g.locations))[:rng.IntN(3)]
+		if !signal.Aggregation().Locates() {
+			locations = []int{0}
+		}
+		for _, location := range locations {
 			r := row{
 				resolution: int64(g.resolution), window: testStart.UnixNano() + int64(w)*int64(g.resolution),
 				source: source, seq: seq, signal: uint8(signal), kind: kind, encoding: uint8(rng.IntN(4)),
@@ -115,8 +119,9 @@ func (g traffic) numbers(rng *rand.Rand, r *row) {
 	r.min, r.max = rng.Uint64N(4)*100, 1000
 	r.sum = measured * 500
 	if r.location == 0 {
-		r.untouched = measured
-	} else if rng.IntN(2) == 0 {
+		r.untouched = rng.Uint64N(measured + 1)
+	}
+	if located := csig.Signal(r.signal).Aggregation().Locates(); (r.location != 0 || !located) && rng.IntN(2) == 0 {
 		r.heavy = 1 + rng.Uint64N(measured)
 		r.heavySum = r.heavy * (1 + rng.Uint64N(3))
 	}
@@ -251,8 +256,7 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) CellRow 
 		c.Trimmed += r.trimmed
 		c.Heavy += r.heavy
 		c.HeavySum += r.heavySum
-		if r.heavy > 0 {
-			id := level(r.location)
+		if id := level(r.location); r.heavy > 0 && id != 0 {
 			if places[id] == nil {
 				places[id] = &place{id: id}
 			}

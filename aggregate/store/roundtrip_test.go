@@ -78,7 +78,15 @@ func writeAncestry(t testing.TB, s *Store) {
 	}
 }
 
-var allSignals = []csig.Signal{csig.MinABW, csig.MinABWRatio, csig.MaxDelay, csig.MaxNQD}
+// allSignals are the defined ones, and types that tables define: of every aggregation
+// and unit, and two meanings of one type.
+var allSignals = []csig.Signal{
+	csig.MinABW, csig.MinABWRatio, csig.MaxDelay, csig.MaxNQD,
+	csig.ConfiguredSignal(5, csig.BitPerSecond, csig.AggregateMin),
+	csig.ConfiguredSignal(5, csig.Ratio, csig.AggregateMax),
+	csig.ConfiguredSignal(15, csig.Nanosecond, csig.AggregateSum),
+	csig.ConfiguredSignal(15, csig.Count, csig.AggregateCount),
+}
 
 // compareCells asks for every signal and level, and compares with what brute force
 // makes of the rows.

@@ -19,8 +19,9 @@ func newQueryCommand() *cobra.Command {
 		Use:   "query",
 		Short: "Ask the store where the bottlenecks are",
 		Long: `query reads what replays have stored. Means are in the signal's unit: bit/s, a
-ratio from 0 to 1, or ns. The mode of the bottleneck is the location that most of a
-cell's heavily loaded observations name.`,
+ratio from 0 to 1, ns, or a count. The mode of the bottleneck is the location that most
+of a cell's heavily loaded observations name; a type_N that sums or counts over hops
+has none.`,
 		Example: `  csigscope query extent
   csigscope query cells --signal min_abw_ratio
   csigscope query windows --signal max_delay --src rack5 --step 1s -o csv
@@ -61,7 +62,7 @@ func newQuestionCommand(name, short string, answer func(*question) (*table, erro
 	flags := cmd.Flags()
 	addStoreFlag(cmd, &f.dsn)
 	addOutputFlag(cmd, &f.output)
-	flags.StringVar(&f.signal, "signal", "min_abw_ratio", "min_abw, min_abw_ratio, max_delay, max_nqd or type_N")
+	flags.StringVar(&f.signal, "signal", "min_abw_ratio", "min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where several meanings of a type are stored")
 	flags.StringVar(&f.from, "from", "", "begin of the range (`TIME`, RFC 3339), default that of the data")
 	flags.StringVar(&f.to, "to", "", "end of the range (`TIME`, RFC 3339), default that of the data")
 	flags.StringVar(&f.level, "level", "location", "where modes are taken: location, set, device or stage")
@@ -89,7 +90,7 @@ func newQuestionCommand(name, short string, answer func(*question) (*table, erro
 func (f *queryFlags) open(cmd *cobra.Command) (*question, error) {
 	q := &question{cmd: cmd, top: f.top, query: store.Query{Step: f.step, Resolution: f.resolution}}
 	var err error
-	if q.query.Signal, err = csig.ParseSignal(f.signal); err != nil {
+	if _, err = csig.ParseSignal(f.signal); err != nil {
 		return nil, usageError{fmt.Errorf("--signal: %w", err)}
 	}
 	if q.query.Level, err = fabric.ParseLevel(f.level); err != nil {
@@ -144,6 +145,9 @@ func (q *question) prepare(f *queryFlags) error {
 	if !extent.First.Before(extent.Last) {
 		return fmt.Errorf("query %s: nothing is stored yet: run csigscope replay first", q.db.target)
 	}
+	if q.query.Signal, err = csig.FindSignal(f.signal, extent.Signals); err != nil {
+		return usageError{fmt.Errorf("--signal: %w", err)}
+	}
 	if q.query.From.IsZero() {
 		q.query.From = extent.First
 	}
@@ -190,6 +194,9 @@ func (q *question) group(id aggregate.GroupID) string {
 
 func (q *question) location(id aggregate.LocationID) string {
 	if id == aggregate.NoLocation {
+		if !q.query.Signal.Aggregation().Locates() {
+			return "all hops"
+		}
 		return "untouched"
 	}
 	return cmp.Or(q.places[id].Name, fmt.Sprintf("location %016x", uint64(id)))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 var cellColumns = []string{
@@ -126,10 +127,8 @@ func newQueryExtent() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var signals, resolutions []string
-		for _, s := range e.Signals {
-			signals = append(signals, s.String())
-		}
+		signals := csig.SignalNames(e.Signals)
+		var resolutions []string
 		for _, r := range e.Resolutions {
 			resolutions = append(resolutions, r.String())
 		}

@@ -40,7 +40,10 @@ func newTable(l Layout, signal Signal, s *TableSpec) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{layout: l, signal: signal, unit: u, agg: agg, mask: l.MaxS(), shift: s.Shift, fixed: s.Fixed}
+	if !signal.Known() {
+		signal = ConfiguredSignal(signal.Type(), u, agg)
+	}
+	t := &Table{layout: l, signal: signal, mask: l.MaxS(), shift: s.Shift, fixed: s.Fixed}
 	if s.Mask != nil {
 		t.mask = *s.Mask
 	}
@@ -79,10 +82,7 @@ func meaning(signal Signal, s *TableSpec) (u Unit, agg Aggregation, err error) {
 		if s.Unit != "" || s.Aggregation != "" {
 			return 0, 0, fmt.Errorf("unit and aggregation: those of %s are defined, only a type_N has its own", signal)
 		}
-		if signal.Direction() == Max {
-			agg = AggregateMax
-		}
-		return signal.Unit(), agg, nil
+		return signal.Unit(), signal.Aggregation(), nil
 	}
 	if s.Unit == "" || s.Aggregation == "" {
 		return 0, 0, fmt.Errorf("signal %s: an unknown signal type has no unit of its own: its table needs unit and aggregation", signal)
@@ -90,8 +90,10 @@ func meaning(signal Signal, s *TableSpec) (u Unit, agg Aggregation, err error) {
 	if u, err = ParseUnit(s.Unit); err != nil {
 		return 0, 0, err
 	}
-	agg, err = ParseAggregation(s.Aggregation)
-	return u, agg, err
+	if agg, err = ParseAggregation(s.Aggregation); err != nil {
+		return 0, 0, err
+	}
+	return u, agg, checkMeaning(u, agg)
 }
 
 func (t *Table) checkMask() error {

@@ -6,9 +6,12 @@ import (
 	"strings"
 )
 
-// Signal is what a tag measures, independent of profile and format. Values below
-// NumKnown are the signals that the sources define; unknown types keep their
-// number, so that two unknown types never merge.
+// Signal is what a tag measures, independent of profile and format. It is of one of
+// three kinds, each in a range of numbers of its own, which are stored:
+//
+//	0 to 3      defined by the profile, the number is the type
+//	16 + T      type T, neither defined by the profile nor by a table: it has no value
+//	32 to 239   type T as a table defines it, see ConfiguredSignal
 type Signal uint8
 
 // The defined signals. Their numbers are those of the T field.
@@ -21,13 +24,14 @@ const (
 	// NumKnown is the number of defined signals.
 	NumKnown = 4
 	// NumSignals bounds every Signal.
-	NumSignals = unknownBase + 16
+	NumSignals = configuredBase + 3*configuredAgg + configuredUnit
 
 	unknownBase = 16
 )
 
 // SignalOf maps the T field of a tag to a Signal. ietf01 defines types 0 to 2,
-// uec050 also 3; every other type is kept as an unknown one.
+// uec050 also 3; every other type is kept as an unknown one: what a table makes of
+// it is Table.Signal.
 func SignalOf(p Profile, t uint8) Signal {
 	if t <= 2 || (t == 3 && p == UEC050) {
 		return Signal(t)
@@ -38,7 +42,7 @@ func SignalOf(p Profile, t uint8) Signal {
 // Type is the T field that carries the signal.
 func (s Signal) Type() uint8 { return uint8(s) & 15 }
 
-// Known tells a defined signal from an unknown type.
+// Known tells a signal that the profile defines from a type_N.
 func (s Signal) Known() bool { return s < NumKnown }
 
 // String is the name used in output: min_abw, min_abw_ratio, max_delay, max_nqd
@@ -57,16 +61,25 @@ func (s Signal) String() string {
 	return "type_" + strconv.Itoa(int(s.Type()))
 }
 
-// ParseSignal reads a Signal's name.
+// ParseSignal reads a Signal's String or FullName. A type_N is the type without a
+// table.
 func ParseSignal(name string) (Signal, error) {
 	for s := MinABW; s < NumKnown; s++ {
 		if s.String() == name {
 			return s, nil
 		}
 	}
-	if n, ok := strings.CutPrefix(name, "type_"); ok {
+	if rest, ok := strings.CutPrefix(name, "type_"); ok {
+		n, meaning, full := strings.Cut(rest, ":")
 		if t, err := strconv.ParseUint(n, 10, 4); err == nil {
-			return Signal(unknownBase + t), nil
+			if !full {
+				meaning = "unknown"
+			}
+			s, err := parseMeaning(uint8(t), meaning)
+			if err != nil {
+				return 0, fmt.Errorf("parse signal %q: %w", name, err)
+			}
+			return s, nil
 		}
 	}
 	return 0, fmt.Errorf("parse signal %q: expected min_abw, min_abw_ratio, max_delay, max_nqd or type_0 to type_15", name)
@@ -95,8 +108,7 @@ func ParseUnit(name string) (Unit, error) {
 	return UnitNone, fmt.Errorf("parse unit %q: expected bit/s, ratio, ns or count", name)
 }
 
-// Unit is the signal's unit. That of an unknown type depends on its table: see
-// Table.Unit.
+// Unit is the signal's unit: UnitNone for a type without a table, which has no value.
 func (s Signal) Unit() Unit {
 	switch s {
 	case MinABW:
@@ -106,8 +118,26 @@ func (s Signal) Unit() Unit {
 	case MaxDelay:
 		return Nanosecond
 	}
+	if s.Configured() {
+		return s.configuredUnit()
+	}
 	return UnitNone
 }
+
+// Aggregation is how hops combine the signal. A type without a table is taken as a
+// max signal, which only decides the order in which its locations are listed.
+func (s Signal) Aggregation() Aggregation {
+	switch {
+	case s == MinABW || s == MinABWRatio:
+		return AggregateMin
+	case s.Configured():
+		return Aggregation((s - configuredBase) / configuredAgg)
+	}
+	return AggregateMax
+}
+
+// Direction is the side on which the signal is tighter, that of its Aggregation.
+func (s Signal) Direction() Direction { return s.Aggregation().Direction() }
 
 // String is the unit as it is printed: "bit/s", "ratio", "ns", "count" or "".
 func (u Unit) String() string {
@@ -144,7 +174,19 @@ func (u Unit) FromStored(v uint64) float64 {
 	return float64(v) * u.PerStored()
 }
 
-// Aggregation is how the hops of a path combine a signal (section 5).
+// Aggregation is how the hops of a path combine a signal (section 5), and so what a
+// value that arrives says:
+//
+//	        what arrives                 worse   heavy                  locator metadata
+//	min     the lowest of the hops       lower   whole bucket at most   the hop with that value
+//	max     the highest of the hops      higher  whole bucket at least  the hop with that value
+//	sum     the total over the hops      higher  whole bucket at least  no bottleneck
+//	count   how many hops met a          higher  whole bucket at least  no bottleneck
+//	        condition; unit count
+//
+// Every hop adds to a sum or a count, so none of them is the bottleneck: whatever LM
+// says is not read. Such values enter means, distributions and the share of heavy
+// observations, and never the mode.
 type Aggregation uint8
 
 // The aggregations. The defined signals are min and max signals; sums and counts
@@ -186,6 +228,9 @@ func (a Aggregation) Direction() Direction {
 	return Max
 }
 
+// Locates tells whether a value is that of one hop, which LM names.
+func (a Aggregation) Locates() bool { return a == AggregateMin || a == AggregateMax }
+
 // Direction tells which of two values is the tighter bottleneck.
 type Direction uint8
 
@@ -194,16 +239,6 @@ const (
 	Min Direction = iota
 	Max
 )
-
-// Direction is the side on which the signal is tighter. Unknown types are taken as
-// max, which only decides the order in which they are listed: what they are depends
-// on their table, see Table.Aggregation.
-func (s Signal) Direction() Direction {
-	if s == MinABW || s == MinABWRatio {
-		return Min
-	}
-	return Max
-}
 
 // Tighter reports whether code a is a strictly tighter bottleneck than code b,
 // after quantization: the comparison by which a hop replaces a tag (sections

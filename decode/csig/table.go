@@ -19,8 +19,6 @@ import (
 type Table struct {
 	layout  Layout
 	signal  Signal
-	unit    Unit
-	agg     Aggregation
 	mask    uint32 // bits of S that hold the code
 	shift   uint8  // position of the code's lowest bit
 	fixed   uint32 // bits of S that switches set to a constant
@@ -42,16 +40,15 @@ type Table struct {
 // Layout is the tag layout that the table belongs to.
 func (t *Table) Layout() Layout { return t.layout }
 
-// Signal is the signal that the table quantizes.
+// Signal is the signal that the table quantizes, a ConfiguredSignal for a type that
+// the profile does not define.
 func (t *Table) Signal() Signal { return t.signal }
 
-// Unit is the unit of the table's values: the signal's own one, or that which the
-// table of an unknown type names.
-func (t *Table) Unit() Unit { return t.unit }
+// Unit is the unit of the table's values: that of its signal.
+func (t *Table) Unit() Unit { return t.signal.Unit() }
 
-// Aggregation is how hops combine the signal: the signal's own way, or that which
-// the table of an unknown type names.
-func (t *Table) Aggregation() Aggregation { return t.agg }
+// Aggregation is how hops combine the table's signal.
+func (t *Table) Aggregation() Aggregation { return t.signal.Aggregation() }
 
 // Initial is the raw S that senders write: all ones for min signals and 0 for
 // all others unless configured (IEEE slides, "Init Value").
@@ -142,7 +139,7 @@ func (t *Table) HeavyCodes(capacity uint64) (lo, hi uint32, ok bool) {
 		threshold, _ = bits.Div64(hi, lo, 1e6)
 	}
 	n := int(t.Codes())
-	if t.agg.Direction() == Max {
+	if t.signal.Direction() == Max {
 		first := sort.Search(n, func(i int) bool {
 			low, _, _ := t.Range(uint32(i))
 			return low >= threshold

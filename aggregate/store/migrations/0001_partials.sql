@@ -22,12 +22,12 @@ CREATE TABLE IF NOT EXISTS {{$.Database}}.partials_{{.Suffix}}
 {{- if .Fine}}
     resolution_ns UInt64 COMMENT 'length of the window',
 {{- end}}
-    signal UInt8 COMMENT '0 min_abw, 1 min_abw_ratio, 2 max_delay, 3 max_nqd, 16+T unknown type T',
+    signal UInt8 COMMENT '0 min_abw, 1 min_abw_ratio, 2 max_delay, 3 max_nqd, 16+T unknown type T, from 32 a type that a table defines: 32 + 64 * aggregation (min, max, sum, count) + 16 * unit (count, bit/s, ratio, ns) + T',
     source_kind UInt8 COMMENT '1 tag, 2 reflection: two measurements of one thing, never added up',
     encoding UInt8 COMMENT 'tag layout that the codes of dist belong to',
     src_group UInt64,
     dst_group UInt64,
-    location UInt64 COMMENT '0 untouched, 1 overflow',
+    location UInt64 COMMENT '0 untouched or a sum over hops, 1 overflow',
     config_epoch UInt64 COMMENT 'configuration the row was made under',
     producer UInt64 COMMENT 'tap, or content of a capture file',
     incarnation UInt64 COMMENT 'one life of the producer',
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS {{$.Database}}.partials_{{.Suffix}}
     observations UInt64 CODEC(T64, LZ4),
     bytes UInt64 CODEC(T64, LZ4),
     measured UInt64 COMMENT 'observations with a value: not trimmed, and of a type that has a table' CODEC(T64, LZ4),
-    sum UInt64 COMMENT 'of values: kbit/s, ppm or ns' CODEC(T64, LZ4),
+    sum UInt64 COMMENT 'of values: kbit/s, ppm, ns or counts' CODEC(T64, LZ4),
     min UInt64 COMMENT '0 when nothing has a value' CODEC(T64, LZ4),
     max UInt64 CODEC(T64, LZ4),
     untouched UInt64 CODEC(T64, LZ4),

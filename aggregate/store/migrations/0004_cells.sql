@@ -5,9 +5,10 @@
 -- to the more severe mean, then to the lower id. Locations that tie have equal counts,
 -- so the order of their sums is that of their means, and no division is needed: top
 -- holds the two first of (count, severity, id), both inverted where more comes first.
+-- Sums over hops have no location: they are heavy without a mode.
 --
--- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns), mean is in
--- bit/s, as a ratio or in ns, and nan where nothing was measured. A cell with fewer than 10
+-- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns, counts), mean
+-- is in bit/s, as a ratio, in ns or a count, and nan where nothing was measured. A cell with fewer than 10
 -- observations that are not trimmed is in the state too_few: nothing is said of it.
 --
 -- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage. Locations without

@@ -35,6 +35,22 @@ SELECT
             FROM {{.Database}}.locations FINAL
 {{- end}}
 
+{{- /* Signals from 32 on are types that a table defines: 32 + 64 * aggregation (0 min, 1 max,
+2 sum, 3 count) + 16 * unit (0 count, 1 bit/s, 2 ratio, 3 ns) + type. */ -}}
+{{define "lower is worse" -}}
+({signal:UInt8} < 2 OR {signal:UInt8} BETWEEN 32 AND 95)
+{{- end}}
+
+{{define "unit" -}}
+multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0)
+{{- end}}
+
+{{- /* An observation without a location is none of a bottleneck: no hop replaced the tag,
+or its value is a sum over hops. */ -}}
+{{define "bottleneck" -}}
+a.heavy > 0 AND a.place != 0
+{{- end}}
+
 {{define "cells" -}}
 SELECT
     {{if .Windowed}}bucket AS window_start,
@@ -45,7 +61,7 @@ SELECT
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
-    toFloat64(c.sum) * if({signal:UInt8} = 0, 1000, 1) / if({signal:UInt8} IN (1, 3), 1000000, 1) / c.measured AS mean,
+    toFloat64(c.sum) * if({{template "unit" .}} = 1, 1000, 1) / if({{template "unit" .}} = 2, 1000000, 1) / c.measured AS mean,
     c.min AS min,
     c.max AS max,
     c.untouched AS untouched,
@@ -54,7 +70,7 @@ SELECT
     c.heavy_sum AS heavy_sum,
     top[1].3 AS mode_location,
     if(empty(top), 0, bitNot(top[1].1)) AS mode_count,
-    if(empty(top), toUInt128(0), if({signal:UInt8} < 2, top[1].2, bitNot(top[1].2))) AS mode_sum,
+    if(empty(top), toUInt128(0), if({{template "lower is worse" .}}, top[1].2, bitNot(top[1].2))) AS mode_sum,
     top[2].3 AS runner_up,
     if(length(top) < 2, 0, bitNot(top[2].1)) AS runner_up_count,
     multiIf(c.observations - c.trimmed < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
@@ -75,7 +91,7 @@ FROM
         sum(a.trimmed) AS trimmed,
         sum(a.heavy) AS heavy,
         sum(a.heavy_sum) AS heavy_sum,
-        groupArraySortedIf(2)((bitNot(a.heavy), if({signal:UInt8} < 2, a.heavy_sum, bitNot(a.heavy_sum)), a.place), a.heavy > 0) AS top
+        groupArraySortedIf(2)((bitNot(a.heavy), if({{template "lower is worse" .}}, a.heavy_sum, bitNot(a.heavy_sum)), a.place), {{template "bottleneck" .}}) AS top
     FROM
     (
         SELECT

@@ -58,9 +58,9 @@ const App = (() => {
     const { unit, direction } = signal.info;
     document.title = `csigscope${bundle.fabric ? ` \u2013 ${bundle.fabric}` : ""}`;
     find("fabric").textContent = bundle.fabric;
-    find("mean-title").textContent = Panels.title(view.signal);
+    find("mean-title").textContent = Panels.title(signal.info);
     for (const m of matrices) {
-      m.canvas.ariaLabel = `${m.side === "left" ? Panels.title(view.signal) : "Mode of the bottleneck"}, source by destination group`;
+      m.canvas.ariaLabel = `${m.side === "left" ? Panels.title(signal.info) : "Mode of the bottleneck"}, source by destination group`;
     }
     find("ramp").style.background = Color.gradient(view.theme, direction === "min" ? "left" : "right");
     const { low, high, log } = signal.domain;

@@ -51,9 +51,12 @@ class Matrix {
     }
     if (state === "few") return neutral.few;
     const mode = frame.mode(row, view.level);
-    if (state === "clear" || mode < 0) return neutral.clear;
+    if (state === "clear") return neutral.clear;
     const share = frame.columns.heavy[row] / frame.columns.observations[row];
-    const color = Color.mix(this.model.locations[mode].rgb, neutral.clear, 0.4 + 0.6 * Math.sqrt(share));
+    const weight = 0.4 + 0.6 * Math.sqrt(share);
+    // A sum over hops is heavy without a bottleneck: it must not look clear for that.
+    if (mode < 0) return Color.mix(Color.ramp(view.theme, 1), neutral.clear, weight);
+    const color = Color.mix(this.model.locations[mode].rgb, neutral.clear, weight);
     const dimmed = view.highlight >= 0 && view.highlight !== mode;
     return dimmed ? Color.mix(color, neutral.clear, 0.15) : color;
   }

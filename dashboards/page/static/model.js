@@ -39,6 +39,7 @@ class SignalModel {
     this.info = info;
     this.data = data;
     this.sum = data.sum;
+    this.located = !["sum", "count"].includes(info.aggregation);
     this.starts = firstRows(data.cells.window, model.windows.length);
     this.seen = new Float64Array(model.windows.length);
     data.cells.window.forEach((w, i) => { this.seen[w] += data.cells.observations[i]; });

@@ -20,8 +20,18 @@ const Panels = (() => {
     return out;
   }
 
-  const short = (signal) => (SIGNALS[signal] || [signal.replace("_", " ")])[0];
-  const title = (signal) => (SIGNALS[signal] || [0, `Mean of ${signal}`])[1];
+  // How hops make the value of a type that the configuration defines.
+  const AGGREGATIONS = {
+    min: "the minimum of", max: "the maximum of", sum: "the sum over hops of", count: "the count of hops of",
+  };
+
+  const short = (name) => (SIGNALS[name] || [name.replace(/[_:]/g, " ")])[0];
+
+  function title(info) {
+    if (SIGNALS[info.name]) return SIGNALS[info.name][1];
+    const how = AGGREGATIONS[info.aggregation];
+    return how ? `Mean of ${how} ${short(info.name)}` : `${short(info.name)}: no table gives it a value`;
+  }
 
   function facts(pairs) {
     find("facts").replaceChildren(...pairs.map(([name, value, hint]) => {
@@ -82,7 +92,11 @@ const Panels = (() => {
       button.addEventListener("click", () => choose(c.location));
       return element("li", "", button);
     });
-    if (!items.length) items.push(element("li", "empty", "Nothing was heavily loaded in this range."));
+    if (!items.length) {
+      items.push(element("li", "empty", signal.sum.heavy && !signal.located
+        ? "Every hop adds to this signal: what is heavy has no one bottleneck."
+        : "Nothing was heavily loaded in this range."));
+    }
     find("legend").replaceChildren(...items);
   }
 
