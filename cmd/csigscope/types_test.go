@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	wire "encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// typesConfig gives two types of compact ietf01 tags a meaning, and leaves 7 without.
+const typesConfig = `csig:
+  tables:
+  - format: compact
+    profile: ietf01
+    signal: type_5
+    unit: ns
+    aggregation: max
+    buckets: [0us, 1us, 2us, 4us, 8us, 16us, 32us, 64us]
+    heavy: 16us
+  - format: compact
+    profile: ietf01
+    signal: type_6
+    unit: count
+    aggregation: sum
+    quantum: "1"
+    heavy: "10"
+`
+
+// tagged is n frames of a second with one tag.
+type tagged struct {
+	second int
+	n      int
+	tag    csig.Tag
+}
+
+// typesCapture writes a classic pcap of tagged UDP packets from 10.0.1.1 to 10.0.2.1.
+func typesCapture(t *testing.T, path string, list []tagged) {
+	t.Helper()
+	var file bytes.Buffer
+	put := func(values ...any) {
+		for _, v := range values {
+			if err := wire.Write(&file, wire.LittleEndian, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(uint32(0xa1b23c4d), uint16(2), uint16(4), uint32(0), uint32(0), uint32(65535), uint32(1))
+	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	packet := 0
+	for _, x := range list {
+		x.tag.Layout = csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
+		for range x.n {
+			packet++
+			frame := append(make([]byte, 12), 0x99, 0x00)
+			frame = append(x.tag.Append(frame), 0x08, 0x00)
+			frame = append(frame, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1)
+			frame = append(frame, 0x10, 0, 0x20, 0, 0, 8, 0, 0)
+			put(uint32(at.Unix()+int64(x.second)), uint32(packet*1000), uint32(len(frame)), uint32(len(frame)), frame)
+		}
+	}
+	if err := os.WriteFile(path, file.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// typedCell is a line of query cells and windows, and a cell of replay -o json.
+type typedCell struct {
+	Window   string   `json:"window_start"`
+	Signal   string   `json:"signal"`
+	State    string   `json:"state"`
+	Mean     *float64 `json:"mean"`
+	Min      *float64 `json:"min"`
+	Max      *float64 `json:"max"`
+	Unit     string   `json:"unit"`
+	Heavy    int      `json:"heavy"`
+	Mode     string   `json:"mode"`
+	Count    int      `json:"mode_count"`
+	RunnerUp string   `json:"runner_up"`
+}
+
+func (c *typedCell) check(t *testing.T, what string, want typedCell) {
+	t.Helper()
+	same := func(a, b *float64) bool {
+		return a == nil && b == nil || a != nil && b != nil && math.Abs(*a-*b) < 1e-6
+	}
+	if !same(c.Mean, want.Mean) || !same(c.Min, want.Min) || !same(c.Max, want.Max) {
+		t.Errorf("%s: mean, min and max are not %g, %g, %g", what, *want.Mean, *want.Min, *want.Max)
+	}
+	c.Mean, c.Min, c.Max, want.Mean, want.Min, want.Max = nil, nil, nil, nil, nil, nil
+	if *c != want {
+		t.Errorf("%s:\n got %+v\nwant %+v", what, *c, want)
+	}
+}
+
+// TestTypesToCome: a type that the profile does not define is decoded, aggregated,
+// stored and answered as its table says, and counted as unknown without one.
+func TestTypesToCome(t *testing.T) {
+	env := engineEnv(t)
+	dir := t.TempDir()
+	config := writeFile(t, filepath.Join(dir, "config.yaml"), typesConfig)
+	capture := filepath.Join(dir, "types.pcap")
+	typesCapture(t, capture, []tagged{
+		{0, 10, csig.Tag{T: 5, S: 5, LM: 7}}, // [16, 32) us
+		{0, 6, csig.Tag{T: 5, S: 6, LM: 9}},  // [32, 64) us
+		{0, 4, csig.Tag{T: 5, S: 1, LM: 3}},  // [1, 2) us
+		{0, 2, csig.Tag{T: 5, S: 0, LM: 3}},  // untouched, [0, 1) us
+		{1, 12, csig.Tag{T: 5, S: 6, LM: 9}},
+		{1, 12, csig.Tag{T: 6, S: 12, LM: 5}},
+		{1, 12, csig.Tag{T: 6, S: 3, LM: 5}},
+		{1, 3, csig.Tag{T: 7, S: 3, LM: 5}},
+	})
+
+	lines := strings.Split(mustRun(t, env, "decode", "--config", config, capture), "\n")
+	for packet, want := range map[int]string{
+		1:  `"signal":"type_5","signal_type":5,"code":5,"low":16000,"high":32000,"unit":"ns","lm":7,"untouched":false`,
+		21: `"signal":"type_5","signal_type":5,"code":0,"low":0,"high":1000,"unit":"ns","lm":3,"untouched":true`,
+		35: `"signal":"type_6","signal_type":6,"code":12,"low":12,"high":13,"unit":"count","lm":5`,
+		59: `"signal":"type_7","signal_type":7,"code":3,"lm":5,"untouched":false`,
+	} {
+		if !strings.Contains(lines[packet-1], want) {
+			t.Errorf("packet %d:\n got %s\nwant %s", packet, lines[packet-1], want)
+		}
+	}
+
+	dsn := "embedded:" + filepath.Join(dir, "store")
+	summary := decodeJSON[struct {
+		Observations struct {
+			Unknown int `json:"unknown_type"`
+		} `json:"observations"`
+		Cells []typedCell `json:"cells"`
+	}](t, mustRun(t, env, "replay", "--config", config, "--store", dsn, "-o", "json", capture))
+	if summary.Observations.Unknown != 3 || len(summary.Cells) != 2 {
+		t.Fatalf("%d observations of an unknown type and %d cells, want 3 and 2", summary.Observations.Unknown, len(summary.Cells))
+	}
+
+	for i, want := range []string{"type_5 ns lm:compact/ietf01:9", "type_6 count "} {
+		if c := summary.Cells[i]; c.Signal+" "+c.Unit+" "+c.Mode != want || c.Mean == nil {
+			t.Errorf("cell %+v of the summary, want %s", c, want)
+		}
+	}
+
+	query := func(args ...string) []typedCell {
+		t.Helper()
+		return decodeJSON[[]typedCell](t, mustRun(t, env, append([]string{"query", "-o", "json", "--store", dsn}, args...)...))
+	}
+	number := func(v float64) *float64 { return &v }
+	type5 := []typedCell{
+		{Window: "2026-01-31T12:00:00Z", State: "congested", Mean: number(535000. / 22), Min: number(500), Max: number(48000), Unit: "ns", Heavy: 16, Mode: "lm:compact/ietf01:7", Count: 10, RunnerUp: "lm:compact/ietf01:9"},
+		{Window: "2026-01-31T12:00:01Z", State: "congested", Mean: number(48000), Min: number(48000), Max: number(48000), Unit: "ns", Heavy: 12, Mode: "lm:compact/ietf01:9", Count: 12},
+	}
+	windows := query("windows", "--signal", "type_5")
+	if len(windows) != 2 {
+		t.Fatalf("%d windows, want 2: %+v", len(windows), windows)
+	}
+	for i := range windows {
+		windows[i].check(t, "window", type5[i])
+	}
+	whole := typedCell{State: "congested", Mean: number((535000. + 12*48000) / 34), Min: number(500), Max: number(48000), Unit: "ns", Heavy: 28, Mode: "lm:compact/ietf01:9", Count: 18, RunnerUp: "lm:compact/ietf01:7"}
+	for _, name := range []string{"type_5", "type_5:max:ns"} {
+		cells := query("cells", "--signal", name)
+		if len(cells) != 1 {
+			t.Fatalf("%s: %d cells, want 1", name, len(cells))
+		}
+		cells[0].check(t, name, whole)
+	}
+	// Every hop adds to a sum: it is heavy without a bottleneck.
+	cells := query("cells", "--signal", "type_6")
+	if len(cells) != 1 {
+		t.Fatalf("type_6: %d cells, want 1", len(cells))
+	}
+	cells[0].check(t, "type_6", typedCell{State: "congested", Mean: number(7.5), Min: number(3), Max: number(12), Unit: "count", Heavy: 12})
+	if cells := query("cells", "--signal", "type_7"); len(cells) != 1 || cells[0].Mean != nil || cells[0].Unit != "" {
+		t.Errorf("type_7 has no table, and cells %+v", cells)
+	}
+	if got := mustRun(t, env, "query", "extent", "-o", "csv", "--store", dsn); !strings.Contains(got, "type_7 type_5 type_6") {
+		t.Errorf("extent does not list the types:\n%s", got)
+	}
+}
