@@ -3,8 +3,18 @@ package emitter
 // send makes the next data packet of a flow.
 func (s *sim) send(number int32, now int64) {
 	f := &s.flows[number]
+	if f.window != nil && !s.wake(f, now) {
+		s.schedule(number, f, now)
+		return
+	}
 	k := packet{
 		flow: number, number: f.sequence, stamp: s.stamp(now), echo: f.heard, length: f.dataLength,
+		sent: clock(max(now, s.ports[f.forward.ports[0]].busyUntil)),
+	}
+	payload := f.payload
+	if f.transfers != nil {
+		payload = f.transfers.take(payload)
+		k.length -= uint16(f.payload - payload)
 	}
 	if f.tagEvery > 0 {
 		if f.untilTag == 0 {
@@ -13,9 +23,27 @@ func (s *sim) send(number int32, now int64) {
 		}
 		f.untilTag--
 	}
-	f.sequence += uint32(s.framer.payload(int(k.length), k.tag.set, false))
+	f.sequence += payload
 	s.start(f, &f.forward, now, &k)
-	s.sending.set(number, f.pace.after(now))
+	if f.window != nil {
+		s.pace(number, f, now)
+		return
+	}
+	next := f.pace.after(now)
+	if f.transfers != nil {
+		next = f.following(now, next)
+	}
+	s.sending.set(number, next)
+}
+
+// following is when the packet after the one sent at the time now leaves, if its
+// sender could do it at next: not before the transfer that it belongs to.
+func (f *flow) following(now, next int64) int64 {
+	if f.transfers != nil && f.transfers.left == 0 {
+		f.urgent = f.sequence
+		next = max(next, f.transfers.begin(now))
+	}
+	return f.pace.resume(next)
 }
 
 // tag makes the packet carry the next signal in turn (section 4.3.3).
@@ -49,25 +77,26 @@ func (s *sim) deliver(f *flow, now int64, k *packet) error {
 	return nil
 }
 
-// received is the receiver's part: it remembers the newest tag and reflects it on
-// its next acknowledgement (section 4.3.2). An acknowledgement reflects only what
-// arrived since the one before it.
+// received is the receiver's part: it remembers tags and reflects one on its next
+// acknowledgement (section 4.3.2). An acknowledgement reflects only what arrived
+// since the one before it. A packet that leaves its sender nothing more to send for
+// now is acknowledged at once.
 func (s *sim) received(f *flow, now int64, k *packet) {
 	if k.tag.set {
 		s.truth.observe(now, f.cell, &k.tag, 0)
-		f.newest = k.tag
+		s.remember(f, &k.tag)
 	}
-	if s.scenario.AckEvery < 0 {
+	if f.ackEvery < 0 {
 		return
 	}
+	end := k.number + uint32(s.framer.payload(int(k.length), k.tag.set, false))
 	f.unacked++
-	if f.unacked < int32(s.scenario.AckEvery) {
+	if f.unacked < f.ackEvery && end != f.urgent {
 		return
 	}
 	f.unacked = 0
-	a := packet{flow: k.flow, ack: true, stamp: s.stamp(now), echo: k.stamp, reflects: f.newest}
-	a.number = k.number + uint32(s.framer.payload(int(k.length), k.tag.set, false))
-	f.newest.set = false
+	a := packet{flow: k.flow, ack: true, number: end, stamp: s.stamp(now), echo: k.stamp, sent: k.sent}
+	a.reflects = f.reflection(len(s.signals))
 	s.acknowledge(f, now, a)
 	if f.acksToCopy > 0 {
 		if f.acksToCopy--; f.acksToCopy == 0 {
@@ -91,6 +120,9 @@ func (s *sim) heard(f *flow, now int64, k *packet) {
 	f.heard = k.stamp
 	if k.tag.set {
 		s.truth.observe(now, f.cellBack, &k.tag, 0)
+	}
+	if f.window != nil {
+		s.react(f, now, k)
 	}
 	if !k.reflects.set || (f.lastMark == k.reflects && f.lastAck == k.number) {
 		return

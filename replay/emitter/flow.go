@@ -10,20 +10,27 @@ type flow struct {
 	cell, cellBack   int32 // of the truth: sender's to receiver's rack, and back
 
 	// The sender.
-	pace       pacing
-	tagEvery   int32
-	untilTag   int32 // data packets before the next tagged one
-	tags       uint32
-	sequence   uint32 // of the next byte
-	heard      uint32 // newest TCP timestamp of the receiver
-	lastAck    uint32 // newest reflection that arrived
-	lastMark   mark
-	dataLength uint16 // of an untagged data frame
+	pace         pacing
+	window       *window    // nil: open loop
+	transfers    *transfers // nil: one without end
+	payload      uint32     // bytes of data in a full packet
+	acknowledged uint32     // first byte that is not; window only
+	urgent       uint32     // end of the packet that is to be acknowledged at once
+	tagEvery     int32
+	untilTag     int32 // data packets before the next tagged one
+	tags         uint32
+	sequence     uint32 // of the next byte
+	heard        uint32 // newest TCP timestamp of the receiver
+	lastAck      uint32 // newest reflection that arrived
+	lastMark     mark
+	dataLength   uint16 // of an untagged data frame
 
 	// The receiver.
+	ackEvery   int32
 	unacked    int32 // data packets since the last acknowledgement
 	ackTags    uint32
-	newest     mark // of the tags that arrived; set until it is reflected
+	newest     mark     // of the tags that arrived; set until it is reflected
+	summary    *summary // takes the place of newest where the worst is reflected
 	ackSource  uint32
 	acksToCopy int32
 

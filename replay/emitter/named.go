@@ -20,6 +20,16 @@ func library() map[string]func() Scenario {
 		"alltoall":    allToAll,
 		"fabric-like": fabricLike,
 		"worst-case":  worstCase,
+
+		"tree":        tree,
+		"pipeline":    pipeline,
+		"permutation": permutation,
+		"storage":     storage,
+		"straggler":   straggler,
+		"probes":      probes,
+
+		"fairness":     fairness,
+		"fairness-e2e": fairnessE2E,
 	}
 }
 

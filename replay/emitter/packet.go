@@ -23,9 +23,17 @@ type packet struct {
 	number   uint32 // of data: sequence number; of acknowledgements: acknowledgement number
 	stamp    uint32 // TCP timestamp of the sender
 	echo     uint32 // TCP timestamp that it answers
+	sent     uint32 // when the data left its sender, see age; of acknowledgements: that which they answer
 	length   uint16 // of the frame, without check sequence
 	hop      int8   // index of the present queue in the route
 	ack      bool   // travels from the flow's receiver to its sender
 	tag      mark
 	reflects mark
 }
+
+// clock is the time on the clock that packets carry: it wraps every 4.3 s.
+func clock(now int64) uint32 { return uint32(now / 1000) }
+
+// age is the time since the packet was sent, or that which it acknowledges, in
+// nanoseconds.
+func (k *packet) age(now int64) int64 { return int64(clock(now) - k.sent) }

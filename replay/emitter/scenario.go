@@ -43,6 +43,10 @@ type Scenario struct {
 	AckEvery       int  `yaml:"ack_every,omitempty"`        // receivers acknowledge every so many data packets; default 2; negative: never
 	RepeatAckEvery int  `yaml:"repeat_ack_every,omitempty"` // every so many acknowledgements are sent twice; 0: none
 	TagAcks        bool `yaml:"tag_acks,omitempty"`         // acknowledgements carry tags too
+	// Reflect is what an acknowledgement of several packets reflects: their latest
+	// tag (default), or the worst tag of a signal (section 4.2).
+	Reflect Reflect `yaml:"reflect,omitempty"`
+	Swift   Swift   `yaml:"swift,omitempty"` // of workloads with control
 
 	Workloads []Workload `yaml:"workloads,omitempty"`
 
@@ -57,47 +61,6 @@ type Scenario struct {
 	// RandomFlows replaces the simulation by so many flows whose tags are random in
 	// every packet: the worst input an aggregator can get. It has no truth.
 	RandomFlows int `yaml:"random_flows,omitempty"`
-}
-
-// Kinds of workloads.
-const (
-	Ring        = "ring"        // every host sends to the next one of the ring
-	AllToAll    = "alltoall"    // every host sends to every other one
-	Incast      = "incast"      // sources send to one target
-	Background  = "background"  // random pairs in different racks, at irregular intervals
-	Permutation = "permutation" // every host sends to one other, none receives from two
-)
-
-// Workload is a set of flows. Senders are paced and do not react to congestion.
-type Workload struct {
-	Kind string `yaml:"kind"`
-
-	// Racks lists the racks that take part, from 1; empty: all. HostsPerRack takes
-	// the first so many hosts of each, 0: all.
-	Racks        []int `yaml:"racks,omitempty,flow"`
-	HostsPerRack int   `yaml:"hosts_per_rack,omitempty"`
-	// RackOrder makes a ring visit all hosts of a rack before the next rack. By
-	// default neighbours are in different racks.
-	RackOrder bool `yaml:"rack_order,omitempty"`
-
-	Target  Host `yaml:"target,omitempty"`  // incast
-	Sources int  `yaml:"sources,omitempty"` // incast: hosts that send, evenly spread; 0: all
-	Pairs   int  `yaml:"pairs,omitempty"`   // background: pairs of hosts; 0: one for each ordered pair of racks
-
-	// Rate is what a host sends while it is active (ring, alltoall, permutation,
-	// incast), or the mean rate of a pair (background).
-	Rate Rate `yaml:"rate"`
-	// Connections share the rate of a pair of hosts; default 1.
-	Connections int `yaml:"connections,omitempty"`
-
-	// Period and Burst make training steps: senders are active in the first Burst
-	// of each Period and idle for the rest. Period 0: always active.
-	Period time.Duration `yaml:"period,omitempty"`
-	Burst  time.Duration `yaml:"burst,omitempty"`
-	Start  time.Duration `yaml:"start,omitempty"`
-	End    time.Duration `yaml:"end,omitempty"` // 0: the end of the run
-
-	TagEvery int `yaml:"tag_every,omitempty"` // overrides Scenario.TagEvery unless 0
 }
 
 // Host names a host by its rack and its number in it, both from 1.

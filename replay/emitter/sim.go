@@ -185,7 +185,7 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 		})
 	}
 	for i := range flows {
-		m.sending.set(int32(i), flows[i].pace.first())
+		m.open(int32(i), &flows[i])
 	}
 	return m, nil
 }

@@ -34,8 +34,16 @@ func (s Scenario) WithSize(leaves, spines, hostsPerLeaf int) Scenario {
 		slices.Sort(racks)
 		w.Racks = slices.Compact(racks)
 		w.HostsPerRack = min(w.HostsPerRack, s.HostsPerLeaf)
+		place := func(h Host) Host { return Host{Rack: move(h.Rack), Host: min(h.Host, s.HostsPerLeaf)} }
 		if w.Kind == Incast {
-			w.Target = Host{Rack: move(w.Target.Rack), Host: min(w.Target.Host, s.HostsPerLeaf)}
+			w.Target = place(w.Target)
+		}
+		w.Stragglers, w.Flows = slices.Clone(w.Stragglers), slices.Clone(w.Flows)
+		for j, h := range w.Stragglers {
+			w.Stragglers[j] = place(h)
+		}
+		for j, p := range w.Flows {
+			w.Flows[j] = Pair{From: place(p.From), To: place(p.To)}
 		}
 	}
 	return s

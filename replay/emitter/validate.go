@@ -3,6 +3,7 @@ package emitter
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/decode/csig"
@@ -17,6 +18,7 @@ const (
 	maxFlows        = 1 << 18
 	maxMTU          = 65000
 	minMTU          = 128
+	minPacket       = 88 // headers with the longest options, and some data
 	maxSnapLen      = 256 << 10
 )
 
@@ -115,6 +117,9 @@ func (s *Scenario) checkTags() error {
 	case s.RandomFlows > 0 && s.Packets == 0:
 		return errors.New("packets: random flows need a number of packets")
 	}
+	if s.Reflect != ReflectLatest && s.Reflect != ReflectWorst {
+		return fmt.Errorf("reflect %q: expected %s, or nothing for the latest tag", s.Reflect, ReflectWorst)
+	}
 	seen := map[csig.Signal]bool{}
 	for _, signal := range s.Signals {
 		if !signal.Known() || csig.SignalOf(s.Layout.Profile, signal.Type()) != signal {
@@ -128,32 +133,4 @@ func (s *Scenario) checkTags() error {
 	return nil
 }
 
-func (s *Scenario) checkWorkload(w *Workload) error {
-	for _, r := range w.Racks {
-		if r < 1 || r > s.Leaves {
-			return fmt.Errorf("racks: %d: expected 1 to %d", r, s.Leaves)
-		}
-	}
-	switch {
-	case w.HostsPerRack < 0 || w.HostsPerRack > s.HostsPerLeaf:
-		return fmt.Errorf("hosts_per_rack %d: expected 0 to %d", w.HostsPerRack, s.HostsPerLeaf)
-	case w.Rate < 1 || w.Rate > 10_000*Gbps:
-		return fmt.Errorf("rate %s: expected 1kbps to 10Tbps", w.Rate)
-	case w.Connections < 0 || w.Connections > 1024:
-		return fmt.Errorf("connections %d: expected 0 to 1024", w.Connections)
-	case w.Pairs < 0 || w.Pairs > maxFlows:
-		return fmt.Errorf("pairs %d: expected 0 to %d", w.Pairs, maxFlows)
-	case w.Sources < 0:
-		return fmt.Errorf("sources %d: expected 0 or more", w.Sources)
-	case w.Start < 0 || w.End < 0 || (w.End > 0 && w.End <= w.Start):
-		return fmt.Errorf("start %s, end %s: expected an end after the start", w.Start, w.End)
-	case w.Period < 0 || w.Burst < 0 || w.Burst > w.Period || (w.Period > 0) != (w.Burst > 0):
-		return fmt.Errorf("period %s, burst %s: expected both, and a burst within the period", w.Period, w.Burst)
-	}
-	if w.Kind == Incast {
-		if t := w.Target; t.Rack < 1 || t.Rack > s.Leaves || t.Host < 1 || t.Host > s.HostsPerLeaf {
-			return fmt.Errorf("target rack %d, host %d: no such host", t.Rack, t.Host)
-		}
-	}
-	return nil
-}
+func (s *Scenario) measuresDelay() bool { return slices.Contains(s.Signals, csig.MaxDelay) }

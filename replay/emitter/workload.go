@@ -3,6 +3,7 @@ package emitter
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,17 +17,12 @@ type builder struct {
 	nextPort []uint32   // source ports, per host
 }
 
-const (
-	firstSourcePort = 1024
-	firstTargetPort = 5001
-)
-
 // buildFlows makes the flows of all workloads, in the order of the scenario.
 func buildFlows(s *Scenario, t *topology) (*builder, error) {
 	b := &builder{scenario: s, topology: t, cells: map[[2]int32]int32{}, nextPort: make([]uint32, t.hosts())}
 	for i := range s.Workloads {
-		w := &s.Workloads[i]
-		if err := b.add(w, i); err != nil {
+		w := s.Workloads[i].withDefaults(s)
+		if err := b.add(&w, i); err != nil {
 			return nil, fmt.Errorf("build workloads[%d] (%s): %w", i, w.Kind, err)
 		}
 	}
@@ -41,27 +37,44 @@ func (b *builder) add(w *Workload, index int) error {
 	}
 	switch w.Kind {
 	case Ring:
-		return b.pairs(w, index, 1, len(hosts), func(i int) (int, int) {
-			return hosts[i], hosts[(i+1)%len(hosts)]
+		return b.pairs(w, index, 1, len(hosts), func(i int) edge {
+			return edge{src: hosts[i], dst: hosts[(i+1)%len(hosts)]}
 		})
-	case AllToAll:
+	case Tree:
+		return b.edges(w, index, treeEdges(w, hosts))
+	case Pipeline:
+		edges := pipelineEdges(w, hosts, b.topology.rack)
+		if len(edges) == 0 {
+			return errors.New("expected at least two racks")
+		}
+		return b.edges(w, index, edges)
+	case AllToAll, Probes:
 		peers := len(hosts) - 1
-		return b.pairs(w, index, peers, len(hosts)*peers, func(i int) (int, int) {
+		return b.pairs(w, index, peers, len(hosts)*peers, func(i int) edge {
 			from := i / peers
-			return hosts[from], hosts[(from+1+i%peers)%len(hosts)]
+			return edge{src: hosts[from], dst: hosts[(from+1+i%peers)%len(hosts)]}
 		})
 	case Incast:
-		target := (w.Target.Rack-1)*b.topology.perLeaf + w.Target.Host - 1
+		target := b.host(w.Target)
 		sources := spread(without(hosts, target), w.Sources)
-		return b.pairs(w, index, 1, len(sources), func(i int) (int, int) { return sources[i], target })
+		return b.pairs(w, index, 1, len(sources), func(i int) edge { return edge{src: sources[i], dst: target} })
 	case Permutation:
 		to := derangement(len(hosts), &rng)
-		return b.pairs(w, index, 1, len(hosts), func(i int) (int, int) { return hosts[i], hosts[to[i]] })
-	case Background:
+		return b.pairs(w, index, 1, len(hosts), func(i int) edge { return edge{src: hosts[i], dst: hosts[to[i]]} })
+	case Background, Storage:
 		return b.background(w, index, hosts, &rng)
+	case Flows:
+		return b.pairs(w, index, 1, len(w.Flows), func(i int) edge {
+			return edge{src: b.host(w.Flows[i].From), dst: b.host(w.Flows[i].To)}
+		})
 	}
-	return fmt.Errorf("kind %q: expected %s, %s, %s, %s or %s", w.Kind, Ring, AllToAll, Incast, Background, Permutation)
+	return fmt.Errorf("kind %q: expected one of %s", w.Kind, strings.Join(kinds, ", "))
 }
+
+var kinds = []string{Ring, Tree, AllToAll, Pipeline, Incast, Background, Storage, Permutation, Probes, Flows}
+
+// host is the number of a host.
+func (b *builder) host(h Host) int { return (h.Rack-1)*b.topology.perLeaf + h.Host - 1 }
 
 // members lists the hosts of a workload in the order in which rings visit them.
 func (b *builder) members(w *Workload) []int {
@@ -140,79 +153,14 @@ func (b *builder) background(w *Workload, index int, hosts []int, rng *random) e
 	if n == 0 {
 		n = len(racks) * others
 	}
-	return b.pairs(w, index, 1, n, func(i int) (int, int) {
+	return b.pairs(w, index, 1, n, func(i int) edge {
 		from, step := i/others, i%others
 		if w.Pairs > 0 {
 			from, step = int(rng.below(uint64(len(racks)))), int(rng.below(uint64(others)))
 		}
 		senders, receivers := byRack[racks[from]], byRack[racks[(from+1+step)%len(racks)]]
-		return senders[rng.below(uint64(len(senders)))], receivers[rng.below(uint64(len(receivers)))]
+		return edge{src: senders[rng.below(uint64(len(senders)))], dst: receivers[rng.below(uint64(len(receivers)))]}
 	})
-}
-
-// pairs adds the connections of n pairs of hosts, of which each sender has so many.
-func (b *builder) pairs(w *Workload, index, perSender, n int, pair func(i int) (src, dst int)) error {
-	connections := max(w.Connections, 1)
-	if n*connections > maxFlows-len(b.flows) {
-		return fmt.Errorf("%d flows: a scenario has at most %d", n*connections+len(b.flows), maxFlows)
-	}
-	for i := range n {
-		src, dst := pair(i)
-		for range connections {
-			if err := b.flow(w, index, perSender*connections, src, dst); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (b *builder) flow(w *Workload, index, share, src, dst int) error {
-	s, t := b.scenario, b.topology
-	number := uint64(len(b.flows))
-	rng := stream(s.Seed, 2, number)
-	sourcePort := firstSourcePort + b.nextPort[src]
-	b.nextPort[src]++
-	if uint64(w.Rate)*1000 < uint64(share) {
-		return fmt.Errorf("rate %s: is less than 1 bit/s for each of the %d flows of a sender", w.Rate, share)
-	}
-	if sourcePort > 0xffff {
-		return fmt.Errorf("host %s: has no source port left for another flow", t.hostName(src))
-	}
-	f := flow{
-		tuple: fiveTuple{
-			src: t.address(src), dst: t.address(dst),
-			srcPort: uint16(sourcePort), dstPort: uint16(firstTargetPort + index),
-		},
-		src: int32(src), dst: int32(dst),
-		tagEvery:   int32(s.TagEvery),
-		sequence:   uint32(rng.next()),
-		ackSource:  uint32(rng.next()),
-		tags:       uint32(rng.below(1 << 16)),
-		ackTags:    uint32(rng.below(1 << 16)),
-		acksToCopy: int32(s.RepeatAckEvery),
-		dataLength: uint16(ethernetLen + s.MTU),
-	}
-	if w.TagEvery != 0 {
-		f.tagEvery = int32(w.TagEvery)
-	}
-	f.untilTag = int32(rng.below(uint64(max(f.tagEvery, 1))))
-	f.unacked = int32(rng.below(uint64(max(s.AckEvery, 1))))
-	f.forward = t.route(s.Seed, f.tuple, src, dst)
-	f.reverse = t.route(s.Seed, f.tuple.reversed(), dst, src)
-	f.cell, f.cellBack = b.cell(src, dst), b.cell(dst, src)
-	f.pace = pacing{
-		gap:       int64(mulDiv(uint64(f.dataLength)*8e9, uint64(share), uint64(w.Rate))),
-		irregular: w.Kind == Background,
-		start:     ps(w.Start), end: ps(s.Duration),
-		period: ps(w.Period), burst: ps(w.Burst),
-		random: rng,
-	}
-	if w.End > 0 {
-		f.pace.end = min(f.pace.end, ps(w.End))
-	}
-	b.flows = append(b.flows, f)
-	return nil
 }
 
 // cell numbers the pairs of racks between which anything can travel.

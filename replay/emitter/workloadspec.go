@@ -1,0 +1,215 @@
+package emitter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kinds of workloads.
+const (
+	Ring        = "ring"        // every host sends to the next one of the ring
+	Tree        = "tree"        // all-reduce over a binary tree: to the root, then back
+	AllToAll    = "alltoall"    // every host sends to every other one
+	Pipeline    = "pipeline"    // racks are the stages of a model: activations forward, then gradients back
+	Incast      = "incast"      // sources send to one target
+	Background  = "background"  // random pairs in different racks, at irregular intervals
+	Storage     = "storage"     // random pairs in different racks, transfers of heavy-tailed sizes
+	Permutation = "permutation" // every host sends to one other, none receives from two
+	Probes      = "probes"      // small tagged packets between all hosts, at an interval
+	Flows       = "flows"       // the pairs that Workload.Flows lists
+)
+
+// Workload is a set of flows.
+type Workload struct {
+	Kind string `yaml:"kind"`
+
+	// Racks lists the racks that take part, from 1; empty: all. HostsPerRack takes
+	// the first so many hosts of each, 0: all (one of each for probes).
+	Racks        []int `yaml:"racks,omitempty,flow"`
+	HostsPerRack int   `yaml:"hosts_per_rack,omitempty"`
+	// RackOrder makes a ring or a tree visit all hosts of a rack before the next
+	// rack. By default neighbours are in different racks.
+	RackOrder bool `yaml:"rack_order,omitempty"`
+
+	Target       Host   `yaml:"target,omitempty"`        // incast
+	Sources      int    `yaml:"sources,omitempty"`       // incast: hosts that send, evenly spread; 0: all
+	Pairs        int    `yaml:"pairs,omitempty"`         // background, storage: pairs of hosts; 0: one for each ordered pair of racks
+	Flows        []Pair `yaml:"flows,omitempty"`         // flows
+	MicroBatches int    `yaml:"micro_batches,omitempty"` // pipeline: in a step; default 4
+
+	// Rate is what a host sends while it is active (ring, tree, alltoall, pipeline,
+	// permutation, incast), the mean rate of a pair (background), or that of a
+	// transfer (storage) or a flow (flows). With a Control it is an upper limit, 0 for none.
+	Rate Rate `yaml:"rate,omitempty"`
+	// Interval is the time between two probes of a pair.
+	Interval time.Duration `yaml:"interval,omitempty"`
+	// Connections share the rate of a pair of hosts; default 1.
+	Connections int `yaml:"connections,omitempty"`
+	// Control is how senders react to delay; by default they do not.
+	Control Control `yaml:"control,omitempty"`
+	// PacketBytes is the length of a full IP packet; default 96 for probes, else
+	// Scenario.MTU.
+	PacketBytes int `yaml:"packet_bytes,omitempty"`
+
+	// Sizes makes a flow send transfers with pauses of Think on average between
+	// them, Transfers of them (0: without end). Storage has sizes by default, from
+	// 4 KiB to 16 MiB in a bounded Pareto distribution.
+	Sizes     *Sizes        `yaml:"sizes,omitempty"`
+	Transfers int           `yaml:"transfers,omitempty"`
+	Think     time.Duration `yaml:"think,omitempty"`
+
+	// Period and Burst make training steps: senders are active in the first Burst
+	// of each Period and idle for the rest. Period 0: always active.
+	Period time.Duration `yaml:"period,omitempty"`
+	Burst  time.Duration `yaml:"burst,omitempty"`
+	Start  time.Duration `yaml:"start,omitempty"`
+	End    time.Duration `yaml:"end,omitempty"` // 0: the end of the run
+	// Jitter is how much later than its period a step may begin, for all senders
+	// alike. Stragglers begin their part of a step later by Late, every StraggleEvery
+	// steps (default 1).
+	Jitter        time.Duration `yaml:"jitter,omitempty"`
+	Stragglers    []Host        `yaml:"stragglers,omitempty,flow"`
+	Late          time.Duration `yaml:"late,omitempty"`
+	StraggleEvery int           `yaml:"straggle_every,omitempty"`
+
+	TagEvery int `yaml:"tag_every,omitempty"` // overrides Scenario.TagEvery unless 0
+	AckEvery int `yaml:"ack_every,omitempty"` // overrides Scenario.AckEvery unless 0; 1 for probes
+}
+
+// Pair is a sender and a receiver.
+type Pair struct {
+	From Host `yaml:"from"`
+	To   Host `yaml:"to"`
+}
+
+const probeBytes = 96
+
+// withDefaults fills in what is zero and differs by kind.
+func (w Workload) withDefaults(s *Scenario) Workload {
+	orDefault(&w.TagEvery, s.TagEvery)
+	if w.Kind == Probes {
+		orDefault(&w.HostsPerRack, 1)
+		orDefault(&w.PacketBytes, probeBytes)
+		orDefault(&w.AckEvery, 1)
+	}
+	if w.Kind == Storage && w.Sizes == nil {
+		w.Sizes = &Sizes{Distribution: Pareto, MinBytes: storageMin, MaxBytes: storageMax}
+	}
+	orDefault(&w.AckEvery, s.AckEvery)
+	orDefault(&w.PacketBytes, s.MTU)
+	orDefault(&w.MicroBatches, 4)
+	orDefault(&w.StraggleEvery, 1)
+	return w
+}
+
+func (s *Scenario) checkWorkload(w *Workload) error {
+	for _, r := range w.Racks {
+		if r < 1 || r > s.Leaves {
+			return fmt.Errorf("racks: %d: expected 1 to %d", r, s.Leaves)
+		}
+	}
+	switch {
+	case w.HostsPerRack < 0 || w.HostsPerRack > s.HostsPerLeaf:
+		return fmt.Errorf("hosts_per_rack %d: expected 0 to %d", w.HostsPerRack, s.HostsPerLeaf)
+	case w.Connections < 0 || w.Connections > 1024:
+		return fmt.Errorf("connections %d: expected 0 to 1024", w.Connections)
+	case w.Pairs < 0 || w.Pairs > maxFlows:
+		return fmt.Errorf("pairs %d: expected 0 to %d", w.Pairs, maxFlows)
+	case w.Sources < 0:
+		return fmt.Errorf("sources %d: expected 0 or more", w.Sources)
+	case w.MicroBatches < 0 || w.MicroBatches > 1<<16:
+		return fmt.Errorf("micro_batches %d: expected 0 to %d", w.MicroBatches, 1<<16)
+	case w.Kind == Incast && !s.has(w.Target):
+		return fmt.Errorf("target rack %d, host %d: no such host", w.Target.Rack, w.Target.Host)
+	case (w.Kind == Flows) != (len(w.Flows) > 0):
+		return errors.New("flows: expected pairs of hosts in a workload of kind flows, and only there")
+	}
+	for i, p := range w.Flows {
+		if !s.has(p.From) || !s.has(p.To) || p.From == p.To {
+			return fmt.Errorf("flows[%d]: expected two hosts of %d racks of %d", i, s.Leaves, s.HostsPerLeaf)
+		}
+	}
+	for _, check := range []func(*Workload) error{s.checkSending, s.checkSteps} {
+		if err := check(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) has(h Host) bool {
+	return h.Rack >= 1 && h.Rack <= s.Leaves && h.Host >= 1 && h.Host <= s.HostsPerLeaf
+}
+
+// checkSending checks how fast and how much a workload's senders send.
+func (s *Scenario) checkSending(w *Workload) error {
+	d := w.withDefaults(s)
+	switch {
+	case w.Kind == Probes && (w.Interval < time.Microsecond || w.Interval > time.Hour || w.Rate != 0):
+		return fmt.Errorf("interval %s: probes expect 1us to 1h, and no rate", w.Interval)
+	case w.Kind != Probes && w.Interval != 0:
+		return errors.New("interval: is for probes only")
+	case w.Kind != Probes && (w.Control == OpenLoop || w.Rate != 0) && (w.Rate < 1 || w.Rate > 10_000*Gbps):
+		return fmt.Errorf("rate %s: expected 1kbps to 10Tbps", w.Rate)
+	case d.PacketBytes < minPacket || d.PacketBytes > s.MTU:
+		return fmt.Errorf("packet_bytes %d: expected %d to the MTU, %d", d.PacketBytes, minPacket, s.MTU)
+	case w.Transfers < 0 || w.Think < 0 || w.Think > time.Hour:
+		return fmt.Errorf("transfers %d, think %s: expected 0 or more, and at most 1h", w.Transfers, w.Think)
+	case d.Sizes == nil && (w.Transfers != 0 || w.Think != 0):
+		return errors.New("transfers and think: have no effect without sizes")
+	}
+	if d.Sizes != nil {
+		if _, err := d.Sizes.compile(); err != nil {
+			return err
+		}
+	}
+	return s.checkControl(&d)
+}
+
+// checkControl checks a workload with its defaults: what senders react to must reach
+// them.
+func (s *Scenario) checkControl(w *Workload) error {
+	switch w.Control {
+	case OpenLoop:
+		return nil
+	case SwiftE2E, SwiftMaxPD:
+	default:
+		return fmt.Errorf("control %q: expected %s, %s or none", w.Control, SwiftE2E, SwiftMaxPD)
+	}
+	if w.AckEvery < 0 {
+		return fmt.Errorf("control %s: needs acknowledgements, and ack_every is %d", w.Control, w.AckEvery)
+	}
+	if w.Control == SwiftMaxPD && (w.TagEvery < 0 || !s.measuresDelay()) {
+		return fmt.Errorf("control %s: needs tags and the signal max_delay", w.Control)
+	}
+	p := s.Swift.withDefaults()
+	if err := p.check(); err != nil {
+		return fmt.Errorf("swift: %w", err)
+	}
+	return nil
+}
+
+// checkSteps checks when a workload's senders are active.
+func (s *Scenario) checkSteps(w *Workload) error {
+	switch {
+	case w.Start < 0 || w.End < 0 || (w.End > 0 && w.End <= w.Start):
+		return fmt.Errorf("start %s, end %s: expected an end after the start", w.Start, w.End)
+	case w.Period < 0 || w.Burst < 0 || w.Burst > w.Period || (w.Period > 0) != (w.Burst > 0):
+		return fmt.Errorf("period %s, burst %s: expected both, and a burst within the period", w.Period, w.Burst)
+	case w.Jitter < 0 || w.Late < 0 || w.StraggleEvery < 0:
+		return fmt.Errorf("jitter %s, late %s, straggle_every %d: expected 0 or more", w.Jitter, w.Late, w.StraggleEvery)
+	case w.Period == 0 && (w.Jitter > 0 || w.Late > 0):
+		return errors.New("jitter and late: have no effect without period and burst")
+	case w.Burst+w.Jitter+w.Late > w.Period:
+		return fmt.Errorf("burst %s, jitter %s, late %s: do not fit the period, %s", w.Burst, w.Jitter, w.Late, w.Period)
+	case (len(w.Stragglers) > 0) != (w.Late > 0):
+		return errors.New("stragglers and late: expected both or none")
+	}
+	for _, h := range w.Stragglers {
+		if !s.has(h) {
+			return fmt.Errorf("stragglers: rack %d, host %d: no such host", h.Rack, h.Host)
+		}
+	}
+	return nil
+}
