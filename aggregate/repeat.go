@@ -2,8 +2,8 @@ package aggregate
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
+	"math/rand/v2"
 
 	"github.com/csigscope/csigscope/decode"
 )
@@ -18,85 +18,77 @@ const (
 )
 
 // repeats remembers the last reflection of each flow and signal type: those of
-// 64 Ki flows, in sets that forget the entry used least recently. Its hash is not
-// seeded, because what it forgets shows in the results, and equal input has to give
-// equal results.
+// 64 Ki flows, in sets that forget the flow used least recently.
+//
+// Which set a flow falls into is not seeded, because what a set forgets shows in the
+// results, and equal input has to give equal results. Inside of a set, flows and what
+// they said are told apart by 64 bits of a hash that is seeded at random: a memory of
+// whole addresses would take four times the room, and most of the time here goes into
+// waiting for it.
 type repeats struct {
 	sets      [repeatSets]repeatSet
-	flows     [repeatSets][repeatWays]repeatFlow
-	clock     uint32
-	floor     uint32 // entries not used since this clock are empty
+	seeds     [6]uint64
 	evictions uint64
 
-	hashes   [pendingItems]uint64 // by number in the batch
-	prepared [pendingItems]uint64 // the same without gaps
+	prepared [pendingItems]repeatItem // by number in the batch
 }
 
-// repeatSet is what is looked at first: a set fills half a cache line.
-type repeatSet struct {
-	used [repeatWays]uint32 // clock of the last use
-	tags [repeatWays]uint32 // a part of the flow's hash
-}
+// repeatSet fills a cache line. The flow used last comes first.
+type repeatSet [repeatWays]repeatFlow
 
-// repeatFlow fills a cache line.
+// repeatFlow is empty when its flow is 0.
 type repeatFlow struct {
-	repeatKey
-	data uint64 // said last
-	ack  uint32
-	_    [4]byte
+	flow, said uint64
 }
 
-type repeatKey struct {
-	addrs [4]uint64
-	tail  uint64 // ports, protocol, layout and type
+type repeatItem struct {
+	repeatFlow
+	set   uint32
+	acked bool
 }
 
-func newRepeatKey(o *decode.Observation) repeatKey {
-	return repeatKey{
-		addrs: [4]uint64{
-			binary.LittleEndian.Uint64(o.Src[:8]), binary.LittleEndian.Uint64(o.Src[8:]),
-			binary.LittleEndian.Uint64(o.Dst[:8]), binary.LittleEndian.Uint64(o.Dst[8:]),
+func newRepeats() *repeats {
+	r := new(repeats)
+	for i := range r.seeds {
+		r.seeds[i] = rand.Uint64()
+	}
+	return r
+}
+
+// item is what is remembered of a reflection.
+func (r *repeats) item(o *decode.Observation) repeatItem {
+	src0, src1 := binary.LittleEndian.Uint64(o.Src[:8]), binary.LittleEndian.Uint64(o.Src[8:])
+	dst0, dst1 := binary.LittleEndian.Uint64(o.Dst[:8]), binary.LittleEndian.Uint64(o.Dst[8:])
+	tail := uint64(o.SrcPort)<<16 | uint64(o.DstPort) | uint64(o.Proto)<<32 |
+		uint64(layoutIndex(o.Tag.Layout))<<40 | uint64(o.Tag.T)<<48
+	data := uint64(o.Tag.S)<<32 | uint64(o.Tag.LM)<<16 | uint64(o.Tag.R)<<8
+	if o.Tag.D {
+		data |= 1
+	}
+	set := mix(src0*0xa0761d6478bd642f^src1^tail*0xe7037ed1a0b428db, dst0*0x8ebc6af09c88c6e3^dst1^0x589965cc75374cc3)
+	src, dst := mix(src0^r.seeds[0], src1^r.seeds[1]), mix(dst0^r.seeds[2], dst1^r.seeds[3])
+	return repeatItem{
+		repeatFlow: repeatFlow{
+			flow: mix(tail^src, dst^r.seeds[4]) | 1,
+			said: mix(data^r.seeds[4], uint64(o.Ack)^r.seeds[5]),
 		},
-		tail: uint64(o.SrcPort)<<16 | uint64(o.DstPort) |
-			uint64(o.Proto)<<32 | uint64(layoutIndex(o.Tag.Layout))<<40 | uint64(o.Tag.T)<<48,
+		set:   uint32(set % repeatSets),
+		acked: o.Flags&decode.HasAck != 0,
 	}
 }
 
-func (k *repeatKey) hash() uint64 {
-	h1, l1 := bits.Mul64(k.addrs[0]^0xa0761d6478bd642f, k.addrs[1]^0xe7037ed1a0b428db)
-	h2, l2 := bits.Mul64(k.addrs[2]^0x8ebc6af09c88c6e3, k.addrs[3]^0x589965cc75374cc3)
-	h3, l3 := bits.Mul64(k.tail^h1^l1, h2^l2^0x1d8e4e27c47d124f)
-	return h3 ^ l3
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi ^ lo
 }
 
-func (k *repeatKey) equal(o *repeatKey) bool {
-	src := (k.addrs[0] ^ o.addrs[0]) | (k.addrs[1] ^ o.addrs[1])
-	dst := (k.addrs[2] ^ o.addrs[2]) | (k.addrs[3] ^ o.addrs[3])
-	return src|dst|(k.tail^o.tail) == 0
-}
-
-// prepare hashes the reflections of a batch, of at most pendingItems, and reads what
-// seen will need for them, so that their memory accesses overlap.
-func (r *repeats) prepare(batch []decode.Observation) (touched uint32) {
-	n := 0
-	for i := range batch {
-		if batch[i].Kind == decode.Reflection {
-			k := newRepeatKey(&batch[i])
-			h := k.hash()
-			r.hashes[i&(pendingItems-1)], r.prepared[n&(pendingItems-1)] = h, h
-			touched |= r.sets[h%repeatSets].used[0]
-			n++
-		}
-	}
-	for _, h := range r.prepared[:n] {
-		set, tag := &r.sets[h%repeatSets], uint32(h>>32)
-		way := 0
-		for i := range set.tags {
-			if set.tags[i] == tag {
-				way = i
-			}
-		}
-		touched |= r.flows[h%repeatSets][way].ack
+// prepare gets a batch's reflections, given by their numbers, ready for seen, and
+// reads what seen will need for them, so that their memory accesses overlap.
+func (r *repeats) prepare(batch []decode.Observation, reflections []uint8) (touched uint64) {
+	for _, i := range reflections {
+		it := r.item(&batch[i])
+		r.prepared[i] = it
+		touched |= r.sets[it.set%repeatSets][0].flow
 	}
 	return touched
 }
@@ -104,69 +96,28 @@ func (r *repeats) prepare(batch []decode.Observation) (touched uint32) {
 // seen tells whether the reflection, which is the batch's observation i, repeats the
 // one before it, and remembers it. Reflections without an acknowledgement number
 // never repeat.
-func (r *repeats) seen(o *decode.Observation, i int) bool {
-	if o.Flags&decode.HasAck == 0 {
+func (r *repeats) seen(i int) bool {
+	it := &r.prepared[i&(pendingItems-1)]
+	if !it.acked {
 		return false
 	}
-	data := uint64(o.Tag.S)<<32 | uint64(o.Tag.LM)<<16 | uint64(o.Tag.R)<<8
-	if o.Tag.D {
-		data |= 1
+	set := &r.sets[it.set%repeatSets]
+	at, same := 0, false
+	for at < repeatWays-1 && set[at].flow != it.flow {
+		at++
 	}
-	k := newRepeatKey(o)
-	f, known := r.flow(&k, r.hashes[i&(pendingItems-1)])
-	same := known && f.ack == o.Ack && f.data == data
-	f.ack, f.data = o.Ack, data
+	if set[at].flow == it.flow {
+		same = set[at].said == it.said
+	} else if set[at].flow != 0 {
+		r.evictions++
+	}
+	copy(set[1:], set[:at])
+	set[0] = it.repeatFlow
 	return same
 }
 
-// flow is what a flow said: it takes an empty entry of its set, or that which was
-// not used for longest, if it has none.
-func (r *repeats) flow(k *repeatKey, hash uint64) (f *repeatFlow, known bool) {
-	r.tick()
-	n, tag := hash%repeatSets, uint32(hash>>32)
-	set, flows := &r.sets[n], &r.flows[n]
-	oldest := 0
-	for i := range set.used {
-		if set.tags[i] == tag && set.used[i] > r.floor && flows[i].equal(k) {
-			set.used[i] = r.clock
-			return &flows[i], true
-		}
-		if set.used[i] < set.used[oldest] {
-			oldest = i
-		}
-	}
-	if set.used[oldest] > r.floor {
-		r.evictions++
-	}
-	set.used[oldest], set.tags[oldest] = r.clock, tag
-	flows[oldest].repeatKey = *k
-	return &flows[oldest], false
-}
-
-// forget empties all entries. They are cleared one by one only before the clock
-// could wrap.
+// forget empties all sets.
 func (r *repeats) forget() {
-	r.floor, r.evictions = r.clock, 0
-	if r.clock > math.MaxUint32/2 {
-		clear(r.sets[:])
-		r.clock, r.floor = 0, 0
-	}
-}
-
-// tick makes every use later than the floor. When the clock wraps, entries lose
-// their ages.
-func (r *repeats) tick() {
-	r.clock++
-	if r.clock != 0 {
-		return
-	}
-	for i := range r.sets {
-		for j, used := range r.sets[i].used {
-			r.sets[i].used[j] = 0
-			if used > r.floor {
-				r.sets[i].used[j] = 1
-			}
-		}
-	}
-	r.clock, r.floor = 2, 0
+	clear(r.sets[:])
+	r.evictions = 0
 }

@@ -21,6 +21,7 @@ type pendingItem struct {
 	code   uint32    // with itemWide and itemCount
 	bytes  uint32
 	slot   uint32 // of the window at the finest level
+	entry  uint32 // of the window, set by findEntries
 	bucket uint32 // wide: set by countWide
 }
 
@@ -42,14 +43,18 @@ type Shard struct {
 	traits *[numTraits]traits
 	levels []level // finest first
 
+	refused [4]uint8 // by kind: 1 unless the tap's place admits it
+
 	series    seriesTable
 	compactAt int // number of series at which dead ones are dropped
 	ends      endCache
 	keys      keyCache
 	repeats   *repeats
 
-	batch   []decode.Observation // that the items are of
-	items   [pendingItems]pendingItem
+	batch     []decode.Observation // that the items are of
+	reflected [pendingItems]uint8  // numbers of its reflections
+	repeated  [pendingItems]bool   // by number, of those that repeat
+	items     [pendingItems]pendingItem
 	pending int
 	touched uint64 // keeps reads that are made in advance
 
@@ -73,8 +78,13 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
 	s.ends = newEndCache(cfg.Resolver, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
+	s.refused = [4]uint8{1, 1, 1, 1}
+	if cfg.Tags {
+		s.refused[decode.Tag] = 0
+	}
 	if cfg.Reflections {
-		s.repeats = new(repeats)
+		s.refused[decode.Reflection] = 0
+		s.repeats = newRepeats()
 	}
 	s.rows.block.Source = cfg.Source
 	s.rows.seq = cfg.SeqBase
@@ -110,29 +120,63 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 
 func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	s.batch = obs
+	plain, reflections := s.survey()
 	if s.repeats != nil {
-		s.touched |= uint64(s.repeats.prepare(obs))
+		s.touched |= s.repeats.prepare(obs, reflections)
 	}
-	c := &s.clock
-	for i := range obs {
-		o := &obs[i]
-		layout := layoutIndex(o.Tag.Layout)
-		if o.TimeNS < c.from || o.TimeNS >= c.to || o.Kind != decode.Tag || o.Flags&decode.Orphan != 0 ||
-			layout >= csig.NumLayouts || !s.cfg.Tags {
+	if plain {
+		s.addPlain(reflections)
+	} else {
+		for i := range obs {
 			if err := s.admit(ctx, i); err != nil {
 				return err
 			}
-			continue
 		}
-		c.now = max(c.now, o.TimeNS)
-		s.enqueue(i, layout, c.slot)
 	}
 	s.apply()
 	s.batch = nil
 	return nil
 }
 
-// admit takes the observations that Add cannot place at once.
+// survey lists the batch's reflections and tells whether the batch is plain: all of
+// it is admitted, but for reflections that repeat, and belongs to the window at hand.
+// It does not branch on kinds, which cannot be predicted.
+func (s *Shard) survey() (plain bool, reflections []uint8) {
+	first, last := int64(math.MaxInt64), int64(0)
+	odd, n := uint(0), 0
+	for i := range s.batch {
+		o := &s.batch[i]
+		first, last = min(first, o.TimeNS), max(last, o.TimeNS)
+		odd |= uint(o.Flags&decode.Orphan) | (uint(o.Tag.Layout.Format)-1|uint(o.Tag.Layout.Profile)-1)>>1 |
+			uint(o.Kind>>2) | uint(s.refused[o.Kind&3])
+		s.reflected[n&(pendingItems-1)] = uint8(i)
+		n += int(o.Kind>>1) & 1
+	}
+	plain = odd == 0 && first > 0 && first >= s.clock.from && last < s.clock.to
+	return plain, s.reflected[:n]
+}
+
+// addPlain enqueues a plain batch. All its times are in one window, so that their
+// order changes nothing.
+func (s *Shard) addPlain(reflections []uint8) {
+	for _, i := range reflections {
+		if s.repeats.seen(int(i)) {
+			s.repeated[i] = true
+			s.counts.Rejected[RejectRepeat] += s.cfg.Weight
+		}
+	}
+	for i := range s.batch {
+		o := &s.batch[i]
+		if s.repeated[i&(pendingItems-1)] {
+			s.repeated[i&(pendingItems-1)] = false
+			continue
+		}
+		s.clock.now = max(s.clock.now, o.TimeNS)
+		s.enqueue(i, layoutIndex(o.Tag.Layout), s.clock.slot)
+	}
+}
+
+// admit places an observation unless it is rejected.
 func (s *Shard) admit(ctx context.Context, i int) error {
 	if reason, bad := s.reject(i); bad {
 		s.counts.Rejected[reason] += s.cfg.Weight
@@ -161,7 +205,7 @@ func (s *Shard) reject(i int) (Rejection, bool) {
 	if o.TimeNS == 0 {
 		return RejectNoTime, true
 	}
-	return RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(o, i)
+	return RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(i)
 }
 
 // enqueue makes a pending item of the batch's observation i.
@@ -203,29 +247,25 @@ func (s *Shard) apply() {
 		s.dropLeftovers()
 	}
 	s.lookup()
+	s.findEntries()
 	l := &s.levels[0]
-	refs := l.refs
 	wide := 0
 	for i := range s.items[:s.pending] {
 		it := &s.items[i]
 		w := l.all[it.slot]
-		ref := refs[it.series]
-		if ref.gen != w.gen {
-			s.series.count(it.series)
-			ref.entry = l.entry(w, it.series, &s.series.list[it.series])
-		}
 		if it.code&itemWide != 0 {
-			s.countWide(w, ref.entry, it)
+			s.countWide(w, it)
 			wide++
 			continue
 		}
-		e := &w.compact[ref.entry]
+		e := &w.compact[it.entry]
 		c := it.code & 31
 		e.bytes += uint64(it.bytes)
 		e.used |= 1 << c
 		e.hist[c]++
 		if e.hist[c] >= math.MaxUint32-1 {
 			l.seal(w, it.series, &s.series.list[it.series])
+			s.findEntries()
 		}
 	}
 	if wide > 0 {
@@ -234,19 +274,41 @@ func (s *Shard) apply() {
 	s.pending = 0
 }
 
+// findEntries finds the entries that the pending items are counted in, and reads wide
+// ones, whose counting does not wait for memory then.
+func (s *Shard) findEntries() {
+	l := &s.levels[0]
+	refs, touched := l.refs, uint32(0)
+	for i := range s.items[:s.pending] {
+		it := &s.items[i]
+		w := l.all[it.slot]
+		ref := refs[it.series]
+		if ref.gen != w.gen {
+			s.series.count(it.series)
+			ref.entry = l.entry(w, it.series, &s.series.list[it.series])
+		}
+		it.entry = ref.entry
+		if it.code&itemWide != 0 {
+			touched |= w.wide[ref.entry].count
+		}
+	}
+	s.touched |= uint64(touched)
+}
+
 // countWide counts all but the distribution, for which it leaves the bucket in the
 // item.
-func (s *Shard) countWide(w *window, entry uint32, it *pendingItem) {
-	e := &w.wide[entry]
+func (s *Shard) countWide(w *window, it *pendingItem) {
+	e := &w.wide[it.entry]
 	e.bytes += uint64(it.bytes)
 	if it.code&itemCount == 0 {
 		code := it.code &^ itemWide
 		e.addValue(s.traits[it.key.traits()].table.Value(code), code)
-		it.bucket = distKey(entry, csig.DistIndex(code))
+		it.bucket = distKey(it.entry, csig.DistIndex(code))
 	}
 	e.count++
 	if e.count >= math.MaxUint32-1 {
 		s.levels[0].seal(w, it.series, &s.series.list[it.series])
+		s.findEntries()
 	}
 }
 
@@ -288,7 +350,7 @@ func (s *Shard) StateBytes() uint64 {
 		n += s.levels[i].bytes()
 	}
 	if s.repeats != nil {
-		n += repeatSets * repeatWays * (64 + 8)
+		n += repeatSets * repeatWays * 16
 	}
 	return n
 }

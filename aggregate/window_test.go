@@ -118,18 +118,6 @@ func TestGenerationsWrap(t *testing.T) {
 	}
 }
 
-func TestRepeatClockWraps(t *testing.T) {
-	r := new(repeats)
-	r.clock = math.MaxUint32 - 1
-	o := decode.Observation{Flags: decode.HasAck, Kind: decode.Reflection, Ack: 1, Tag: csig.Tag{Layout: csig.Layout{Format: 1, Profile: 1}}}
-	if r.seen(&o, 0) {
-		t.Error("first reflection repeats")
-	}
-	if !r.seen(&o, 0) || r.clock == 0 {
-		t.Error("reflection was forgotten when the clock wrapped")
-	}
-}
-
 func TestKeyCacheStaysBounded(t *testing.T) {
 	keys := newKeyCache(4096)
 	for i := range uint64(20000) {
