@@ -53,8 +53,12 @@ type Config struct {
 
 // Result is what one frame says. The caller owns it and hands the same one to
 // Decode again and again; only Obs[:N] is valid.
+//
+// Obs may point into memory of the caller, so that observations need not be copied:
+// Decode writes to its first MaxObservations elements and to no others. A Result
+// with fewer gets memory of its own.
 type Result struct {
-	Obs    [MaxObservations]Observation
+	Obs    []Observation
 	N      int
 	Reason Reason
 	Encap  Stack
@@ -112,7 +116,7 @@ func (d *Decoder) Counters() Counters { return d.counters }
 
 // Decode reads one Ethernet frame, which may be cut at any byte, and fills r: of
 // each observation everything but TimeNS, Packet and Bytes, which the caller
-// knows. It keeps no reference to the frame and does not allocate.
+// knows. It keeps no reference to the frame and does not allocate, but for r.Obs.
 //
 // Tags come before reflections. A CSIG tag is valid only as the last tag
 // of L2 (section 4.1): one that another CSIG tag, a VLAN tag or a SecTAG follows is
@@ -135,6 +139,9 @@ func (d *Decoder) DecodeStripped(frame []byte, tpid, tci uint16, r *Result) {
 }
 
 func (d *Decoder) start(r *Result) {
+	if len(r.Obs) < MaxObservations {
+		r.Obs = make([]Observation, MaxObservations)
+	}
 	r.N, r.Encap.n = 0, 0
 	d.nest = nesting{}
 }

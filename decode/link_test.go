@@ -25,9 +25,8 @@ func TestLinkTypes(t *testing.T) {
 				var want, got decode.Result
 				d.Decode(g.frame[:n], &want)
 				d.DecodeLink(link, asLink(link, g.frame[:n]), &got)
-				if want != got {
-					t.Fatalf("link type %d, %s cut at %d (-Ethernet +link):\n%s", link, g.name, n,
-						cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})))
+				if diff := cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})); diff != "" {
+					t.Fatalf("link type %d, %s cut at %d (-Ethernet +link):\n%s", link, g.name, n, diff)
 				}
 			}
 		}

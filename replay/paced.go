@@ -114,7 +114,10 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	f.batch.Frames[0], f.batch.N = *frame, 1
 	p.replay.progress.packets.Add(1)
 	p.replay.progress.bytes.Add(uint64(len(frame.Data)))
-	return f.worker.add(ctx, &f.batch, p.merge.Reader(i))
+	if err := f.worker.add(ctx, &f.batch, p.merge.Reader(i)); err != nil {
+		return err
+	}
+	return f.worker.passAll(ctx)
 }
 
 // worker prefers one whose file has ended: it has its tables already.

@@ -26,8 +26,7 @@ const (
 type worker struct {
 	cfg     *Config
 	decoder *decode.Decoder
-	decoded [2]decoded
-	last    *decoded        // whose observations wait
+	result  decode.Result
 	spare   map[Tap][]*lane // of chunks before
 
 	src   *source
@@ -44,22 +43,20 @@ type tally struct {
 	counts                      aggregate.Counts
 }
 
-// decoded is what one frame said. Its observations are copied when the next frame is
-// decoded: reading what was just written in smaller pieces would stall.
-type decoded struct {
-	decode.Result
-	frame   *capture.Frame
-	wireLen uint32
-	lane    *lane
-}
-
-// A lane is the way of one tap's observations into its shard.
+// A lane is the way of one tap's observations into its shard. They are decoded where
+// the shard reads them: obs[:n] are there already, and there is always room for those
+// of one more frame.
 type lane struct {
 	tap   Tap
 	link  decode.Link
 	shard *aggregate.Shard
-	batch []decode.Observation
+	obs   []decode.Observation
+	n     int
 }
+
+// maxPending is how many observations a lane holds before they go to its shard, which
+// counts up to 256 at a time.
+const maxPending = 256 - decode.MaxObservations
 
 func newWorker(cfg *Config) (*worker, error) {
 	d, err := decode.New(cfg.Decode)
@@ -123,41 +120,52 @@ func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reade
 			continue
 		}
 		w.wireBytes += uint64(f.WireLen)
-		w.enqueue()
-		d := &w.decoded[i&1]
-		d.wireLen = decodeFrame(w.decoder, l.link, f, &d.Result)
-		w.frames[d.Reason]++
-		d.frame, d.lane = f, l
-		w.last = d
+		if err := w.decode(ctx, l, f); err != nil {
+			return err
+		}
 	}
-	w.enqueue()
 	w.packets += uint64(batch.N)
-	for _, l := range w.lanes {
-		if l == nil || len(l.batch) == 0 {
-			continue
-		}
-		if err := l.shard.Add(ctx, l.batch); err != nil {
-			return fmt.Errorf("replay %q: %w", w.src.path, err)
-		}
-		l.batch = l.batch[:0]
+	return nil
+}
+
+// decode puts what a frame says behind what waits in its lane.
+func (w *worker) decode(ctx context.Context, l *lane, f *capture.Frame) error {
+	r := &w.result
+	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
+	wireLen := decodeFrame(w.decoder, l.link, f, r)
+	w.frames[r.Reason]++
+	for i := range r.Obs[:r.N] {
+		o := &r.Obs[i]
+		stamp(o, f, wireLen)
+		w.found.add(o)
+	}
+	l.n += r.N
+	if l.n < maxPending {
+		return nil
+	}
+	return w.pass(ctx, l)
+}
+
+// pass gives a lane's observations to its shard.
+func (w *worker) pass(ctx context.Context, l *lane) error {
+	n := l.n
+	l.n = 0
+	if err := l.shard.Add(ctx, l.obs[:n]); err != nil {
+		return fmt.Errorf("replay %q: %w", w.src.path, err)
 	}
 	return nil
 }
 
-// enqueue puts what the last frame said into its lane's batch.
-func (w *worker) enqueue() {
-	d := w.last
-	if d == nil {
-		return
+// passAll gives what waits in all lanes to the shards.
+func (w *worker) passAll(ctx context.Context) error {
+	for _, l := range w.lanes {
+		if l != nil && l.n > 0 {
+			if err := w.pass(ctx, l); err != nil {
+				return err
+			}
+		}
 	}
-	w.last = nil
-	f, l := d.frame, d.lane
-	for j := range d.N {
-		o := &d.Obs[j]
-		stamp(o, f, d.wireLen)
-		w.found.add(o)
-		l.batch = append(l.batch, *o)
-	}
+	return nil
 }
 
 // lane is the lane of an interface, nil for one whose link type cannot be decoded.
@@ -216,11 +224,14 @@ func (w *worker) newLane(tap Tap, seqBase uint64) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lane{tap: tap, shard: shard, batch: make([]decode.Observation, 0, capture.BatchSize*2)}, nil
+	return &lane{tap: tap, shard: shard, obs: make([]decode.Observation, maxPending+decode.MaxObservations)}, nil
 }
 
 // flush closes all windows and takes over the shards' counts.
 func (w *worker) flush(ctx context.Context) error {
+	if err := w.passAll(ctx); err != nil {
+		return err
+	}
 	for _, l := range w.lanes {
 		if l == nil {
 			continue
