@@ -55,8 +55,8 @@ type Shard struct {
 	reflected [pendingItems]uint8  // numbers of its reflections
 	repeated  [pendingItems]bool   // by number, of those that repeat
 	items     [pendingItems]pendingItem
-	pending int
-	touched uint64 // keeps reads that are made in advance
+	pending   int
+	touched   uint64 // keeps reads that are made in advance
 
 	clock  watermark
 	rows   rowBuilder
@@ -147,7 +147,7 @@ func (s *Shard) survey() (plain bool, reflections []uint8) {
 	for i := range s.batch {
 		o := &s.batch[i]
 		first, last = min(first, o.TimeNS), max(last, o.TimeNS)
-		odd |= uint(o.Flags&decode.Orphan) | (uint(o.Tag.Layout.Format)-1|uint(o.Tag.Layout.Profile)-1)>>1 |
+		odd |= uint(o.Flags&decode.Orphan) | ((uint(o.Tag.Layout.Format)-1)|(uint(o.Tag.Layout.Profile)-1))>>1 |
 			uint(o.Kind>>2) | uint(s.refused[o.Kind&3])
 		s.reflected[n&(pendingItems-1)] = uint8(i)
 		n += int(o.Kind>>1) & 1
