@@ -5,18 +5,21 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Found counts observations by kind, tag layout and signal, as they were decoded.
-type Found [2][csig.NumLayouts][csig.NumSignals]uint64
+// Found counts observations by kind, tag layout and signal type, as they were decoded.
+type Found [2][csig.NumLayouts][numTypes]uint64
+
+// numTypes is the number of signal types that the wider layouts can carry.
+const numTypes = 16
 
 func (f *Found) add(o *decode.Observation) {
-	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.Signal()]++
+	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.T&(numTypes-1)]++
 }
 
 func (f *Found) merge(other *Found) {
 	for k := range f {
 		for l := range f[k] {
-			for s := range f[k][l] {
-				f[k][l][s] += other[k][l][s]
+			for t := range f[k][l] {
+				f[k][l][t] += other[k][l][t]
 			}
 		}
 	}
@@ -33,9 +36,10 @@ type FoundCount struct {
 func (f *Found) list() (counts []FoundCount) {
 	for k := range f {
 		for l := range f[k] {
-			for s, n := range f[k][l] {
+			for t, n := range f[k][l] {
 				if n > 0 {
-					counts = append(counts, FoundCount{decode.Kind(k) + decode.Tag, csig.LayoutAt(l), csig.Signal(s), n})
+					layout := csig.LayoutAt(l)
+					counts = append(counts, FoundCount{decode.Kind(k) + decode.Tag, layout, csig.SignalOf(layout.Profile, uint8(t)), n})
 				}
 			}
 		}
