@@ -9,7 +9,7 @@ import "github.com/csigscope/csigscope/decode/csig"
 // open readies a flow, whose packets' lengths and path are known, for its first
 // packet.
 func (s *sim) open(number int32, f *flow) {
-	f.payload = uint32(s.framer.payload(int(f.dataLength), false, false))
+	f.payload = uint32(s.framer.payload(f.style, int(f.dataLength), false, false))
 	first := f.pace.first()
 	if w := f.window; w != nil {
 		w.roundTrip, w.ready = s.idleRoundTrip(f), first
@@ -91,8 +91,9 @@ func (s *sim) worstHop(m *mark) (delay int64, ok bool) {
 // idleRoundTrip is how long a full packet and its acknowledgement take through the
 // idle network, in nanoseconds.
 func (s *sim) idleRoundTrip(f *flow) int64 {
-	tag := s.framer.tagLen()
-	return (s.idle(&f.forward, int(f.dataLength)+tag) + s.idle(&f.reverse, s.framer.ackLen(true))) / 1000
+	data := int(f.dataLength) + s.framer.tagLen() + int(f.overhead)
+	ack := s.framer.ackLen(f.style, true) + int(f.overhead)
+	return (s.idle(&f.forward, data) + s.idle(&f.reverse, ack)) / 1000
 }
 
 func (s *sim) idle(r *route, length int) int64 {

@@ -57,6 +57,8 @@ func (s *sim) tag(k *packet, count *uint32) {
 func (s *sim) start(f *flow, r *route, now int64, k *packet) {
 	f.sent++
 	s.sent++
+	k.id = uint32(f.sent)
+	k.length += s.around(f, 0, r.n)
 	s.enter(r.ports[0], now, k)
 }
 
@@ -64,11 +66,6 @@ func (s *sim) start(f *flow, r *route, now int64, k *packet) {
 func (s *sim) deliver(f *flow, now int64, k *packet) error {
 	f.delivered++
 	s.delivered++
-	if k.tag.set || k.reflects.set || s.scenario.CaptureUntagged {
-		if err := s.capture(f, now, k); err != nil {
-			return err
-		}
-	}
 	if k.ack {
 		s.heard(f, now, k)
 	} else {
@@ -89,7 +86,7 @@ func (s *sim) received(f *flow, now int64, k *packet) {
 	if f.ackEvery < 0 {
 		return
 	}
-	end := k.number + uint32(s.framer.payload(int(k.length), k.tag.set, false))
+	end := k.number + uint32(s.framer.payload(f.style, int(k.length), k.tag.set, false))
 	f.unacked++
 	if f.unacked < f.ackEvery && end != f.urgent {
 		return
@@ -107,7 +104,7 @@ func (s *sim) received(f *flow, now int64, k *packet) {
 }
 
 func (s *sim) acknowledge(f *flow, now int64, a packet) {
-	a.length = uint16(s.framer.ackLen(a.reflects.set))
+	a.length = uint16(s.framer.ackLen(f.style, a.reflects.set))
 	if s.scenario.TagAcks {
 		s.tag(&a, &f.ackTags)
 	}
@@ -129,26 +126,4 @@ func (s *sim) heard(f *flow, now int64, k *packet) {
 	}
 	f.lastMark, f.lastAck = k.reflects, k.number
 	s.truth.observe(now, f.cell, &k.reflects, 1)
-}
-
-// capture writes a delivered packet as the tap of the receiving rack sees it.
-func (s *sim) capture(f *flow, now int64, k *packet) error {
-	g, r, from, to := &s.segment, &f.forward, f.src, f.dst
-	g.tuple, g.sequence, g.ack = f.tuple, k.number, f.ackSource
-	if k.ack {
-		r, from, to = &f.reverse, f.dst, f.src
-		g.tuple, g.sequence, g.ack = f.tuple.reversed(), f.ackSource, k.number
-	}
-	g.from, g.rack, g.hops = from, s.topology.rack(int(to)), int(r.n)-1
-	g.stamp, g.echo, g.length = k.stamp, k.echo, int(k.length)
-	g.tagged, g.reflects = k.tag.set, k.reflects.set
-	if g.tagged {
-		g.tag = s.signals[k.tag.signal].tag(s.scenario.Layout, &k.tag)
-	}
-	if g.reflects {
-		g.reflection = s.signals[k.reflects.signal].tag(s.scenario.Layout, &k.reflects)
-	}
-	s.captured++
-	s.capturedBytes += uint64(min(g.length, s.scenario.SnapLen))
-	return s.taps.packet(&s.framer, g, s.startNS+now/1000)
 }

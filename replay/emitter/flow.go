@@ -7,7 +7,9 @@ type flow struct {
 	tuple            fiveTuple
 	src, dst         int32 // hosts
 	forward, reverse route
-	cell, cellBack   int32 // of the truth: sender's to receiver's rack, and back
+	style            uint8  // of the framer
+	overhead         uint16 // bytes that its encapsulation adds to a frame
+	cell, cellBack   int32  // of the truth: sender's to receiver's rack, and back
 
 	// The sender.
 	pace         pacing

@@ -68,6 +68,7 @@ func (b *builder) flow(w *Workload, index, share int, e edge) error {
 		ackTags:    uint32(rng.below(1 << 16)),
 		acksToCopy: int32(s.RepeatAckEvery),
 		dataLength: uint16(ethernetLen + w.PacketBytes),
+		style:      b.styles[index],
 	}
 	f.untilTag = int32(rng.below(uint64(max(f.tagEvery, 1))))
 	f.unacked = int32(rng.below(uint64(max(f.ackEvery, 1))))

@@ -62,7 +62,7 @@ func prepare(t testing.TB, s Scenario) *sim {
 	if m.truth, err = createTruth(filepath.Join(dir, TruthFile), &m.scenario, top, m.signals, cells); err != nil {
 		t.Fatal(err)
 	}
-	if m.taps, err = createTaps(&s, dir); err != nil {
+	if err := m.taps.createFiles(&s, dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.taps.close(); m.truth.close() })

@@ -20,6 +20,7 @@ type packet struct {
 	started  int64 // left the queue, first bit on the link
 	arrives  int64 // in the next queue, or at the receiver
 	flow     int32
+	id       uint32 // number of the packet in its flow, both directions
 	number   uint32 // of data: sequence number; of acknowledgements: acknowledgement number
 	stamp    uint32 // TCP timestamp of the sender
 	echo     uint32 // TCP timestamp that it answers

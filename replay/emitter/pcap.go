@@ -2,49 +2,76 @@ package emitter
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"os"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-// captureFile writes one capture file: pcapng with an interface per tap, or classic
-// pcap, both with nanoseconds and in little-endian order. It appends records to a
-// buffer of its own and allocates nothing per packet.
+// captureFile writes one capture: pcapng with an interface per tap, or classic pcap,
+// both with nanoseconds and in little-endian order, perhaps compressed. It appends
+// records to a buffer of its own and allocates nothing per packet.
 type captureFile struct {
 	path    string
-	file    *os.File
+	closers []io.Closer // from the inside out
 	out     *bufio.Writer
 	record  []byte
 	classic bool
-	snapLen int
 }
 
 const captureBuffer = 1 << 20
 
-// createCapture starts a file. Names are those of its interfaces, which pcapng
-// holds and classic pcap does not.
-func createCapture(path string, classic bool, snapLen int, comment string, names []string) (*captureFile, error) {
-	file, err := os.Create(path)
+// Values of Scenario.Compress.
+const (
+	compressGzip = "gzip"
+	compressZstd = "zstd"
+)
+
+// newCapture starts a capture on w, which it closes. Names are those of its
+// interfaces, which pcapng holds and classic pcap does not.
+func newCapture(s *Scenario, w io.WriteCloser, path string, of []tap) (*captureFile, error) {
+	c := &captureFile{path: path, classic: s.Classic, closers: []io.Closer{w}}
+	to, err := c.compressor(w, s.Compress)
 	if err != nil {
+		w.Close()
 		return nil, fmt.Errorf("create capture: %w", err)
 	}
-	c := &captureFile{
-		path: path, file: file, out: bufio.NewWriterSize(file, captureBuffer),
-		classic: classic, snapLen: snapLen,
-	}
-	if classic {
+	c.out = bufio.NewWriterSize(to, captureBuffer)
+	if c.classic {
+		snapLen := 0
+		for i := range of {
+			snapLen = max(snapLen, of[i].snapLen)
+		}
 		c.record = classicHeader(c.record, snapLen)
 	} else {
-		c.record = sectionBlock(c.record, comment)
-		for _, name := range names {
-			c.record = interfaceBlock(c.record, name, snapLen)
+		c.record = sectionBlock(c.record, fmt.Sprintf("simulated: scenario %s, seed %d, %s", s.Name, s.Seed, s.Layout))
+		for i := range of {
+			c.record = interfaceBlock(c.record, &of[i])
 		}
 	}
-	if _, err := c.out.Write(c.record); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("write capture: %w", err)
+	if err := c.write(c.record); err != nil {
+		w.Close()
+		return nil, err
 	}
 	return c, nil
+}
+
+// compressor puts a compressor before w. The same bytes in give the same bytes out.
+func (c *captureFile) compressor(w io.Writer, how string) (io.Writer, error) {
+	switch how {
+	case compressGzip:
+		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		c.closers = append([]io.Closer{z}, c.closers...)
+		return z, err
+	case compressZstd:
+		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		c.closers = append([]io.Closer{z}, c.closers...)
+		return z, err
+	}
+	return w, nil
 }
 
 // Option codes of pcapng (draft-ietf-opsawg-pcapng).
@@ -80,18 +107,36 @@ func sectionBlock(b []byte, comment string) []byte {
 	return endBlock(option(b, 0, nil), at)
 }
 
-func interfaceBlock(b []byte, name string, snapLen int) []byte {
+func interfaceBlock(b []byte, t *tap) []byte {
 	le := binary.LittleEndian
 	at := len(b)
 	b = le.AppendUint32(b, 1)
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint16(b, linkEthernet)
 	b = le.AppendUint16(b, 0)
-	b = le.AppendUint32(b, uint32(snapLen))
-	b = option(b, optIfName, []byte(name))
-	b = option(b, optComment, []byte("frames delivered to the hosts of "+name))
+	b = le.AppendUint32(b, uint32(t.snapLen))
+	b = option(b, optIfName, []byte(t.Name))
+	b = option(b, optComment, []byte(t.comment()))
 	b = option(b, optTSResol, []byte{9})
 	return endBlock(option(b, 0, nil), at)
+}
+
+// comment says what a tap sees.
+func (t *tap) comment() string {
+	what := fmt.Sprintf("frames on %d links in the middle", len(t.ports))
+	switch t.place {
+	case placeReceiver:
+		what = "frames delivered to the hosts of " + t.Name
+		if !t.Racks {
+			what = fmt.Sprintf("frames delivered over %d links", len(t.ports))
+		}
+	case placeSender:
+		what = fmt.Sprintf("frames sent by %d hosts", len(t.ports))
+	}
+	if t.ERSPAN != 0 {
+		what += fmt.Sprintf(", mirrored in ERSPAN type %d, session %d", t.ERSPAN, t.Session)
+	}
+	return what
 }
 
 func option(b []byte, code uint16, value []byte) []byte {
@@ -108,49 +153,47 @@ func endBlock(b []byte, at int) []byte {
 	return binary.LittleEndian.AppendUint32(b, size)
 }
 
-// packet writes the headers of s and the start of its payload. Time is in Unix
-// nanoseconds.
-func (c *captureFile) packet(f *framer, s *segment, ns int64, iface uint32) error {
+// begin starts a record of size bytes of a frame of a length. Time is in Unix
+// nanoseconds. The caller appends the bytes and ends the record.
+func (c *captureFile) begin(ns int64, iface uint32, size, length int) []byte {
+	le := binary.LittleEndian
+	b := c.record[:0]
 	if c.classic {
-		c.classicRecord(f, s, ns)
+		b = le.AppendUint32(b, uint32(ns/1e9))
+		b = le.AppendUint32(b, uint32(ns%1e9))
 	} else {
-		c.packetBlock(f, s, ns, iface)
+		b = le.AppendUint32(b, 6)
+		b = le.AppendUint32(b, 0)
+		b = le.AppendUint32(b, iface)
+		b = le.AppendUint32(b, uint32(ns>>32))
+		b = le.AppendUint32(b, uint32(ns))
 	}
-	if _, err := c.out.Write(c.record); err != nil {
+	b = le.AppendUint32(b, uint32(size))
+	return le.AppendUint32(b, uint32(length))
+}
+
+// end completes a record and returns it; it is valid until the next begins.
+func (c *captureFile) end(b []byte, size int) []byte {
+	if !c.classic {
+		b = endBlock(append(b, zeros[:-size&3]...), 0)
+	}
+	c.record = b
+	return b
+}
+
+func (c *captureFile) write(record []byte) error {
+	if _, err := c.out.Write(record); err != nil {
 		return fmt.Errorf("write capture %q: %w", c.path, err)
 	}
 	return nil
 }
 
-func (c *captureFile) classicRecord(f *framer, s *segment, ns int64) {
-	le := binary.LittleEndian
-	b := le.AppendUint32(c.record[:0], uint32(ns/1e9))
-	b = le.AppendUint32(b, uint32(ns%1e9))
-	b = le.AppendUint32(b, uint32(min(s.length, c.snapLen)))
-	b = le.AppendUint32(b, uint32(s.length))
-	c.record = f.append(b, s, c.snapLen)
-}
-
-func (c *captureFile) packetBlock(f *framer, s *segment, ns int64, iface uint32) {
-	le := binary.LittleEndian
-	size := min(s.length, c.snapLen)
-	b := le.AppendUint32(c.record[:0], 6)
-	b = le.AppendUint32(b, 0)
-	b = le.AppendUint32(b, iface)
-	b = le.AppendUint32(b, uint32(ns>>32))
-	b = le.AppendUint32(b, uint32(ns))
-	b = le.AppendUint32(b, uint32(size))
-	b = le.AppendUint32(b, uint32(s.length))
-	b = f.append(b, s, c.snapLen)
-	c.record = endBlock(append(b, zeros[:-size&3]...), 0)
-}
-
 func (c *captureFile) close() error {
-	err := c.out.Flush()
-	if closeErr := c.file.Close(); err == nil {
-		err = closeErr
+	errs := []error{c.out.Flush()}
+	for _, closer := range c.closers {
+		errs = append(errs, closer.Close())
 	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close capture %q: %w", c.path, err)
 	}
 	return nil

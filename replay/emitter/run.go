@@ -80,7 +80,7 @@ func emit(ctx context.Context, s Scenario, dir string, progress func(float64, ui
 	if m.truth, err = createTruth(r.Truth, &m.scenario, t, m.signals, cells); err != nil {
 		return r, err
 	}
-	if m.taps, err = createTaps(&s, dir); err != nil {
+	if err = m.taps.createFiles(&s, dir); err != nil {
 		return r, errors.Join(err, m.truth.close())
 	}
 	r.Captures = m.taps.paths()
@@ -109,6 +109,10 @@ func assemble(s Scenario, t *topology, d *csig.Domain) (*sim, [][2]int32, error)
 		return nil, nil, err
 	}
 	m, err := newSim(s, t, b.flows, signals, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.taps, err = newTaps(&s, m.points)
 	return m, b.cellList, err
 }
 

@@ -39,6 +39,15 @@ type Scenario struct {
 	Locator     string           `yaml:"locator,omitempty"`     // port (default), class or custom
 	Fields      []csig.FieldSpec `yaml:"locator_fields,omitempty"`
 
+	// How the packets of hosts travel. Encap is one of Encapsulations, and stands
+	// between hosts (default), or between leaves: then the tag moves to the outermost
+	// L2 where the tunnel begins and back where it ends. IP is the version of the hosts'
+	// packets, 4 (default) or 6, Underlay that of the header around them.
+	Encap    string `yaml:"encap,omitempty"`
+	EncapAt  string `yaml:"encap_at,omitempty"`
+	IP       int    `yaml:"ip,omitempty"`
+	Underlay int    `yaml:"underlay,omitempty"`
+
 	TagEvery       int  `yaml:"tag_every,omitempty"`        // senders tag one data packet of so many; default 1; negative: none
 	AckEvery       int  `yaml:"ack_every,omitempty"`        // receivers acknowledge every so many data packets; default 2; negative: never
 	RepeatAckEvery int  `yaml:"repeat_ack_every,omitempty"` // every so many acknowledgements are sent twice; 0: none
@@ -50,12 +59,14 @@ type Scenario struct {
 
 	Workloads []Workload `yaml:"workloads,omitempty"`
 
-	// Output. Taps sit where leaves deliver to their hosts.
+	// Output. By default, taps sit where leaves deliver to their hosts.
+	Taps            []Tap         `yaml:"taps,omitempty"`
 	Window          time.Duration `yaml:"window,omitempty"`           // of the truth; default 1 s
 	SnapLen         int           `yaml:"snap_len,omitempty"`         // default 128
 	CaptureUntagged bool          `yaml:"capture_untagged,omitempty"` // also packets without tag and reflection
 	Classic         bool          `yaml:"classic,omitempty"`          // pcap with nanoseconds instead of pcapng
 	SingleFile      bool          `yaml:"single_file,omitempty"`      // one file for all taps, named after the scenario
+	Compress        string        `yaml:"compress,omitempty"`         // gzip or zstd; default none
 	Packets         uint64        `yaml:"packets,omitempty"`          // stop after so many captured packets; 0: run for Duration
 
 	// RandomFlows replaces the simulation by so many flows whose tags are random in
@@ -110,6 +121,10 @@ func (s Scenario) withDefaults() Scenario {
 		}
 	}
 	orDefault(&s.Locator, "port")
+	orDefault(&s.Encap, encapNames[encapNone])
+	orDefault(&s.EncapAt, atHosts)
+	orDefault(&s.IP, 4)
+	orDefault(&s.Underlay, 4)
 	orDefault(&s.TagEvery, 1)
 	orDefault(&s.AckEvery, 2)
 	orDefault(&s.Window, time.Second)

@@ -22,10 +22,12 @@ type sim struct {
 	flows    []flow
 	sending  *agenda // by flow
 
-	framer  framer
-	segment segment // of the packet that is being captured
-	taps    *taps
-	truth   *truth
+	framer      framer
+	segment     segment // of the packet that is being captured
+	points      []point // by port
+	propagation int64   // ps
+	taps        *taps
+	truth       *truth
 
 	sent, delivered, dropped, captured, capturedBytes uint64
 }
@@ -143,8 +145,15 @@ func (s *sim) arrive(number int32, now int64) error {
 	if k.ack {
 		r = &f.reverse
 	}
+	if at := s.taps.at[number]; len(at) > 0 {
+		if err := s.tapped(at, number, f, r, &k, finished); err != nil {
+			return err
+		}
+	}
+	k.length -= s.around(f, k.hop, r.n)
 	k.hop++
 	if k.hop < r.n {
+		k.length += s.around(f, k.hop, r.n)
 		s.enter(r.ports[k.hop], now, &k)
 		return nil
 	}
@@ -158,15 +167,19 @@ func (s *sim) stamp(now int64) uint32 {
 
 // newSim builds the network and its flows; nothing is written before run.
 func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Domain) (*sim, error) {
-	frames, err := newFramer(s.Layout, tpidOf(s.Layout), d.Reflections()[0], t.hosts())
+	styles, _, err := s.styles()
+	if err != nil {
+		return nil, err
+	}
+	frames, err := newFramer(s.Layout, tpidOf(s.Layout), d.Reflections()[0], styles)
 	if err != nil {
 		return nil, err
 	}
 	m := &sim{
 		scenario: s, topology: t, signals: signals, flows: flows,
-		pipeline: ps(s.Pipeline), end: ps(s.Duration), startNS: s.Start.UnixNano(),
+		pipeline: ps(s.Pipeline), propagation: ps(s.Propagation), end: ps(s.Duration), startNS: s.Start.UnixNano(),
 		arriving: newAgenda(len(t.ports) + t.hosts()), sending: newAgenda(len(flows)),
-		framer: frames,
+		framer: frames, points: t.points(),
 	}
 	interval := ps(s.ABWInterval)
 	for i := range t.ports {
@@ -185,6 +198,7 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 		})
 	}
 	for i := range flows {
+		flows[i].overhead = uint16(frames.overhead(flows[i].style))
 		m.open(int32(i), &flows[i])
 	}
 	return m, nil

@@ -19,7 +19,7 @@ func fabricSpec(s *Scenario, t *topology) (*fabric.Spec, error) {
 	spec.Groups = append(spec.Groups, fabric.GroupSpec{Name: "pod1", Level: "pod"})
 	for l := range t.leaves {
 		spec.Groups = append(spec.Groups, fabric.GroupSpec{
-			Name: rackName(l), Level: "rack", Parent: "pod1", Prefixes: []string{ipv4(rackPrefix(l)) + "/24"},
+			Name: rackName(l), Level: "rack", Parent: "pod1", Prefixes: s.prefixes(rackPrefix(l)),
 		})
 	}
 	for i := range t.ports {
@@ -35,25 +35,10 @@ func fabricSpec(s *Scenario, t *topology) (*fabric.Spec, error) {
 		d.Ports = append(d.Ports, port)
 	}
 	for h := range t.hosts() {
-		spec.Hosts = append(spec.Hosts, fabric.HostSpec{Name: t.hostName(h), Addresses: []string{ipv4(t.address(h))}})
+		spec.Hosts = append(spec.Hosts, fabric.HostSpec{Name: t.hostName(h), Addresses: s.addresses(t.address(h))})
 	}
-	for _, name := range tapNames(s) {
-		spec.Taps = append(spec.Taps, fabric.TapSpec{Name: name, Place: "receiver"})
-	}
-	return spec, nil
-}
-
-// tapNames are the names of capture interfaces. Classic pcap has none: there the
-// file's name stands for the tap.
-func tapNames(s *Scenario) []string {
-	if s.SingleFile && s.Classic {
-		return []string{s.Name}
-	}
-	names := make([]string, s.Leaves)
-	for l := range names {
-		names[l] = rackName(l)
-	}
-	return names
+	spec.Taps, err = tapSpecs(s, t)
+	return spec, err
 }
 
 // portID is what ports write as their port_id: never 0, which is the default of

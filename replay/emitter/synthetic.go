@@ -46,16 +46,15 @@ func (s *sim) randomPacket(rng *random, tuple fiveTuple, dst int, ns int64) erro
 		code: uint32(rng.below(uint64(sig.table.Codes()))), signal: index, set: true,
 		lm: uint16(rng.below(1 << s.scenario.Layout.LMBits())),
 	}
+	port := s.topology.downlink(dst)
 	g := &s.segment
 	*g = segment{
-		tuple: tuple, rack: s.topology.rack(dst), hops: 3, tagged: true,
+		link: s.points[port].macs, tuple: tuple, id: uint32(s.sent), hops: 3, tagged: true,
 		sequence: uint32(rng.next()), ack: 1, stamp: uint32(ns / int64(time.Millisecond)),
 		length: ethernetLen + s.scenario.MTU + s.framer.tagLen(),
 		tag:    sig.tag(s.scenario.Layout, &m),
 	}
 	s.sent++
 	s.delivered++
-	s.captured++
-	s.capturedBytes += uint64(min(g.length, s.scenario.SnapLen))
-	return s.taps.packet(&s.framer, g, s.startNS+ns)
+	return s.capture(s.taps.at[port], s.startNS+ns)
 }

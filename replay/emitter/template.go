@@ -3,137 +3,208 @@ package emitter
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 
 	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-
-	csiglayers "github.com/csigscope/csigscope/decode/layers"
 )
 
-// template is the headers of a frame with the fields that differ between frames of
-// its shape left open, and the offsets of those that not all shapes have in the
-// same place. gopacket writes a shape once, since it takes longer for a frame than
-// the simulation of its journey does.
+// template is the headers of a frame of one shape, and where they differ between
+// frames. gopacket writes a shape once, since it takes longer for a frame than the
+// simulation of its journey does.
 type template struct {
-	header     []byte
-	tag        int // data fields; 0 without
-	ip, tcp    int
-	stamps     int // TCP timestamps
-	reflection int // data fields; 0 without
+	header  []byte
+	fixes   []fix
+	trailer int  // bytes of an integrity check value at the frame's end
+	noise   bool // what follows the headers is encrypted
 }
 
-// shape is the index of a template.
-func shape(tagged, reflects bool) int {
-	i := 0
-	if tagged {
-		i |= 1
-	}
-	if reflects {
-		i |= 2
-	}
-	return i
+// fix is a header whose fields are set in each frame.
+type fix struct {
+	kind fixKind
+	at   int // offset of what is set
+	ip   int // offset of the IP header that a TCP checksum covers; 1 for the outer IP header of a tunnel
 }
 
-func (f *framer) newTemplate(tagged, reflects bool) (template, error) {
-	s := segment{tagged: tagged, reflects: reflects, length: f.ackLen(reflects)}
-	s.tag.Layout, s.reflection.Layout = f.layout, f.layout
-	t := template{ip: ethernetLen}
-	if tagged {
-		s.length += f.tagLen()
-		t.tag, t.ip = ethernetLen, ethernetLen+f.tagLen()
+type fixKind uint8
+
+const (
+	fixTag        fixKind = iota // data fields
+	fixMACs                      // addresses of the hosts' frame inside of a tunnel
+	fixIPv4                      // lengths, identification, time to live, addresses, checksum
+	fixIPv6                      // lengths, hop limit, addresses
+	fixSegments                  // list of a segment routing header, whose first one is the destination
+	fixUDP                       // source port and length
+	fixNumber                    // 32 bits that count the packets of a flow
+	fixNumber16                  // 16 bits
+	fixLength                    // 16 bits: what follows the 8 bytes that the field is 2 bytes into
+	fixTTL                       // time to live in a byte
+	fixTCP                       // ports, numbers, checksum
+	fixStamps                    // TCP timestamps
+	fixReflection                // data fields
+	fixGRE                       // checksum, the last of all
+)
+
+// outerHeader says of an IP header that it is a tunnel's.
+const outerHeader = 1
+
+func (k *stack) template() (template, error) {
+	b, err := k.serialize(gopacket.SerializeOptions{FixLengths: true})
+	if err != nil {
+		return template{}, err
 	}
-	t.tcp = t.ip + ipLen
-	t.stamps = t.tcp + tcpLen + 4
-	if reflects {
-		t.stamps = t.tcp + tcpLen + 2
-		t.reflection = t.tcp + tcpLen + 10 + f.reflectionLen() - f.layout.Format.DataLen()
+	header := b[:k.at]
+	// The checksum of a tunnel covers what it carries.
+	for i, x := range k.fixes {
+		if x.kind == fixGRE {
+			k.fixes = append(append(k.fixes[:i:i], k.fixes[i+1:]...), x)
+			break
+		}
 	}
-	var err error
-	t.header, err = f.serialize(&s, gopacket.SerializeOptions{FixLengths: true})
-	return t, err
+	return template{header: header, fixes: k.fixes, trailer: k.trailer, noise: k.noise}, nil
 }
 
-// serialize writes a whole frame with gopacket, with the identification that its
-// sender has used last.
-func (f *framer) serialize(s *segment, o gopacket.SerializeOptions) ([]byte, error) {
-	eth := layers.Ethernet{
-		DstMAC:       binary.BigEndian.AppendUint32(net.HardwareAddr{2, 0}, s.tuple.dst),
-		SrcMAC:       binary.BigEndian.AppendUint16(net.HardwareAddr{2, 1, 0, 0}, uint16(s.rack+1)), // the leaf
-		EthernetType: layers.EthernetTypeIPv4,
-	}
-	stack := []gopacket.SerializableLayer{&eth}
-	if s.tagged {
-		eth.EthernetType = layers.EthernetType(f.tpid)
-		stack = append(stack, &csiglayers.Tag{Tag: s.tag, Next: layers.EthernetTypeIPv4})
-	}
-	ip := layers.IPv4{
-		Version: 4, Id: f.identifier[s.from], Flags: layers.IPv4DontFragment,
-		TTL: uint8(64 - s.hops), Protocol: layers.IPProtocolTCP,
-		SrcIP: binary.BigEndian.AppendUint32(nil, s.tuple.src), DstIP: binary.BigEndian.AppendUint32(nil, s.tuple.dst),
-	}
-	payload := f.payload(s.length, s.tagged, s.reflects)
-	tcp := layers.TCP{
-		SrcPort: layers.TCPPort(s.tuple.srcPort), DstPort: layers.TCPPort(s.tuple.dstPort),
-		Seq: s.sequence, Ack: s.ack, ACK: true, PSH: payload > 0, Window: 0x2000,
-	}
-	var err error
-	if tcp.Options, err = f.options(s); err != nil {
-		return nil, fmt.Errorf("serialize frame: %w", err)
-	}
-	if err := tcp.SetNetworkLayerForChecksum(&ip); err != nil {
-		return nil, fmt.Errorf("serialize frame: %w", err)
-	}
+// serialize writes a whole frame with gopacket, which does not know integrity check
+// values.
+func (k *stack) serialize(o gopacket.SerializeOptions) ([]byte, error) {
 	b := gopacket.NewSerializeBuffer()
-	stack = append(stack, &ip, &tcp, gopacket.Payload(make([]byte, payload)))
-	if err := gopacket.SerializeLayers(b, o, stack...); err != nil {
+	if err := gopacket.SerializeLayers(b, o, k.layers...); err != nil {
 		return nil, fmt.Errorf("serialize frame: %w", err)
 	}
-	return b.Bytes(), nil
-}
-
-func (f *framer) options(s *segment) ([]layers.TCPOption, error) {
-	stamps := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, s.stamp), s.echo)
-	timestamps := layers.TCPOption{OptionType: layers.TCPOptionKindTimestamps, OptionData: stamps}
-	if !s.reflects {
-		nop := layers.TCPOption{OptionType: layers.TCPOptionKindNop}
-		return []layers.TCPOption{nop, nop, timestamps}, nil
+	out := b.Bytes()
+	if k.noise {
+		return out, nil
 	}
-	reflection, err := csiglayers.NewReflectionOption(f.reflection, s.reflection)
-	return []layers.TCPOption{timestamps, reflection}, err
+	icv := make([]byte, k.trailer)
+	noise(icv, k.s.noiseKey(1))
+	return append(out, icv...), nil
 }
 
 // fill sets the open fields of h, a copy of the template's header.
-func (t *template) fill(h []byte, s *segment, identifier uint16) {
+func (t *template) fill(h []byte, s *segment, st style) {
 	be := binary.BigEndian
-	be.PutUint32(h[2:], s.tuple.dst)
-	be.PutUint16(h[10:], uint16(s.rack+1))
-	if t.tag > 0 {
-		s.tag.Append(h[:t.tag])
+	copy(h, s.link[:])
+	end := s.length
+	if !t.noise {
+		end -= t.trailer
 	}
+	for i := range t.fixes {
+		x := &t.fixes[i]
+		p := h[x.at:]
+		switch x.kind {
+		case fixTag:
+			s.tag.Append(h[:x.at])
+		case fixMACs:
+			s.hostMACs(st, p)
+		case fixIPv4:
+			be.PutUint16(p[2:], uint16(end-x.at))
+			be.PutUint16(p[4:], uint16(s.id))
+			p[8] = s.ttl(x.ip)
+			src, dst := s.ends(st, x.ip)
+			be.PutUint32(p[12:], src)
+			be.PutUint32(p[16:], dst)
+			p[10], p[11] = 0, 0
+			be.PutUint16(p[10:], ^fold(sum(p[:ipv4Len], 0)))
+		case fixIPv6:
+			be.PutUint16(p[4:], uint16(end-x.at-ipv6Len))
+			p[7] = s.ttl(x.ip)
+			src, dst := s.ends(st, x.ip)
+			putIPv6(p[8:], src)
+			putIPv6(p[24:], dst)
+		case fixSegments:
+			_, dst := s.ends(st, outerHeader)
+			putIPv6(p, dst)
+		case fixUDP:
+			be.PutUint16(p, s.entropy())
+			be.PutUint16(p[4:], uint16(end-x.at))
+		case fixNumber:
+			be.PutUint32(p, s.id)
+		case fixNumber16:
+			be.PutUint16(p, uint16(s.id))
+		case fixLength:
+			be.PutUint16(p, uint16(end-x.at-6))
+		case fixTTL:
+			p[0] = s.ttl(outerHeader)
+		case fixTCP:
+			s.fillTCP(p, h[x.ip:], end-x.at)
+		case fixStamps:
+			be.PutUint32(p, s.stamp)
+			be.PutUint32(p[4:], s.echo)
+		case fixReflection:
+			s.reflection.Append(h[:x.at])
+		case fixGRE:
+			p[4], p[5] = 0, 0
+			be.PutUint16(p[4:], ^fold(sum(p, 0)))
+		}
+	}
+}
 
-	ip := h[t.ip:t.tcp]
-	be.PutUint16(ip[2:], uint16(s.length-t.ip))
-	be.PutUint16(ip[4:], identifier)
-	ip[8] = byte(64 - s.hops)
-	be.PutUint32(ip[12:], s.tuple.src)
-	be.PutUint32(ip[16:], s.tuple.dst)
-	be.PutUint16(ip[10:], ^fold(sum(ip, 0)))
+// fillTCP sets a header whose options, which its checksum covers, are set already.
+// ip is the IP header before it, length that of the whole segment.
+func (s *segment) fillTCP(p, ip []byte, length int) {
+	const push, protocol = 0x08, 6
+	be := binary.BigEndian
+	be.PutUint16(p, s.tuple.srcPort)
+	be.PutUint16(p[2:], s.tuple.dstPort)
+	be.PutUint32(p[4:], s.sequence)
+	be.PutUint32(p[8:], s.ack)
+	p[13] &^= push
+	if length > len(p) {
+		p[13] |= push
+	}
+	p[16], p[17] = 0, 0
+	pseudo := uint32(protocol) + uint32(length)
+	if ip[0]>>4 == 6 {
+		pseudo = sum(ip[8:ipv6Len], pseudo)
+	} else {
+		pseudo = sum(ip[12:ipv4Len], pseudo)
+	}
+	be.PutUint16(p[16:], ^fold(sum(p, pseudo)))
+}
 
-	be.PutUint32(h[t.stamps:], s.stamp)
-	be.PutUint32(h[t.stamps+4:], s.echo)
-	if t.reflection > 0 {
-		s.reflection.Append(h[:t.reflection])
+// ttl is the time to live of the hosts' packet or of that around it, which start
+// with 64 both.
+func (s *segment) ttl(header int) uint8 {
+	if header == outerHeader {
+		return 64 - s.outerHops
 	}
-	tcp := h[t.tcp:]
-	be.PutUint16(tcp, s.tuple.srcPort)
-	be.PutUint16(tcp[2:], s.tuple.dstPort)
-	be.PutUint32(tcp[4:], s.sequence)
-	be.PutUint32(tcp[8:], s.ack)
-	if s.length > len(h) {
-		const push = 0x08
-		tcp[13] |= push
+	return 64 - s.hops
+}
+
+// ends are the addresses of the hosts' packet or of that around it.
+func (s *segment) ends(st style, header int) (src, dst uint32) {
+	src, dst = s.tuple.src, s.tuple.dst
+	switch {
+	case header == outerHeader && st.leaves:
+		return vtep(src), vtep(dst)
+	case header != outerHeader && st.tenants():
+		return src ^ tenantBit, dst ^ tenantBit
 	}
-	pseudo := sum(ip[12:], uint32(ip[9])+uint32(s.length-t.tcp))
-	be.PutUint16(tcp[16:], ^fold(sum(tcp, pseudo)))
+	return src, dst
+}
+
+// hostMACs writes the Ethernet addresses of hosts.
+func (s *segment) hostMACs(st style, p []byte) {
+	src, dst := s.ends(st, 0)
+	putMAC(p, hostMAC, dst)
+	putMAC(p[6:], hostMAC, src)
+}
+
+// entropy is the source port of a tunnel over UDP, by which switches tell the flows
+// inside of it apart (RFC 7348, section 5).
+func (s *segment) entropy() uint16 {
+	const first, ports = 49152, 1 << 14
+	t := &s.tuple
+	h := mix(uint64(t.src)<<32 ^ uint64(t.dst) ^ uint64(t.srcPort)<<48 ^ uint64(t.dstPort)<<16)
+	return uint16(first + h%ports)
+}
+
+// Kinds of locally administered addresses, by their second byte.
+const (
+	hostMAC   = 0 // a host, by its address
+	switchMAC = 1 // a switch, by its number
+)
+
+// putMAC writes six bytes.
+func putMAC(b []byte, kind byte, n uint32) {
+	b[0], b[1] = 2, kind
+	binary.BigEndian.PutUint32(b[2:], n)
 }

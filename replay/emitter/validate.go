@@ -19,12 +19,13 @@ const (
 	maxMTU          = 65000
 	minMTU          = 128
 	minPacket       = 88 // headers with the longest options, and some data
+	minSnapLen      = 64
 	maxSnapLen      = 256 << 10
 )
 
 // check tells what is wrong with a scenario that has its defaults.
 func (s *Scenario) check() error {
-	checks := []func() error{s.checkFabric, s.checkTimes, s.checkTags}
+	checks := []func() error{s.checkFabric, s.checkTimes, s.checkTags, s.checkOutput}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return fmt.Errorf("check scenario %q: %w", s.Name, err)
@@ -60,9 +61,9 @@ func (s *Scenario) checkFabric() error {
 		return fmt.Errorf("uplink_speed %s: expected 1Mbps to 10Tbps", s.UplinkSpeed)
 	case s.MTU < minMTU || s.MTU > maxMTU:
 		return fmt.Errorf("mtu %d: expected %d to %d", s.MTU, minMTU, maxMTU)
-	case s.BufferBytes < uint64(s.MTU)+64 || s.BufferBytes > 1<<30:
+	case s.BufferBytes < uint64(s.MTU)+maxAround || s.BufferBytes > 1<<30:
 		return fmt.Errorf("buffer_bytes %d: expected room for one packet, and at most 1 GiB", s.BufferBytes)
-	case s.NICBufferBytes < uint64(s.MTU)+64 || s.NICBufferBytes > 1<<30:
+	case s.NICBufferBytes < uint64(s.MTU)+maxAround || s.NICBufferBytes > 1<<30:
 		return fmt.Errorf("nic_buffer_bytes %d: expected room for one packet, and at most 1 GiB", s.NICBufferBytes)
 	}
 	for rack, speed := range s.RackUplinkSpeed {
@@ -104,14 +105,14 @@ func (s *Scenario) grace() time.Duration {
 	for _, speed := range s.RackUplinkSpeed {
 		slowest = min(slowest, speed)
 	}
-	ps := serialization(uint32(s.MTU+maxL2), uint64(slowest))
+	ps := serialization(uint32(s.MTU+maxAround), uint64(slowest))
 	return s.Propagation + s.Pipeline + time.Duration(ps/1000+1)
 }
 
 func (s *Scenario) checkTags() error {
 	switch {
-	case s.SnapLen < 64 || s.SnapLen > maxSnapLen:
-		return fmt.Errorf("snap_len %d: expected 64 to %d", s.SnapLen, maxSnapLen)
+	case s.SnapLen < minSnapLen || s.SnapLen > maxSnapLen:
+		return fmt.Errorf("snap_len %d: expected %d to %d", s.SnapLen, minSnapLen, maxSnapLen)
 	case s.RandomFlows < 0 || s.RandomFlows > maxFlows:
 		return fmt.Errorf("random_flows %d: expected 0 to %d", s.RandomFlows, maxFlows)
 	case s.RandomFlows > 0 && s.Packets == 0:

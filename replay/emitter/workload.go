@@ -15,11 +15,16 @@ type builder struct {
 	cells    map[[2]int32]int32
 	cellList [][2]int32 // racks
 	nextPort []uint32   // source ports, per host
+	styles   []uint8    // of the framer, per workload
 }
 
 // buildFlows makes the flows of all workloads, in the order of the scenario.
 func buildFlows(s *Scenario, t *topology) (*builder, error) {
 	b := &builder{scenario: s, topology: t, cells: map[[2]int32]int32{}, nextPort: make([]uint32, t.hosts())}
+	var err error
+	if _, b.styles, err = s.styles(); err != nil {
+		return nil, fmt.Errorf("build workloads: %w", err)
+	}
 	for i := range s.Workloads {
 		w := s.Workloads[i].withDefaults(s)
 		if err := b.add(&w, i); err != nil {

@@ -75,6 +75,12 @@ type Workload struct {
 
 	TagEvery int `yaml:"tag_every,omitempty"` // overrides Scenario.TagEvery unless 0
 	AckEvery int `yaml:"ack_every,omitempty"` // overrides Scenario.AckEvery unless 0; 1 for probes
+
+	// These override those of the scenario unless empty or 0.
+	Encap    string `yaml:"encap,omitempty"`
+	EncapAt  string `yaml:"encap_at,omitempty"`
+	IP       int    `yaml:"ip,omitempty"`
+	Underlay int    `yaml:"underlay,omitempty"`
 }
 
 // Pair is a sender and a receiver.
