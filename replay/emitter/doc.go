@@ -1,5 +1,5 @@
-// Package emitter simulates a leaf-spine fabric packet by packet and writes what
-// taps would capture of it, together with the truth.
+// Package emitter simulates a Clos fabric packet by packet and writes what taps
+// would capture of it, together with the truth.
 //
 // It knows scenarios, queues, senders and receivers, and how switches update tags
 // (draft-ravi-ippm-csig-01, sections 4.3 and 5). It must never know how

@@ -44,7 +44,7 @@ func resolver(t *testing.T, s Scenario) *fabric.Fabric {
 	t.Helper()
 	s = s.withDefaults()
 	path := filepath.Join(t.TempDir(), FabricFile)
-	domain, err := writeFabric(path, &s, newTopology(&s))
+	domain, err := writeFabric(path, &s, topologyOf(t, &s))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,8 +72,13 @@ func (b *builder) flow(w *Workload, index, share int, e edge) error {
 	}
 	f.untilTag = int32(rng.below(uint64(max(f.tagEvery, 1))))
 	f.unacked = int32(rng.below(uint64(max(f.ackEvery, 1))))
-	f.forward = t.route(s.Seed, f.tuple, e.src, e.dst)
-	f.reverse = t.route(s.Seed, f.tuple.reversed(), e.dst, e.src)
+	var err error
+	if f.forward, err = t.route(s.Seed, f.tuple, e.src, e.dst); err != nil {
+		return err
+	}
+	if f.reverse, err = t.route(s.Seed, f.tuple.reversed(), e.dst, e.src); err != nil {
+		return err
+	}
 	f.cell, f.cellBack = b.cell(e.src, e.dst), b.cell(e.dst, e.src)
 	f.pace = b.pacing(w, index, share, &e, rng, uint64(f.dataLength))
 	f.acknowledged, f.urgent = f.sequence, f.sequence

@@ -50,7 +50,10 @@ func prepare(t testing.TB, s Scenario) *sim {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	top := newTopology(&s)
+	top, err := newTopology(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
 	domain, err := writeFabric(filepath.Join(dir, FabricFile), &s, top)
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +70,16 @@ func prepare(t testing.TB, s Scenario) *sim {
 	}
 	t.Cleanup(func() { m.taps.close(); m.truth.close() })
 	return m
+}
+
+// topologyOf is the fabric of a scenario that has its defaults.
+func topologyOf(t testing.TB, s *Scenario) *topology {
+	t.Helper()
+	top, err := newTopology(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
 }
 
 // finishRun runs a prepared simulator to its end.

@@ -1,6 +1,7 @@
 package emitter
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,20 +15,30 @@ func locatorSpec(s *Scenario, t *topology) (csig.LocatorSpec, error) {
 	switch s.Locator {
 	case "port":
 		bits := s.Layout.LMBits()
-		if largest := portID(len(t.ports) - 1); largest >= 1<<bits {
+		if largest := t.largestID(); largest >= 1<<bits {
 			return out, fmt.Errorf("locator port: %d ports do not fit the %d bits of %s: use locator class",
 				len(t.ports), bits, s.Layout)
 		}
 		out.Fields = []csig.FieldSpec{{Field: "port_id", Bits: uint8(bits)}}
 	case "class":
 		return out, classFields(&out, s, t)
+	case "file":
+		if t.file == nil {
+			return out, errors.New("locator file: needs a fabric_file")
+		}
+		for _, l := range t.file.CSIG.Locators {
+			if l.Format == out.Format && (l.Profile == "" || l.Profile == out.Profile) {
+				return l, nil
+			}
+		}
+		return out, fmt.Errorf("locator file: the fabric file has no locator of %s", s.Layout)
 	case "custom":
 		if len(s.Fields) == 0 {
 			return out, fmt.Errorf("locator custom: no locator_fields")
 		}
 		out.Fields = s.Fields
 	default:
-		return out, fmt.Errorf("locator %q: expected port, class or custom", s.Locator)
+		return out, fmt.Errorf("locator %q: expected port, class, custom or file", s.Locator)
 	}
 	return out, nil
 }
@@ -51,9 +62,20 @@ func classFields(out *csig.LocatorSpec, s *Scenario, t *topology) error {
 	for i, speed := range speeds {
 		capacity[uint16(i+1)] = speed.String()
 	}
+	stages := map[uint16]string{}
+	for i, stage := range t.stages() {
+		stages[uint16(i+1)] = stage
+	}
+	if len(stages) > 3 {
+		return fmt.Errorf("locator class: %d stages do not fit 2 bits", len(stages))
+	}
+	orientations := map[uint16]string{1: "up", 2: "down"}
+	if slices.ContainsFunc(t.ports, func(p portInfo) bool { return p.orientation == "side" }) {
+		orientations[3] = "side"
+	}
 	out.Fields = []csig.FieldSpec{
-		{Field: "stage", Bits: 2, Values: map[uint16]string{1: "leaf", 2: "spine"}},
-		{Field: "orientation", Bits: 2, Values: map[uint16]string{1: "up", 2: "down"}},
+		{Field: "stage", Bits: 2, Values: stages},
+		{Field: "orientation", Bits: 2, Values: orientations},
 		{Field: "capacity", Bits: uint8(bits), Values: capacity},
 	}
 	return nil
@@ -70,7 +92,7 @@ func portMetadata(s *Scenario, t *topology, d *csig.Domain) ([][]uint16, error) 
 			info := &t.ports[p]
 			lm, err := locator.Encode(csig.Attributes{
 				Stage: info.stage, Orientation: info.orientation, Capacity: uint64(info.speed),
-				Port: portID(p), Device: info.deviceID,
+				Port: info.id, Device: info.deviceID,
 			})
 			if err != nil {
 				return nil, fmt.Errorf("port %s: %w", info.name(), err)

@@ -28,6 +28,9 @@ func library() map[string]func() Scenario {
 		"straggler":   straggler,
 		"probes":      probes,
 
+		"three-tier":        threeTier,
+		"mixed-generations": mixedGenerations,
+
 		"fairness":     fairness,
 		"fairness-e2e": fairnessE2E,
 	}

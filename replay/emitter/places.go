@@ -7,35 +7,30 @@ type point struct {
 	from, port, to   string // device or host, its port, device or host
 	fromHost, toHost bool
 	rack             int // of the host that the link leads to
+	rackName         string
 	macs             link
 }
 
 // points are those of all ports, network interfaces of hosts last.
 func (t *topology) points() []point {
-	hosts, devices := map[string]int{}, map[string]uint32{}
-	for h := range t.hosts() {
-		hosts[t.hostName(h)] = h
-	}
-	for i := range t.ports {
-		devices[t.ports[i].device] = t.ports[i].deviceID
-	}
-	list := make([]point, 0, len(t.ports)+t.hosts())
+	list := make([]point, 0, len(t.ports)+len(t.nics))
 	for i := range t.ports {
 		p := &t.ports[i]
 		e := point{from: p.device, port: p.port, to: p.peer}
 		putMAC(e.macs[6:], switchMAC, p.deviceID)
-		if h, ok := hosts[p.peer]; ok {
-			e.toHost, e.rack = true, t.rack(h)
+		if h := int(p.peerHost); h != none {
+			e.toHost, e.rack, e.rackName = true, t.rack(h), t.rackName(t.rack(h))
 			putMAC(e.macs[:], hostMAC, t.address(h))
-		} else {
-			putMAC(e.macs[:], switchMAC, devices[p.peer])
+		} else if p.peerNode != none {
+			putMAC(e.macs[:], switchMAC, t.devices[p.peerNode].id)
 		}
 		list = append(list, e)
 	}
-	for h := range t.hosts() {
-		leaf := t.ports[t.downlink(h)].device
-		e := point{from: t.hostName(h), port: "nic", to: leaf, fromHost: true}
-		putMAC(e.macs[:], switchMAC, devices[leaf])
+	for _, facing := range t.nics {
+		p := &t.ports[facing]
+		h := int(p.peerHost)
+		e := point{from: t.hostName(h), port: "nic", to: p.device, fromHost: true}
+		putMAC(e.macs[:], switchMAC, p.deviceID)
 		putMAC(e.macs[6:], hostMAC, t.address(h))
 		list = append(list, e)
 	}
@@ -112,7 +107,7 @@ func (t *Tap) perRack(points []point) (list []tapPlace) {
 			n = len(list)
 			byRack[points[i].rack] = n
 			p := tapPlace{Tap: *t, place: placeReceiver}
-			p.Name = rackName(points[i].rack)
+			p.Name = points[i].rackName
 			list = append(list, p)
 		}
 		list[n].ports = append(list[n].ports, int32(i))

@@ -68,7 +68,10 @@ func Run(ctx context.Context, s Scenario, dir string, progress func(done float64
 
 func emit(ctx context.Context, s Scenario, dir string, progress func(float64, uint64)) (Report, error) {
 	r := Report{Fabric: filepath.Join(dir, FabricFile), Truth: filepath.Join(dir, TruthFile)}
-	t := newTopology(&s)
+	t, err := newTopology(&s)
+	if err != nil {
+		return r, err
+	}
 	domain, err := writeFabric(r.Fabric, &s, t)
 	if err != nil {
 		return r, err

@@ -14,7 +14,10 @@ type Scenario struct {
 	Duration time.Duration `yaml:"duration,omitempty"` // simulated
 	Start    time.Time     `yaml:"start,omitempty"`    // of the simulated clock; default 2026-01-05T00:00:00Z
 
-	// The fabric: every leaf is a rack and has one uplink to every spine.
+	// The fabric has one of three forms. Leaves and spines: every leaf is a rack and
+	// has one uplink to every spine. Pods and cores: three stages; HostSpeed and
+	// UplinkSpeed are then those of pods that have none of their own. A fabric file:
+	// as the other commands read it; speeds are then the file's.
 	Leaves       int  `yaml:"leaves,omitempty"`
 	Spines       int  `yaml:"spines,omitempty"`
 	HostsPerLeaf int  `yaml:"hosts_per_leaf,omitempty"`
@@ -23,6 +26,14 @@ type Scenario struct {
 	// RackUplinkSpeed overrides the speed of both directions of all links between
 	// a rack, counted from 1, and the spines.
 	RackUplinkSpeed map[int]Rate `yaml:"rack_uplink_speed,omitempty"`
+	// Oversubscription, unless empty, sets UplinkSpeed: the speed of a rack's hosts to
+	// that of its uplinks.
+	Oversubscription Ratio      `yaml:"oversubscription,omitempty"`
+	Pods             []Pod      `yaml:"pods,omitempty"`
+	Cores            int        `yaml:"cores,omitempty"`      // switches that join the pods
+	CoreSpeed        Rate       `yaml:"core_speed,omitempty"` // of links to the core; default: the pod's uplinks'
+	SideLinks        []SideLink `yaml:"side_links,omitempty"`
+	FabricFile       string     `yaml:"fabric_file,omitempty"`
 
 	BufferBytes    uint64        `yaml:"buffer_bytes,omitempty"`     // of each switch port; default 256 KiB
 	NICBufferBytes uint64        `yaml:"nic_buffer_bytes,omitempty"` // of each sending host; default 4 MiB
@@ -36,7 +47,7 @@ type Scenario struct {
 	HeavyDelay  time.Duration    `yaml:"heavy_delay,omitempty"` // threshold of max_delay; default 20 us
 	Layout      csig.Layout      `yaml:"-"`                     // default wide/uec050
 	Signals     []csig.Signal    `yaml:"-"`                     // default: all that the layout defines
-	Locator     string           `yaml:"locator,omitempty"`     // port (default), class or custom
+	Locator     string           `yaml:"locator,omitempty"`     // port (default), class, custom or file
 	Fields      []csig.FieldSpec `yaml:"locator_fields,omitempty"`
 
 	// How the packets of hosts travel. Encap is one of Encapsulations, and stands

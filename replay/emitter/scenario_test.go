@@ -82,7 +82,7 @@ func TestWorkloadsMakeTheirFlows(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := base(tt.workload)
-			b, err := buildFlows(&s, newTopology(&s))
+			b, err := buildFlows(&s, topologyOf(t, &s))
 			if err != nil {
 				t.Fatal(err)
 			}

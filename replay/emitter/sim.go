@@ -178,23 +178,27 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 	m := &sim{
 		scenario: s, topology: t, signals: signals, flows: flows,
 		pipeline: ps(s.Pipeline), propagation: ps(s.Propagation), end: ps(s.Duration), startNS: s.Start.UnixNano(),
-		arriving: newAgenda(len(t.ports) + t.hosts()), sending: newAgenda(len(flows)),
+		arriving: newAgenda(len(t.ports) + len(t.nics)), sending: newAgenda(len(flows)),
 		framer: frames, points: t.points(),
 	}
 	interval := ps(s.ABWInterval)
 	for i := range t.ports {
 		latency := ps(s.Propagation)
-		if t.ports[i].stage == "spine" || t.ports[i].orientation == "up" {
+		if t.ports[i].peerNode != none {
 			latency += m.pipeline
 		}
+		buffer := s.BufferBytes
+		if own := t.ports[i].buffer; own > 0 {
+			buffer = own
+		}
 		m.ports = append(m.ports, port{
-			kbps: uint64(t.ports[i].speed), latency: latency, buffer: s.BufferBytes,
+			kbps: uint64(t.ports[i].speed), latency: latency, buffer: buffer,
 			transit: true, meter: meter{interval: interval, end: interval},
 		})
 	}
-	for range t.hosts() {
+	for _, facing := range t.nics {
 		m.ports = append(m.ports, port{
-			kbps: uint64(s.HostSpeed), latency: ps(s.Propagation) + m.pipeline, buffer: s.NICBufferBytes,
+			kbps: uint64(t.ports[facing].speed), latency: ps(s.Propagation) + m.pipeline, buffer: s.NICBufferBytes,
 		})
 	}
 	for i := range flows {

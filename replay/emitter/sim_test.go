@@ -84,13 +84,13 @@ func TestRoutesNeverSeeTags(t *testing.T) {
 func TestHashSpreadsFlows(t *testing.T) {
 	s := tiny().withDefaults()
 	s.Spines = 4
-	top := newTopology(&s)
+	top := topologyOf(t, &s)
 	var count [4]int
 	for i := range 4000 {
 		f := fiveTuple{src: 1, dst: 2, srcPort: uint16(i), dstPort: 80}
-		r := top.route(1, f, 0, 5)
-		if r.n != 4 {
-			t.Fatalf("route has %d ports, want 4", r.n)
+		r, err := top.route(1, f, 0, 5)
+		if err != nil || r.n != 4 {
+			t.Fatalf("route has %d ports (%v), want 4", r.n, err)
 		}
 		count[r.ports[1]]++
 	}

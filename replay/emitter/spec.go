@@ -16,23 +16,19 @@ func fabricSpec(s *Scenario, t *topology) (*fabric.Spec, error) {
 		return nil, err
 	}
 	spec := &fabric.Spec{Version: fabric.SpecVersion, Name: s.Name, CSIG: words}
-	spec.Groups = append(spec.Groups, fabric.GroupSpec{Name: "pod1", Level: "pod"})
-	for l := range t.leaves {
-		spec.Groups = append(spec.Groups, fabric.GroupSpec{
-			Name: rackName(l), Level: "rack", Parent: "pod1", Prefixes: s.prefixes(rackPrefix(l)),
-		})
-	}
-	for i := range t.ports {
-		p := &t.ports[i]
-		if n := len(spec.Devices); n == 0 || spec.Devices[n-1].Name != p.device {
-			spec.Devices = append(spec.Devices, fabric.DeviceSpec{Name: p.device, Stage: p.stage, ID: p.deviceID})
+	spec.Groups = t.groups
+	for i := range t.devices {
+		d := &t.devices[i]
+		out := fabric.DeviceSpec{Name: d.name, Stage: d.stage, ID: d.id}
+		for _, n := range d.ports {
+			p := &t.ports[n]
+			port := fabric.PortSpec{Name: p.port, Orientation: p.orientation, Peer: p.peer, Speed: p.speed.String()}
+			if s.Locator == "port" || s.Locator == "file" {
+				port.ID = p.id
+			}
+			out.Ports = append(out.Ports, port)
 		}
-		d := &spec.Devices[len(spec.Devices)-1]
-		port := fabric.PortSpec{Name: p.port, Orientation: p.orientation, Peer: p.peer, Speed: p.speed.String()}
-		if s.Locator == "port" {
-			port.ID = portID(i)
-		}
-		d.Ports = append(d.Ports, port)
+		spec.Devices = append(spec.Devices, out)
 	}
 	for h := range t.hosts() {
 		spec.Hosts = append(spec.Hosts, fabric.HostSpec{Name: t.hostName(h), Addresses: s.addresses(t.address(h))})
@@ -40,10 +36,6 @@ func fabricSpec(s *Scenario, t *topology) (*fabric.Spec, error) {
 	spec.Taps, err = tapSpecs(s, t)
 	return spec, err
 }
-
-// portID is what ports write as their port_id: never 0, which is the default of
-// hosts.
-func portID(port int) uint32 { return uint32(port + 1) }
 
 func csigSpec(s *Scenario, t *topology) (csig.Spec, error) {
 	format, profile := s.Layout.Format.String(), s.Layout.Profile.String()
@@ -57,7 +49,7 @@ func csigSpec(s *Scenario, t *topology) (csig.Spec, error) {
 		out.Reflections[0].Compact = profile
 	}
 	for _, signal := range s.Signals {
-		table, err := tableSpec(s, signal)
+		table, err := tableSpec(s, t, signal)
 		if err != nil {
 			return out, err
 		}
@@ -85,7 +77,7 @@ func tpidOf(l csig.Layout) uint16 {
 // tableSpec is the default table of the signal with the scenario's interval and
 // delay threshold. Compact bandwidth buckets divide the fastest port's speed, since
 // 32 buckets of 12.5 Gbit/s say nothing about slow links.
-func tableSpec(s *Scenario, signal csig.Signal) (csig.TableSpec, error) {
+func tableSpec(s *Scenario, t *topology, signal csig.Signal) (csig.TableSpec, error) {
 	format, profile := s.Layout.Format.String(), s.Layout.Profile.String()
 	tables := csig.DefaultSpec().Tables
 	i := slices.IndexFunc(tables, func(d csig.TableSpec) bool {
@@ -97,10 +89,7 @@ func tableSpec(s *Scenario, signal csig.Signal) (csig.TableSpec, error) {
 	table := tables[i]
 	table.Profile = profile
 	if signal == csig.MinABW && s.Layout.Format == csig.Compact {
-		fastest := max(s.HostSpeed, s.UplinkSpeed)
-		for _, speed := range s.RackUplinkSpeed {
-			fastest = max(fastest, speed)
-		}
+		fastest := t.fastest()
 		for b := range table.Buckets {
 			table.Buckets[b] = strconv.FormatUint(uint64(fastest)*uint64(b)/uint64(len(table.Buckets)), 10) + "kbps"
 		}

@@ -3,103 +3,168 @@ package emitter
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// topology numbers the ports of the fabric: first the switches' egress ports
-// (leaf by leaf, uplinks before downlinks, then spine by spine), then the
-// network interfaces of the hosts. Racks, spines and hosts count from 0 here and
-// from 1 in names.
+// topology is a graph of switches and hosts. It numbers the egress ports of
+// switches, device by device, and after them the interfaces of hosts, host by host.
+// Racks and hosts count from 0 here and from 1 in names. It is immutable but for the
+// caches of its paths and not safe for concurrent use.
 type topology struct {
-	leaves, spines, perLeaf int
-	ports                   []portInfo // of switches; the index is the port's number
+	devices []deviceInfo
+	ports   []portInfo // of switches; the index is the port's number
+	ends    []hostInfo
+	nics    []int32 // ports that face the interfaces of hosts, host by host
+	racks   []rackInfo
+	groups  []fabric.GroupSpec   // as the fabric file has them
+	file    *fabric.Spec         // that the topology comes from; nil: from parameters
+	attach  []attachment         // of hosts
+	sets    map[string]int32     // attachments by their devices
+	into    [][]int32            // devices with a port that faces the device
+	toward  map[int32][]distance // by attachment
 }
 
+type deviceInfo struct {
+	name, stage string
+	pod         string // that it belongs to; empty: none
+	id          uint32
+	ports       []int32
+	links       []int32 // ports that face devices
+}
+
+// portInfo is an egress port and the direction of the link behind it.
 type portInfo struct {
 	device, port       string
 	deviceID           uint32
+	id                 uint32 // port_id of locator metadata; 0: none
 	stage, orientation string
 	peer               string
 	speed              Rate
+	buffer             uint64 // bytes; 0: the scenario's
+
+	owner    int32 // device
+	peerNode int32 // device that it faces, or none
+	peerHost int32 // host that it faces, or none
 }
 
 func (p *portInfo) name() string { return p.device + ":" + p.port }
 
-func newTopology(s *Scenario) *topology {
-	t := &topology{leaves: s.Leaves, spines: s.Spines, perLeaf: s.HostsPerLeaf}
-	uplink := func(leaf int) Rate {
-		if speed, ok := s.RackUplinkSpeed[leaf+1]; ok {
-			return speed
-		}
-		return s.UplinkSpeed
-	}
-	for l := range t.leaves {
-		for k := range t.spines {
-			t.ports = append(t.ports, portInfo{
-				device: leafName(l), deviceID: uint32(l + 1), port: fmt.Sprintf("up%d", k+1),
-				stage: "leaf", orientation: "up", peer: spineName(k), speed: uplink(l),
-			})
-		}
-		for h := range t.perLeaf {
-			t.ports = append(t.ports, portInfo{
-				device: leafName(l), deviceID: uint32(l + 1), port: fmt.Sprintf("down%d", h+1),
-				stage: "leaf", orientation: "down", peer: t.hostName(l*t.perLeaf + h), speed: s.HostSpeed,
-			})
-		}
-	}
-	for k := range t.spines {
-		for l := range t.leaves {
-			t.ports = append(t.ports, portInfo{
-				device: spineName(k), deviceID: uint32(t.leaves + k + 1), port: fmt.Sprintf("down%d", l+1),
-				stage: "spine", orientation: "down", peer: leafName(l), speed: uplink(l),
-			})
-		}
-	}
-	return t
+type hostInfo struct {
+	name       string
+	address    uint32
+	rack       int32
+	attachment int32
+	nic        int32 // index of its first interface in topology.nics
+	links      []int32
 }
 
-func leafName(l int) string  { return fmt.Sprintf("leaf%d", l+1) }
-func spineName(k int) string { return fmt.Sprintf("spine%d", k+1) }
-func rackName(l int) string  { return fmt.Sprintf("rack%d", l+1) }
-
-func (t *topology) hostName(h int) string {
-	return fmt.Sprintf("host%d-%d", h/t.perLeaf+1, h%t.perLeaf+1)
+// rackInfo is a group of hosts: cells are pairs of them.
+type rackInfo struct {
+	name  string
+	hosts []int32
 }
 
-func (t *topology) hosts() int             { return t.leaves * t.perLeaf }
-func (t *topology) rack(host int) int      { return host / t.perLeaf }
-func (t *topology) uplink(l, k int) int    { return l*(t.spines+t.perLeaf) + k }
-func (t *topology) downlink(host int) int  { return t.uplink(t.rack(host), t.spines) + host%t.perLeaf }
-func (t *topology) spineDown(k, l int) int { return t.uplink(t.leaves, 0) + k*t.leaves + l }
-func (t *topology) nic(host int) int       { return len(t.ports) + host }
-func (t *topology) address(host int) uint32 {
-	return rackPrefix(t.rack(host)) | uint32(host%t.perLeaf+1)
+// newTopology makes the topology that the scenario describes: that of its fabric
+// file, three stages if it has pods, otherwise two.
+func newTopology(s *Scenario) (*topology, error) {
+	t := &topology{sets: map[string]int32{}, toward: map[int32][]distance{}}
+	var err error
+	switch {
+	case s.FabricFile != "":
+		err = t.fromFile(s.FabricFile)
+	case len(s.Pods) > 0:
+		t.threeStages(s)
+	default:
+		t.leafSpine(s)
+	}
+	if err == nil {
+		err = t.addSideLinks(s.SideLinks)
+	}
+	if err == nil {
+		err = t.index()
+	}
+	return t, err
+}
+
+// addDevice begins the ports of another device.
+func (t *topology) addDevice(name, stage, pod string) {
+	t.devices = append(t.devices, deviceInfo{name: name, stage: stage, pod: pod, id: uint32(len(t.devices) + 1)})
+}
+
+// addPort adds a port to the newest device. Devices that they face may come later.
+func (t *topology) addPort(p portInfo) {
+	owner := len(t.devices) - 1
+	d := &t.devices[owner]
+	p.device, p.stage, p.deviceID, p.owner = d.name, d.stage, d.id, int32(owner)
+	t.ports = append(t.ports, p)
+}
+
+func rackName(l int) string { return fmt.Sprintf("rack%d", l+1) }
+
+func (t *topology) hosts() int                 { return len(t.ends) }
+func (t *topology) hostName(host int) string   { return t.ends[host].name }
+func (t *topology) rack(host int) int          { return int(t.ends[host].rack) }
+func (t *topology) rackName(rack int) string   { return t.racks[rack].name }
+func (t *topology) rackHosts(rack int) []int32 { return t.racks[rack].hosts }
+func (t *topology) address(host int) uint32    { return t.ends[host].address }
+
+// downlink is the port that faces a host's first interface.
+func (t *topology) downlink(host int) int { return int(t.ends[host].links[0]) }
+
+// nic is the number of a host's first interface.
+func (t *topology) nic(host int) int { return len(t.ports) + int(t.ends[host].nic) }
+
+// largestRack is the number of hosts of the rack that has most.
+func (t *topology) largestRack() int {
+	n := 0
+	for i := range t.racks {
+		n = max(n, len(t.racks[i].hosts))
+	}
+	return n
+}
+
+// slowest and fastest are the extremes of the links' speeds.
+func (t *topology) slowest() Rate {
+	v := t.ports[0].speed
+	for i := range t.ports {
+		v = min(v, t.ports[i].speed)
+	}
+	return v
+}
+
+func (t *topology) fastest() Rate {
+	var v Rate
+	for i := range t.ports {
+		v = max(v, t.ports[i].speed)
+	}
+	return v
+}
+
+// largestID is the highest port_id.
+func (t *topology) largestID() uint32 {
+	var v uint32
+	for i := range t.ports {
+		v = max(v, t.ports[i].id)
+	}
+	return v
+}
+
+// stages lists the stages of devices in their order.
+func (t *topology) stages() []string {
+	var list []string
+	seen := map[string]bool{}
+	for i := range t.devices {
+		if stage := t.devices[i].stage; !seen[stage] {
+			seen[stage] = true
+			list = append(list, stage)
+		}
+	}
+	return list
 }
 
 // rackPrefix is the rack's /24.
 func rackPrefix(rack int) uint32 { return 10<<24 | uint32(rack+1)<<8 }
-
-// route is the queues that a packet passes, from its sender's interface on.
-type route struct {
-	ports [4]int32
-	n     int8
-}
-
-// route finds the way of a 5-tuple. Of the uplinks that lead to another rack, the
-// leaf takes the one that the hash of the 5-tuple names: tags have no part in it.
-func (t *topology) route(seed uint64, f fiveTuple, src, dst int) route {
-	r := route{n: 1}
-	r.ports[0] = int32(t.nic(src))
-	from, to := t.rack(src), t.rack(dst)
-	if from != to {
-		spine := int(f.hash(seed, uint64(from)) % uint64(t.spines))
-		r.ports[1] = int32(t.uplink(from, spine))
-		r.ports[2] = int32(t.spineDown(spine, to))
-		r.n = 3
-	}
-	r.ports[r.n] = int32(t.downlink(dst))
-	r.n++
-	return r
-}
 
 // fiveTuple identifies a TCP connection in one direction.
 type fiveTuple struct {

@@ -61,7 +61,7 @@ func createTruth(path string, s *Scenario, t *topology, signals []signal, cells 
 	tr := &truth{
 		scenario: s, topology: t, signals: signals, cells: cells,
 		file: file, out: bufio.NewWriterSize(file, captureBuffer),
-		windowNS: s.Window.Nanoseconds(), startNS: s.Start.UnixNano(), grace: ps(s.grace()),
+		windowNS: s.Window.Nanoseconds(), startNS: s.Start.UnixNano(), grace: ps(s.grace(t)),
 	}
 	tr.json = json.NewEncoder(tr.out)
 	tr.window = tr.startNS / tr.windowNS
@@ -189,7 +189,7 @@ func (t *truth) cellLine(start time.Time, cell int32, signal, source int, a *tal
 	line := TruthCell{
 		Kind: TruthCellKind, WindowStart: start, WindowNS: t.windowNS,
 		Source: sourceNames[source], Signal: t.signals[signal].kind.String(),
-		SrcGroup: rackName(int(racks[0])), DstGroup: rackName(int(racks[1])),
+		SrcGroup: t.topology.rackName(int(racks[0])), DstGroup: t.topology.rackName(int(racks[1])),
 		Observations: a.observations, Untouched: a.untouched, Heavy: a.heavy, Sum: a.sum, HeavySum: a.heavySum,
 	}
 	t.partials += uint64(len(a.ports))

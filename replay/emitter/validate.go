@@ -21,63 +21,51 @@ const (
 	minPacket       = 88 // headers with the longest options, and some data
 	minSnapLen      = 64
 	maxSnapLen      = 256 << 10
+	maxBuffer       = 1 << 30
 )
 
 // check tells what is wrong with a scenario that has its defaults.
 func (s *Scenario) check() error {
-	checks := []func() error{s.checkFabric, s.checkTimes, s.checkTags, s.checkOutput}
-	for _, check := range checks {
+	if err := s.checkAll(); err != nil {
+		return fmt.Errorf("check scenario %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (s *Scenario) checkAll() error {
+	if err := s.checkFabric(); err != nil {
+		return err
+	}
+	t, err := newTopology(s)
+	if err != nil {
+		return err
+	}
+	if err := s.checkRacks(t); err != nil {
+		return err
+	}
+	if err := s.checkTimes(t); err != nil {
+		return err
+	}
+	for _, check := range []func() error{s.checkTags, s.checkOutput} {
 		if err := check(); err != nil {
-			return fmt.Errorf("check scenario %q: %w", s.Name, err)
+			return err
 		}
 	}
 	if s.RandomFlows > 0 {
 		return nil
 	}
 	if len(s.Workloads) == 0 {
-		return fmt.Errorf("check scenario %q: no workloads: nothing would be sent", s.Name)
+		return errors.New("no workloads: nothing would be sent")
 	}
 	for i := range s.Workloads {
-		if err := s.checkWorkload(&s.Workloads[i]); err != nil {
-			return fmt.Errorf("check scenario %q: workloads[%d] (%s): %w", s.Name, i, s.Workloads[i].Kind, err)
+		if err := s.checkWorkload(t, &s.Workloads[i]); err != nil {
+			return fmt.Errorf("workloads[%d] (%s): %w", i, s.Workloads[i].Kind, err)
 		}
 	}
 	return nil
 }
 
-func (s *Scenario) checkFabric() error {
-	switch {
-	case s.Leaves < 1 || s.Leaves > maxSwitches:
-		return fmt.Errorf("leaves %d: expected 1 to %d", s.Leaves, maxSwitches)
-	case s.Spines < 1 || s.Spines > maxSwitches:
-		return fmt.Errorf("spines %d: expected 1 to %d", s.Spines, maxSwitches)
-	case s.HostsPerLeaf < 1 || s.HostsPerLeaf > maxHostsPerLeaf:
-		return fmt.Errorf("hosts_per_leaf %d: expected 1 to %d", s.HostsPerLeaf, maxHostsPerLeaf)
-	case s.Leaves*(2*s.Spines+s.HostsPerLeaf) > maxPorts:
-		return fmt.Errorf("%d leaves, %d spines, %d hosts_per_leaf: need more than %d ports", s.Leaves, s.Spines, s.HostsPerLeaf, maxPorts)
-	case s.HostSpeed < Mbps || s.HostSpeed > 10_000*Gbps:
-		return fmt.Errorf("host_speed %s: expected 1Mbps to 10Tbps", s.HostSpeed)
-	case s.UplinkSpeed < Mbps || s.UplinkSpeed > 10_000*Gbps:
-		return fmt.Errorf("uplink_speed %s: expected 1Mbps to 10Tbps", s.UplinkSpeed)
-	case s.MTU < minMTU || s.MTU > maxMTU:
-		return fmt.Errorf("mtu %d: expected %d to %d", s.MTU, minMTU, maxMTU)
-	case s.BufferBytes < uint64(s.MTU)+maxAround || s.BufferBytes > 1<<30:
-		return fmt.Errorf("buffer_bytes %d: expected room for one packet, and at most 1 GiB", s.BufferBytes)
-	case s.NICBufferBytes < uint64(s.MTU)+maxAround || s.NICBufferBytes > 1<<30:
-		return fmt.Errorf("nic_buffer_bytes %d: expected room for one packet, and at most 1 GiB", s.NICBufferBytes)
-	}
-	for rack, speed := range s.RackUplinkSpeed {
-		if rack < 1 || rack > s.Leaves {
-			return fmt.Errorf("rack_uplink_speed: rack %d: expected 1 to %d", rack, s.Leaves)
-		}
-		if speed < Mbps || speed > 10_000*Gbps {
-			return fmt.Errorf("rack_uplink_speed: rack %d: %s: expected 1Mbps to 10Tbps", rack, speed)
-		}
-	}
-	return nil
-}
-
-func (s *Scenario) checkTimes() error {
+func (s *Scenario) checkTimes(t *topology) error {
 	switch {
 	case s.Duration < time.Millisecond || s.Duration > 24*time.Hour:
 		return fmt.Errorf("duration %s: expected 1ms to 24h", s.Duration)
@@ -92,7 +80,7 @@ func (s *Scenario) checkTimes() error {
 	case s.Start.Before(time.Unix(0, 0)) || s.Start.Year() > 2200:
 		return fmt.Errorf("start %s: expected a time from 1970 to 2200", s.Start)
 	}
-	if grace := s.grace(); grace > s.Window {
+	if grace := s.grace(t); grace > s.Window {
 		return fmt.Errorf("window %s: is shorter than the %s that one packet may take over the slowest link", s.Window, grace)
 	}
 	return nil
@@ -100,12 +88,8 @@ func (s *Scenario) checkTimes() error {
 
 // grace is the longest time from a packet's first bit on a link to its arrival in
 // the next queue.
-func (s *Scenario) grace() time.Duration {
-	slowest := min(s.HostSpeed, s.UplinkSpeed)
-	for _, speed := range s.RackUplinkSpeed {
-		slowest = min(slowest, speed)
-	}
-	ps := serialization(uint32(s.MTU+maxAround), uint64(slowest))
+func (s *Scenario) grace(t *topology) time.Duration {
+	ps := serialization(uint32(s.MTU+maxAround), uint64(t.slowest()))
 	return s.Propagation + s.Pipeline + time.Duration(ps/1000+1)
 }
 

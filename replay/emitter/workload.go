@@ -79,27 +79,32 @@ func (b *builder) add(w *Workload, index int) error {
 var kinds = []string{Ring, Tree, AllToAll, Pipeline, Incast, Background, Storage, Permutation, Probes, Flows}
 
 // host is the number of a host.
-func (b *builder) host(h Host) int { return (h.Rack-1)*b.topology.perLeaf + h.Host - 1 }
+func (b *builder) host(h Host) int { return int(b.topology.rackHosts(h.Rack - 1)[h.Host-1]) }
 
 // members lists the hosts of a workload in the order in which rings visit them.
 func (b *builder) members(w *Workload) []int {
 	racks := w.Racks
 	if len(racks) == 0 {
-		for l := range b.topology.leaves {
+		for l := range b.topology.racks {
 			racks = append(racks, l+1)
 		}
 	}
 	each := w.HostsPerRack
 	if each == 0 {
-		each = b.topology.perLeaf
+		each = b.topology.largestRack()
 	}
-	hosts := make([]int, 0, each*len(racks))
-	for i := range each * len(racks) {
-		rack, host := racks[i%len(racks)], i/len(racks)
-		if w.RackOrder {
-			rack, host = racks[i/each], i%each
+	var hosts []int
+	add := func(rack, host int) {
+		if list := b.topology.rackHosts(rack - 1); host < len(list) {
+			hosts = append(hosts, int(list[host]))
 		}
-		hosts = append(hosts, (rack-1)*b.topology.perLeaf+host)
+	}
+	for i := range each * len(racks) {
+		if w.RackOrder {
+			add(racks[i/each], i%each)
+		} else {
+			add(racks[i%len(racks)], i/len(racks))
+		}
 	}
 	return hosts
 }

@@ -109,15 +109,15 @@ func (w Workload) withDefaults(s *Scenario) Workload {
 	return w
 }
 
-func (s *Scenario) checkWorkload(w *Workload) error {
+func (s *Scenario) checkWorkload(t *topology, w *Workload) error {
 	for _, r := range w.Racks {
-		if r < 1 || r > s.Leaves {
-			return fmt.Errorf("racks: %d: expected 1 to %d", r, s.Leaves)
+		if r < 1 || r > len(t.racks) {
+			return fmt.Errorf("racks: %d: expected 1 to %d", r, len(t.racks))
 		}
 	}
 	switch {
-	case w.HostsPerRack < 0 || w.HostsPerRack > s.HostsPerLeaf:
-		return fmt.Errorf("hosts_per_rack %d: expected 0 to %d", w.HostsPerRack, s.HostsPerLeaf)
+	case w.HostsPerRack < 0 || w.HostsPerRack > t.largestRack():
+		return fmt.Errorf("hosts_per_rack %d: expected 0 to %d", w.HostsPerRack, t.largestRack())
 	case w.Connections < 0 || w.Connections > 1024:
 		return fmt.Errorf("connections %d: expected 0 to 1024", w.Connections)
 	case w.Pairs < 0 || w.Pairs > maxFlows:
@@ -126,26 +126,24 @@ func (s *Scenario) checkWorkload(w *Workload) error {
 		return fmt.Errorf("sources %d: expected 0 or more", w.Sources)
 	case w.MicroBatches < 0 || w.MicroBatches > 1<<16:
 		return fmt.Errorf("micro_batches %d: expected 0 to %d", w.MicroBatches, 1<<16)
-	case w.Kind == Incast && !s.has(w.Target):
+	case w.Kind == Incast && !t.has(w.Target):
 		return fmt.Errorf("target rack %d, host %d: no such host", w.Target.Rack, w.Target.Host)
 	case (w.Kind == Flows) != (len(w.Flows) > 0):
 		return errors.New("flows: expected pairs of hosts in a workload of kind flows, and only there")
 	}
 	for i, p := range w.Flows {
-		if !s.has(p.From) || !s.has(p.To) || p.From == p.To {
-			return fmt.Errorf("flows[%d]: expected two hosts of %d racks of %d", i, s.Leaves, s.HostsPerLeaf)
+		if !t.has(p.From) || !t.has(p.To) || p.From == p.To {
+			return fmt.Errorf("flows[%d]: expected two hosts of %d racks of at most %d", i, len(t.racks), t.largestRack())
 		}
 	}
-	for _, check := range []func(*Workload) error{s.checkSending, s.checkSteps} {
-		if err := check(w); err != nil {
-			return err
-		}
+	if err := s.checkSending(w); err != nil {
+		return err
 	}
-	return nil
+	return s.checkSteps(t, w)
 }
 
-func (s *Scenario) has(h Host) bool {
-	return h.Rack >= 1 && h.Rack <= s.Leaves && h.Host >= 1 && h.Host <= s.HostsPerLeaf
+func (t *topology) has(h Host) bool {
+	return h.Rack >= 1 && h.Rack <= len(t.racks) && h.Host >= 1 && h.Host <= len(t.rackHosts(h.Rack-1))
 }
 
 // checkSending checks how fast and how much a workload's senders send.
@@ -197,7 +195,7 @@ func (s *Scenario) checkControl(w *Workload) error {
 }
 
 // checkSteps checks when a workload's senders are active.
-func (s *Scenario) checkSteps(w *Workload) error {
+func (s *Scenario) checkSteps(t *topology, w *Workload) error {
 	switch {
 	case w.Start < 0 || w.End < 0 || (w.End > 0 && w.End <= w.Start):
 		return fmt.Errorf("start %s, end %s: expected an end after the start", w.Start, w.End)
@@ -213,7 +211,7 @@ func (s *Scenario) checkSteps(w *Workload) error {
 		return errors.New("stragglers and late: expected both or none")
 	}
 	for _, h := range w.Stragglers {
-		if !s.has(h) {
+		if !t.has(h) {
 			return fmt.Errorf("stragglers: rack %d, host %d: no such host", h.Rack, h.Host)
 		}
 	}

@@ -1,0 +1,174 @@
+package emitter
+
+import (
+	"errors"
+	"fmt"
+)
+
+// maxPath is the most queues that a packet may pass: its sender's interface and the
+// nine switches of the longest path that the draft speaks of (section 8.3).
+const maxPath = 10
+
+// distance is a number of hops to an attachment; unreachable without a path.
+type distance = int16
+
+const unreachable distance = -1
+
+// attachment is the set of devices that a host has links to.
+type attachment struct{ devices []int32 }
+
+// route is the queues that a packet passes, from its sender's interface on.
+type route struct {
+	ports [maxPath]int32
+	n     int8
+}
+
+// hops lists the ports of switches on the route.
+func (r *route) hops() []int32 { return r.ports[1:r.n] }
+
+// index resolves what ports face and gives hosts their interfaces.
+func (t *topology) index() error {
+	nodes := make(map[string]int32, len(t.devices))
+	for i := range t.devices {
+		nodes[t.devices[i].name] = int32(i)
+	}
+	ends := make(map[string]int32, len(t.ends))
+	for i := range t.ends {
+		ends[t.ends[i].name] = int32(i)
+	}
+	t.into = make([][]int32, len(t.devices))
+	for i := range t.ports {
+		p := &t.ports[i]
+		p.peerNode, p.peerHost = none, none
+		d := &t.devices[p.owner]
+		d.ports = append(d.ports, int32(i))
+		if node, ok := nodes[p.peer]; ok {
+			p.peerNode = node
+			d.links = append(d.links, int32(i))
+			t.into[node] = append(t.into[node], p.owner)
+		} else if end, ok := ends[p.peer]; ok {
+			p.peerHost = end
+			t.ends[end].links = append(t.ends[end].links, int32(i))
+		}
+	}
+	return t.indexHosts()
+}
+
+func (t *topology) indexHosts() error {
+	if len(t.ends) < 2 {
+		return errors.New("build fabric: fewer than two hosts: nobody would talk")
+	}
+	for i := range t.ends {
+		h := &t.ends[i]
+		if len(h.links) == 0 {
+			return fmt.Errorf("build fabric: no port faces host %s", h.name)
+		}
+		h.nic = int32(len(t.nics))
+		t.nics = append(t.nics, h.links...)
+		t.racks[h.rack].hosts = append(t.racks[h.rack].hosts, int32(i))
+		var devices []int32
+		for _, p := range h.links {
+			devices = append(devices, t.ports[p].owner)
+		}
+		key := fmt.Sprint(devices)
+		set, known := t.sets[key]
+		if !known {
+			set = int32(len(t.attach))
+			t.sets[key] = set
+			t.attach = append(t.attach, attachment{devices: devices})
+		}
+		h.attachment = set
+	}
+	return nil
+}
+
+// distancesTo is how many links each device is away from the nearest device of an
+// attachment.
+func (t *topology) distancesTo(set int32) []distance {
+	if d, ok := t.toward[set]; ok {
+		return d
+	}
+	d := make([]distance, len(t.devices))
+	for i := range d {
+		d[i] = unreachable
+	}
+	var queue []int32
+	for _, target := range t.attach[set].devices {
+		if d[target] == unreachable {
+			d[target] = 0
+			queue = append(queue, target)
+		}
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		for _, from := range t.into[queue[0]] {
+			if d[from] == unreachable {
+				d[from] = d[queue[0]] + 1
+				queue = append(queue, from)
+			}
+		}
+	}
+	t.toward[set] = d
+	return d
+}
+
+// route finds the way of a 5-tuple. Every device takes one of the ports that lead
+// one link nearer to the receiver, that which its hash of the 5-tuple names: equal
+// cost shortest paths, which in a Clos fabric lead up and then down. Tags have no part
+// in it (draft-tian-ccwg-ibcs-datapath-processing-00, section 5.2).
+func (t *topology) route(seed uint64, f fiveTuple, src, dst int) (route, error) {
+	from, to := &t.ends[src], &t.ends[dst]
+	// Hosts with several interfaces hash as well, salted apart from all devices.
+	nic := pick(f, seed, 1<<32|uint64(src), len(from.links))
+	r := route{n: 1}
+	r.ports[0] = int32(len(t.ports)) + from.nic + int32(nic)
+	at := t.ports[from.links[nic]].owner
+	toward := t.distancesTo(to.attachment)
+	if toward[at] == unreachable {
+		return r, fmt.Errorf("route: no path from %s to %s", from.name, to.name)
+	}
+	if int(toward[at])+2 > maxPath {
+		return r, fmt.Errorf("route: path from %s to %s passes %d switches, more than %d", from.name, to.name, toward[at]+1, maxPath-1)
+	}
+	for {
+		next := t.choose(seed, f, at, dst, toward)
+		r.ports[r.n] = next
+		r.n++
+		if toward[at] == 0 {
+			return r, nil
+		}
+		at = t.ports[next].peerNode
+	}
+}
+
+// choose is the port that a device sends a 5-tuple to.
+func (t *topology) choose(seed uint64, f fiveTuple, at int32, dst int, toward []distance) int32 {
+	candidates := t.devices[at].links
+	leads := func(p *portInfo) bool { return toward[p.peerNode] == toward[at]-1 }
+	if toward[at] == 0 {
+		candidates = t.ends[dst].links
+		leads = func(p *portInfo) bool { return p.owner == at }
+	}
+	n := 0
+	for _, c := range candidates {
+		if leads(&t.ports[c]) {
+			n++
+		}
+	}
+	i := pick(f, seed, uint64(at), n)
+	for _, c := range candidates {
+		if leads(&t.ports[c]) {
+			if i == 0 {
+				return c
+			}
+			i--
+		}
+	}
+	return none // not reached: a device at a finite distance has a port that leads on
+}
+
+func pick(f fiveTuple, seed, salt uint64, n int) int {
+	if n < 2 {
+		return 0
+	}
+	return int(f.hash(seed, salt) % uint64(n))
+}
