@@ -59,9 +59,14 @@ func tooLarge(caplen, limit int64) *failure {
 // Errors: a *FormatError where src is not a capture, a *CutError where it ends
 // inside the file header, or what src returned.
 func NewReader(src io.Reader, name string, opts Options) (*Reader, error) {
+	return newReader(src, name, opts, true)
+}
+
+// newReader is NewReader; unless inflate is set, a compressed input is an error.
+func newReader(src io.Reader, name string, opts Options, inflate bool) (*Reader, error) {
 	r := &Reader{name: name, opts: opts.withDefaults(), size: -1}
 	r.win = window{src: src, buf: make([]byte, r.opts.ReadBuffer)}
-	if err := r.detect(true); err != nil {
+	if err := r.detect(inflate); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -167,6 +172,9 @@ func (r *Reader) Interfaces() []Interface {
 	n := len(r.ng.interfaces)
 	return r.ng.interfaces[:n:n]
 }
+
+// Name returns what was opened, as messages name it.
+func (r *Reader) Name() string { return r.name }
 
 // Counters returns the totals up to the last batch.
 func (r *Reader) Counters() Counters {

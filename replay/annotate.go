@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -32,9 +33,14 @@ func (l *Lister) annotate(f *capture.Frame, interfaces []capture.Interface, from
 }
 
 // port numbers an interface of a capture in the copy, which holds those of all
-// captures and describes one that says nothing of itself by its file.
+// captures and describes one that says nothing of itself by its file. What is followed
+// is one program's, so that equal interfaces of its files are one.
 func (l *Lister) port(in capture.Interface, from *listing) uint32 {
-	if from.named && in.Description == "" {
+	if l.cfg.Follow {
+		if i := slices.Index(l.copied, in); i >= 0 {
+			return uint32(i)
+		}
+	} else if from.named && in.Description == "" {
 		in.Description = from.path
 	}
 	l.copied = append(l.copied, in)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 
 	"github.com/csigscope/csigscope/capture"
@@ -20,8 +21,11 @@ type ListConfig struct {
 	// Annotate, unless nil, takes a copy of every packet as pcapng, with a comment on
 	// those that carry CSIG.
 	Annotate io.Writer
-	// Follow waits at the end of growing files until ctx ends.
+	// Follow waits for more at the end of a growing file, or for more files in a
+	// folder, until ctx ends.
 	Follow bool
+	// Logger takes what goes wrong while following; nil discards it.
+	Logger *slog.Logger
 }
 
 // Lister prints the observations of captures. It is used by one goroutine.
@@ -48,6 +52,8 @@ type ListCounts struct {
 	// Deferred is how many captures are listed later than their times say, since too
 	// many overlap to be open together.
 	Deferred int
+	// Missed is how many followed captures were not read in full.
+	Missed int
 }
 
 // NewLister checks the configuration.
@@ -55,6 +61,9 @@ func NewLister(cfg ListConfig) (*Lister, error) {
 	d, err := decode.New(cfg.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Lister{cfg: cfg, decoder: d, out: bufio.NewWriterSize(cfg.Out, 256<<10)}
 	l.counts.SkippedLink = map[capture.LinkType]uint64{}
@@ -76,7 +85,7 @@ func (l *Lister) Run(ctx context.Context, paths []string) error {
 	if l.cfg.Array {
 		l.write("\n]\n")
 	}
-	failures = append(failures, l.out.Flush())
+	failures = append(failures, l.flush())
 	if l.copy != nil {
 		failures = append(failures, l.copy.Flush())
 	}
@@ -84,6 +93,12 @@ func (l *Lister) Run(ctx context.Context, paths []string) error {
 }
 
 func (l *Lister) list(ctx context.Context, paths []string) error {
+	if l.cfg.Follow {
+		if len(paths) != 1 {
+			return fmt.Errorf("follow %d captures: expected one file or folder", len(paths))
+		}
+		return l.follow(ctx, paths[0])
+	}
 	var files []string
 	var failures []error
 	named := false
@@ -97,10 +112,8 @@ func (l *Lister) list(ctx context.Context, paths []string) error {
 	}
 	named = named || len(files) > 1
 	switch {
-	case l.cfg.Follow || len(files) == 1:
-		for _, file := range files {
-			failures = append(failures, l.file(ctx, newListing(file, named)))
-		}
+	case len(files) == 1:
+		failures = append(failures, l.file(ctx, newListing(files[0], named)))
 	case len(files) > 1:
 		failures = append(failures, l.merge(ctx, files))
 	}
@@ -116,38 +129,44 @@ func isFolder(path string) bool {
 func (l *Lister) Counts() *ListCounts { return &l.counts }
 
 func (l *Lister) file(ctx context.Context, from *listing) error {
-	r, err := l.open(ctx, from.path)
+	r, err := capture.Open(from.path, capture.Options{})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	live := l.cfg.Follow || r.Size() < 0
+	cut, err := l.read(ctx, r, from, r.Size() < 0)
+	return errors.Join(cut, err)
+}
+
+// read lists a capture to its end. Where the capture ends early, cut says how; err is
+// what keeps the Lister from going on. A live one is somebody watching.
+func (l *Lister) read(ctx context.Context, r *capture.Reader, from *listing, live bool) (cut, err error) {
 	var batch capture.Batch
 	for ctx.Err() == nil {
 		if err := r.ReadBatch(&batch); errors.Is(err, io.EOF) {
-			return nil
+			return nil, nil
 		} else if err != nil {
-			return err
+			return err, nil
 		}
 		for i := range batch.N {
 			if err := l.frame(&batch.Frames[i], r.Interfaces(), from); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if live { // somebody may be watching
-			if err := l.out.Flush(); err != nil {
-				return fmt.Errorf("write observations: %w", err)
+		if live {
+			if err := l.flush(); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return ctx.Err()
+	return nil, ctx.Err()
 }
 
-func (l *Lister) open(ctx context.Context, path string) (*capture.Reader, error) {
-	if l.cfg.Follow {
-		return capture.Follow(ctx, path, capture.Options{})
+func (l *Lister) flush() error {
+	if err := l.out.Flush(); err != nil {
+		return fmt.Errorf("write observations: %w", err)
 	}
-	return capture.Open(path, capture.Options{})
+	return nil
 }
 
 // frame lists one packet of a capture.

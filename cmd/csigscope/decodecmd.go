@@ -29,22 +29,31 @@ taken out of it.
 Several files, or those of a folder, are merged by time, and each object then begins
 with its "file". "packet" always counts from 1 in its own file, whose order is kept.
 The merge is for reading: clocks of different taps differ, so the order of packets
-of two taps proves nothing.`,
+of two taps proves nothing.
+
+With --follow, decode goes on with the file that replaces FILE under its name, and of
+a folder with the files that a rotating program begins in it (tcpdump -C, -G and -W,
+dumpcap -b), until it is interrupted. One program writes to such a folder. Compressed
+files cannot be followed.`,
 		Example: `  csigscope decode capture.pcap
   csigscope decode capture.pcapng.gz -o json
   csigscope decode rotated/ --annotate merged.pcapng
   csigscope decode capture.pcap --annotate annotated.pcapng
   csigscope decode growing.pcap --follow
+  csigscope decode rotated/ --follow
   tcpdump -w - -i eth0 | csigscope decode -`,
 		Args: filesArgs,
 	}
 	network.add(cmd.Flags())
 	cmd.Flags().StringVarP(&format, "output", "o", "ndjson", "output `FORMAT`: ndjson or json")
 	cmd.Flags().StringVar(&annotate, "annotate", "", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG")
-	cmd.Flags().BoolVar(&follow, "follow", false, "wait for more at the end of a growing file")
+	cmd.Flags().BoolVar(&follow, "follow", false, "wait for more at the end of a growing file, and for the next files of a rotating capture program")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		if format != "ndjson" && format != "json" {
 			return usageError{fmt.Errorf("output format %q: expected ndjson or json", format)}
+		}
+		if follow && len(files) != 1 {
+			return usageError{fmt.Errorf("--follow: expected one file or folder, got %d", len(files))}
 		}
 		n, err := openNetwork(network.config, network.fabric)
 		if err != nil {
@@ -52,6 +61,7 @@ of two taps proves nothing.`,
 		}
 		return list(cmd, replay.ListConfig{
 			Decode: n.decode, Out: cmd.OutOrStdout(), Array: format == "json", Follow: follow,
+			Logger: newLogger(cmd, cmd.ErrOrStderr()),
 		}, files, annotate)
 	}
 	return cmd

@@ -1,0 +1,280 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+)
+
+// ErrCompressed is wrapped by the error for following a compressed file: where
+// its data end is known only once its writer has closed it.
+var ErrCompressed = errors.New("is compressed, and a compressed file cannot be followed; " +
+	"read it when it is complete, or follow what is written before it is compressed")
+
+// ErrMissed is wrapped by errors that say that a rotated capture was not read in
+// full, though nothing in it is damaged.
+var ErrMissed = errors.New("not followed to its end")
+
+// Rotation follows a capture program through the files that it rotates, one
+// [Reader] after the other: a file that is replaced under its name or written
+// anew in place, or a directory in which new files appear, as those of tcpdump
+// -C, -G and -W and of dumpcap -b.
+//
+// Of a directory, the captures that are there are read first, the earliest first.
+// A capture is left when all of it has been read and another one holds a packet,
+// for programs finish a file before they begin the next. So one program should
+// write to the directory: what is added to a capture that has been left is not
+// read, which is reported once. Compressed files are left out and reported; other
+// files that are no captures, or not yet, are not.
+//
+// A Rotation is not safe for concurrent use.
+type Rotation struct {
+	ctx     context.Context // the life of the rotation, as of the readers it makes
+	path    string
+	folder  bool
+	opts    Options
+	once    bool // the path is read to its end, not followed; empty when that is done
+	notes   map[string]note
+	reports []error // what turned up while looking around
+	present *Reader
+	batch   Batch
+}
+
+// A note is what is known of a file. It holds until the file changes.
+type note struct {
+	info  os.FileInfo
+	state noteState
+	time  int64 // of the first packet, which tells captures of one name apart
+	grown bool  // reported
+}
+
+type noteState uint8
+
+const (
+	noteForeign noteState = iota // no capture, or none that holds a packet yet
+	noteUnread
+	noteRead // or being read
+)
+
+// FollowRotation follows what path names: a file, a directory, or anything that
+// [Open] opens, which is then read to its end. It does not wait. The path has to
+// exist; a file may be empty.
+//
+// Errors: those of Open, and one that wraps ErrCompressed.
+func FollowRotation(ctx context.Context, path string, opts Options) (*Rotation, error) {
+	r := &Rotation{ctx: ctx, path: path, opts: opts.withDefaults(), notes: map[string]note{}}
+	if path == "-" {
+		r.once = true
+		return r, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("follow capture: %w", err)
+	}
+	r.folder = info.IsDir()
+	r.once = !r.folder && !info.Mode().IsRegular()
+	if r.folder || r.once || info.Size() < classicFileHeader {
+		return r, nil
+	}
+	if packed(path) {
+		return nil, fmt.Errorf("follow capture %q: %w", path, ErrCompressed)
+	}
+	first, err := Open(path, Options{ReadBuffer: minReadBuffer})
+	if err != nil {
+		return nil, err
+	}
+	_ = first.Close() // only read from
+	return r, nil
+}
+
+// packed reports whether a file is compressed.
+func packed(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read from
+	var head [4]byte
+	_, err = io.ReadFull(f, head[:])
+	return err == nil && compressionOf(head[:]) != uncompressed
+}
+
+// Next waits for the next capture and returns its reader, which waits for more at
+// its end until there is another capture, and ends as that of [Follow] does. Next
+// closes the reader before it. With an error and no reader, one capture could not
+// be followed, as the error says, and the caller may go on. io.EOF comes when ctx
+// is done, and after the end of what cannot be followed.
+func (r *Rotation) Next() (*Reader, error) {
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	if r.once {
+		return r.only()
+	}
+	for r.ctx.Err() == nil {
+		path, ok, err := r.earliest()
+		if err != nil {
+			r.once, r.path = true, ""
+			return nil, err
+		}
+		if len(r.reports) > 0 {
+			err := r.reports[0]
+			r.reports = r.reports[1:]
+			return nil, err
+		}
+		if ok {
+			return r.open(path)
+		}
+		r.wait()
+	}
+	return nil, io.EOF
+}
+
+// only opens what is no regular file, which can be read once.
+func (r *Rotation) only() (*Reader, error) {
+	if r.path == "" {
+		return nil, io.EOF
+	}
+	reader, err := Open(r.path, r.opts)
+	r.present, r.path = reader, ""
+	return reader, err
+}
+
+func (r *Rotation) open(path string) (*Reader, error) {
+	n := r.notes[path]
+	n.state = noteRead
+	r.notes[path] = n
+	f, size, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if size < 0 {
+		_ = f.Close() // only read from
+		return nil, fmt.Errorf("follow capture %q: %w: it is no regular file any more", path, ErrMissed)
+	}
+	reader, err := follow(r.ctx, f, path, r.opts, r.successor)
+	r.present = reader
+	return reader, err
+}
+
+// successor reports whether another capture waits.
+func (r *Rotation) successor(os.FileInfo) bool {
+	_, ok, err := r.earliest()
+	return ok || err != nil // Next says which
+}
+
+func (r *Rotation) wait() {
+	timer := time.NewTimer(r.opts.Poll)
+	defer timer.Stop()
+	select {
+	case <-r.ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// earliest looks around and returns the unread capture that begins first.
+func (r *Rotation) earliest() (path string, ok bool, err error) {
+	if err := r.look(); err != nil {
+		return "", false, err
+	}
+	first := start{time: math.MaxInt64}
+	for path, n := range r.notes {
+		s := start{path: path, time: n.time}
+		if n.state == noteUnread && (!ok || cmp.Or(cmp.Compare(s.time, first.time), cmp.Compare(s.path, first.path)) < 0) {
+			first, ok = s, true
+		}
+	}
+	return first.path, ok, nil
+}
+
+// look brings the notes up to date. A file is opened only when it has changed.
+func (r *Rotation) look() error {
+	paths := []string{r.path}
+	if r.folder {
+		var err error
+		if paths, err = regularFiles(r.path); err != nil {
+			return fmt.Errorf("follow captures of %q: %w", r.path, err)
+		}
+	}
+	there := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // gone, or between two files of one name
+		}
+		there[path] = true
+		old, known := r.notes[path]
+		if known && os.SameFile(old.info, info) && old.info.Size() == info.Size() && old.info.ModTime().Equal(info.ModTime()) {
+			continue
+		}
+		r.notes[path] = r.examine(path, info, old)
+	}
+	for path, n := range r.notes {
+		if there[path] {
+			continue
+		}
+		if n.state == noteUnread {
+			r.report(path, "it was removed before it was read")
+		}
+		delete(r.notes, path)
+	}
+	return nil
+}
+
+func (r *Rotation) report(path, what string) {
+	r.reports = append(r.reports, fmt.Errorf("follow capture %q: %w: %s", path, ErrMissed, what))
+}
+
+// examine looks into a file that is new or has changed.
+func (r *Rotation) examine(path string, info os.FileInfo, old note) note {
+	n := note{info: info}
+	if packed(path) {
+		if old.info == nil || !os.SameFile(old.info, info) {
+			r.reports = append(r.reports, fmt.Errorf("follow capture %q: %w", path, ErrCompressed))
+		}
+		return n
+	}
+	r.batch.N = 0
+	first, err := firstTime(path, &r.batch)
+	if err != nil || r.batch.N == 0 {
+		return n
+	}
+	n.state, n.time = noteUnread, first
+	same := old.info != nil && os.SameFile(old.info, info) && old.time == first
+	if same && old.state == noteRead {
+		n.state, n.grown = noteRead, old.grown
+		if !n.grown && !r.reading(path) && info.Size() > old.info.Size() {
+			n.grown = true
+			r.report(path, "it grew after another capture was begun, as where two programs write to one folder: follow each file on its own")
+		}
+	}
+	return n
+}
+
+// reading reports whether the capture at path is the present one.
+func (r *Rotation) reading(path string) bool {
+	return r.present != nil && r.present.name == path
+}
+
+// Close closes the reader that Next returned last.
+func (r *Rotation) Close() error {
+	reader := r.present
+	if reader == nil {
+		return nil
+	}
+	r.present = nil
+	if errors.Is(reader.err, ErrShrunk) {
+		delete(r.notes, reader.name) // it is another capture now
+	} else if n, ok := r.notes[reader.name]; ok { // what it holds now is what was read of it
+		if info, err := os.Stat(reader.name); err == nil && os.SameFile(info, n.info) {
+			n.info = info
+			r.notes[reader.name] = n
+		}
+	}
+	return reader.Close()
+}
