@@ -37,6 +37,8 @@ type config struct {
 type decodeConfig struct {
 	Endpoints string `yaml:"endpoints,omitempty"`  // IP header that names the ends of a path: outer or inner
 	InnerTags bool   `yaml:"inner_tags,omitempty"` // tags inside tunnels are expected, and no orphans
+
+	UDPTunnels udpTunnels `yaml:"udp_tunnels,flow"` // by destination port; given ones replace all of the defaults
 }
 
 type windowsConfig struct {
@@ -50,7 +52,7 @@ func defaultConfig() config {
 	heavyOnly := true
 	return config{
 		CSIG:   csig.DefaultSpec(),
-		Decode: decodeConfig{Endpoints: "outer"},
+		Decode: decodeConfig{Endpoints: "outer", UDPTunnels: decode.DefaultUDPTunnels()},
 		Windows: windowsConfig{
 			Resolutions:   []time.Duration{time.Second, time.Minute},
 			FineHeavyOnly: &heavyOnly,
@@ -113,6 +115,9 @@ func (c config) merge() config {
 	d.Decode.InnerTags = c.Decode.InnerTags
 	if c.Decode.Endpoints != "" {
 		d.Decode.Endpoints = c.Decode.Endpoints
+	}
+	if c.Decode.UDPTunnels != nil {
+		d.Decode.UDPTunnels = c.Decode.UDPTunnels
 	}
 	if len(c.Windows.Resolutions) > 0 {
 		d.Windows.Resolutions = c.Windows.Resolutions

@@ -60,8 +60,15 @@ func openNetwork(configPath, fabricPath string) (*network, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	n.decode = decode.Config{Domain: n.domain, Endpoints: endpoints, InnerTags: n.config.Decode.InnerTags}
-	n.text = fmt.Sprintf("endpoints %s, inner tags %t\n%s", n.config.Decode.Endpoints, n.config.Decode.InnerTags, n.fabric.Fingerprint())
+	n.decode = decode.Config{
+		Domain: n.domain, Endpoints: endpoints,
+		InnerTags: n.config.Decode.InnerTags, UDPTunnels: n.config.Decode.UDPTunnels,
+	}
+	if _, err := decode.New(n.decode); err != nil { // ports may have two meanings
+		return nil, usageError{fmt.Errorf("read configuration %q: %w", configPath, err)}
+	}
+	n.text = fmt.Sprintf("endpoints %s, inner tags %t, udp tunnels%s\n%s",
+		n.config.Decode.Endpoints, n.config.Decode.InnerTags, n.config.Decode.UDPTunnels, n.fabric.Fingerprint())
 	n.epoch = xxhash.Sum64String(n.text)
 	return n, nil
 }
