@@ -37,6 +37,7 @@ type Tap struct {
 // identity, or folders of such.
 type Config struct {
 	Files    []string
+	Stream   *Stream // instead of Files
 	Decode   decode.Config
 	Resolver aggregate.Resolver
 	Sink     aggregate.Sink
@@ -78,8 +79,11 @@ type progress struct {
 // New checks the configuration and reads enough of every file to identify it: a
 // missing, empty or foreign file is reported here, before anything is stored.
 func New(cfg Config) (*Replay, error) {
-	if len(cfg.Files) == 0 {
+	switch {
+	case len(cfg.Files) == 0 && cfg.Stream == nil:
 		return nil, errors.New("replay: no capture file given")
+	case len(cfg.Files) > 0 && cfg.Stream != nil:
+		return nil, errors.New("replay: expected capture files or a stream, not both")
 	}
 	if cfg.Pace < 0 {
 		return nil, fmt.Errorf("replay: pace %v: expected 0 (as fast as possible) or more", cfg.Pace)
@@ -89,6 +93,10 @@ func New(cfg Config) (*Replay, error) {
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	r := &Replay{cfg: cfg}
+	if cfg.Stream != nil {
+		r.sources = []*source{streamSource(&r.cfg)}
+		return r, nil
+	}
 	seen := make(map[uint64]string)
 	files, err := expand(cfg.Files)
 	if err != nil {
@@ -149,9 +157,12 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 func (r *Replay) Run(ctx context.Context) error {
 	begin := time.Now()
 	var err error
-	if r.cfg.Pace > 0 {
+	switch {
+	case r.cfg.Stream != nil:
+		err = r.runStream(ctx)
+	case r.cfg.Pace > 0:
 		err = r.runPaced(ctx)
-	} else {
+	default:
 		err = r.runFast(ctx)
 	}
 	r.result.Elapsed = time.Since(begin)

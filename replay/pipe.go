@@ -1,0 +1,104 @@
+package replay
+
+import "io"
+
+// What a pipe holds at most.
+const (
+	pipeBuffers     = 4
+	pipeBufferBytes = 256 << 10
+)
+
+// pipe hands bytes from one goroutine to another, a few buffers ahead, so that both
+// have something to do. io.Pipe holds nothing, and so lets only one of them work.
+type pipe struct {
+	full, free chan []byte
+	writing    []byte // not yet handed over
+	reading    []byte // of the buffer in hand, what is left
+	inHand     []byte
+
+	ended     chan struct{} // by the reader
+	whyEnded  error         // set before ended is closed
+	whyClosed error         // set before full is closed
+}
+
+func newPipe() *pipe {
+	p := &pipe{
+		full: make(chan []byte, pipeBuffers), free: make(chan []byte, pipeBuffers), ended: make(chan struct{}),
+	}
+	for range pipeBuffers {
+		p.free <- make([]byte, 0, pipeBufferBytes)
+	}
+	return p
+}
+
+// Write implements io.Writer. It blocks while all buffers are full.
+func (p *pipe) Write(b []byte) (n int, err error) {
+	for len(b) > 0 {
+		if p.writing == nil {
+			select {
+			case p.writing = <-p.free:
+			case <-p.ended:
+				return n, p.whyEnded
+			}
+		}
+		k := min(len(b), cap(p.writing)-len(p.writing))
+		p.writing = append(p.writing, b[:k]...)
+		b, n = b[k:], n+k
+		if len(p.writing) == cap(p.writing) {
+			if err := p.flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// flush hands over what is written. There is always room: full holds all buffers.
+func (p *pipe) flush() error {
+	select {
+	case <-p.ended:
+		return p.whyEnded
+	default:
+	}
+	if len(p.writing) > 0 {
+		p.full <- p.writing
+		p.writing = nil
+	}
+	return nil
+}
+
+// closeWrite ends the stream: with io.EOF for the reader, or an error.
+func (p *pipe) closeWrite(err error) {
+	if flushed := p.flush(); err == nil {
+		err = flushed
+	}
+	p.whyClosed = err
+	close(p.full)
+}
+
+// Read implements io.Reader.
+func (p *pipe) Read(b []byte) (int, error) {
+	if len(p.reading) == 0 {
+		if p.inHand != nil {
+			p.free <- p.inHand[:0]
+			p.inHand = nil
+		}
+		next, ok := <-p.full
+		if !ok {
+			if p.whyClosed != nil {
+				return 0, p.whyClosed
+			}
+			return 0, io.EOF
+		}
+		p.inHand, p.reading = next, next
+	}
+	n := copy(b, p.reading)
+	p.reading = p.reading[n:]
+	return n, nil
+}
+
+// closeRead makes later writes fail.
+func (p *pipe) closeRead(err error) {
+	p.whyEnded = err
+	close(p.ended)
+}
