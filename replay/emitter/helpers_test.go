@@ -50,25 +50,17 @@ func prepare(t testing.TB, s Scenario) *sim {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	top, err := newTopology(&s)
+	m, err := build(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	domain, err := writeFabric(filepath.Join(dir, FabricFile), &s, top)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, cells, err := assemble(s, top, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.truth, err = createTruth(filepath.Join(dir, TruthFile), &m.scenario, top, m.signals, cells); err != nil {
+	if err := m.truth.create(filepath.Join(dir, TruthFile), m.taps); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.taps.createFiles(&s, dir); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.taps.close(); m.truth.close() })
+	t.Cleanup(func() { m.taps.close(); m.truth.close(m.taps) })
 	return m
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -35,17 +37,68 @@ type Report struct {
 	Captures  []string // paths of the capture files
 	Fabric    string   // path of the fabric file
 	Truth     string   // path of the truth file
+	Taps      []TapReport
 	Simulated time.Duration
 	Elapsed   time.Duration
 }
 
+// TapReport is what one tap did.
+type TapReport struct {
+	Name, Place string
+	TapStats
+}
+
+// Progress is called from time to time on the goroutine that simulates, with the
+// share that is done (0 to 1) and the packets captured so far.
+type Progress func(done float64, packets uint64)
+
 // Run simulates the scenario and writes its captures, FabricFile and TruthFile into
 // dir, which it makes if necessary; files of the same names are replaced. It blocks
 // until the run is complete or ctx ends; the files of a run that fails stay and are
-// incomplete. progress, unless nil, is called from time
-// to time on the same goroutine, with the share that is done (0 to 1) and the
-// packets captured so far.
-func Run(ctx context.Context, s Scenario, dir string, progress func(done float64, packets uint64)) (Report, error) {
+// incomplete. progress may be nil.
+func Run(ctx context.Context, s Scenario, dir string, progress Progress) (Report, error) {
+	return emit(ctx, s, progress, func(m *sim, r *Report) error {
+		if err := writeNetwork(m, r, dir); err != nil {
+			return err
+		}
+		if err := m.taps.createFiles(&m.scenario, dir); err != nil {
+			return err
+		}
+		r.Captures = m.taps.paths()
+		return nil
+	})
+}
+
+// Write simulates the scenario like Run and writes one pcapng of all taps to w, each
+// an interface of it, whatever the scenario says of files; there is neither a fabric
+// file nor a truth. It keeps a buffer of 1 MiB.
+func Write(ctx context.Context, s Scenario, w io.Writer, progress Progress) (Report, error) {
+	s.Classic, s.SingleFile, s.Compress = false, true, ""
+	return emit(ctx, s, progress, func(m *sim, _ *Report) error {
+		return m.taps.output(&m.scenario, nopCloser{w}, "stream", m.taps.list)
+	})
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// Fabric is what Run writes as FabricFile.
+func Fabric(s Scenario) (*fabric.Spec, error) {
+	s = s.withDefaults()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	t, err := newTopology(&s)
+	if err != nil {
+		return nil, err
+	}
+	return fabricSpec(&s, t)
+}
+
+// emit simulates the scenario. open makes the outputs of the simulator, which has
+// none of its own.
+func emit(ctx context.Context, s Scenario, progress Progress, open func(m *sim, r *Report) error) (Report, error) {
 	begin := time.Now()
 	s = s.withDefaults()
 	if err := s.check(); err != nil {
@@ -54,10 +107,16 @@ func Run(ctx context.Context, s Scenario, dir string, progress func(done float64
 	if progress == nil {
 		progress = func(float64, uint64) {}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Report{}, fmt.Errorf("create folder: %w", err)
+	var r Report
+	m, err := build(s)
+	if err == nil {
+		err = errors.Join(open(m, &r), ctx.Err())
+		if err == nil {
+			err = m.simulate(ctx, progress)
+		}
+		err = errors.Join(err, m.taps.close(), m.truth.close(m.taps))
+		m.report(&r)
 	}
-	r, err := emit(ctx, s, dir, progress)
 	if err != nil {
 		return r, fmt.Errorf("emit %q: %w", s.Name, err)
 	}
@@ -66,66 +125,80 @@ func Run(ctx context.Context, s Scenario, dir string, progress func(done float64
 	return r, nil
 }
 
-func emit(ctx context.Context, s Scenario, dir string, progress func(float64, uint64)) (Report, error) {
-	r := Report{Fabric: filepath.Join(dir, FabricFile), Truth: filepath.Join(dir, TruthFile)}
-	t, err := newTopology(&s)
-	if err != nil {
-		return r, err
+func (s *sim) simulate(ctx context.Context, progress Progress) error {
+	if s.scenario.RandomFlows > 0 {
+		return s.randomFlows(ctx, progress)
 	}
-	domain, err := writeFabric(r.Fabric, &s, t)
-	if err != nil {
-		return r, err
-	}
-	m, cells, err := assemble(s, t, domain)
-	if err != nil {
-		return r, err
-	}
-	if m.truth, err = createTruth(r.Truth, &m.scenario, t, m.signals, cells); err != nil {
-		return r, err
-	}
-	if err = m.taps.createFiles(&s, dir); err != nil {
-		return r, errors.Join(err, m.truth.close())
-	}
-	r.Captures = m.taps.paths()
-	if s.RandomFlows > 0 {
-		err = m.randomFlows(ctx, progress)
-	} else {
-		err = m.run(ctx, progress)
-	}
-	err = errors.Join(err, m.taps.close(), m.truth.close())
-	r.Simulated = time.Duration(m.now / 1000)
-	r.Flows = max(len(m.flows), s.RandomFlows)
-	r.Sent, r.Delivered, r.Dropped = m.sent, m.delivered, m.dropped
-	r.InFlight = m.sent - m.delivered - m.dropped
-	r.Captured, r.CapturedBytes, r.Partials = m.captured, m.capturedBytes, m.truth.partials
-	return r, err
+	return s.run(ctx, progress)
 }
 
-// assemble makes the simulator without its outputs.
-func assemble(s Scenario, t *topology, d *csig.Domain) (*sim, [][2]int32, error) {
-	signals, err := newSignals(&s, t, d)
+func (s *sim) report(r *Report) {
+	r.Simulated = time.Duration(s.now / 1000)
+	r.Flows = max(len(s.flows), s.scenario.RandomFlows)
+	r.Sent, r.Delivered, r.Dropped = s.sent, s.delivered, s.dropped
+	r.InFlight = s.sent - s.delivered - s.dropped
+	r.Captured, r.CapturedBytes, r.Partials = s.captured, s.capturedBytes, s.truth.partials
+	for i := range s.taps.list {
+		t := &s.taps.list[i]
+		r.Taps = append(r.Taps, TapReport{Name: t.Name, Place: t.place, TapStats: t.stats})
+	}
+}
+
+// build makes the simulator of a scenario that was checked. Its truth is told to
+// nobody and its taps capture nothing until they have outputs.
+func build(s Scenario) (*sim, error) {
+	t, err := newTopology(&s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	_, domain, err := describe(&s, t)
+	if err != nil {
+		return nil, err
+	}
+	signals, err := newSignals(&s, t, domain)
+	if err != nil {
+		return nil, err
 	}
 	b, err := buildFlows(&s, t)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	m, err := newSim(s, t, b.flows, signals, d)
+	m, err := newSim(s, t, b.flows, signals, domain)
+	if err != nil {
+		return nil, err
+	}
+	if m.taps, err = newTaps(&s, m.points); err != nil {
+		return nil, err
+	}
+	m.truth = newTruth(&m.scenario, t, signals, b.cellList)
+	return m, nil
+}
+
+// writeNetwork writes the fabric file, and opens the truth beside it.
+func writeNetwork(m *sim, r *Report, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("create folder: %w", err)
+	}
+	r.Fabric, r.Truth = filepath.Join(dir, FabricFile), filepath.Join(dir, TruthFile)
+	if _, err := writeFabric(r.Fabric, &m.scenario, m.topology); err != nil {
+		return err
+	}
+	return m.truth.create(r.Truth, m.taps)
+}
+
+// describe makes the fabric file and compiles the domain that it describes.
+func describe(s *Scenario, t *topology) (*fabric.Spec, *csig.Domain, error) {
+	spec, err := fabricSpec(s, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	m.taps, err = newTaps(&s, m.points)
-	return m, b.cellList, err
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	return spec, domain, err
 }
 
 // writeFabric writes the fabric file and compiles the domain that it describes.
 func writeFabric(path string, s *Scenario, t *topology) (*csig.Domain, error) {
-	spec, err := fabricSpec(s, t)
-	if err != nil {
-		return nil, err
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	spec, domain, err := describe(s, t)
 	if err != nil {
 		return nil, err
 	}

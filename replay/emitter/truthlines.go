@@ -30,6 +30,23 @@ type TruthHeader struct {
 	Locator       string            `json:"locator"`
 	Units         map[string]string `json:"units"` // stored unit of each signal
 	Definitions   map[string]string `json:"definitions"`
+	Taps          []TruthTap        `json:"taps"`
+}
+
+// TruthTap is a tap: how badly it captured, and what came of it. Cells and ports tell
+// what happened; of that, a tap has captured all but what it lost.
+type TruthTap struct {
+	Name     string `json:"name"`
+	Place    string `json:"place"`
+	OffsetNS int64  `json:"offset_ns"`
+	DriftPPB int64  `json:"drift_ppb"`
+	JitterNS int64  `json:"jitter_ns"`
+
+	Frames     uint64 `json:"frames"`   // that crossed its links and were to be captured
+	Captured   uint64 `json:"captured"` // frames - lost + duplicated
+	Lost       uint64 `json:"lost"`
+	Duplicated uint64 `json:"duplicated"`
+	Reordered  uint64 `json:"reordered"`
 }
 
 // TruthCell is what happened in one window between two groups, for one signal and
@@ -69,7 +86,7 @@ type TruthPort struct {
 	MaxQueueBytes uint64    `json:"max_queue_bytes"`
 }
 
-func newTruthHeader(s *Scenario) TruthHeader {
+func newTruthHeader(s *Scenario, of *taps) TruthHeader {
 	h := TruthHeader{
 		Kind: TruthHeaderKind, Version: 1, Scenario: s.Name, Seed: s.Seed,
 		Start: s.Start.UTC(), DurationNS: s.Duration.Nanoseconds(), WindowNS: s.Window.Nanoseconds(),
@@ -89,6 +106,15 @@ func newTruthHeader(s *Scenario) TruthHeader {
 			"load":             "share of the window in which the port's link was busy",
 			"max_queue_bytes":  "most bytes that waited or were on their way out, the arriving packet included",
 		},
+	}
+	for i := range of.list {
+		t := &of.list[i]
+		h.Taps = append(h.Taps, TruthTap{
+			Name: t.Name, Place: t.place,
+			OffsetNS: t.Offset.Nanoseconds(), DriftPPB: t.Drift, JitterNS: t.Jitter.Nanoseconds(),
+			Frames: t.stats.Frames, Captured: t.stats.Captured, Lost: t.stats.Lost,
+			Duplicated: t.stats.Duplicated, Reordered: t.stats.Reordered,
+		})
 	}
 	for _, signal := range s.Signals {
 		h.Units[signal.String()] = storedUnits[signal.Unit()]
