@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed" // for the text on tables
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,11 @@ import (
 )
 
 //go:generate sh -c "go run . reference > REFERENCE.md"
+
+// tablesReference is the part of the reference that no command knows.
+//
+//go:embed tables.md
+var tablesReference string
 
 // newReferenceCommand prints the reference of the command line, which is generated
 // from the commands themselves.
@@ -27,7 +33,7 @@ func newReferenceCommand(root *cobra.Command) *cobra.Command {
 			if err := dumpConfig(out, defaultConfig()); err != nil {
 				return err
 			}
-			fmt.Fprintln(out, "```")
+			fmt.Fprint(out, "```\n\n"+tablesReference)
 			return nil
 		},
 	}

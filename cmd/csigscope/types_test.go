@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,24 +14,47 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// typesConfig gives two types of compact ietf01 tags a meaning, and leaves 7 without.
-const typesConfig = `csig:
-  tables:
-  - format: compact
-    profile: ietf01
-    signal: type_5
-    unit: ns
-    aggregation: max
-    buckets: [0us, 1us, 2us, 4us, 8us, 16us, 32us, 64us]
-    heavy: 16us
-  - format: compact
-    profile: ietf01
-    signal: type_6
-    unit: count
-    aggregation: sum
-    quantum: "1"
-    heavy: "10"
-`
+// examples are the configuration files that a text shows.
+func examples(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(csig:\n.*?)```").FindAllStringSubmatch(string(text), -1) {
+		list = append(list, block[1])
+	}
+	return list
+}
+
+// TestDocumentedConfiguration: what the documents tell users to write is accepted.
+func TestDocumentedConfiguration(t *testing.T) {
+	for path, want := range map[string]int{"REFERENCE.md": 3, "../../README.md": 1} {
+		list := examples(t, path)
+		if len(list) != want {
+			t.Errorf("%s: %d examples, want %d", path, len(list), want)
+		}
+		for _, text := range list {
+			if _, err := openNetwork(writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text), ""); err != nil {
+				t.Errorf("%s: %v in:\n%s", path, err, text)
+			}
+		}
+	}
+}
+
+// typesConfig is the reference's example, which gives types 5 and 6 of compact ietf01
+// tags a meaning, and leaves 7 without.
+func typesConfig(t *testing.T) string {
+	t.Helper()
+	for _, text := range examples(t, "REFERENCE.md") {
+		if strings.Contains(text, "type_5") && strings.Contains(text, "type_6") {
+			return text
+		}
+	}
+	t.Fatal("the reference has no example of a table for types to come")
+	return ""
+}
 
 // tagged is n frames of a second with one tag.
 type tagged struct {
@@ -103,7 +127,7 @@ func (c *typedCell) check(t *testing.T, what string, want typedCell) {
 func TestTypesToCome(t *testing.T) {
 	env := engineEnv(t)
 	dir := t.TempDir()
-	config := writeFile(t, filepath.Join(dir, "config.yaml"), typesConfig)
+	config := writeFile(t, filepath.Join(dir, "config.yaml"), typesConfig(t))
 	capture := filepath.Join(dir, "types.pcap")
 	typesCapture(t, capture, []tagged{
 		{0, 10, csig.Tag{T: 5, S: 5, LM: 7}}, // [16, 32) us

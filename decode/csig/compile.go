@@ -147,11 +147,12 @@ func (t *Table) setBuckets(s *TableSpec, u Unit) error {
 	if err != nil {
 		return fmt.Errorf("upper: %w", err)
 	}
+	last := len(t.bounds) - 1
 	if t.upper != 0 && t.upper != v {
-		return fmt.Errorf("upper: %s is not where the last bucket ends", s.Upper)
+		return fmt.Errorf("bucket %d: ends elsewhere than at upper, %s", last, s.Upper)
 	}
-	if v <= t.bounds[len(t.bounds)-1] {
-		return fmt.Errorf("upper: %s is not above the start of the last bucket", s.Upper)
+	if v <= t.bounds[last] {
+		return fmt.Errorf("bucket %d: ends at upper, %s, not above its start", last, s.Upper)
 	}
 	t.upper = v
 	return nil
@@ -170,7 +171,7 @@ func (t *Table) addBucket(text string, u Unit) error {
 	case i == 0 && low != 0:
 		return fmt.Errorf("starts at %s and leaves a gap from 0", lowText)
 	case i > 0 && low <= t.bounds[i-1]:
-		return fmt.Errorf("starts at %s, not above bucket %d", lowText, i-1)
+		return fmt.Errorf("starts at %s, not above the start of bucket %d (in kbit/s, ppm or ns)", lowText, i-1)
 	case t.upper != 0 && low > t.upper:
 		return fmt.Errorf("starts at %s and leaves a gap from the end of bucket %d", lowText, i-1)
 	case t.upper != 0 && low < t.upper:
@@ -245,8 +246,8 @@ func (t *Table) checkSpan() error {
 	if t.step == 0 {
 		return errors.New("step: is 0 after rounding to kbit/s, ppm or ns")
 	}
-	if t.step > maxQuantity/uint64(t.mask>>t.shift+1) {
-		return errors.New("step: the table's last bucket is out of range")
+	if last := uint64(t.mask >> t.shift); t.step > maxQuantity/(last+1) {
+		return fmt.Errorf("step: bucket %d is out of range", last)
 	}
 	return nil
 }

@@ -94,6 +94,11 @@ func (s Spec) Compile() (*Domain, error) {
 			return nil, fmt.Errorf("compile tpids[%d]: %w", i, err)
 		}
 	}
+	for i, name := range s.Shipped {
+		if err := d.addShipped(name); err != nil {
+			return nil, fmt.Errorf("compile shipped[%d]: %w", i, err)
+		}
+	}
 	for i := range s.Tables {
 		t := &s.Tables[i]
 		if err := d.addTable(t); err != nil {

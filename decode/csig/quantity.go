@@ -28,14 +28,18 @@ var quantitySuffixes = map[Unit][]suffix{
 		{"Mbps", 1e3},
 		{"kbps", 1},
 		{"bps", 1e-3},
+		{"TB/s", 8e9}, // bytes, as switches count them (SAI)
+		{"GB/s", 8e6},
+		{"MB/s", 8e3},
+		{"kB/s", 8},
 	},
 	Ratio:      {{"ppm", 1}, {"%", 1e4}, {"", 1e6}},
 	Nanosecond: {{"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}},
 	Count:      {{"", 1}},
 }
 
-// ParseQuantity reads a quantity of the unit, such as "100Gbps", "20%", "0.2" or
-// "128ns", and returns it in the unit's stored integers (kbit/s, parts per
+// ParseQuantity reads a quantity of the unit, such as "100Gbps", "12.5GB/s" (bytes),
+// "20%", "0.2" or "128ns", and returns it in the unit's stored integers (kbit/s, parts per
 // million, nanoseconds, plain numbers), rounded to the nearest. The result is below 2^53.
 func ParseQuantity(u Unit, s string) (uint64, error) {
 	text := strings.ReplaceAll(strings.TrimSpace(s), " ", "")

@@ -32,9 +32,42 @@ func ShippedNames() []string {
 	return names
 }
 
+// withShipped is the specification with the tables that it names. Names that there
+// are none of stay, for Compile to find.
+func (s Spec) withShipped() Spec {
+	var unknown []string
+	var tables []TableSpec
+	for _, name := range s.Shipped {
+		o, err := Shipped(name)
+		if err != nil {
+			unknown = append(unknown, name)
+		}
+		tables = append(tables, o.Tables...)
+	}
+	s.Shipped = unknown
+	if len(tables) > 0 {
+		s.Tables = append(tables, s.Tables...)
+	}
+	return s
+}
+
+// addShipped adds the tables of the specification of that name.
+func (d *Domain) addShipped(name string) error {
+	s, err := Shipped(name)
+	if err != nil {
+		return err
+	}
+	for i := range s.Tables {
+		if err := d.addTable(&s.Tables[i]); err != nil {
+			return fmt.Errorf("%s: tables[%d]: %w", name, i, err)
+		}
+	}
+	return nil
+}
+
 // Shipped is the specification of that name, which holds tables for compact tags
-// and nothing else: DefaultSpec().Overlay of it is a whole domain. The caller owns
-// it.
+// and nothing else: DefaultSpec().Overlay of it is a whole domain. A configuration
+// takes them by name, "shipped: [switch-3bit]". The caller owns it.
 func Shipped(name string) (Spec, error) {
 	text, err := shipped.ReadFile("tables/" + name + ".yaml")
 	if err != nil {

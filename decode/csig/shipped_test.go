@@ -112,6 +112,31 @@ func TestShippedSwitch(t *testing.T) {
 	}
 }
 
+// A configuration names shipped tables and changes one of theirs.
+func TestShippedByName(t *testing.T) {
+	t.Parallel()
+	spec := csig.Spec{
+		Shipped: []string{"appendix-a"},
+		Tables:  []csig.TableSpec{{Format: "compact", Profile: "ietf01", Signal: "max_delay", Quantum: "1us"}},
+	}
+	for name, d := range map[string]*csig.Domain{
+		"alone": compile(t, spec), "over the defaults": compile(t, csig.DefaultSpec().Overlay(spec)),
+		"under an overlay": compile(t, spec.Overlay(csig.Spec{})),
+	} {
+		for typ, want := range map[uint8]uint32{0: 8, 1: 8, 2: 32} {
+			if got := d.Table(allLayouts[0], typ).Codes(); got != want {
+				t.Errorf("%s: type %d has %d codes, want %d", name, typ, got, want)
+			}
+		}
+		if got := d.Table(allLayouts[1], 2).Codes(); got != 8 {
+			t.Errorf("%s: the other profile's delay has %d codes, want the shipped 8", name, got)
+		}
+	}
+	if _, err := csig.DefaultSpec().Overlay(csig.Spec{Shipped: []string{"x"}}).Compile(); err == nil || !strings.Contains(err.Error(), `"x"`) {
+		t.Errorf("an overlay of tables that are not shipped: %v", err)
+	}
+}
+
 // Types to come have a table of their own, whose unit and aggregation it names.
 func TestTableOfAnUnknownType(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,10 @@ import (
 // Spec is the configuration of a CSIG domain as users write it. Compile checks it
 // and makes a Domain of it. The zero Spec is empty; DefaultSpec has the defaults.
 type Spec struct {
-	TPIDs       []TPIDSpec       `yaml:"tpids,omitempty"`
+	TPIDs []TPIDSpec `yaml:"tpids,omitempty"`
+	// Shipped names specifications that come with the package (ShippedNames). Their
+	// tables come before Tables, so that those can change one of them.
+	Shipped     []string         `yaml:"shipped,omitempty,flow"`
 	Tables      []TableSpec      `yaml:"tables,omitempty"`
 	Locators    []LocatorSpec    `yaml:"locators,omitempty"`
 	Reflections []ReflectionSpec `yaml:"reflections,omitempty"`
@@ -137,8 +140,11 @@ func delayBuckets() []string {
 }
 
 // Overlay returns s with the parts that o sets: TPIDs and reflections are
-// replaced as a whole, tables and locators one by one, by what they describe.
+// replaced as a whole, tables and locators one by one, by what they describe. The
+// tables of specifications named in Shipped are among the result's Tables.
 func (s Spec) Overlay(o Spec) Spec {
+	s, o = s.withShipped(), o.withShipped()
+	s.Shipped = append(s.Shipped[:len(s.Shipped):len(s.Shipped)], o.Shipped...)
 	if o.TPIDs != nil {
 		s.TPIDs = o.TPIDs
 	}

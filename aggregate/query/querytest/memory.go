@@ -185,7 +185,7 @@ func (c *cellSum) add(r Row, location aggregate.LocationID) {
 	c.row.Heavy += r.Heavy
 	c.row.Min, c.row.Max = min(c.row.Min, r.Min), max(c.row.Max, r.Max)
 	c.sum += r.Sum
-	if r.Heavy > 0 {
+	if r.Heavy > 0 && location != aggregate.NoLocation {
 		v := c.places[location]
 		c.places[location] = votes{v.heavy + r.Heavy, v.sum + r.HeavySum}
 	}
