@@ -9,11 +9,29 @@ import (
 // AppendJSON appends the observation as one JSON object, without a newline, and
 // does not allocate when dst has room for 512 bytes.
 //
-// Keys that the observation has no value for are left out: time_ns without a time,
-// addresses and ports that the frame does not have, low, high and unit of a signal
-// type without a table in the domain, high of an open-ended range, and encap of a
-// frame without any. low and high are bit/s, a ratio with up to six decimals, or
-// nanoseconds; code is the raw signal field. encap may be nil.
+//	time_ns             Unix ns; left out without a time
+//	packet              number in the file, from 1
+//	kind                tag or reflection
+//	format, profile     compact or wide; ietf01 or uec050
+//	signal              min_abw, min_abw_ratio, max_delay, max_nqd or type_N
+//	signal_type         the T field, 0 to 15
+//	code                the raw S field, 0 to 31 or 0 to 1048575
+//	low, high           range of the value, [low, high), in unit; left out without a
+//	                    table for the signal, high in an open-ended range
+//	unit                bit/s (integers), ratio (up to six decimals), ns or count
+//	                    (integers); left out without a table for the signal
+//	lm                  the LM field, 0 to 127, 63, 65535 or 32767
+//	untouched           code is the initial value: no hop replaced the tag
+//	trimmed             the D bit
+//	orphan              the tag stands where none belongs
+//	src, dst            the packet's own addresses; left out without IP
+//	proto               IP protocol, 1 to 255; left out where the capture ends before it
+//	src_port, dst_port  left out without them
+//	path                what is measured: forward, the packet's own path, or reverse
+//	encap               names of the headers around it, in wire order; left out
+//	                    without any
+//
+// encap may be nil.
 func (o *Observation) AppendJSON(dst []byte, domain *csig.Domain, encap *Stack) []byte {
 	dst = append(dst, '{')
 	if o.TimeNS != 0 {

@@ -8,13 +8,14 @@ const (
 	maxReflections = 16
 )
 
-// Reflection is one compiled encoding of the TCP reflection option.
+// Reflection is one compiled encoding of the TCP reflection option, which
+// ReflectionSpec draws.
 type Reflection struct {
 	Kind     uint8
-	ExID     uint32
-	ExIDLen  uint8 // bytes of the experiment identifier: 0, 2 or 4
-	Payload  bool  // the length octet counts the data fields only
-	Profiles [2]Profile
+	ExID     uint32     // in the lowest ExIDLen bytes
+	ExIDLen  uint8      // bytes of the experiment identifier: 0, 2 or 4
+	Payload  bool       // the length octet counts the data fields only
+	Profiles [2]Profile // of compact and of wide data fields
 }
 
 // Layout is the layout of n bytes of data fields; ok is false unless n is 2 or 6.

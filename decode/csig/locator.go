@@ -20,7 +20,8 @@ const (
 
 var fieldNames = [numFields]string{"stage", "orientation", "capacity", "port_id", "device_id", "ttl", "opaque"}
 
-// String is the name used in configuration.
+// String is the name used in configuration: stage, orientation, capacity, port_id,
+// device_id, ttl or opaque.
 func (f Field) String() string {
 	if f < numFields {
 		return fieldNames[f]
@@ -32,12 +33,12 @@ func (f Field) String() string {
 // tells which of the other members are set.
 type Attributes struct {
 	has         uint8
-	Stage       string
-	Orientation string
+	Stage       string // as the value table names it, such as leaf
+	Orientation string // likewise, such as up
 	Capacity    uint64 // kbit/s
-	Port        uint32
+	Port        uint32 // at most 16 bits, as Device and Opaque
 	Device      uint32
-	TTL         uint8
+	TTL         uint8 // that the packet had at the bottleneck
 	Opaque      uint32
 }
 

@@ -16,15 +16,15 @@ type Signal uint8
 
 // The defined signals. Their numbers are those of the T field.
 const (
-	MinABW      Signal = 0 // minimum available bandwidth (section 5.1)
-	MinABWRatio Signal = 1 // minimum ABW divided by capacity (section 5.2)
-	MaxDelay    Signal = 2 // maximum per-hop delay (section 5.4)
-	MaxNQD      Signal = 3 // maximum normalized queue depth (uec050 only)
+	MinABW      Signal = 0 // minimum available bandwidth, bit/s (section 5.1)
+	MinABWRatio Signal = 1 // minimum ABW divided by capacity, 0 to 1 (section 5.2)
+	MaxDelay    Signal = 2 // maximum per-hop delay, ns (section 5.4)
+	MaxNQD      Signal = 3 // maximum normalized queue depth, 0 to 1 (uec050 only)
 
 	// NumKnown is the number of defined signals.
 	NumKnown = 4
 	// NumSignals bounds every Signal.
-	NumSignals = configuredBase + 3*configuredAgg + configuredUnit
+	NumSignals = 240
 
 	unknownBase = 16
 )
@@ -39,7 +39,7 @@ func SignalOf(p Profile, t uint8) Signal {
 	return Signal(unknownBase + t&15)
 }
 
-// Type is the T field that carries the signal.
+// Type is the T field that carries the signal, 0 to 15.
 func (s Signal) Type() uint8 { return uint8(s) & 15 }
 
 // Known tells a signal that the profile defines from a type_N.
@@ -85,20 +85,20 @@ func ParseSignal(name string) (Signal, error) {
 	return 0, fmt.Errorf("parse signal %q: expected min_abw, min_abw_ratio, max_delay, max_nqd or type_0 to type_15", name)
 }
 
-// Unit is the physical unit of a signal. Stored values are integers of a finer
-// unit, so that sums merge exactly: kbit/s, parts per million and nanoseconds.
+// Unit is the physical unit of a signal. Stored values are integers, so that sums
+// merge exactly.
 type Unit uint8
 
-// The units. UnitNone is that of unknown signal types, Count that of plain numbers.
+// The units, and what is stored.
 const (
-	UnitNone Unit = iota
-	BitPerSecond
-	Ratio
-	Nanosecond
-	Count
+	UnitNone     Unit = iota // of types without a table: no value
+	BitPerSecond             // kbit/s
+	Ratio                    // of 1, in parts per million
+	Nanosecond               // ns
+	Count                    // plain numbers, such as of hops
 )
 
-// ParseUnit reads a Unit's name.
+// ParseUnit reads a Unit's name: bit/s, ratio, ns or count.
 func ParseUnit(name string) (Unit, error) {
 	for u := BitPerSecond; u <= Count; u++ {
 		if u.String() == name {
@@ -209,7 +209,7 @@ func (a Aggregation) String() string {
 	return fmt.Sprintf("aggregation_%d", uint8(a))
 }
 
-// ParseAggregation reads an Aggregation's name.
+// ParseAggregation reads an Aggregation's name: min, max, sum or count.
 func ParseAggregation(name string) (Aggregation, error) {
 	for a := range numAggregations {
 		if a.String() == name {

@@ -23,17 +23,17 @@ type Spec struct {
 // TPIDSpec says which layout a tag protocol identifier stands for. No EtherType
 // is allocated yet, and nothing on the wire tells profiles apart.
 type TPIDSpec struct {
-	TPID    uint16 `yaml:"tpid"`
-	Format  string `yaml:"format"`
-	Profile string `yaml:"profile"`
+	TPID    uint16 `yaml:"tpid"`    // 0x0600 and up, and no EtherType that package decode reads
+	Format  string `yaml:"format"`  // compact or wide
+	Profile string `yaml:"profile"` // ietf01 or uec050
 }
 
 // TableSpec is the quantization of one signal. Exactly one of Buckets, Quantum and
 // StepBits is set. Quantities have units: "100Gbps", "20%", "128ns".
 type TableSpec struct {
-	Format  string `yaml:"format"`
+	Format  string `yaml:"format"`            // compact or wide
 	Profile string `yaml:"profile,omitempty"` // empty: both profiles
-	Signal  string `yaml:"signal"`
+	Signal  string `yaml:"signal"`            // as Signal.String has it
 
 	// Unit and Aggregation are for the types that the profile does not define
 	// (type_N), which need both: "bit/s", "ratio", "ns" or "count", and how hops
@@ -51,9 +51,9 @@ type TableSpec struct {
 	StepUnit string   `yaml:"step_unit,omitempty"` // what O counts; default 1 kbit/s, 1 ppm, 1 ns
 
 	Initial *uint32 `yaml:"initial,omitempty"` // raw S that senders write
-	Mask    *uint32 `yaml:"mask,omitempty"`    // bits of S that hold the code
-	Shift   uint8   `yaml:"shift,omitempty"`
-	Fixed   uint32  `yaml:"fixed,omitempty"` // bits of S outside the mask that switches set
+	Mask    *uint32 `yaml:"mask,omitempty"`    // bits of S that hold the code, a run; default all
+	Shift   uint8   `yaml:"shift,omitempty"`   // position of the lowest of them
+	Fixed   uint32  `yaml:"fixed,omitempty"`   // bits of S outside the mask that switches set
 
 	// Heavy is the threshold of a heavily loaded link: "20%", "20us", "10Gbps". A
 	// share on min_abw is one of the bottleneck port's capacity.
@@ -80,12 +80,21 @@ type FieldSpec struct {
 	Values map[uint16]string `yaml:"values,omitempty,flow"`
 }
 
-// ReflectionSpec is one encoding of the TCP reflection option (section 4.2.1). No
-// Kind is assigned: a plain Kind, or Kind 253 or 254 with an experiment identifier
-// (RFC 6994). The number of data bytes, 2 or 6, tells the format.
+// ReflectionSpec is one encoding of the TCP reflection option (section 4.2.1, Figure
+// 3). No Kind is assigned: a plain Kind, or Kind 253 or 254 with an experiment
+// identifier (RFC 6994). The number of data bytes, 2 or 6, tells the format.
+//
+//	 bytes  1      1        0, 2 or 4    2 or 6
+//	+------+--------+------------+-------------+
+//	| Kind | Length |    ExID    | data fields |
+//	+------+--------+------------+-------------+
+//
+// Length counts all of the option, as RFC 9293 has it: 4 or 8 bytes with a plain Kind,
+// 6 or 10 with an ExID of 16 bits, 8 or 12 with one of 32. The draft's text counts the
+// data fields alone: 2 or 6 in each case.
 type ReflectionSpec struct {
-	Kind     uint8  `yaml:"kind"`
-	ExID     uint32 `yaml:"exid,omitempty"`
+	Kind     uint8  `yaml:"kind"`                // no option that TCP uses already
+	ExID     uint32 `yaml:"exid,omitempty"`      // with Kind 253 or 254
 	ExIDBits uint8  `yaml:"exid_bits,omitempty"` // 0, 16 or 32
 	// Length is how the option's length octet counts: "total", as RFC 9293 has it,
 	// or "payload", the CSIG data fields alone, as the draft's text has it.

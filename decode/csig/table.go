@@ -80,7 +80,7 @@ func (t *Table) Code(s uint32) uint32 {
 // replaced the tag: it names no location, whatever LM says.
 func (t *Table) Untouched(s uint32) bool { return s == t.initial }
 
-// Quantize is the code of a value, clamped to the table.
+// Quantize is the code of a value in stored integers, clamped to the table.
 func (t *Table) Quantize(v uint64) uint32 {
 	if t.bounds != nil {
 		i := sort.Search(len(t.bounds), func(i int) bool { return t.bounds[i] > v })
@@ -95,7 +95,7 @@ func (t *Table) Quantize(v uint64) uint32 {
 // Raw is the signal field S that a switch writes for a code.
 func (t *Table) Raw(code uint32) uint32 { return code<<t.shift&t.mask | t.fixed }
 
-// Range is the half-open range of values [low, high) that a code stands for. An
+// Range is the half-open range [low, high) of stored integers that a code stands for. An
 // open-ended range, that of the last code of most tables, has high == 0 and open
 // true. The code must be below Codes.
 func (t *Table) Range(code uint32) (low, high uint64, open bool) {
@@ -160,7 +160,8 @@ const (
 	distExact     = 1 << distExactBits
 )
 
-// DistIndexes bounds DistIndex.
+// DistIndexes bounds DistIndex, 960: 128 exact buckets and 64 for each of the 13
+// octaves of a 20-bit code above them.
 const DistIndexes = (20-distExactBits)*distExact/2 + distExact
 
 // DistIndex is the distribution bucket of a code: the code itself below 128 (so

@@ -5,14 +5,14 @@ import "encoding/binary"
 // Tag holds the data fields of one CSIG tag or reflection.
 type Tag struct {
 	Layout Layout
-	T      uint8  // signal type: 3 bits compact, 4 bits wide
-	S      uint32 // raw signal value: 5 bits compact, 20 bits wide
+	T      uint8  // signal type: 0 to 7 compact, 0 to 15 wide
+	S      uint32 // raw signal value: 0 to 31 compact, 0 to 2^20-1 wide
 	LM     uint16 // locator metadata: Layout.LMBits bits
 	D      bool   // trimmed, do not update (uec050 only)
-	R      uint8  // reserved: 1 bit compact, 8 bits wide
+	R      uint8  // reserved: 0 or 1 compact, 0 to 255 wide
 }
 
-// Signal is what the tag measures.
+// Signal is what the tag measures by its profile alone; see SignalOf.
 func (t Tag) Signal() Signal { return SignalOf(t.Layout.Profile, t.T) }
 
 // Parse reads the data fields that follow a TPID, or that a reflection carries.
