@@ -57,6 +57,11 @@ Scenarios: ` + strings.Join(emitter.Names(), ", ") + `.`,
 		fmt.Fprintf(out, "%d packets sent, %d delivered, %d dropped, %d in flight; %d captured in %.1f s\n",
 			report.Sent, report.Delivered, report.Dropped, report.InFlight, report.Captured, report.Elapsed.Seconds())
 		fmt.Fprintf(out, "%d captures, fabric.yaml and truth.ndjson are in %s\n", len(report.Captures), dir)
+		if report.FlowTrace != "" {
+			if err := plotFlows(out, dir, s.Name, &report); err != nil {
+				return err
+			}
+		}
 		fmt.Fprintf(out, "next: csigscope replay %s --fabric %s/fabric.yaml\n", capturesPattern(dir, s.Classic), dir)
 		return nil
 	}

@@ -83,10 +83,14 @@ func (s *sim) received(f *flow, now int64, k *packet) {
 		s.truth.observe(now, f.cell, &k.tag, 0)
 		s.remember(f, &k.tag)
 	}
+	payload := uint32(s.framer.payload(f.style, int(k.length), k.tag.set, false))
+	if s.trace != nil {
+		s.trace.arrived(s, now, k, payload)
+	}
 	if f.ackEvery < 0 {
 		return
 	}
-	end := k.number + uint32(s.framer.payload(f.style, int(k.length), k.tag.set, false))
+	end := k.number + payload
 	f.unacked++
 	if f.unacked < f.ackEvery && end != f.urgent {
 		return
@@ -117,6 +121,9 @@ func (s *sim) heard(f *flow, now int64, k *packet) {
 	f.heard = k.stamp
 	if k.tag.set {
 		s.truth.observe(now, f.cellBack, &k.tag, 0)
+	}
+	if s.trace != nil {
+		s.trace.heard(s, now, k)
 	}
 	if f.window != nil {
 		s.react(f, now, k)

@@ -92,6 +92,9 @@ func (b *builder) flow(w *Workload, index, share int, e edge) error {
 		p := s.Swift.withDefaults()
 		f.window = newWindow(&p, w.Control == SwiftMaxPD, int(f.forward.n)-1)
 	}
+	if n := int64(len(b.flows) + 1); s.FlowTrace > 0 && n*int64(s.Duration/s.FlowTrace) > maxSamples {
+		return fmt.Errorf("flow_trace %s: gives more than %d samples", s.FlowTrace, maxSamples)
+	}
 	b.flows = append(b.flows, f)
 	return nil
 }

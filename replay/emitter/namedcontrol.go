@@ -12,7 +12,7 @@ func fairness() Scenario {
 		Leaves: 3, Spines: 1, HostsPerLeaf: 2, HostSpeed: 100 * Gbps, UplinkSpeed: 100 * Gbps,
 		BufferBytes: 1 << 20, MTU: 4096, Window: time.Millisecond, ABWInterval: 100 * time.Microsecond,
 		HeavyDelay: 10 * time.Microsecond, Signals: []csig.Signal{csig.MaxDelay},
-		AckEvery: 1, SnapLen: 96,
+		AckEvery: 1, SnapLen: 96, FlowTrace: 500 * time.Microsecond,
 		Swift: Swift{Target: 10500 * time.Nanosecond},
 		Workloads: []Workload{{
 			Kind: Flows, Control: SwiftMaxPD,

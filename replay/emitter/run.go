@@ -37,6 +37,7 @@ type Report struct {
 	Captures  []string // paths of the capture files
 	Fabric    string   // path of the fabric file
 	Truth     string   // path of the truth file
+	FlowTrace string   // path of the flow trace; empty without one
 	Taps      []TapReport
 	Simulated time.Duration
 	Elapsed   time.Duration
@@ -65,7 +66,7 @@ func Run(ctx context.Context, s Scenario, dir string, progress Progress) (Report
 			return err
 		}
 		r.Captures = m.taps.paths()
-		return nil
+		return m.openTrace(r, dir)
 	})
 }
 
@@ -114,7 +115,7 @@ func emit(ctx context.Context, s Scenario, progress Progress, open func(m *sim, 
 		if err == nil {
 			err = m.simulate(ctx, progress)
 		}
-		err = errors.Join(err, m.taps.close(), m.truth.close(m.taps))
+		err = errors.Join(err, m.taps.close(), m.truth.close(m.taps), m.closeTrace())
 		m.report(&r)
 	}
 	if err != nil {

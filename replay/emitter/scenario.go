@@ -78,7 +78,9 @@ type Scenario struct {
 	Classic         bool          `yaml:"classic,omitempty"`          // pcap with nanoseconds instead of pcapng
 	SingleFile      bool          `yaml:"single_file,omitempty"`      // one file for all taps, named after the scenario
 	Compress        string        `yaml:"compress,omitempty"`         // gzip or zstd; default none
-	Packets         uint64        `yaml:"packets,omitempty"`          // stop after so many captured packets; 0: run for Duration
+	// FlowTrace is the interval at which FlowsFile says what each flow did; 0: no such file.
+	FlowTrace time.Duration `yaml:"flow_trace,omitempty"`
+	Packets   uint64        `yaml:"packets,omitempty"` // stop after so many captured packets; 0: run for Duration
 
 	// RandomFlows replaces the simulation by so many flows whose tags are random in
 	// every packet: the worst input an aggregator can get. It has no truth.

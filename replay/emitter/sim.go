@@ -28,6 +28,7 @@ type sim struct {
 	propagation int64   // ps
 	taps        *taps
 	truth       *truth
+	trace       *trace // nil: no flow trace
 
 	sent, delivered, dropped, captured, capturedBytes uint64
 }

@@ -73,6 +73,8 @@ func (s *Scenario) checkTimes(t *topology) error {
 		return fmt.Errorf("window %s: expected 1ms to 1h", s.Window)
 	case s.ABWInterval < time.Microsecond || s.ABWInterval > s.Window:
 		return fmt.Errorf("abw_interval %s: expected 1us to the window, %s", s.ABWInterval, s.Window)
+	case s.FlowTrace != 0 && (s.FlowTrace < time.Microsecond || s.FlowTrace > s.Duration):
+		return fmt.Errorf("flow_trace %s: expected 1us to the duration, %s", s.FlowTrace, s.Duration)
 	case s.Propagation < 0 || s.Propagation > time.Millisecond:
 		return fmt.Errorf("propagation %s: expected 0 to 1ms", s.Propagation)
 	case s.Pipeline < 0 || s.Pipeline > time.Millisecond:

@@ -1,0 +1,108 @@
+package flowplot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// MaxFlows is the most flows that a run may have to be plotted.
+const MaxFlows = 64
+
+// Run is what the flows of a run did.
+type Run struct {
+	Interval time.Duration
+	Start    time.Time
+	Flows    []Flow
+}
+
+// Flow is one flow with its samples, one for each interval of the run.
+type Flow struct {
+	emitter.FlowLine
+	Samples []Sample
+}
+
+// Sample is what a flow did in one interval.
+type Sample struct {
+	emitter.SampleLine
+	// Reflections of max(PD) and those that are heavy, by the location that they
+	// name.
+	Reflections uint64
+	Heavy       map[string]uint64
+}
+
+// Read reads the flow trace, the fabric file and the captures of a run.
+func Read(dir string, captures []string) (*Run, error) {
+	r, err := readFlows(filepath.Join(dir, emitter.FlowsFile))
+	if err != nil {
+		return nil, err
+	}
+	spec, err := fabric.Load(filepath.Join(dir, emitter.FabricFile))
+	if err != nil {
+		return nil, fmt.Errorf("plot flows: %w", err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		return nil, fmt.Errorf("plot flows: %w", err)
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		return nil, fmt.Errorf("plot flows: %w", err)
+	}
+	return r, r.addBottlenecks(f, domain, captures)
+}
+
+func readFlows(path string) (*Run, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("plot flows: %w", err)
+	}
+	defer file.Close()
+	var r Run
+	err = emitter.ReadFlows(file, emitter.FlowVisitor{
+		Flow: func(l emitter.FlowLine) error {
+			if len(r.Flows) == MaxFlows {
+				return fmt.Errorf("more than %d flows", MaxFlows)
+			}
+			r.Flows = append(r.Flows, Flow{FlowLine: l})
+			return nil
+		},
+		Sample: func(l emitter.SampleLine) error {
+			if l.Flow < 1 || l.Flow > len(r.Flows) || l.IntervalNS <= 0 {
+				return fmt.Errorf("flow %d, interval_ns %d: expected a flow from 1 to %d and an interval", l.Flow, l.IntervalNS, len(r.Flows))
+			}
+			if r.Interval == 0 {
+				r.Interval, r.Start = time.Duration(l.IntervalNS), l.Start
+			}
+			f := &r.Flows[l.Flow-1]
+			f.Samples = append(f.Samples, Sample{SampleLine: l, Heavy: map[string]uint64{}})
+			return nil
+		},
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("plot flows %q: %w", path, err)
+	case r.Interval == 0:
+		return nil, fmt.Errorf("plot flows %q: %w", path, errors.New("no samples"))
+	}
+	return &r, nil
+}
+
+// Bottleneck is the location that most heavy reflections of the sample name, with
+// their number; the first in alphabetical order among equals, "" without any.
+func (s *Sample) Bottleneck() (location string, n uint64) { return mode(s.Heavy) }
+
+func mode(counts map[string]uint64) (location string, n uint64) {
+	for name, count := range counts {
+		if count > n || (count == n && name < location) {
+			location, n = name, count
+		}
+	}
+	return location, n
+}
