@@ -90,6 +90,7 @@ type style struct {
 	leaves   bool  // it stands between the first and the last switch, not between hosts
 	ip       uint8 // version of the hosts' packets
 	underlay uint8 // version of the header that the encapsulation adds
+	pony     bool  // the hosts' transport is that over UDP
 }
 
 // tenants tells whether the hosts' own addresses are those of the tunnel, and what
@@ -122,7 +123,7 @@ func (s *Scenario) style(w *Workload) (style, error) {
 	case e.hides() && e != encapMACsecEncrypted && at == atLeaves:
 		return style{}, fmt.Errorf("encap %s: is between hosts, expected encap_at: %s", encap, atHosts)
 	}
-	out := style{encap: e, leaves: at == atLeaves, ip: uint8(ip), underlay: uint8(underlay)}
+	out := style{encap: e, leaves: at == atLeaves, ip: uint8(ip), underlay: uint8(underlay), pony: w.Transport == Pony}
 	if e == encapNone {
 		out.leaves = false
 	}

@@ -1,11 +1,11 @@
 package emitter
 
-// flow is one TCP connection: data from its sender, acknowledgements from its
+// flow is one connection: data from its sender, acknowledgements from its
 // receiver. Loss is not repaired: the receiver acknowledges the highest byte it
 // has, as one does that has given up on what is missing.
 type flow struct {
-	tuple            fiveTuple
-	src, dst         int32 // hosts
+	tuple, back      fiveTuple // of data, and of what answers it
+	src, dst         int32     // hosts
 	forward, reverse route
 	style            uint8  // of the framer
 	overhead         uint16 // bytes that its encapsulation adds to a frame

@@ -70,13 +70,18 @@ func (b *builder) flow(w *Workload, index, share int, e edge) error {
 		dataLength: uint16(ethernetLen + w.PacketBytes),
 		style:      b.styles[index],
 	}
+	if w.Transport == Pony {
+		// Nothing says that a reflection over UDP is a copy: readers count it again.
+		f.tuple.dstPort, f.acksToCopy = ponyPort, 0
+	}
+	f.back = style{pony: w.Transport == Pony}.opposite(f.tuple)
 	f.untilTag = int32(rng.below(uint64(max(f.tagEvery, 1))))
 	f.unacked = int32(rng.below(uint64(max(f.ackEvery, 1))))
 	var err error
 	if f.forward, err = t.route(s.Seed, f.tuple, e.src, e.dst); err != nil {
 		return err
 	}
-	if f.reverse, err = t.route(s.Seed, f.tuple.reversed(), e.dst, e.src); err != nil {
+	if f.reverse, err = t.route(s.Seed, f.back, e.dst, e.src); err != nil {
 		return err
 	}
 	f.cell, f.cellBack = b.cell(e.src, e.dst), b.cell(e.dst, e.src)

@@ -126,6 +126,9 @@ func (f *framer) ipLen(style uint8) int {
 // ackLen is the length of the frame of an acknowledgement without tag and
 // encapsulation.
 func (f *framer) ackLen(style uint8, reflects bool) int {
+	if f.styles[style].pony {
+		return ethernetLen + f.ipLen(style) + ponyHeaderAll
+	}
 	return ethernetLen + f.ipLen(style) + tcpLen + f.optionsLen(reflects)
 }
 

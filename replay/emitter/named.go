@@ -27,6 +27,7 @@ func library() map[string]func() Scenario {
 		"storage":     storage,
 		"straggler":   straggler,
 		"probes":      probes,
+		"pony":        pony,
 
 		"three-tier":        threeTier,
 		"mixed-generations": mixedGenerations,

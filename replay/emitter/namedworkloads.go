@@ -53,6 +53,21 @@ func straggler() Scenario {
 	return s
 }
 
+// pony is an incast of a transport over UDP, whose acknowledgements cover up to eight
+// packets and reflect the worst of them; data carries a tag in every other packet.
+func pony() Scenario {
+	s := small()
+	s.TagEvery, s.Reflect = 2, ReflectWorst
+	s.Workloads = []Workload{
+		{
+			Kind: Incast, Transport: Pony, Target: Host{Rack: 4, Host: 1}, Sources: 6, Rate: 200 * Mbps,
+			Start: time.Second, End: 4 * time.Second,
+		},
+		{Kind: Permutation, Transport: Pony, Rate: 100 * Mbps},
+	}
+	return s
+}
+
 // probes measures a fabric whose data carries no tags: an incast, seen by a mesh of
 // probes between all hosts.
 func probes() Scenario {

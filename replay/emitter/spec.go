@@ -48,6 +48,7 @@ func csigSpec(s *Scenario, t *topology) (csig.Spec, error) {
 	} else {
 		out.Reflections[0].Compact = profile
 	}
+	out.UDPReflections = s.ponyReflections()
 	for _, signal := range s.Signals {
 		table, err := tableSpec(s, t, signal)
 		if err != nil {

@@ -197,6 +197,9 @@ func (k *stack) encrypted(n int) {
 
 // hosts adds the packet of the hosts.
 func (k *stack) hosts() error {
+	if k.st.pony {
+		return k.ponyHosts()
+	}
 	ipAt := k.at
 	network := k.ip(0, k.st.ip, layers.IPProtocolTCP)
 	payload := k.payload()

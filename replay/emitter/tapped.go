@@ -53,7 +53,7 @@ func (s *sim) tapped(at []int32, number int32, f *flow, r *route, k *packet, fin
 	g, st := &s.segment, s.framer.styles[f.style].style
 	g.tuple, g.sequence, g.ack = f.tuple, k.number, f.ackSource
 	if k.ack {
-		g.tuple, g.sequence, g.ack = f.tuple.reversed(), f.ackSource, k.number
+		g.tuple, g.sequence, g.ack = f.back, f.ackSource, k.number
 	}
 	g.link, g.style, g.wrapped = s.points[number].macs, f.style, st.wraps(k.hop, r.n)
 	g.hops, g.outerHops = st.hops(k.hop, r.n)

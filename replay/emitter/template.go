@@ -38,6 +38,7 @@ const (
 	fixLength                    // 16 bits: what follows the 8 bytes that the field is 2 bytes into
 	fixTTL                       // time to live in a byte
 	fixTCP                       // ports, numbers, checksum
+	fixPony                      // UDP header with its checksum, and the transport's header
 	fixStamps                    // TCP timestamps
 	fixReflection                // data fields
 	fixGRE                       // checksum, the last of all
@@ -125,6 +126,8 @@ func (t *template) fill(h []byte, s *segment, st style) {
 			p[0] = s.ttl(outerHeader)
 		case fixTCP:
 			s.fillTCP(p, h[x.ip:], end-x.at)
+		case fixPony:
+			s.fillUDP(p, h[x.ip:], end-x.at)
 		case fixStamps:
 			be.PutUint32(p, s.stamp)
 			be.PutUint32(p[4:], s.echo)

@@ -27,15 +27,17 @@ const (
 
 // FlowLine describes a flow; those of all flows come first in flows.ndjson.
 type FlowLine struct {
-	Kind    string  `json:"kind"`
-	Flow    int     `json:"flow"` // from 1
-	Src     string  `json:"src"`  // names of hosts
-	Dst     string  `json:"dst"`
-	SrcIP   string  `json:"src_ip"`
-	DstIP   string  `json:"dst_ip"`
-	SrcPort uint16  `json:"src_port"`
-	DstPort uint16  `json:"dst_port"`
-	Control Control `json:"control,omitempty"`
+	Kind    string `json:"kind"`
+	Flow    int    `json:"flow"` // from 1
+	Src     string `json:"src"`  // names of hosts
+	Dst     string `json:"dst"`
+	SrcIP   string `json:"src_ip"`
+	DstIP   string `json:"dst_ip"`
+	SrcPort uint16 `json:"src_port"`
+	DstPort uint16 `json:"dst_port"`
+	// Transport is pony for flows over UDP, whose acknowledgements keep the ports.
+	Transport Transport `json:"transport,omitempty"`
+	Control   Control   `json:"control,omitempty"`
 	// Path is the switch ports that data passes, in order.
 	Path []string `json:"path"`
 	// IdleRoundTripNS is what a packet and its acknowledgement take without queues.
@@ -107,11 +109,15 @@ func (s *sim) openTrace(r *Report, dir string) error {
 
 func (s *sim) flowLine(i int) FlowLine {
 	f := &s.flows[i]
+	version := s.framer.styles[f.style].ip
 	line := FlowLine{
 		Kind: FlowKind, Flow: i + 1,
 		Src: s.topology.hostName(int(f.src)), Dst: s.topology.hostName(int(f.dst)),
-		SrcIP: ipv4(f.tuple.src), DstIP: ipv4(f.tuple.dst), SrcPort: f.tuple.srcPort, DstPort: f.tuple.dstPort,
+		SrcIP: addressOf(version, f.tuple.src).String(), DstIP: addressOf(version, f.tuple.dst).String(), SrcPort: f.tuple.srcPort, DstPort: f.tuple.dstPort,
 		IdleRoundTripNS: s.idleRoundTrip(f),
+	}
+	if s.framer.styles[f.style].pony {
+		line.Transport = Pony
 	}
 	for _, p := range f.forward.ports[1:f.forward.n] {
 		line.Path = append(line.Path, s.topology.ports[p].name())

@@ -48,6 +48,8 @@ type Workload struct {
 	Connections int `yaml:"connections,omitempty"`
 	// Control is how senders react to delay; by default they do not.
 	Control Control `yaml:"control,omitempty"`
+	// Transport carries the data: TCP (default) or pony, which is over UDP.
+	Transport Transport `yaml:"transport,omitempty"`
 	// PacketBytes is the length of a full IP packet; default 96 for probes, else
 	// Scenario.MTU.
 	PacketBytes int `yaml:"packet_bytes,omitempty"`
@@ -156,6 +158,8 @@ func (s *Scenario) checkSending(w *Workload) error {
 		return errors.New("interval: is for probes only")
 	case w.Kind != Probes && (w.Control == OpenLoop || w.Rate != 0) && (w.Rate < 1 || w.Rate > 10_000*Gbps):
 		return fmt.Errorf("rate %s: expected 1kbps to 10Tbps", w.Rate)
+	case w.Transport != TCP && w.Transport != Pony:
+		return fmt.Errorf("transport %q: expected %s, or nothing for TCP", w.Transport, Pony)
 	case d.PacketBytes < minPacket || d.PacketBytes > s.MTU:
 		return fmt.Errorf("packet_bytes %d: expected %d to the MTU, %d", d.PacketBytes, minPacket, s.MTU)
 	case w.Transfers < 0 || w.Think < 0 || w.Think > time.Hour:

@@ -10,6 +10,7 @@ import (
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter"
 )
 
 // path is the 5-tuple of a flow without its protocol, in the direction of its data.
@@ -34,6 +35,10 @@ func (r *Run) addBottlenecks(f *fabric.Fabric, domain *csig.Domain, captures []s
 		dst, dstErr := netip.ParseAddr(flow.DstIP)
 		if err := errors.Join(srcErr, dstErr); err != nil {
 			return fmt.Errorf("plot flows: flow %d: %w", flow.Flow, err)
+		}
+		if flow.Transport == emitter.Pony {
+			l.flows[path{src, dst, flow.DstPort, flow.SrcPort}] = flow
+			continue
 		}
 		l.flows[path{src, dst, flow.SrcPort, flow.DstPort}] = flow
 	}
