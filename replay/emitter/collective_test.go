@@ -19,7 +19,7 @@ func TestTreeIsABinaryTree(t *testing.T) {
 			t.Errorf("edges %+v and %+v", up, down)
 		}
 		parents[up.src]++
-		share[down.src] += 1
+		share[down.src]++
 		if down.share < 1 || down.share > 2 {
 			t.Errorf("edge %+v", down)
 		}
@@ -74,7 +74,9 @@ func TestNewWorkloadsMakeTheirFlows(t *testing.T) {
 		{"probes of racks", Workload{Kind: Probes}, 6, func(f *flow) bool { return f.dataLength == ethernetLen+probeBytes && f.ackEvery == 1 }},
 		{"probes of hosts", Workload{Kind: Probes, HostsPerRack: 2}, 30, func(f *flow) bool { return f.pace.gap == ps(time.Millisecond) }},
 		{
-			"listed", Workload{Kind: Flows, Flows: []Pair{{Host{1, 1}, Host{2, 2}}, {Host{3, 1}, Host{1, 2}}}}, 2,
+			"listed",
+			Workload{Kind: Flows, Flows: []Pair{{Host{1, 1}, Host{2, 2}}, {Host{3, 1}, Host{1, 2}}}},
+			2,
 			func(f *flow) bool { return (f.src == 0 && f.dst == 3) || (f.src == 4 && f.dst == 1) },
 		},
 	}
