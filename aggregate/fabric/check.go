@@ -15,7 +15,7 @@ import (
 // Bounds of a fabric.
 const (
 	maxPorts = 1 << 20
-	maxNodes = 1 << 20 // devices, hosts, groups: each
+	maxNodes = 1 << 20 // devices, hosts, groups, addresses, prefixes: each
 	maxName  = 128     // bytes
 )
 
@@ -85,17 +85,27 @@ func (b *builder) bounds() {
 	if ports > maxPorts {
 		b.errorf("devices", "%d ports: expected at most %d", ports, maxPorts)
 	}
+	addresses, prefixes := 0, 0
+	for i := range b.spec.Hosts {
+		addresses += len(b.spec.Hosts[i].Addresses)
+	}
+	for i := range b.spec.Groups {
+		prefixes += len(b.spec.Groups[i].Prefixes)
+	}
 	for _, list := range []struct {
 		path string
 		n    int
+		what string
 	}{
-		{"devices", len(b.spec.Devices)},
-		{"hosts", len(b.spec.Hosts)},
-		{"groups", len(b.spec.Groups)},
-		{"taps", len(b.spec.Taps)},
+		{"devices", len(b.spec.Devices), "of them"},
+		{"hosts", len(b.spec.Hosts), "of them"},
+		{"groups", len(b.spec.Groups), "of them"},
+		{"taps", len(b.spec.Taps), "of them"},
+		{"hosts", addresses, "addresses"},
+		{"groups", prefixes, "prefixes"},
 	} {
 		if list.n > maxNodes {
-			b.errorf(list.path, "%d of them: expected at most %d", list.n, maxNodes)
+			b.errorf(list.path, "%d %s: expected at most %d", list.n, list.what, maxNodes)
 		}
 	}
 }

@@ -58,6 +58,12 @@ func (b *builder) checkLinks() {
 				p.name, p.peer, t.devices[p.device].name)
 		}
 	}
+	for i := range t.hosts {
+		if n := len(t.homes(int32(i), nil)); n > maxHomes && t.attached[i] == none {
+			b.warnf("host %s faces %d ports of more than %d devices: paths to and from it count as unknown",
+				t.hosts[i].name, n, maxHomes)
+		}
+	}
 	for _, h := range b.spec.Hosts {
 		for _, text := range h.Addresses {
 			a, err := netip.ParseAddr(text)

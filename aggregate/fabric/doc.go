@@ -9,4 +9,11 @@
 // upward, 100 Gbit/s" fits many ports. A location is therefore a set of ports,
 // the smallest one that the metadata and the path from source to destination
 // allow, and a single port only when they force one.
+//
+// What locator metadata can say is compiled into classes of ports when a fabric is
+// made. A class of one port is held against a path by three distances between
+// devices; what paths have of larger classes is searched once for each pair of
+// attachments and kept in a cache of fixed size. Places, too, are bounded: past
+// maxSets a set becomes its stage, past maxOffPath a contradiction becomes the
+// overflow location, past maxDistances paths count as unknown. Counts has all three.
 package fabric

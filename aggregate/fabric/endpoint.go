@@ -15,6 +15,9 @@ type endpoint = int32
 func (t *topology) endpointOf(a netip.Addr) endpoint {
 	a = canonicalAddr(a)
 	if h, ok := t.addresses[a]; ok {
+		if t.attached[h] == none {
+			return none
+		}
 		return h
 	}
 	if g := t.groupOf(a); g != none {
@@ -40,7 +43,7 @@ func (t *topology) indexEndpoints() {
 	enter := func(devices []int32, group bool) int32 {
 		slices.Sort(devices)
 		devices = slices.Compact(devices)
-		if len(devices) == 0 || len(devices) > maxHomes && group {
+		if len(devices) == 0 || len(devices) > maxHomes {
 			return none
 		}
 		var key []byte
@@ -62,18 +65,7 @@ func (t *topology) indexEndpoints() {
 		t.attached = append(t.attached, enter(t.homes(int32(i), nil), false))
 	}
 	for i := range t.groups {
-		var devices []int32
-		for _, h := range t.groups[i].hosts {
-			devices = t.homes(h, devices)
-			if len(devices) > 4*maxHomes {
-				slices.Sort(devices)
-				devices = slices.Compact(devices)
-			}
-			if len(devices) > 4*maxHomes {
-				break
-			}
-		}
-		t.attached = append(t.attached, enter(devices, true))
+		t.attached = append(t.attached, enter(t.groups[i].homes, true))
 	}
 }
 
@@ -84,24 +76,26 @@ func (t *topology) homes(h int32, devices []int32) []int32 {
 	return devices
 }
 
-// lastPorts appends the ports by which the paths leave the fabric toward the
-// endpoint: those that face the host, or, for an unlisted address of a group,
-// every port of the reached devices that does not face a device.
-func (t *topology) lastPorts(e endpoint, reached, into []int32) []int32 {
+// isLast reports whether paths to endpoint e that end at the port's device leave the
+// fabric by the port: those that face the host, or, for an unlisted address of a
+// group, every port that does not face a device.
+func (t *topology) isLast(port int32, e endpoint) bool {
+	p := &t.ports[port]
 	if int(e) < len(t.hosts) {
-		for _, p := range t.hosts[e].ports {
-			if _, ok := slices.BinarySearch(reached, t.ports[p].device); ok {
-				into = append(into, p)
-			}
-		}
-		return into
+		return p.peerHost == e
 	}
-	for _, d := range reached {
-		for _, p := range t.devices[d].ports {
-			if t.ports[p].peerDevice == none {
-				into = append(into, p)
-			}
+	return p.peerDevice == none
+}
+
+// eachLast calls yield for the ports of device d for which isLast holds.
+func (t *topology) eachLast(d int32, e endpoint, yield func(port int32)) {
+	ports := t.devices[d].ports
+	if int(e) < len(t.hosts) {
+		ports = t.hosts[e].ports
+	}
+	for _, p := range ports {
+		if t.ports[p].device == d && t.isLast(p, e) {
+			yield(p)
 		}
 	}
-	return into
 }

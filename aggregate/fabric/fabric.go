@@ -17,12 +17,12 @@ import (
 type Fabric struct {
 	domain *csig.Domain
 	topo   *topology
-	paths  *paths
 	places []placeIDs // of ports
 	portAt map[aggregate.LocationID]int32
 
+	classes *classes
+	resolve *resolver
 	known   *registry
-	memo    memo
 	derived derived
 }
 
@@ -46,10 +46,8 @@ func New(spec *Spec, domain *csig.Domain) (*Fabric, error) {
 func None(domain *csig.Domain) *Fabric { return newFabric(new(topology), domain) }
 
 func newFabric(t *topology, domain *csig.Domain) *Fabric {
-	f := &Fabric{domain: domain, topo: t, paths: newPaths(t), known: newRegistry()}
-	f.memo.resolved = map[question]answer{}
-	f.memo.anywhere = map[csig.Attributes]answer{}
-	f.memo.sets = map[uint64]answer{}
+	f := &Fabric{domain: domain, topo: t, classes: newClasses(t, domain), known: newRegistry()}
+	f.resolve = newResolver(f, f.classes)
 	f.derived.groups = map[netip.Prefix]aggregate.GroupID{}
 	f.addPlaces()
 	return f
@@ -107,6 +105,7 @@ func (f *Fabric) Warnings() []string { return slices.Clone(f.topo.warnings) }
 type Counts struct {
 	SetFallbacks     uint64 // sets that became their stage, or the overflow location
 	OffPathFallbacks uint64 // contradictions that became the overflow location
+	PathFallbacks    uint64 // devices whose paths are not known, as if they had none
 	GroupFallbacks   uint64 // addresses that became the unknown group
 }
 
@@ -115,6 +114,7 @@ func (f *Fabric) Counts() Counts {
 	f.known.mu.RLock()
 	c := f.known.counts
 	f.known.mu.RUnlock()
+	c.PathFallbacks = f.resolve.paths.hops.refusals()
 	f.derived.mu.RLock()
 	c.GroupFallbacks = f.derived.fallbacks
 	f.derived.mu.RUnlock()

@@ -232,22 +232,3 @@ func checkEverywhere(t *testing.T, f *Fabric, s *Spec) {
 		}
 	}
 }
-
-func BenchmarkLocate(b *testing.B) {
-	s := manySets(32, 16)
-	f := compile(b, s)
-	src, dst := addr(s.Hosts[3].Addresses[0]), addr(s.Hosts[9].Addresses[0])
-	b.Run("met", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			f.Locate(compact, 0, 2, src, dst)
-		}
-	})
-	b.Run("new", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			clear(f.memo.resolved)
-			f.Locate(compact, 0, 2, src, dst)
-		}
-	})
-}

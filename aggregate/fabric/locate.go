@@ -1,62 +1,43 @@
 package fabric
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"sync"
-
-	"github.com/cespare/xxhash/v2"
+	"sync/atomic"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// rawName begins the names of raw locations.
-const rawName = "lm"
+// Bounds below which the ends of a path are looked at anew each time rather than
+// remembered.
+const (
+	fewLegs  = 16 // devices of the source times devices of the destination
+	fewHomes = 8  // devices of the destination; as many as found.reached has bits
+	fewLasts = 16 // ports that face the destination
+)
 
-// maxMemo bounds each of the caches of resolutions; a full one starts over.
-const maxMemo = 1 << 16
+// resolver finds what classes of ports stand for on paths. Its memory has a fixed
+// size once the distances are known, and it is safe for concurrent use.
+type resolver struct {
+	topo    *topology
+	classes *classes
+	paths   *paths
+	answers *answers
 
-// memo remembers resolutions. Safe for concurrent use.
-type memo struct {
-	mu       sync.RWMutex
-	resolved map[question]answer
-	anywhere map[csig.Attributes]answer // regardless of the path
-	sets     map[uint64]answer          // by a digest of the ports
+	cache    func() *pathCache // made when it is needed: ports with identifiers are not cached
+	anywhere []atomic.Uint32   // of a class, its answer regardless of the path
+	offPath  []atomic.Uint64   // of a class, its location on paths that do not have it
 }
 
-// question is what a resolution depends on: sources behind the same devices have
-// the same paths, destinations also differ in their last ports.
-type question struct {
-	locator *csig.Locator
-	lm      uint16
-	src     int32 // attachment, or none
-	dst     endpoint
-}
-
-type answer struct {
-	id       aggregate.LocationID
-	capacity uint64
-	ok       bool // some port fits
-}
-
-// remember enters a resolution into one of the caches.
-func remember[K comparable](m *memo, cache map[K]answer, k K, a answer) answer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(cache) >= maxMemo {
-		clear(cache)
+func newResolver(f *Fabric, c *classes) *resolver {
+	t := f.topo
+	return &resolver{
+		topo: t, classes: c, paths: newPaths(t), answers: newAnswers(f),
+		cache:    sync.OnceValue(func() *pathCache { return newPathCache(len(t.attachments)) }),
+		anywhere: make([]atomic.Uint32, len(c.from)), offPath: make([]atomic.Uint64, len(c.from)),
 	}
-	cache[k] = a
-	return a
-}
-
-func recall[K comparable](m *memo, cache map[K]answer, k K) (answer, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	a, ok := cache[k]
-	return a, ok
 }
 
 // Locate resolves locator metadata lm of a tag with layout l and signal type t
@@ -67,24 +48,22 @@ func recall[K comparable](m *memo, cache map[K]answer, k K) (answer, bool) {
 // capacity is the speed in kbit/s that all candidates share, or 0.
 //
 // l must be one of the four layouts. Locate may be called from several goroutines.
+// It takes a small bounded time whatever lm is, and allocates only when it names a
+// location or a path for the first time.
 func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64) {
-	loc := f.domain.Locator(l, t)
-	if loc == nil || len(f.topo.ports) == 0 {
-		return f.raw(l, loc, lm)
+	class, located := f.classes.class(l, t, lm)
+	if !located {
+		return f.raw(l, t, lm)
 	}
-	attributes, ok := loc.Decode(lm)
-	if !ok {
-		return f.unknown(l, lm), 0
+	if class == none {
+		return f.known.unknown(l, lm), 0
 	}
-	q := question{loc, lm, f.topo.attachmentOf(src), f.topo.endpointOf(dst)}
-	a, ok := recall(&f.memo, f.memo.resolved, q)
-	if !ok {
-		a = remember(&f.memo, f.memo.resolved, q, f.resolve(&attributes, q))
+	n := f.resolve.on(class, f.topo.attachmentOf(src), f.topo.endpointOf(dst))
+	if n == nothing {
+		return f.contradiction(class), 0
 	}
-	if !a.ok {
-		return f.unknown(l, lm), 0
-	}
-	return a.id, a.capacity
+	p := f.resolve.answers.get(n)
+	return p.id, p.capacity
 }
 
 // Classes are what Locate depends on besides the locator metadata: the attachment of
@@ -94,89 +73,147 @@ func (f *Fabric) Classes(a netip.Addr) (src, dst uint64) {
 	return uint64(f.topo.attachmentOf(a) - none), uint64(f.topo.endpointOf(a) - none)
 }
 
-// resolve takes the ports on the path that fit. If the path has none, and others
-// fit, the evidence contradicts itself.
-func (f *Fabric) resolve(attributes *csig.Attributes, q question) answer {
-	var r *route
-	if q.src != none && q.dst != none {
-		r = f.paths.between(q.src, f.topo.attached[q.dst])
+// on is the answer for the ports of a class that paths from an attachment to an
+// endpoint use: all of the class when there is no such path, nothing when the
+// evidence contradicts itself.
+func (r *resolver) on(class, src int32, dst endpoint) answer {
+	n := nowhere
+	if src != none && dst != none {
+		n = r.between(class, src, dst)
 	}
-	if r == nil {
-		return f.anywhere(attributes)
+	if n == nowhere {
+		return r.all(class)
 	}
-	if ports := f.topo.matchesOn(r, q.dst, attributes); len(ports) > 0 {
-		return f.answer(ports)
-	}
-	other := f.anywhere(attributes)
-	if !other.ok {
-		return other
-	}
-	return answer{id: f.offPath(other.id), ok: true}
+	return n
 }
 
-// anywhere resolves without a path.
-func (f *Fabric) anywhere(attributes *csig.Attributes) answer {
-	k := *attributes
-	k.TTL, k.Opaque = 0, 0
-	if a, ok := recall(&f.memo, f.memo.anywhere, k); ok {
-		return a
+func (r *resolver) between(class, src int32, dst endpoint) answer {
+	t := r.topo
+	from, to := &t.attachments[src], &t.attachments[t.attached[dst]]
+	members := r.classes.ports(class)
+	if len(members) == 1 && len(from.devices)*len(to.devices) <= fewLegs {
+		switch uses, exists := r.paths.passes(members[0], dst, from, to); {
+		case uses:
+			return firstPort + answer(members[0])
+		case exists:
+			return nothing
+		}
+		return nowhere
 	}
-	var a answer
-	if ports := f.topo.matches(attributes); len(ports) > 0 {
-		a = f.answer(ports)
+	switch edge := r.classes.edge[class]; {
+	case edge == inside:
+		return r.search(class, src, none, dst).answer
+	case edge == mixed || to.group || len(to.devices) > fewHomes || len(t.hosts[dst].ports) > fewLasts:
+		return r.search(class, src, dst, dst).answer
 	}
-	return remember(&f.memo, f.memo.anywhere, k, a)
+	reached, exists := r.ends(class, src, dst)
+	if !exists {
+		return nowhere
+	}
+	switch port, several := r.last(class, dst, to, reached); {
+	case several:
+		return r.search(class, src, dst, dst).answer
+	case port != none:
+		return firstPort + answer(port)
+	}
+	return nothing
 }
 
-// answer is the location of one or more ports, ascending.
-func (f *Fabric) answer(ports []int32) answer {
-	if len(ports) == 1 {
-		return answer{f.places[ports[0]].port, f.topo.ports[ports[0]].speed, true}
+// ends are the devices where the paths end, as in found, for a class without ports
+// between devices.
+func (r *resolver) ends(class, src int32, dst endpoint) (reached uint8, exists bool) {
+	from, to := &r.topo.attachments[src], &r.topo.attachments[r.topo.attached[dst]]
+	if len(from.devices) == 1 && len(to.devices) == 1 {
+		hops := r.paths.hops.awayFrom(from.devices[0])
+		return 1, hops != nil && hops[to.devices[0]] != far
 	}
-	digest := digestOf(ports)
-	if a, ok := recall(&f.memo, f.memo.sets, digest); ok {
-		return a
-	}
-	l := f.setOf(ports)
-	return remember(&f.memo, f.memo.sets, digest, answer{f.known.addSet(l), l.Capacity, true})
+	f := r.search(class, src, none, dst)
+	return f.reached, f.answer != nowhere
 }
 
-// digestOf tells sets of ports apart as surely as identities do.
-func digestOf(ports []int32) uint64 {
-	b := make([]byte, 0, 4*len(ports))
-	for _, i := range ports {
-		b = binary.LittleEndian.AppendUint32(b, uint32(i))
+// last is the first of the class's ports that face host dst at the devices where
+// paths end, none if there is none.
+func (r *resolver) last(class int32, dst endpoint, at *attachment, reached uint8) (first int32, several bool) {
+	first = none
+	for _, p := range r.topo.hosts[dst].ports {
+		if !r.classes.holds(class, p) {
+			continue
+		}
+		for i, d := range at.devices {
+			if reached>>i&1 == 0 || r.topo.ports[p].device != d {
+				continue
+			}
+			if first != none {
+				return first, true
+			}
+			first = p
+		}
 	}
-	return xxhash.Sum64(b)
+	return first, false
 }
 
-// offPath is the location of evidence that names ports which the path does not use.
-func (f *Fabric) offPath(named aggregate.LocationID) aggregate.LocationID {
+// search is what paths to dst have of a class. last is dst when the ports that leave
+// the fabric count. For a class without such ports it is none, and all endpoints of
+// an attachment share what is found.
+func (r *resolver) search(class, src int32, last, dst endpoint) found {
+	at := r.topo.attached[dst]
+	pair := uint64(src+1)<<32 | uint64(at)
+	if last != none {
+		pair = uint64(src+1)<<32 | 1<<31 | uint64(last)
+	}
+	if f, ok := r.cache().get(pair, class); ok {
+		return f
+	}
+	r.paths.mu.Lock()
+	defer r.paths.mu.Unlock()
+	ports, reached, exists := r.paths.ports(last, &r.topo.attachments[src], &r.topo.attachments[at], func(p int32) bool {
+		return r.classes.holds(class, p)
+	})
+	f := found{nothing, reached}
+	switch {
+	case !exists:
+		f.answer = nowhere
+	case len(ports) > 0:
+		f.answer = r.answers.of(ports)
+	}
+	r.cache().put(pair, class, f)
+	return f
+}
+
+// all is the answer for a class regardless of the path.
+func (r *resolver) all(class int32) answer {
+	if n := answer(r.anywhere[class].Load()); n != unset {
+		return n
+	}
+	n := r.answers.of(r.classes.ports(class))
+	r.anywhere[class].Store(uint32(n))
+	return n
+}
+
+// contradiction is the location of evidence that names ports which the path does not
+// use.
+func (f *Fabric) contradiction(class int32) aggregate.LocationID {
+	at := &f.resolve.offPath[class]
+	if id := at.Load(); id != 0 {
+		return aggregate.LocationID(id)
+	}
+	named := f.resolve.answers.get(f.resolve.all(class)).id
 	place, _ := f.Location(named)
 	l := apart(locationID(fmt.Sprintf("off-path:%016x", uint64(named))), KindUnknown, "off-path: "+place.Name)
 	l.Candidates, l.CandidateCount = place.Candidates, place.CandidateCount
-	return f.known.addOffPath(l)
+	id := f.known.addOffPath(l)
+	at.Store(uint64(id))
+	return id
 }
 
 // raw is the location of a number that has no meaning here, but for a capacity
 // that a locator layout may read from it.
-func (f *Fabric) raw(l csig.Layout, loc *csig.Locator, lm uint16) (aggregate.LocationID, uint64) {
+func (f *Fabric) raw(l csig.Layout, t uint8, lm uint16) (aggregate.LocationID, uint64) {
 	var capacity uint64
-	if loc != nil {
+	if loc := f.domain.Locator(l, t); loc != nil {
 		if a, ok := loc.Decode(lm); ok {
 			capacity = a.Capacity
 		}
 	}
-	return f.known.numbered(number{uint8(l.Index()), true, lm}, func() *Location {
-		name := fmt.Sprintf("%s:%s:%d", rawName, l, lm)
-		return apart(locationID("raw:"+name), KindRaw, name)
-	}), capacity
-}
-
-// unknown is the location of a number that fits no port.
-func (f *Fabric) unknown(l csig.Layout, lm uint16) aggregate.LocationID {
-	return f.known.numbered(number{uint8(l.Index()), false, lm}, func() *Location {
-		name := fmt.Sprintf("unknown lm 0x%02x (%s)", lm, l)
-		return apart(locationID("unknown:"+name), KindUnknown, name)
-	})
+	return f.known.raw(l, lm), capacity
 }

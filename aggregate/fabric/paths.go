@@ -5,12 +5,9 @@ import (
 	"sync"
 )
 
-// Bounds of the path caches; a full one starts over.
-const (
-	maxDistances  = 8 << 20 // entries of all distance tables
-	maxRoutePorts = 4 << 20 // ports of all cached routes
-	maxHomes      = 32      // devices of a group beyond which its paths say little
-)
+// maxHomes bounds the devices of an attachment. Where a group or a host behind more
+// of them is attached counts as unknown.
+const maxHomes = 32
 
 // attachment is the set of devices that an endpoint may be attached to.
 type attachment struct {
@@ -20,147 +17,152 @@ type attachment struct {
 	group bool
 }
 
-// route is what the shortest paths between two attachments use.
-type route struct {
-	ports   []int32 // between devices, ascending
-	reached []int32 // devices where the paths end, ascending
-}
-
 // paths finds the equal-cost shortest paths between devices. Traffic is never
 // asked: which of them a flow takes is the hash's secret. Safe for concurrent use.
 type paths struct {
 	topo *topology
-	into [][]int32 // devices with a port that faces the device
+	hops *distances
 
-	mu         sync.Mutex
-	distances  map[int32][]int32
-	routes     map[routeKey]*route
-	routePorts int
+	mu      sync.Mutex // of what follows, the scratch memory of ports
+	epoch   uint32
+	visited []uint32 // of devices: epoch of the last visit
+	used    []uint32 // of ports: epoch of the last use
+	level   [2][]int32
+	found   []int32
 }
 
-type routeKey struct{ src, dst int32 } // attachments
+func newPaths(t *topology) *paths { return &paths{topo: t, hops: newDistances(t)} }
 
-func newPaths(t *topology) *paths {
-	p := &paths{
-		topo: t, into: make([][]int32, len(t.devices)),
-		distances: map[int32][]int32{}, routes: map[routeKey]*route{},
-	}
-	for i := range t.ports {
-		if to := t.ports[i].peerDevice; to != none {
-			p.into[to] = append(p.into[to], t.ports[i].device)
+// legs calls yield for every device s that the source may enter by and every device
+// t by which the paths from s leave, until yield returns false: a host behind several
+// devices is reached by the nearest of them. from are distances from s, to those
+// toward t. ok is false when the distances of a device are past the bound.
+func (p *paths) legs(src, dst *attachment, yield func(s, t int32, from, to []uint8) bool) (ok bool) {
+	for _, s := range src.devices {
+		from := p.hops.awayFrom(s)
+		if from == nil {
+			return false
 		}
-	}
-	for i := range p.into {
-		slices.Sort(p.into[i])
-		p.into[i] = slices.Compact(p.into[i])
-	}
-	return p
-}
-
-// between is the route between two attachments, by their indices, or nil when the
-// topology has no path.
-func (p *paths) between(src, dst int32) *route {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	key := routeKey{src, dst}
-	if r, ok := p.routes[key]; ok {
-		return r
-	}
-	r := p.find(&p.topo.attachments[src], &p.topo.attachments[dst])
-	if len(p.routes) >= maxRoutePorts || p.routePorts >= maxRoutePorts {
-		clear(p.routes)
-		p.routePorts = 0
-	}
-	p.routes[key] = r
-	if r != nil {
-		p.routePorts += len(r.ports) + len(r.reached)
-	}
-	return r
-}
-
-// find unites the paths of every device that the source may enter by. A host
-// behind several devices is reached by the nearest of them.
-func (p *paths) find(src, dst *attachment) *route {
-	used := make([]bool, len(p.topo.ports))
-	r := &route{}
-	for _, t := range dst.devices {
-		distance := p.distancesTo(t)
-		visited := map[int32]bool{}
-		for _, s := range src.devices {
-			if distance[s] == none || (!dst.group && !p.nearest(s, t, dst.devices)) {
+		nearest := uint8(maxHops)
+		if !dst.group {
+			for _, t := range dst.devices {
+				nearest = min(nearest, from[t])
+			}
+		}
+		for _, t := range dst.devices {
+			if from[t] > nearest {
 				continue
 			}
-			r.reached = append(r.reached, t)
-			p.walk(s, distance, visited, used)
-		}
-	}
-	if len(r.reached) == 0 {
-		return nil
-	}
-	slices.Sort(r.reached)
-	r.reached = slices.Compact(r.reached)
-	for i, u := range used {
-		if u {
-			r.ports = append(r.ports, int32(i))
-		}
-	}
-	return r
-}
-
-// nearest reports whether no target is nearer to s than t is.
-func (p *paths) nearest(s, t int32, targets []int32) bool {
-	best := p.distancesTo(t)[s]
-	for _, other := range targets {
-		if d := p.distancesTo(other)[s]; d != none && d < best {
-			return false
+			to := p.hops.toward(t)
+			if to == nil {
+				return false
+			}
+			if !yield(s, t, from, to) {
+				return true
+			}
 		}
 	}
 	return true
 }
 
-// walk marks every port that leads from s one hop closer to the target.
-func (p *paths) walk(s int32, distance []int32, visited map[int32]bool, used []bool) {
-	stack := []int32{s}
-	visited[s] = true
-	for len(stack) > 0 {
-		d := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		for _, i := range p.topo.devices[d].ports {
-			next := p.topo.ports[i].peerDevice
-			if next == none || distance[next] == none || distance[next] != distance[d]-1 {
-				continue
-			}
-			used[i] = true
-			if !visited[next] {
-				visited[next] = true
-				stack = append(stack, next)
-			}
+// passes reports whether a path from src to endpoint e, attached at dst, uses the
+// port, and whether there is a path at all.
+func (p *paths) passes(port, e int32, src, dst *attachment) (uses, exists bool) {
+	at := &p.topo.ports[port]
+	known := p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+		exists = true
+		if at.peerDevice == none {
+			uses = at.device == t && p.topo.isLast(port, e)
+		} else {
+			uses = int(from[at.device])+1+int(to[at.peerDevice]) == int(from[t])
 		}
-	}
+		return !uses
+	})
+	return uses && known, exists && known
 }
 
-// distancesTo is the number of hops from each device to t, none where there is no
-// path.
-func (p *paths) distancesTo(t int32) []int32 {
-	if d, ok := p.distances[t]; ok {
-		return d
+// ports lists the ports that paths from src to endpoint e, attached at dst, use and
+// that keep wants, ascending; exists is false without a path. e may be none, which
+// leaves out the last ports. reached has a bit for each of the first devices of dst
+// where paths end. The list is valid while the caller holds p.mu.
+func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32) bool) (list []int32, reached uint8, exists bool) {
+	if p.visited == nil {
+		p.visited = make([]uint32, len(p.topo.devices))
+		p.used = make([]uint32, len(p.topo.ports))
 	}
-	distance := slices.Repeat([]int32{none}, len(p.topo.devices))
-	distance[t] = 0
-	queue := []int32{t}
-	for len(queue) > 0 {
-		d := queue[0]
-		queue = queue[1:]
-		for _, from := range p.into[d] {
-			if distance[from] == none {
-				distance[from] = distance[d] + 1
-				queue = append(queue, from)
+	p.found = p.found[:0]
+	base := p.nextEpoch(2 * len(src.devices) * len(dst.devices))
+	use := func(port int32) {
+		if p.used[port] < base {
+			p.used[port] = base
+			if keep(port) {
+				p.found = append(p.found, port)
 			}
 		}
 	}
-	if (len(p.distances)+1)*len(p.topo.devices) > maxDistances {
-		clear(p.distances)
+	known := p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+		exists = true
+		n, _ := slices.BinarySearch(dst.devices, t)
+		reached |= 1 << n // nothing for the ninth and later ones
+		p.walk(s, t, from, to, use)
+		if e != none {
+			p.topo.eachLast(t, e, use)
+		}
+		return true
+	})
+	if !known || !exists {
+		return nil, 0, false
 	}
-	p.distances[t] = distance
-	return distance
+	slices.Sort(p.found)
+	return p.found, reached, true
+}
+
+// nextEpoch reserves n epochs and one before them, so that older marks are lower.
+func (p *paths) nextEpoch(n int) uint32 {
+	if int64(p.epoch)+int64(n)+1 >= 1<<32 {
+		clear(p.visited)
+		clear(p.used)
+		p.epoch = 0
+	}
+	p.epoch++
+	return p.epoch
+}
+
+// walk uses every port on the shortest paths from s to t. It goes half of the way
+// forward and half of it backward, since fabrics widen toward their middle: that
+// way it looks at few ports that no path uses.
+func (p *paths) walk(s, t int32, from, to []uint8, use func(port int32)) {
+	hops := int(from[t])
+	half := (hops + 1) / 2
+	p.spread(s, half, p.hops.out, func(port *port) (next int32, closer bool) {
+		return port.peerDevice, to[port.peerDevice]+1 == to[port.device]
+	}, use)
+	p.spread(t, hops-half, p.hops.in, func(port *port) (next int32, closer bool) {
+		return port.device, from[port.device]+1 == from[port.peerDevice]
+	}, use)
+}
+
+// spread uses the ports that lead closer to the other end, level by level.
+func (p *paths) spread(start int32, levels int, ports [][]int32, step func(*port) (int32, bool), use func(port int32)) {
+	p.epoch++
+	here, next := p.level[0][:0], p.level[1][:0]
+	here = append(here, start)
+	for range levels {
+		next = next[:0]
+		for _, d := range here {
+			for _, i := range ports[d] {
+				n, closer := step(&p.topo.ports[i])
+				if !closer {
+					continue
+				}
+				use(i)
+				if p.visited[n] != p.epoch {
+					p.visited[n] = p.epoch
+					next = append(next, n)
+				}
+			}
+		}
+		here, next = next, here
+	}
+	p.level[0], p.level[1] = here, next
 }

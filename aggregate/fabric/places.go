@@ -36,22 +36,40 @@ func (f *Fabric) addPlaces() {
 		f.portAt[f.places[i].port] = int32(i)
 	}
 	for i := range t.devices {
-		d := &t.devices[i]
-		byDirection := map[string][]int32{}
-		for _, p := range d.ports {
-			o := t.ports[p].orientation
-			byDirection[o] = append(byDirection[o], p)
-		}
-		for o, ports := range byDirection {
-			c := trait{device: int32(i), stage: d.stage, orientation: o}
-			f.known.add(f.class(&c, byOrientation, ports))
-		}
-		if len(d.ports) > 0 {
-			f.known.add(f.class(&trait{device: int32(i), stage: d.stage}, 0, d.ports))
-		}
+		f.addDevice(int32(i))
 	}
 	for stage, ports := range t.stages {
-		f.known.add(f.class(&trait{device: none, stage: stage}, 0, ports))
+		l := f.class(&trait{device: none, stage: stage}, 0, ports)
+		f.known.add(l)
+		// All ports of one orientation are called so: "spine down", not "spine".
+		if len(ports) > 1 && l.Orientation == "" {
+			f.resolve.answers.name(ports, l)
+		}
+	}
+	f.resolve.answers.seal()
+}
+
+// addDevice registers a device after its directions, whose names come first for the
+// same ports.
+func (f *Fabric) addDevice(i int32) {
+	d := &f.topo.devices[i]
+	byDirection := map[string][]int32{}
+	for _, p := range d.ports {
+		o := f.topo.ports[p].orientation
+		byDirection[o] = append(byDirection[o], p)
+	}
+	add := func(c trait, a aspects, ports []int32) {
+		l := f.class(&c, a, ports)
+		f.known.add(l)
+		if len(ports) > 1 {
+			f.resolve.answers.name(ports, l)
+		}
+	}
+	for o, ports := range byDirection {
+		add(trait{device: i, stage: d.stage, orientation: o}, byOrientation, ports)
+	}
+	if len(d.ports) > 0 {
+		add(trait{device: i, stage: d.stage}, 0, d.ports)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // Bounds on locations that traffic can make appear.
@@ -19,24 +20,19 @@ type registry struct {
 	mu      sync.RWMutex
 	byID    map[aggregate.LocationID]*Location
 	byName  map[string]aggregate.LocationID
-	numbers map[number]aggregate.LocationID
+	numbers map[aggregate.LocationID]number
 	sets    int
 	offPath int
 	counts  Counts
-}
 
-// number is a value of locator metadata that is a location of its own.
-type number struct {
-	layout uint8 // csig.Layout.Index
-	raw    bool  // without meaning here, as opposed to a meaning that fits nothing
-	lm     uint16
+	rawIDs, unknownIDs [csig.NumLayouts]numberIDs
 }
 
 func newRegistry() *registry {
 	r := &registry{
 		byID:    map[aggregate.LocationID]*Location{},
 		byName:  map[string]aggregate.LocationID{},
-		numbers: map[number]aggregate.LocationID{},
+		numbers: map[aggregate.LocationID]number{},
 	}
 	r.add(apart(aggregate.OverflowLocation, KindOverflow, overflowName))
 	return r
@@ -46,7 +42,13 @@ func newRegistry() *registry {
 func (r *registry) get(id aggregate.LocationID) *Location {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.byID[id]
+	if l, ok := r.byID[id]; ok {
+		return l
+	}
+	if n, ok := r.numbers[id]; ok {
+		return n.location()
+	}
+	return nil
 }
 
 // add registers a location unless its identity is. The registry owns it then.
@@ -62,24 +64,33 @@ func (r *registry) add(l *Location) {
 	r.byName[l.Name] = l.ID
 }
 
-// addSet registers a set that evidence called for. Beyond the bound it is the
-// stage instead, or the overflow location.
-func (r *registry) addSet(l *Location) aggregate.LocationID {
+// setsLeft reports whether another set can be registered.
+func (r *registry) setsLeft() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.sets < maxSets
+}
+
+// addSet registers a set that evidence called for. ok is false beyond the bound.
+func (r *registry) addSet(l *Location) (id aggregate.LocationID, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.byID[l.ID]; known {
-		return l.ID
+		return l.ID, true
 	}
-	if r.sets < maxSets {
-		r.sets++
-		r.add(l)
-		return l.ID
+	if r.sets == maxSets {
+		return 0, false
 	}
+	r.sets++
+	r.add(l)
+	return l.ID, true
+}
+
+// fallBack counts a set that became coarser.
+func (r *registry) fallBack() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.counts.SetFallbacks++
-	if l.StageLoc != l.ID {
-		return l.StageLoc
-	}
-	return aggregate.OverflowLocation
 }
 
 // addOffPath registers contradictory evidence, or counts it as overflow.
@@ -98,30 +109,16 @@ func (r *registry) addOffPath(l *Location) aggregate.LocationID {
 	return l.ID
 }
 
-// numbered is the location of a number, made on the first call. There are no more
-// of them than values of locator metadata.
-func (r *registry) numbered(n number, create func() *Location) aggregate.LocationID {
-	r.mu.RLock()
-	id, ok := r.numbers[n]
-	r.mu.RUnlock()
-	if ok {
-		return id
-	}
-	l := create()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(l)
-	r.numbers[n] = l.ID
-	return l.ID
-}
-
 // list is a snapshot in no order.
 func (r *registry) list() []Location {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	all := make([]Location, 0, len(r.byID))
+	all := make([]Location, 0, len(r.byID)+len(r.numbers))
 	for _, l := range r.byID {
 		all = append(all, *l)
+	}
+	for _, n := range r.numbers {
+		all = append(all, *n.location())
 	}
 	return all
 }

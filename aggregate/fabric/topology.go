@@ -24,8 +24,7 @@ type topology struct {
 	groupIndex  map[string]int32
 	addresses   map[netip.Addr]int32 // to hosts
 	prefixes    bart.Table[int32]    // to groups
-	portsByID   map[uint32][]int32
-	stages      map[string][]int32 // ports of a stage
+	stages      map[string][]int32   // ports of a stage
 	allPorts    []int32
 	attachments []attachment
 	attached    []int32 // endpoint to attachment, or none
@@ -58,12 +57,11 @@ type host struct {
 type group struct {
 	name, level, parent string
 	id                  aggregate.GroupID
-	hosts               []int32 // with an address in it or in a group below it
+	homes               []int32 // devices of its hosts, ascending; up to one too many
 }
 
 // index fills what follows from devices, ports, hosts and groups.
 func (t *topology) index() {
-	t.portsByID = make(map[uint32][]int32, len(t.ports))
 	t.stages = make(map[string][]int32)
 	for i := range t.ports {
 		p, n := &t.ports[i], int32(i)
@@ -71,9 +69,6 @@ func (t *topology) index() {
 		d.ports = append(d.ports, n)
 		t.allPorts = append(t.allPorts, n)
 		t.stages[d.stage] = append(t.stages[d.stage], n)
-		if p.id != 0 {
-			t.portsByID[p.id] = append(t.portsByID[p.id], n)
-		}
 		if p.peerHost != none {
 			h := &t.hosts[p.peerHost]
 			h.ports = append(h.ports, n)
@@ -83,20 +78,26 @@ func (t *topology) index() {
 	t.indexEndpoints()
 }
 
-// indexGroups lists the hosts of each group: those with an address in one of its
-// prefixes, and those of the groups below it.
+// indexGroups collects where the hosts of each group are attached: those with an
+// address in one of its prefixes, and those of the groups below it.
 func (t *topology) indexGroups() {
 	for addr, h := range t.addresses {
 		for _, g := range t.prefixes.Supernets(netip.PrefixFrom(addr, addr.BitLen())) {
 			for steps := 0; g != none && steps < len(t.groups); steps++ {
-				t.groups[g].hosts = append(t.groups[g].hosts, h)
+				t.groups[g].addHomes(t, h)
 				g = t.groupNamed(t.groups[g].parent)
 			}
 		}
 	}
-	for i := range t.groups {
-		slices.Sort(t.groups[i].hosts)
-		t.groups[i].hosts = slices.Compact(t.groups[i].hosts)
+}
+
+// addHomes adds the devices of a host, until they are too many to matter.
+func (g *group) addHomes(t *topology, h int32) {
+	for _, p := range t.hosts[h].ports {
+		d := t.ports[p].device
+		if n, found := slices.BinarySearch(g.homes, d); !found && len(g.homes) <= maxHomes {
+			g.homes = slices.Insert(g.homes, n, d)
+		}
 	}
 }
 

@@ -63,6 +63,7 @@ func newVocabulary(loc *csig.Locator, l csig.Layout) vocabulary {
 // a code are warnings, since such ports may never write locator metadata.
 func (b *builder) checkWords() {
 	b.checkPortIDs()
+	b.checkKinds()
 	for i := range b.words {
 		v := &b.words[i]
 		b.checkFit(v)
@@ -100,6 +101,20 @@ func (b *builder) checkPortIDs() {
 			}
 			owner[k] = PortName(d.Name, p.Name)
 		}
+	}
+}
+
+// checkKinds bounds what compiling locators takes: each combination of fields
+// divides all ports anew.
+func (b *builder) checkKinds() {
+	kinds := map[fieldSet]bool{}
+	for i := range b.words {
+		v := &b.words[i]
+		kinds[fieldsOf(func(f csig.Field) bool { return v.has[f] })] = true
+	}
+	if ports := len(b.topo.ports); len(kinds)*ports > maxClassed {
+		b.errorf("csig.locators", "%d combinations of fields for %d ports: expected at most %d together",
+			len(kinds), ports, maxClassed)
 	}
 }
 
