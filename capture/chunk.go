@@ -23,10 +23,12 @@ type Chunk struct {
 //
 // Boundaries are found by runs of plausible record headers and proven while
 // reading: chunk 0 starts at a known record, and a chunk whose reader ends with
-// io.EOF proves the start of the next one. So what a chunk yields holds only if
-// every chunk before it ended with io.EOF. After any other error the caller
-// drops the chunks behind it; after a *BoundaryError that of the chunk too, and
-// reads the file again with Open.
+// io.EOF proves the start of the next one. Behind damage, which Options.Resume
+// lets a reader step over, the run alone is the proof: at least 16 records and 64
+// KiB that lead from one to the next, with plausible lengths and times. After a
+// *BoundaryError the caller drops what the chunk and those behind it yielded, and
+// reads the file again with Open; without Options.Resume, after any other error
+// than io.EOF, the chunks behind it.
 //
 // A file has at most 65536 chunks; a smaller size is raised to that.
 func Chunks(path string, size int64) ([]Chunk, error) {
@@ -119,6 +121,7 @@ func OpenChunk(path string, c Chunk, opts Options) (*Reader, error) {
 	}
 	r := readChunk(f, path, c, fileSize, layout, opts)
 	r.closer = f
+	r.resumer.file, r.resumer.size = f, fileSize
 	return r, nil
 }
 

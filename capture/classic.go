@@ -26,6 +26,7 @@ type classic struct {
 	snapLen  uint32
 	link     LinkType
 	maxFrame uint32
+	maxWire  uint32
 }
 
 // classicMagic reports whether the four bytes at p start a classic pcap file,
@@ -68,6 +69,7 @@ func parseClassicHeader(p []byte, name string, maxFrame int) (*classic, error) {
 	// The upper half of the field holds the length of a trailing FCS.
 	c.link = LinkType(order.Uint32(p[20:]) & 0xffff)
 	c.maxFrame = uint32(maxFrame)
+	c.maxWire = max(maxWire, c.maxFrame)
 	return &c, nil
 }
 
@@ -96,6 +98,21 @@ func (c *classic) recordAt(p []byte) record {
 	return h
 }
 
+// noPacket describes a header that no packet has: what is read behind a corrupted
+// length, in a hole of zeros, or where files were joined. It is nil for an empty
+// packet.
+func (c *classic) noPacket(h record) *failure {
+	switch {
+	case h.orig > c.maxWire:
+		return malformed(fmt.Sprintf("packet of %d bytes on the wire, expected at most %d", h.orig, c.maxWire))
+	case h.sec == 0 && h.frac == 0:
+		return malformed("record of zeros")
+	case h.sec == magicMicros || h.sec == magicNanos || h.sec == magicModified:
+		return malformed("the header of another pcap file, expected a record: join captures with a tool that knows pcap")
+	}
+	return nil
+}
+
 // parse appends the whole records of p to b. off is the file offset of p,
 // count the number of packets before it.
 func (c *classic) parse(b *Batch, p []byte, off int64, count uint64) progress {
@@ -108,6 +125,11 @@ func (c *classic) parse(b *Batch, p []byte, off int64, count uint64) progress {
 		h := c.recordAt(rest)
 		if h.incl > c.maxFrame {
 			return progress{used: pos, fail: tooLarge(int64(h.incl), int64(c.maxFrame))}
+		}
+		if h.orig > c.maxWire || h.incl|h.orig == 0 {
+			if fail := c.noPacket(h); fail != nil {
+				return progress{used: pos, fail: fail}
+			}
 		}
 		end := c.head + int(h.incl)
 		if len(rest) < end {

@@ -34,7 +34,7 @@ func TestClassicLayouts(t *testing.T) {
 			p := newPcap(tt.order, tt.magic, 65535, 0x24000001).
 				add(1700000000, tt.frac, 1500, a).
 				add(0xffffffff, tt.frac, 99, b).
-				add(0, 0, 0, nil)
+				add(1, 0, 0, nil)
 			r, err := NewReader(bytes.NewReader(p.buf), "x", Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -42,7 +42,7 @@ func TestClassicLayouts(t *testing.T) {
 			want := []packet{
 				{string(a), 1700000000e9 + tt.ns, 1500, 0, false, 1, 24},
 				{string(b), 0xffffffff*1e9 + tt.ns, 99, 0, false, 2, 24 + tt.head + 60},
-				{"", 0, 0, 0, false, 3, 24 + 2*tt.head + 159},
+				{"", 1e9, 0, 0, false, 3, 24 + 2*tt.head + 159},
 			}
 			if diff := cmp.Diff(want, mustDrain(t, r)); diff != "" {
 				t.Error(diff)

@@ -79,6 +79,17 @@ type Options struct {
 	// LimitError. Default 0: only MaxInflation limits it, since reading takes
 	// the same memory whatever a file expands to.
 	MaxInflated int64
+	// Resume makes the reader of a classic pcap file go on behind a record that
+	// cannot be read: where a run of at least 16 records and 64 KiB, each with a
+	// plausible header that leads to the next, proves that a record starts, or at
+	// the next boundary of [Chunks] with a size of Resume bytes, whichever comes
+	// first. What lies between is left out: see [Reader.Damage]. Frames are
+	// numbered as if it had not been there. Behind the last such place reading
+	// ends with the error, as it does with 0, the default, and for all other
+	// inputs: descriptions that the rest of a pcapng file needs may be lost in it,
+	// and what is compressed cannot be entered in the middle. A negative value
+	// does without the boundaries of Chunks.
+	Resume int64
 	// Poll is how often [Follow] looks for more at the end of a file. Default
 	// 200 ms; at least 1 ms.
 	Poll time.Duration

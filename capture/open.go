@@ -29,6 +29,9 @@ func Open(path string, opts Options) (*Reader, error) {
 		return nil, err
 	}
 	r.size, r.closer = size, f
+	if size >= 0 && r.inflated == nil {
+		r.resumer.file, r.resumer.size = f, size
+	}
 	return r, nil
 }
 

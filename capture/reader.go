@@ -26,6 +26,7 @@ type Reader struct {
 	inflated *meter       // counts the compressed bytes of a gzip or zstd input
 	closer   io.Closer    // nil when the input belongs to the caller
 	stopped  func() error // not nil for a followed file: why its reader was stopped
+	resumer  resumer
 }
 
 // progress is what a parser made of the bytes that are in memory.
@@ -79,13 +80,11 @@ func newReader(src io.Reader, name string, opts Options, inflate bool) (*Reader,
 // At the end b.N is 0 and the error is io.EOF. Where a file is cut or
 // malformed, all intact packets are delivered first, then a *CutError; a packet
 // beyond the limits gives a *LimitError, and a chunk whose end was not a record
-// boundary a *BoundaryError. Errors are final: later calls repeat them.
+// boundary a *BoundaryError. Errors are final: later calls repeat them. With
+// Options.Resume, damage inside a classic pcap file is no error: see Damage.
 func (r *Reader) ReadBatch(b *Batch) error {
 	b.N = 0
-	if r.err != nil {
-		return r.err
-	}
-	for b.N == 0 && r.err == nil {
+	for b.N == 0 && (r.err == nil || r.resume()) {
 		r.err = r.advance(b)
 	}
 	r.count.Packets += uint64(b.N)

@@ -38,15 +38,13 @@ func (r *Replay) runFast(ctx context.Context) error {
 				if i >= len(pieces) {
 					return nil
 				}
-				cut, err := r.runPiece(ctx, w, pieces[i])
+				cuts, err := r.runPiece(ctx, w, pieces[i])
 				if err != nil {
 					return err
 				}
 				mu.Lock()
 				r.result.take(&w.tally)
-				if cut != nil {
-					r.result.Cuts = append(r.result.Cuts, cut)
-				}
+				r.result.Cuts = append(r.result.Cuts, cuts...)
 				mu.Unlock()
 			}
 		})
@@ -54,12 +52,20 @@ func (r *Replay) runFast(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Replay) runPiece(ctx context.Context, w *worker, p piece) (cut, err error) {
-	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{})
+// runPiece returns what was cut off the piece or left out of it.
+func (r *Replay) runPiece(ctx context.Context, w *worker, p piece) (cuts []error, err error) {
+	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	defer reader.Close()
 	w.begin(p.src, p.chunk.Index)
-	return w.run(ctx, reader, &r.progress)
+	cut, err := w.run(ctx, reader, &r.progress)
+	if damage := w.damaged.add(reader); damage != nil {
+		cuts = append(cuts, damage)
+	}
+	if cut != nil {
+		cuts = append(cuts, cut)
+	}
+	return cuts, err
 }

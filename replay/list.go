@@ -48,7 +48,8 @@ type Lister struct {
 type ListCounts struct {
 	Packets, Observations uint64
 	Frames                [decode.NumReasons]uint64 // by what decoding them came to
-	SkippedLink           map[capture.LinkType]uint64
+	SkippedLink           Links
+	Damaged               Damage
 	// Deferred is how many captures are listed later than their times say, since too
 	// many overlap to be open together.
 	Deferred int
@@ -66,7 +67,6 @@ func NewLister(cfg ListConfig) (*Lister, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Lister{cfg: cfg, decoder: d, out: bufio.NewWriterSize(cfg.Out, 256<<10)}
-	l.counts.SkippedLink = map[capture.LinkType]uint64{}
 	if cfg.Annotate != nil {
 		l.copy = capture.NewWriter(cfg.Annotate)
 	}
@@ -89,6 +89,7 @@ func (l *Lister) Run(ctx context.Context, paths []string) error {
 	if l.copy != nil {
 		failures = append(failures, l.copy.Flush())
 	}
+	failures = append(failures, l.counts.SkippedLink.refused(l.counts.Packets))
 	return errors.Join(failures...)
 }
 
@@ -129,14 +130,17 @@ func isFolder(path string) bool {
 func (l *Lister) Counts() *ListCounts { return &l.counts }
 
 func (l *Lister) file(ctx context.Context, from *listing) error {
-	r, err := capture.Open(from.path, capture.Options{})
+	r, err := capture.Open(from.path, listOptions())
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	cut, err := l.read(ctx, r, from, r.Size() < 0)
-	return errors.Join(cut, err)
+	return errors.Join(l.counts.Damaged.add(r), cut, err)
 }
+
+// listOptions read damaged files as a replay does.
+func listOptions() capture.Options { return capture.Options{Resume: DefaultChunkBytes} }
 
 // read lists a capture to its end. Where the capture ends early, cut says how; err is
 // what keeps the Lister from going on. A live one is somebody watching.
@@ -181,7 +185,7 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 		}
 	} else {
 		l.result.N = 0
-		l.counts.SkippedLink[interfaces[f.Interface].Link]++
+		l.counts.SkippedLink.add(interfaces[f.Interface].Link, 1)
 	}
 	if l.copy == nil {
 		return nil

@@ -28,12 +28,18 @@ func newListing(path string, named bool) *listing {
 
 // merge lists several captures in the order of their times.
 func (l *Lister) merge(ctx context.Context, files []string) error {
-	m := capture.MergeFiles(files, capture.Options{})
+	m := capture.MergeFiles(files, listOptions())
 	defer m.Close()
 	listings := make([]*listing, len(files))
 	var failures []error
 	for ctx.Err() == nil {
 		f, i, err := m.Next()
+		for i, ok := m.Ended(); ok; i, ok = m.Ended() {
+			if r := m.Reader(i); r != nil {
+				failures = append(failures, l.counts.Damaged.add(r))
+			}
+			listings[i] = nil
+		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -46,9 +52,6 @@ func (l *Lister) merge(ctx context.Context, files []string) error {
 		}
 		if err := l.frame(f, m.Reader(i).Interfaces(), listings[i]); err != nil {
 			return err
-		}
-		for i, ok := m.Ended(); ok; i, ok = m.Ended() {
-			listings[i] = nil
 		}
 	}
 	l.counts.Deferred = m.Deferred()

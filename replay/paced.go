@@ -37,7 +37,7 @@ func (r *Replay) runPaced(ctx context.Context) error {
 	for i, s := range r.sources {
 		paths[i] = s.path
 	}
-	run := &pacedRun{replay: r, merge: capture.MergeFiles(paths, capture.Options{}), files: make([]*pacedFile, len(paths))}
+	run := &pacedRun{replay: r, merge: capture.MergeFiles(paths, capture.Options{Resume: resume(r.cfg.ChunkBytes)}), files: make([]*pacedFile, len(paths))}
 	defer run.merge.Close()
 	if err := run.feed(ctx); err != nil {
 		return err
@@ -80,6 +80,11 @@ func (p *pacedRun) feed(ctx context.Context) error {
 // end takes over what the files that have ended were counted.
 func (p *pacedRun) end(ctx context.Context) error {
 	for i, ok := p.merge.Ended(); ok; i, ok = p.merge.Ended() {
+		if r := p.merge.Reader(i); r != nil {
+			if damage := p.replay.result.Damaged.add(r); damage != nil {
+				p.replay.result.Cuts = append(p.replay.result.Cuts, damage)
+			}
+		}
 		f := p.files[i]
 		if f == nil {
 			continue

@@ -151,9 +151,9 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 }
 
 // Run replays the files and blocks until all windows are handed over or ctx ends.
-// A cut file is no error: its intact packets count and Result names the cut. A file that
-// is damaged in the middle is read on from its next chunk; a paced replay reads it up to
-// the damage, and so may give fewer rows of it.
+// A cut file is no error: its intact packets count and Result names the cut. A classic
+// pcap that is damaged in the middle is read on from where its records prove themselves,
+// at any pace the same (capture.Options.Resume); a pcapng file is read up to the damage.
 func (r *Replay) Run(ctx context.Context) error {
 	begin := time.Now()
 	var err error
@@ -166,7 +166,18 @@ func (r *Replay) Run(ctx context.Context) error {
 		err = r.runFast(ctx)
 	}
 	r.result.Elapsed = time.Since(begin)
+	if err == nil {
+		err = r.refused()
+	}
 	return err
+}
+
+// refused is an error where no packet of any file could be read.
+func (r *Replay) refused() error {
+	if err := r.result.SkippedLink.refused(r.result.Packets); err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	return nil
 }
 
 // Result is what the run counted. It is complete when Run has returned.
@@ -176,10 +187,11 @@ func (r *Replay) Result() *Result { return &r.result }
 type Result struct {
 	Packets     uint64
 	WireBytes   uint64
-	SkippedLink uint64                    // packets of link types that are not read
+	SkippedLink Links                     // packets of link types that are not read
 	Frames      [decode.NumReasons]uint64 // frames by what decoding them came to
 	Found       Found                     // observations by kind, layout and signal
 	Counts      aggregate.Counts          // observations by what became of them
-	Cuts        []error                   // one for each file that ended early
+	Cuts        []error                   // what ended a file early, or is left out of it
+	Damaged     Damage                    // what is left out of files that are damaged in the middle
 	Elapsed     time.Duration
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -37,8 +38,11 @@ func (r *Result) WriteSummary(w io.Writer, s *aggregate.Summary, names Names) er
 			fmt.Fprintf(tw, "  %s\t%d\t\n", decode.Reason(i), n)
 		}
 	}
-	if r.SkippedLink > 0 {
-		fmt.Fprintf(tw, "  link type that is not read\t%d\t\n", r.SkippedLink)
+	r.SkippedLink.list(func(link capture.LinkType, n uint64) {
+		fmt.Fprintf(tw, "  not read, of %s\t%d\t\n", link, n)
+	})
+	if r.Damaged.Places > 0 {
+		fmt.Fprintf(tw, "  damaged places\t%d\t%d bytes are left out\n", r.Damaged.Places, r.Damaged.Bytes)
 	}
 	r.writeConservation(tw)
 	if err := tw.Flush(); err != nil {

@@ -13,7 +13,8 @@ import (
 type summaryJSON struct {
 	Packets        uint64            `json:"packets"`
 	WireBytes      uint64            `json:"wire_bytes"`
-	UnreadLink     uint64            `json:"unread_link_type"`
+	UnreadLink     Links             `json:"unread_link_types"`
+	Damaged        Damage            `json:"damaged"`
 	Frames         map[string]uint64 `json:"frames"`
 	Observations   observationsJSON  `json:"observations"`
 	Found          []foundJSON       `json:"found"`
@@ -64,7 +65,7 @@ type cellJSON struct {
 // WriteJSON writes what WriteSummary writes as one JSON object, with every cell.
 func (r *Result) WriteJSON(w io.Writer, s *aggregate.Summary, names Names) error {
 	out := summaryJSON{
-		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink,
+		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Damaged: r.Damaged,
 		Frames: map[string]uint64{}, Conserved: r.Conserved(),
 		LocationSizes: locationSizes(s, names), Cells: []cellJSON{}, Cuts: []string{},
 		ElapsedSeconds: r.Elapsed.Seconds(),

@@ -37,10 +37,12 @@ type worker struct {
 
 // A tally is what a worker counts of its chunk.
 type tally struct {
-	packets, wireBytes, skipped uint64
-	frames                      [decode.NumReasons]uint64
-	found                       Found
-	counts                      aggregate.Counts
+	packets, wireBytes uint64
+	skipped            Links
+	frames             [decode.NumReasons]uint64
+	found              Found
+	counts             aggregate.Counts
+	damaged            Damage
 }
 
 // A lane is the way of one tap's observations into its shard. They are decoded where
@@ -116,7 +118,7 @@ func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reade
 			return err
 		}
 		if l == nil {
-			w.skipped++
+			w.skipped.add(r.Interfaces()[f.Interface].Link, 1)
 			continue
 		}
 		w.wireBytes += uint64(f.WireLen)
@@ -250,7 +252,8 @@ func (w *worker) flush(ctx context.Context) error {
 func (r *Result) take(t *tally) {
 	r.Packets += t.packets
 	r.WireBytes += t.wireBytes
-	r.SkippedLink += t.skipped
+	r.SkippedLink.merge(t.skipped)
+	r.Damaged.merge(t.damaged)
 	for i, n := range t.frames {
 		r.Frames[i] += n
 	}

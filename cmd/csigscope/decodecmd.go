@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +26,9 @@ func newDecodeCommand() *cobra.Command {
 in the file. What was rejected, and why, goes to standard error at the end.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
 captures, or - for standard input. Frames that a switch has mirrored in ERSPAN are
-taken out of it.
+taken out of it. A classic pcap that is damaged in its middle is read on where its
+records prove themselves; what is left out is counted, and packets are numbered as if
+it had not been there. A pcapng file is read up to the damage.
 
 Several files, or those of a folder, are merged by time, and each object then begins
 with its "file". "packet" always counts from 1 in its own file, whose order is kept.
@@ -98,7 +102,10 @@ func summarizeList(w io.Writer, c *replay.ListCounts) {
 	if c.Deferred > 0 {
 		fmt.Fprintf(w, "  %-24s %d captures are listed late: too many overlap to be open together\n", "out of order", c.Deferred)
 	}
-	for link, n := range c.SkippedLink {
-		fmt.Fprintf(w, "  %-24s %d\n", "link type "+link.String(), n)
+	if c.Damaged.Places > 0 {
+		fmt.Fprintf(w, "  %-24s %d, %d bytes are left out\n", "damaged places", c.Damaged.Places, c.Damaged.Bytes)
+	}
+	for _, link := range slices.Sorted(maps.Keys(c.SkippedLink)) {
+		fmt.Fprintf(w, "  %-24s %d\n", "not read, of "+link.String(), c.SkippedLink[link])
 	}
 }

@@ -71,7 +71,8 @@ func newReplayCommand() *cobra.Command {
 aggregates them by window, cell, signal and location, stores the result, and
 prints a summary. The content of a file is its identity: replaying it again, under
 another name or in another order, changes no number. FILE may be a folder of
-captures. With --pace all files are replayed side by side, by their times.`,
+captures. With --pace all files are replayed side by side, by their times.
+Damaged files are read as decode reads them.`,
 		Example: `  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
   csigscope replay big.pcap --store none
   csigscope replay tap1.pcapng --pace 1 --fine 10ms

@@ -1,0 +1,68 @@
+package replay_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/replay"
+)
+
+// A capture of link types that are not read is refused with their names; where there is
+// more in it, they are counted.
+func TestLinkTypes(t *testing.T) {
+	rec := record(t, classic)
+	write := func(links ...capture.LinkType) string {
+		var out bytes.Buffer
+		w := capture.NewWriter(&out)
+		var interfaces []capture.Interface
+		for i, link := range links {
+			interfaces = append(interfaces, capture.Interface{Link: link})
+			if err := errors.Join(w.Declare(interfaces), w.Write(&capture.Frame{Data: tagged(1), TimeNS: 1e9, WireLen: 38, Interface: uint32(i)}, "")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path := filepath.Join(t.TempDir(), "links.pcapng")
+		if err := errors.Join(w.Flush(), os.WriteFile(path, out.Bytes(), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, test := range map[string]struct {
+		path string
+		want []string // in the error; none for no error
+	}{
+		"none is read":  {write(105, 147, 105), []string{"expected Ethernet", "2 of IEEE 802.11", "1 of link type 147"}},
+		"some are read": {write(105, capture.LinkEthernet), nil},
+	} {
+		cfg := rec.config(&blocks{})
+		cfg.Files = []string{test.path}
+		r, err := replay.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := replay.NewLister(listConfig(t, new(bytes.Buffer)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{r.Run(t.Context()), l.Run(t.Context(), cfg.Files)} {
+			if errors.Is(err, replay.ErrLinkType) != (test.want != nil) {
+				t.Errorf("%s: error %v", name, err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v does not say %q", name, err, want)
+				}
+			}
+		}
+		links, err := json.Marshal(r.Result().SkippedLink)
+		if err != nil || !strings.Contains(string(links), `"IEEE 802.11":`) || l.Counts().SkippedLink.Total() != r.Result().SkippedLink.Total() {
+			t.Errorf("%s: counted %s, %v", name, links, err)
+		}
+	}
+}
