@@ -33,7 +33,7 @@ func openSource(path string, cfg *Config) (*source, error) {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("replay %q: is not a regular file: write the capture to a file first, its content is its identity in the store", path)
+		return nil, fmt.Errorf("replay %q: is not a regular file: Spool it first, its content is its identity in the store", path)
 	}
 	r, err := capture.Open(path, capture.Options{})
 	if err != nil {

@@ -71,7 +71,8 @@ func newReplayCommand() *cobra.Command {
 aggregates them by window, cell, signal and location, stores the result, and
 prints a summary. The content of a file is its identity: replaying it again, under
 another name or in another order, changes no number. FILE may be a folder of
-captures. With --pace all files are replayed side by side, by their times.
+captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR first,
+since their content is their identity as well. With --pace all files are replayed side by side, by their times.
 Damaged files are read as decode reads them.`,
 		Example: `  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
   csigscope replay big.pcap --store none
@@ -83,11 +84,16 @@ Damaged files are read as decode reads them.`,
 	f.add(cmd)
 	addStoreFlag(cmd, &dsn)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "summary `FORMAT`: text or json")
-	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+	cmd.RunE = func(cmd *cobra.Command, files []string) (err error) {
 		if output != "text" && output != "json" {
 			return usageError{fmt.Errorf("output format %q: expected text or json", output)}
 		}
 		n, err := openNetwork(network.config, network.fabric)
+		if err != nil {
+			return err
+		}
+		files, remove, err := replay.Spool(cmd.Context(), files)
+		defer func() { err = errors.Join(err, remove()) }()
 		if err != nil {
 			return err
 		}
