@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"time"
 )
@@ -150,12 +149,15 @@ func (r *Rotation) open(path string) (*Reader, error) {
 	n.state = noteRead
 	r.notes[path] = n
 	f, size, err := openFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = missed(path, "it was removed before it was read")
+	}
 	if err != nil {
 		return nil, err
 	}
 	if size < 0 {
 		_ = f.Close() // only read from
-		return nil, fmt.Errorf("follow capture %q: %w: it is no regular file any more", path, ErrMissed)
+		return nil, missed(path, "it is no regular file any more")
 	}
 	reader, err := follow(r.ctx, f, path, r.opts, r.successor)
 	r.present = reader
@@ -177,19 +179,28 @@ func (r *Rotation) wait() {
 	}
 }
 
-// earliest looks around and returns the unread capture that begins first.
+// earliest returns the unread capture that begins first. It looks around only when
+// it knows of none, so that a full directory is not gone through for each file.
 func (r *Rotation) earliest() (path string, ok bool, err error) {
+	if path, ok = r.unread(); ok {
+		return path, true, nil
+	}
 	if err := r.look(); err != nil {
 		return "", false, err
 	}
-	first := start{time: math.MaxInt64}
+	path, ok = r.unread()
+	return path, ok, nil
+}
+
+func (r *Rotation) unread() (path string, ok bool) {
+	var first start
 	for path, n := range r.notes {
 		s := start{path: path, time: n.time}
 		if n.state == noteUnread && (!ok || cmp.Or(cmp.Compare(s.time, first.time), cmp.Compare(s.path, first.path)) < 0) {
 			first, ok = s, true
 		}
 	}
-	return first.path, ok, nil
+	return first.path, ok
 }
 
 // look brings the notes up to date. A file is opened only when it has changed.
@@ -219,15 +230,24 @@ func (r *Rotation) look() error {
 			continue
 		}
 		if n.state == noteUnread {
-			r.report(path, "it was removed before it was read")
+			r.reports = append(r.reports, missed(path, "it was removed before it was read"))
 		}
 		delete(r.notes, path)
 	}
 	return nil
 }
 
-func (r *Rotation) report(path, what string) {
-	r.reports = append(r.reports, fmt.Errorf("follow capture %q: %w: %s", path, ErrMissed, what))
+func missed(path, why string) error {
+	return fmt.Errorf("follow capture %q: %w: %s", path, ErrMissed, why)
+}
+
+// grew notes that a capture which has been left goes on.
+func (r *Rotation) grew(path string, n *note) {
+	if !n.grown {
+		n.grown = true
+		r.reports = append(r.reports, missed(path, "it grew after another capture was begun, "+
+			"as where two programs write to one folder: follow each file on its own"))
+	}
 }
 
 // examine looks into a file that is new or has changed.
@@ -248,9 +268,8 @@ func (r *Rotation) examine(path string, info os.FileInfo, old note) note {
 	same := old.info != nil && os.SameFile(old.info, info) && old.time == first
 	if same && old.state == noteRead {
 		n.state, n.grown = noteRead, old.grown
-		if !n.grown && !r.reading(path) && info.Size() > old.info.Size() {
-			n.grown = true
-			r.report(path, "it grew after another capture was begun, as where two programs write to one folder: follow each file on its own")
+		if !r.reading(path) && info.Size() > old.info.Size() {
+			r.grew(path, &n)
 		}
 	}
 	return n
@@ -273,6 +292,9 @@ func (r *Rotation) Close() error {
 	} else if n, ok := r.notes[reader.name]; ok { // what it holds now is what was read of it
 		if info, err := os.Stat(reader.name); err == nil && os.SameFile(info, n.info) {
 			n.info = info
+			if n.state == noteRead && errors.Is(reader.err, io.EOF) && info.Size() > reader.win.offset() {
+				r.grew(reader.name, &n)
+			}
 			r.notes[reader.name] = n
 		}
 	}

@@ -273,3 +273,27 @@ func TestFollowRotationRefuses(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 }
+
+// TestRotationGrowsLate writes to a capture between its end and the next one's begin.
+func TestRotationGrowsLate(t *testing.T) {
+	w := &watched{t: t, dir: folder(t, map[string][]byte{"a": at(1), "b": at(2)})}
+	r, err := FollowRotation(t.Context(), w.dir, Options{Poll: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	first, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := mustDrain(t, first); len(got) != 1 {
+		t.Errorf("%d packets", len(got))
+	}
+	w.append("a", more(3))
+	if _, err := r.Next(); !errors.Is(err, ErrMissed) || !strings.Contains(err.Error(), "grew") {
+		t.Errorf("error %v, want ErrMissed", err)
+	}
+	if second, err := r.Next(); err != nil || filepath.Base(second.Name()) != "b" {
+		t.Errorf("the next capture: %v", err)
+	}
+}
