@@ -156,25 +156,27 @@ func writeSignal(w io.Writer, sig csig.Signal, s *aggregate.Summary, names Names
 }
 
 func writeCell(w io.Writer, c *aggregate.CellStats, names Names) {
-	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%.1f %%\t%s\t%.1f %%\t%s\t%s\t%d\n",
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%.1f %%\t%s\t%s\t%s\t%s\t%d\n",
 		names.GroupName(c.Src), names.GroupName(c.Dst), c.Kind,
 		csig.FormatQuantity(c.Signal.Unit(), c.Mean()), 100*share(c.Heavy, c.Observations),
-		locationName(c.Mode, names), 100*share(c.ModeCount, c.Heavy),
-		runnerUpName(c, names), runnerUpShare(c), c.Observations)
+		bottleneckName(c.Mode, c.ModeCount, names), bottleneckShare(c.ModeCount, c.Heavy),
+		bottleneckName(c.RunnerUp, c.RunnerUpCount, names), bottleneckShare(c.RunnerUpCount, c.Heavy), c.Observations)
 }
 
-func runnerUpName(c *aggregate.CellStats, names Names) string {
-	if c.RunnerUpCount == 0 {
+// bottleneckName names a mode or a runner-up. There may be no runner-up, and no mode of
+// a signal that sums over hops.
+func bottleneckName(id aggregate.LocationID, count uint64, names Names) string {
+	if count == 0 {
 		return "-"
 	}
-	return locationName(c.RunnerUp, names)
+	return locationName(id, names)
 }
 
-func runnerUpShare(c *aggregate.CellStats) string {
-	if c.RunnerUpCount == 0 {
+func bottleneckShare(count, heavy uint64) string {
+	if count == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f %%", 100*share(c.RunnerUpCount, c.Heavy))
+	return fmt.Sprintf("%.1f %%", 100*share(count, heavy))
 }
 
 // locationName names a location, with its size when it is a set.

@@ -139,8 +139,26 @@ func TestTypesToCome(t *testing.T) {
 		{1, 12, csig.Tag{T: 6, S: 3, LM: 5}},
 		{1, 3, csig.Tag{T: 7, S: 3, LM: 5}},
 	})
+	checkTypesDecoded(t, mustRun(t, env, "decode", "--config", config, capture))
+	checkTypesText(t, mustRun(t, env, "replay", "--config", config, "--store", "none", capture))
+	dsn := "embedded:" + filepath.Join(dir, "store")
+	checkTypesJSON(t, mustRun(t, env, "replay", "--config", config, "--store", dsn, "-o", "json", capture))
+	query := func(args ...string) string {
+		return mustRun(t, env, append([]string{"query", "--store", dsn}, args...)...)
+	}
+	checkMaximum(t, query)
+	checkSum(t, query)
+	if cells := decodeJSON[[]typedCell](t, query("cells", "-o", "json", "--signal", "type_7")); len(cells) != 1 || cells[0].Mean != nil || cells[0].Unit != "" {
+		t.Errorf("type_7 has no table, and cells %+v", cells)
+	}
+	if got := query("extent", "-o", "csv"); !strings.Contains(got, "type_7 type_5 type_6") {
+		t.Errorf("extent does not list the types:\n%s", got)
+	}
+}
 
-	lines := strings.Split(mustRun(t, env, "decode", "--config", config, capture), "\n")
+func checkTypesDecoded(t *testing.T, text string) {
+	t.Helper()
+	lines := strings.Split(text, "\n")
 	for packet, want := range map[int]string{
 		1:  `"signal":"type_5","signal_type":5,"code":5,"low":16000,"high":32000,"unit":"ns","lm":7,"untouched":false`,
 		21: `"signal":"type_5","signal_type":5,"code":0,"low":0,"high":1000,"unit":"ns","lm":3,"untouched":true`,
@@ -151,58 +169,71 @@ func TestTypesToCome(t *testing.T) {
 			t.Errorf("packet %d:\n got %s\nwant %s", packet, lines[packet-1], want)
 		}
 	}
+}
 
-	dsn := "embedded:" + filepath.Join(dir, "store")
+func checkTypesText(t *testing.T, text string) {
+	t.Helper()
+	for _, want := range []string{
+		`(?m)^type_5: 1 of 1 cells congested$`, `(?m) tag +32.68 us +82.4 % +lm:compact/ietf01:9 +64.3 % +lm:compact/ietf01:7 +35.7 % +34$`,
+		`(?m)^type_6: 1 of 1 cells congested$`, `(?m) tag +7.5 +50.0 % +- +- +- +- +24$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("the summary has no line %s:\n%s", want, text)
+		}
+	}
+}
+
+func checkTypesJSON(t *testing.T, text string) {
+	t.Helper()
 	summary := decodeJSON[struct {
 		Observations struct {
 			Unknown int `json:"unknown_type"`
 		} `json:"observations"`
 		Cells []typedCell `json:"cells"`
-	}](t, mustRun(t, env, "replay", "--config", config, "--store", dsn, "-o", "json", capture))
+	}](t, text)
 	if summary.Observations.Unknown != 3 || len(summary.Cells) != 2 {
 		t.Fatalf("%d observations of an unknown type and %d cells, want 3 and 2", summary.Observations.Unknown, len(summary.Cells))
 	}
-
 	for i, want := range []string{"type_5 ns lm:compact/ietf01:9", "type_6 count "} {
 		if c := summary.Cells[i]; c.Signal+" "+c.Unit+" "+c.Mode != want || c.Mean == nil {
 			t.Errorf("cell %+v of the summary, want %s", c, want)
 		}
 	}
+}
 
-	query := func(args ...string) []typedCell {
-		t.Helper()
-		return decodeJSON[[]typedCell](t, mustRun(t, env, append([]string{"query", "-o", "json", "--store", dsn}, args...)...))
+func checkMaximum(t *testing.T, query func(...string) string) {
+	t.Helper()
+	const lm7, lm9 = "lm:compact/ietf01:7", "lm:compact/ietf01:9"
+	want := []typedCell{
+		{Window: "2026-01-31T12:00:00Z", State: "congested", Mean: new(535000. / 22), Min: new(500.), Max: new(48000.), Unit: "ns", Heavy: 16, Mode: lm7, Count: 10, RunnerUp: lm9},
+		{Window: "2026-01-31T12:00:01Z", State: "congested", Mean: new(48000.), Min: new(48000.), Max: new(48000.), Unit: "ns", Heavy: 12, Mode: lm9, Count: 12},
 	}
-	number := func(v float64) *float64 { return &v }
-	type5 := []typedCell{
-		{Window: "2026-01-31T12:00:00Z", State: "congested", Mean: number(535000. / 22), Min: number(500), Max: number(48000), Unit: "ns", Heavy: 16, Mode: "lm:compact/ietf01:7", Count: 10, RunnerUp: "lm:compact/ietf01:9"},
-		{Window: "2026-01-31T12:00:01Z", State: "congested", Mean: number(48000), Min: number(48000), Max: number(48000), Unit: "ns", Heavy: 12, Mode: "lm:compact/ietf01:9", Count: 12},
-	}
-	windows := query("windows", "--signal", "type_5")
-	if len(windows) != 2 {
-		t.Fatalf("%d windows, want 2: %+v", len(windows), windows)
+	windows := decodeJSON[[]typedCell](t, query("windows", "-o", "json", "--signal", "type_5"))
+	if len(windows) != len(want) {
+		t.Fatalf("%d windows, want %d: %+v", len(windows), len(want), windows)
 	}
 	for i := range windows {
-		windows[i].check(t, "window", type5[i])
+		windows[i].check(t, "window", want[i])
 	}
-	whole := typedCell{State: "congested", Mean: number((535000. + 12*48000) / 34), Min: number(500), Max: number(48000), Unit: "ns", Heavy: 28, Mode: "lm:compact/ietf01:9", Count: 18, RunnerUp: "lm:compact/ietf01:7"}
+	whole := typedCell{State: "congested", Mean: new((535000. + 12*48000) / 34), Min: new(500.), Max: new(48000.), Unit: "ns", Heavy: 28, Mode: lm9, Count: 18, RunnerUp: lm7}
 	for _, name := range []string{"type_5", "type_5:max:ns"} {
-		cells := query("cells", "--signal", name)
+		cells := decodeJSON[[]typedCell](t, query("cells", "-o", "json", "--signal", name))
 		if len(cells) != 1 {
 			t.Fatalf("%s: %d cells, want 1", name, len(cells))
 		}
 		cells[0].check(t, name, whole)
 	}
-	// Every hop adds to a sum: it is heavy without a bottleneck.
-	cells := query("cells", "--signal", "type_6")
+}
+
+// checkSum: every hop adds to a sum, which is heavy without a bottleneck.
+func checkSum(t *testing.T, query func(...string) string) {
+	t.Helper()
+	cells := decodeJSON[[]typedCell](t, query("cells", "-o", "json", "--signal", "type_6"))
 	if len(cells) != 1 {
 		t.Fatalf("type_6: %d cells, want 1", len(cells))
 	}
-	cells[0].check(t, "type_6", typedCell{State: "congested", Mean: number(7.5), Min: number(3), Max: number(12), Unit: "count", Heavy: 12})
-	if cells := query("cells", "--signal", "type_7"); len(cells) != 1 || cells[0].Mean != nil || cells[0].Unit != "" {
-		t.Errorf("type_7 has no table, and cells %+v", cells)
-	}
-	if got := mustRun(t, env, "query", "extent", "-o", "csv", "--store", dsn); !strings.Contains(got, "type_7 type_5 type_6") {
-		t.Errorf("extent does not list the types:\n%s", got)
+	cells[0].check(t, "type_6", typedCell{State: "congested", Mean: new(7.5), Min: new(3.), Max: new(12.), Unit: "count", Heavy: 12})
+	if got := query("locations", "-o", "csv", "--signal", "type_6"); !strings.Contains(got, "\nall hops,,,24,12,12,count,1\n") {
+		t.Errorf("locations of a sum:\n%s", got)
 	}
 }
