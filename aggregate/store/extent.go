@@ -153,6 +153,26 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 	})
 }
 
+// Signals are those of the 1 min windows that start in a range, ascending. Extent
+// knows the last day alone.
+func (s *Store) Signals(ctx context.Context, from, to time.Time) ([]csig.Signal, error) {
+	q := Query{From: from, To: to, Resolution: time.Minute}
+	if err := q.check(false); err != nil {
+		return nil, fmt.Errorf("read signals: %w", err)
+	}
+	var list []csig.Signal
+	query := fmt.Sprintf("SELECT DISTINCT signal FROM %s ORDER BY signal LIMIT 256", q.totals(s.database))
+	err := s.query(ctx, s.reader, "read signals", query, func(rows driver.Rows) error {
+		var signal uint8
+		if err := rows.Scan(&signal); err != nil {
+			return err
+		}
+		list = append(list, csig.Signal(signal))
+		return nil
+	})
+	return list, err
+}
+
 func (q *Query) totals(database string) string {
 	g, _ := grainOf(q.Resolution)
 	args := fmt.Sprintf("from = '%s', to = '%s'", stamp(q.From), stamp(q.To))

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -81,6 +82,32 @@ func TestExtent(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, e); err != nil || diff != "" {
 		t.Errorf("all resolutions: %v (-want +got):\n%s", err, diff)
+	}
+	checkSignals(t, s, r)
+}
+
+// checkSignals adds a type that was last seen before the extent's last day.
+func checkSignals(t *testing.T, s *Store, r row) {
+	t.Helper()
+	older := csig.ConfiguredSignal(5, csig.Nanosecond, csig.AggregateMax)
+	before := testStart.Add(-48 * time.Hour)
+	r.window, r.signal = before.UnixNano(), uint8(older)
+	write(t, s, blocks([]row{r}))
+	for _, tc := range []struct {
+		from, to time.Time
+		want     []csig.Signal
+	}{
+		{before, before.Add(time.Minute), []csig.Signal{older}},
+		{before, testStart.Add(time.Minute), []csig.Signal{csig.MinABWRatio, older}},
+		{before.Add(time.Minute), testStart, nil},
+	} {
+		got, err := s.Signals(t.Context(), tc.from, tc.to)
+		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+			t.Errorf("signals from %s to %s: %v (-want +got):\n%s", tc.from, tc.to, err, diff)
+		}
+	}
+	if _, err := s.Signals(t.Context(), testStart, testStart); !errors.Is(err, ErrQuestion) {
+		t.Errorf("signals of an empty range: %v", err)
 	}
 }
 

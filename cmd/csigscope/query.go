@@ -145,14 +145,14 @@ func (q *question) prepare(f *queryFlags) error {
 	if !extent.First.Before(extent.Last) {
 		return fmt.Errorf("query %s: nothing is stored yet: run csigscope replay first", q.db.target)
 	}
-	if q.query.Signal, err = csig.FindSignal(f.signal, extent.Signals); err != nil {
-		return usageError{fmt.Errorf("--signal: %w", err)}
-	}
 	if q.query.From.IsZero() {
 		q.query.From = extent.First
 	}
 	if q.query.To.IsZero() {
 		q.query.To = extent.Last
+	}
+	if err := q.findSignal(f.signal, extent.Signals); err != nil {
+		return err
 	}
 	groups, err := q.db.store.Groups(ctx)
 	if err != nil {
@@ -185,6 +185,24 @@ func (q *question) prepare(f *queryFlags) error {
 	for _, l := range locations {
 		q.places[l.ID] = l
 	}
+	return nil
+}
+
+// findSignal finds the signal that a name means among recent ones, or else among those
+// of the range.
+func (q *question) findSignal(name string, recent []csig.Signal) error {
+	s, err := csig.FindSignal(name, recent)
+	if err == nil && !s.HasValue() && q.query.From.Before(q.query.To) {
+		inRange, readErr := q.db.store.Signals(q.cmd.Context(), q.query.From.Truncate(time.Minute), q.query.To)
+		if readErr != nil {
+			return readErr
+		}
+		s, err = csig.FindSignal(name, inRange)
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("--signal: %w", err)}
+	}
+	q.query.Signal = s
 	return nil
 }
 
