@@ -63,3 +63,38 @@ func TestDamage(t *testing.T) {
 		}
 	}
 }
+
+// A pcapng file is read up to its damage, by all who read it: what describes the rest
+// may be lost in it.
+func TestDamagedBlocks(t *testing.T) {
+	rec := record(t, singleFile)
+	data, err := os.ReadFile(rec.files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(data[len(data)/2 : len(data)/2+3000])
+	damaged := filepath.Join(t.TempDir(), "damaged.pcapng")
+	if err := os.WriteFile(damaged, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rec.files = []string{damaged}
+	var want, paced blocks
+	cfg := rec.config(&want)
+	fast := replayed(t, cfg)
+	cfg.Sink, cfg.Pace = &paced, 1e6
+	slow := replayed(t, cfg)
+	l, err := replay.NewLister(listConfig(t, new(bytes.Buffer)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cut *capture.CutError
+	if err := l.Run(t.Context(), rec.files); !errors.As(err, &cut) || cut.Offset > int64(len(data))/2 {
+		t.Errorf("list: error %v", err)
+	}
+	if n := l.Counts().Packets; n == 0 || n > rec.report.Captured*2/3 || n != fast.Packets || n != slow.Packets || n != cut.Packets {
+		t.Errorf("%d packets listed, %d replayed, %d paced, of %d", n, fast.Packets, slow.Packets, rec.report.Captured)
+	}
+	if !reflect.DeepEqual(paced.sorted(), want.sorted()) || len(fast.Cuts) != 1 || len(slow.Cuts) != 1 || fast.Damaged.Places != 0 {
+		t.Errorf("cuts %v and %v, or blocks differ", fast.Cuts, slow.Cuts)
+	}
+}
