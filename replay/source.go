@@ -111,5 +111,8 @@ func (s *source) tapName(interfaces []capture.Interface, index uint32) string {
 		return interfaces[index].Name
 	}
 	base := filepath.Base(s.path)
+	for _, compressed := range []string{".gz", ".zst"} {
+		base = strings.TrimSuffix(base, compressed)
+	}
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }

@@ -33,18 +33,26 @@ func (f *networkFlags) add(flags *pflag.FlagSet) {
 
 // openNetwork reads the configuration and the fabric file; both paths may be empty.
 func openNetwork(configPath, fabricPath string) (*network, error) {
+	if fabricPath == "" {
+		return newNetwork(configPath, nil, "")
+	}
+	topology, err := fabric.Load(fabricPath)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return newNetwork(configPath, topology, fabricPath)
+}
+
+// newNetwork reads the configuration and takes the fabric, which may be nil, from the
+// place of a name.
+func newNetwork(configPath string, topology *fabric.Spec, name string) (*network, error) {
 	c, err := loadConfig(configPath)
 	if err != nil {
 		return nil, err
 	}
 	n := &network{config: c.merge()}
 	spec := csig.DefaultSpec()
-	var topology *fabric.Spec
-	if fabricPath != "" {
-		topology, err = fabric.Load(fabricPath)
-		if err != nil {
-			return nil, usageError{err}
-		}
+	if topology != nil {
 		spec = spec.Overlay(topology.CSIG)
 	}
 	n.domain, err = spec.Overlay(c.CSIG).Compile()
@@ -54,7 +62,7 @@ func openNetwork(configPath, fabricPath string) (*network, error) {
 	if topology == nil {
 		n.fabric = fabric.None(n.domain)
 	} else if n.fabric, err = fabric.New(topology, n.domain); err != nil {
-		return nil, usageError{fmt.Errorf("read fabric %q: %w", fabricPath, err)}
+		return nil, usageError{fmt.Errorf("read fabric %q: %w", name, err)}
 	}
 	endpoints, err := decode.ParseEndpoints(n.config.Decode.Endpoints)
 	if err != nil {

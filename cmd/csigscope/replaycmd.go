@@ -63,6 +63,7 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 func newReplayCommand() *cobra.Command {
 	var network networkFlags
 	var f replayFlags
+	var scenario emitFlags
 	var dsn, output string
 	cmd := &cobra.Command{
 		Use:   "replay FILE...",
@@ -73,20 +74,36 @@ prints a summary. The content of a file is its identity: replaying it again, und
 another name or in another order, changes no number. FILE may be a folder of
 captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR first,
 since their content is their identity as well. With --pace all files are replayed side by side, by their times.
-Damaged files are read as decode reads them.`,
+Damaged files are read as decode reads them.
+
+With --scenario or --scenario-file, what emit would write is simulated and replayed at
+once, without files; the scenario is its identity.`,
 		Example: `  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
   csigscope replay big.pcap --store none
   csigscope replay tap1.pcapng --pace 1 --fine 10ms
+  csigscope replay --scenario overlay --store none
   csigscope replay tap1.pcapng --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
-		Args: filesArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if !scenario.chosen() {
+				return filesArgs(cmd, args)
+			}
+			if len(args) > 0 || network.fabric != "" {
+				return usageError{errors.New("a scenario is replayed alone, with a fabric of its own: leave out files and --fabric")}
+			}
+			return nil
+		},
 	}
 	network.add(cmd.Flags())
+	scenario.addScenario(cmd.Flags(), "", " to simulate instead of reading files")
 	f.add(cmd)
 	addStoreFlag(cmd, &dsn)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "summary `FORMAT`: text or json")
 	cmd.RunE = func(cmd *cobra.Command, files []string) (err error) {
 		if output != "text" && output != "json" {
 			return usageError{fmt.Errorf("output format %q: expected text or json", output)}
+		}
+		if scenario.chosen() {
+			return replayScenario(cmd, &scenario, &f, network.config, dsn, output)
 		}
 		n, err := openNetwork(network.config, network.fabric)
 		if err != nil {
@@ -170,6 +187,9 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) erro
 
 func (r *replayRun) withProgress(cmd *cobra.Command) error {
 	_, total, _ := r.replay.Progress()
+	if total == 0 {
+		return r.replay.Run(cmd.Context()) // whoever makes the stream knows how far it is
+	}
 	begin := time.Now()
 	stop := showProgress(cmd.ErrOrStderr(), total, true, func() (int64, string) {
 		done, _, packets := r.replay.Progress()

@@ -30,6 +30,9 @@ func Describe(w io.Writer, s Scenario) error {
 	}
 	switches, ways := t.farthest()
 	fmt.Fprintf(out, "longest path: %d switches, one of %d of equal length\n", switches, ways)
+	if err := describeTraffic(out, &s, t); err != nil {
+		return err
+	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("describe fabric: %w", err)
 	}

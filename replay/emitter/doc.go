@@ -13,6 +13,20 @@
 // hop costs one event. All packets inside the network stay in the rings of their
 // ports: memory follows the buffers of the fabric, not the duration of the run.
 //
+// # Frames and taps
+//
+// Frames are made only where a tap stands. gopacket writes the headers of each shape
+// once; a frame is a copy with its fields set. Payloads are zeros. Host n of rack r
+// is 10.0.r.n and fd00:c516:a:r::n; inside of tunnels between hosts, it is known as
+// 10.128.r.n and fd00:c516:a:8000+r::n.
+//
+// A run writes, for each tap or for all of them, pcapng (nanoseconds, an interface for
+// each tap with its name and a comment) or classic pcap (nanoseconds), as it is or in
+// gzip or zstd; fabric.yaml, which package aggregate/fabric reads; and truth.ndjson,
+// one JSON object a line: TruthHeader, then for each window TruthCell and TruthPort.
+//
+// A scenario file holds the fields of Scenario in YAML, as Dump writes it.
+//
 // The same scenario gives the same bytes on every machine: times, rates and
 // random numbers are integers throughout.
 package emitter

@@ -19,10 +19,10 @@ const maxScenarioFile = 1 << 20
 type scenarioFile struct {
 	// Base names a scenario of the package that the file changes. Lists replace
 	// those of the base, rack_uplink_speed adds to it.
-	Base     string   `yaml:"base"`
-	Format   string   `yaml:"format"`
-	Profile  string   `yaml:"profile"`
-	Signals  []string `yaml:"signals"`
+	Base     string   `yaml:"base,omitempty"`
+	Format   string   `yaml:"format,omitempty"`
+	Profile  string   `yaml:"profile,omitempty"`
+	Signals  []string `yaml:"signals,omitempty,flow"`
 	Scenario `yaml:",inline"`
 }
 

@@ -32,6 +32,12 @@ func library() map[string]func() Scenario {
 		"three-tier":        threeTier,
 		"mixed-generations": mixedGenerations,
 
+		"overlay":    overlay,
+		"ipv6":       ipv6,
+		"vlans":      vlans,
+		"mirrors":    mirrors,
+		"noisy-taps": noisyTaps,
+
 		"fairness":     fairness,
 		"fairness-e2e": fairnessE2E,
 	}
@@ -47,7 +53,7 @@ func Named(name string) (Scenario, error) {
 		return Scenario{}, fmt.Errorf("find scenario %q: expected one of %s", name, strings.Join(Names(), ", "))
 	}
 	s := f()
-	s.Name = name
+	s.Name, s.Summary = name, summaries[name]
 	return s.withDefaults(), nil
 }
 

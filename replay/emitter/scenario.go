@@ -10,6 +10,7 @@ import (
 // equal bytes. Zero fields take the defaults named here; Run checks the rest.
 type Scenario struct {
 	Name     string        `yaml:"name,omitempty"`
+	Summary  string        `yaml:"summary,omitempty"` // what it shows, in one line
 	Seed     uint64        `yaml:"seed,omitempty"`
 	Duration time.Duration `yaml:"duration,omitempty"` // simulated
 	Start    time.Time     `yaml:"start,omitempty"`    // of the simulated clock; default 2026-01-05T00:00:00Z

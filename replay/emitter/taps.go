@@ -241,5 +241,9 @@ func (t *taps) close() error {
 		errs = append(errs, c.close())
 	}
 	t.outputs = nil
+	if t.wire != nil {
+		errs = append(errs, t.wire.close())
+		t.wire = nil
+	}
 	return errors.Join(errs...)
 }

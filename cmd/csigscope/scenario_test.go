@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// TestNamedScenariosReplay emits the scenarios that are about capturing and replays
+// them with the built binary, from files and without any: the summaries are equal but
+// for the time they took.
+func TestNamedScenariosReplay(t *testing.T) {
+	for name, args := range map[string][]string{
+		"overlay":    nil,
+		"ipv6":       {"--compress", "gzip"},
+		"vlans":      {"--classic", "--compress", "zstd"},
+		"mirrors":    {"--format", "compact"},
+		"noisy-taps": {"--compress", "zstd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			same := []string{"--scenario", name, "--duration", "1500ms"}
+			if name == "mirrors" {
+				same = append(same, args...)
+				args = nil
+			}
+			e := emit(t, append(args, same...)...)
+			files := append([]string{"replay", "--store", "none", "-o", "json", "--fabric", e.fabric()}, e.captures(t)...)
+			want := summaryOf(mustRun(t, os.Environ(), files...))
+			text := mustRun(t, os.Environ(), append([]string{"replay", "--store", "none", "-o", "json"}, same...)...)
+			if got := summaryOf(text); got != want {
+				t.Errorf("without files:\n%s\nfrom files:\n%s", got, want)
+			}
+			s := decodeJSON[summaryOutput](t, text)
+			if !s.Conserved || s.Observations.Stored == 0 || s.Observations.Late > 0 {
+				t.Errorf("%+v", s.Observations)
+			}
+		})
+	}
+}
+
+// summaryOf is a summary without what differs between equal runs.
+func summaryOf(text string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, "seconds") && !strings.Contains(line, "_per_second") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// TestScenarioIsOneFile: what emit dumps, it reads back, and emits the same of.
+func TestScenarioIsOneFile(t *testing.T) {
+	list := mustRun(t, os.Environ(), "emit", "--list")
+	for _, name := range emitter.Names() {
+		if !strings.Contains(list, name+"  ") {
+			t.Errorf("%s is not listed in\n%s", name, list)
+		}
+	}
+	short := []string{"--duration", "300ms"}
+	named := emit(t, append(short, "--scenario", "overlay")...)
+	text := mustRun(t, os.Environ(), append([]string{"emit", "--dump", "--scenario", "overlay"}, short...)...)
+	file := writeFile(t, filepath.Join(t.TempDir(), "mine.yaml"), text)
+	dumped := emit(t, "--scenario-file", file)
+	for _, path := range append(named.captures(t), named.fabric()) {
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dumped.dir, filepath.Base(path)))
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%s: %d bytes from the dumped scenario, want %d: %v", filepath.Base(path), len(got), len(want), err)
+		}
+	}
+	bad := writeFile(t, filepath.Join(t.TempDir(), "bad.yaml"), text+"spinse: 3\n")
+	if r := runBinary(t, os.Environ(), "emit", "--scenario-file", bad); r.code != 2 || !strings.Contains(r.stderr, "line ") || !strings.Contains(r.stderr, "spinse") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	about := mustRun(t, os.Environ(), "emit", "--describe", "--scenario", "overlay")
+	for _, want := range []string{"leaf: 4 switches", "vxlan in IPv4 between leaves", "tap to-spines: mid, 8 links"} {
+		if !strings.Contains(about, want) {
+			t.Errorf("%q is not in\n%s", want, about)
+		}
+	}
+}
