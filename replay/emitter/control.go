@@ -12,7 +12,13 @@ func (s *sim) open(number int32, f *flow) {
 	f.payload = uint32(s.framer.payload(f.style, int(f.dataLength), false, false))
 	first := f.pace.first()
 	if w := f.window; w != nil {
-		w.roundTrip, w.ready = s.idleRoundTrip(f), first
+		w.roundTrip = s.idleRoundTrip(f)
+		if f.pace.gap == 0 {
+			// Without a rate nothing else keeps senders from starting in step.
+			first += int64(f.pace.random.below(uint64(w.roundTrip * 1000)))
+		}
+		first = f.pace.resume(first)
+		w.ready = first
 		if w.perHop {
 			w.target += s.pipeline / 1000
 		} else {

@@ -13,6 +13,12 @@
 // hop costs one event. All packets inside the network stay in the rings of their
 // ports: memory follows the buffers of the fabric, not the duration of the run.
 //
+// Senders follow a rate or keep a congestion window; they send no packet twice, so
+// that what is lost stays lost. A receiver acknowledges what it has.
+//
+// The same scenario gives the same bytes on every machine: times, rates and
+// random numbers are integers throughout.
+//
 // # Frames and taps
 //
 // Frames are made only where a tap stands. gopacket writes the headers of each shape
@@ -26,7 +32,4 @@
 // one JSON object a line: TruthHeader, then for each window TruthCell and TruthPort.
 //
 // A scenario file holds the fields of Scenario in YAML, as Dump writes it.
-//
-// The same scenario gives the same bytes on every machine: times, rates and
-// random numbers are integers throughout.
 package emitter

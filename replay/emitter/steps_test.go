@@ -144,3 +144,28 @@ func TestFiniteFlowsEnd(t *testing.T) {
 		}
 	}
 }
+
+// Steady state allocates nothing with the newer parts either.
+func TestReactingSendersDoNotAllocate(t *testing.T) {
+	s := tiny()
+	s.Duration, s.Window, s.BufferBytes, s.Reflect = time.Minute, time.Minute, 1<<20, ReflectWorst
+	s.Swift = Swift{Target: 2 * time.Millisecond}
+	s.Workloads = []Workload{
+		{Kind: AllToAll, Control: SwiftMaxPD, AckEvery: 1},
+		{Kind: Storage, Rate: 5 * Mbps, Think: time.Millisecond, Transport: Pony},
+		{Kind: Tree, Rate: 5 * Mbps, Period: 100 * time.Millisecond, Burst: 50 * time.Millisecond, Jitter: 10 * time.Millisecond},
+		{Kind: Probes, Interval: time.Millisecond},
+	}
+	m := prepare(t, s)
+	steps := func(n int) {
+		for range n {
+			if more, err := m.step(); err != nil || !more {
+				t.Fatal(more, err)
+			}
+		}
+	}
+	steps(300_000)
+	if n := testing.AllocsPerRun(10, func() { steps(10_000) }); n != 0 {
+		t.Errorf("%v allocations in 10000 events", n)
+	}
+}
