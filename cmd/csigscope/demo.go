@@ -25,6 +25,7 @@ type demoFlags struct {
 	emit             emitFlags
 	replay           replayFlags
 	dir, listen, dsn string
+	clickhouse       string
 	once             bool
 }
 
@@ -48,6 +49,7 @@ heatmaps on a local page: mean available bandwidth, and the mode of the bottlene
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", "csigscope-demo", "`FOLDER` for captures and data")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
+	addClickHouseFlag(cmd, &f.clickhouse)
 	flags.StringVar(&f.dsn, "store", "", "where to store, default embedded in the demo's folder")
 	flags.BoolVar(&f.once, "once", false, "write "+demoDataFile+" and "+demoReportFile+" to the folder and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
@@ -93,6 +95,9 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return usageError{fmt.Errorf("demo: --store none keeps nothing to show")}
 	}
 	defer db.Close()
+	if err := db.listen(cmd, f.clickhouse); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "replaying into %s ...\n\n", db.target)
 	if err := r.run(cmd, db, "text"); err != nil {
 		return err

@@ -140,13 +140,24 @@ func newQueryExtent() *cobra.Command {
 }
 
 func newQueryServe() *cobra.Command {
-	var dsn, listen, name string
+	var dsn, listen, clickhouse, name string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the page and its API over what is stored",
-		Args:  usageArgs(cobra.NoArgs),
+		Long: `serve shows the heatmaps of what is stored on a local page. With --clickhouse-listen
+it also opens the embedded engine to Grafana, curl, DBeaver and other clients of
+ClickHouse's HTTP interface. They can read and nothing else: statements that change
+anything, settings, and functions that reach files or the network are refused. Any user
+name and password will do, so only this machine is served; reach it from elsewhere by a
+tunnel. The engine belongs to all commands that use the same store: one of them opens
+its address for all.`,
+		Example: `  csigscope query serve
+  csigscope query serve --clickhouse-listen 127.0.0.1:8123
+  curl 'http://127.0.0.1:8123/?database=csigscope' -d 'SHOW TABLES'`,
+		Args: usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)
+	addClickHouseFlag(cmd, &clickhouse)
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` that the page shows for the fabric")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -160,6 +171,9 @@ func newQueryServe() *cobra.Command {
 			return err
 		}
 		defer db.Close()
+		if err := db.listen(cmd, clickhouse); err != nil {
+			return err
+		}
 		announce(cmd, l)
 		return serve(cmd.Context(), newPageServer(db, name), l)
 	}

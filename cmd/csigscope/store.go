@@ -20,6 +20,12 @@ func addStoreFlag(cmd *cobra.Command, dsn *string) {
 		"where to store: none, embedded[:DIR] (default in the user's data folder) or clickhouse://USER@HOST:PORT/DB?secure=true&ca=FILE")
 }
 
+// addClickHouseFlag is for commands that keep the store open.
+func addClickHouseFlag(cmd *cobra.Command, address *string) {
+	cmd.Flags().StringVar(address, "clickhouse-listen", "",
+		"answer other programs over ClickHouse's HTTP interface, read-only, at this loopback `ADDRESS` such as 127.0.0.1:8123")
+}
+
 // openedStore is a store and, when it is embedded, the engine under it.
 type openedStore struct {
 	store  *store.Store
@@ -99,6 +105,26 @@ func (db *openedStore) startEngine(ctx context.Context, exists bool) error {
 	if err != nil {
 		return fmt.Errorf("start store: %w", err)
 	}
+	return nil
+}
+
+// listen opens the embedded engine to other programs at a loopback address, until the
+// store is closed, and says where; "" does nothing.
+func (db *openedStore) listen(cmd *cobra.Command, address string) error {
+	if address == "" {
+		return nil
+	}
+	if db.engine == nil {
+		return usageError{fmt.Errorf("--clickhouse-listen: %s is a server of its own: point clients there, or use --store embedded", db.target)}
+	}
+	address, err := db.engine.Listen(cmd.Context(), address)
+	switch {
+	case errors.Is(err, chdb.ErrAddress):
+		return usageError{fmt.Errorf("--clickhouse-listen: %w", err)}
+	case err != nil:
+		return fmt.Errorf("--clickhouse-listen: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "ClickHouse clients can read at %s, database %s (no password)\n", address, db.target.Database)
 	return nil
 }
 

@@ -33,6 +33,12 @@ type capi struct {
 	resultLength  func(result unsafe.Pointer) uintptr
 	resultError   func(result unsafe.Pointer) string
 	resultDestroy func(result unsafe.Pointer)
+
+	resultRows       func(result unsafe.Pointer) uint64
+	resultBytes      func(result unsafe.Pointer) uint64
+	resultTableRows  func(result unsafe.Pointer) uint64
+	resultTableBytes func(result unsafe.Pointer) uint64
+	resultElapsed    func(result unsafe.Pointer) float64
 }
 
 // loadCAPI maps the library at path into the process and binds what is used of
@@ -68,6 +74,11 @@ func loadCAPI(path string) (api *capi, err error) {
 		"chdb_result_length":               &api.resultLength,
 		"chdb_result_error":                &api.resultError,
 		"chdb_destroy_query_result":        &api.resultDestroy,
+		"chdb_result_rows_read":            &api.resultRows,
+		"chdb_result_bytes_read":           &api.resultBytes,
+		"chdb_result_storage_rows_read":    &api.resultTableRows,
+		"chdb_result_storage_bytes_read":   &api.resultTableBytes,
+		"chdb_result_elapsed":              &api.resultElapsed,
 	} {
 		purego.RegisterLibFunc(function, handle, symbol)
 	}

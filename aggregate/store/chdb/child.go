@@ -28,7 +28,6 @@ type childOptions struct {
 	Dir       string `json:"dir"`
 	Library   string `json:"library,omitempty"`
 	MaxMemory uint64 `json:"max_memory,omitempty"`
-	Listen    string `json:"listen,omitempty"`
 	// StatusFD is the descriptor on which the child says once how it started.
 	StatusFD uintptr `json:"status_fd"`
 }
@@ -66,9 +65,6 @@ func (c *childOptions) fill(o ServerOptions) ServerOptions {
 		}
 		if o.MaxMemory == 0 {
 			o.MaxMemory = c.MaxMemory
-		}
-		if o.Listen == "" {
-			o.Listen = c.Listen
 		}
 	}
 	if o.MaxMemory == 0 {

@@ -20,7 +20,8 @@ const (
 // concurrent use.
 type clients struct {
 	stop    func() // ends the server
-	managed bool   // the server ends with its last client
+	left    func(id string)
+	managed bool // the server ends with its last client
 
 	mu       sync.Mutex
 	attached map[string]bool
@@ -29,8 +30,8 @@ type clients struct {
 	closed   chan struct{}
 }
 
-func newClients(managed bool, stop func()) *clients {
-	c := &clients{stop: stop, managed: managed, attached: make(map[string]bool), closed: make(chan struct{})}
+func newClients(managed bool, stop func(), left func(id string)) *clients {
+	c := &clients{stop: stop, left: left, managed: managed, attached: make(map[string]bool), closed: make(chan struct{})}
 	if managed {
 		c.idle = time.AfterFunc(firstClient, c.stopIfIdle)
 	}
@@ -95,14 +96,21 @@ func (c *clients) enter(id string) bool {
 
 func (c *clients) leave(id string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.attached[id] {
-		return
-	}
+	was := c.attached[id]
 	delete(c.attached, id)
-	if c.managed && len(c.attached) == 0 && !c.stopping {
+	if was && c.managed && len(c.attached) == 0 && !c.stopping {
 		c.idle.Reset(linger)
 	}
+	c.mu.Unlock()
+	if was {
+		c.left(id)
+	}
+}
+
+func (c *clients) has(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attached[id]
 }
 
 func (c *clients) stopIfIdle() {

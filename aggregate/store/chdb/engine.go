@@ -30,8 +30,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Library is the engine's shared library; "" looks for it (FindLibrary).
 	Library string
-	// Listen is a loopback TCP address for readers, or "".
-	Listen string
 }
 
 const (
@@ -57,6 +55,7 @@ type Engine struct {
 	done     chan struct{} // closed when supervise has returned
 
 	mu       sync.Mutex
+	address  string    // that Listen has opened, or ""
 	cmd      *exec.Cmd // the child, if this process started it
 	restarts uint64
 	failure  error // why the engine is away, nil while it answers
@@ -84,7 +83,7 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o,
 		folder:  f,
-		child:   childOptions{Dir: f.path, Library: library, MaxMemory: o.MaxMemory, Listen: o.Listen},
+		child:   childOptions{Dir: f.path, Library: library, MaxMemory: o.MaxMemory},
 		id:      strconv.FormatUint(rand.Uint64(), 36),
 		done:    make(chan struct{}),
 	}
@@ -199,6 +198,7 @@ func (e *Engine) supervise(attached io.ReadCloser) {
 			e.setFailure(err)
 			if err == nil {
 				attached = again
+				e.listenAgain()
 				break
 			}
 			e.options.Logger.Error("start engine again failed", slog.Any("error", err), slog.Duration("retry_in", backoff))

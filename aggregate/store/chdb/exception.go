@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/ClickHouse/ch-go/compress"
 )
 
 // Error codes of ClickHouse that this package raises on its own account.
@@ -57,13 +59,18 @@ func asException(err error) *exception {
 }
 
 // writeException answers a request that failed before its first result byte.
-func writeException(w http.ResponseWriter, err error) {
+// Who asked for compressed blocks reads the text from one too.
+func writeException(w http.ResponseWriter, err error, blocks compress.Method) {
 	e := asException(err)
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; charset=UTF-8")
 	header.Set("X-ClickHouse-Exception-Code", strconv.Itoa(e.code))
 	w.WriteHeader(http.StatusInternalServerError)
-	_, _ = io.WriteString(w, e.text+"\n")
+	var body io.Writer = w
+	if blocks != noBlocks {
+		body = newBlockWriter(w, blocks)
+	}
+	_, _ = io.WriteString(body, e.text+"\n")
 }
 
 // exceptionTag returns the random tag that marks a genuine exception block

@@ -1,6 +1,8 @@
 package chdb
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"unsafe"
 )
@@ -12,10 +14,39 @@ var deniedFunctions = map[string]bool{
 	"aigenerate": true, "aiembed": true, "aiclassify": true, "aiextract": true, "aitranslate": true,
 }
 
+// harmlessTables are the table functions that make their rows of their arguments,
+// or of tables of the engine.
+var harmlessTables = []string{
+	"numbers", "numbers_mt", "zeros", "zeros_mt", "primes", "generateseries", "generate_series", "generaterandom",
+	"values", "sqlstandardvalues", "null", "view", "merge",
+}
+
+// tableFunctions are the engine's table functions that readers must not call, in
+// lower case, and whether a plain function has the same name. Whatever is called
+// like a table and is none of them is a view with parameters.
+type tableFunctions map[string]bool
+
+// readTableFunctions asks the engine for its table functions, so that one that a
+// later version brings is refused until somebody has looked at it.
+func readTableFunctions(s *session) (tableFunctions, error) {
+	const sql = `SELECT DISTINCT lower(t.name), t.lower IN (SELECT lower(name) FROM system.functions)
+		FROM (SELECT name, lower(name) AS lower FROM system.table_functions) AS t`
+	denied := make(tableFunctions)
+	err := s.query(sql, "TabSeparated", nil, func(rows []byte) error {
+		for line := range strings.Lines(string(rows)) {
+			name, shared, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			denied[name] = shared == "1"
+		}
+		return nil
+	})
+	maps.DeleteFunc(denied, func(name string, _ bool) bool { return slices.Contains(harmlessTables, name) })
+	return denied, err
+}
+
 // guard refuses what a reader must not run: anything that is not one statement
 // that leaves no trace, and anything that reads files or the network. It asks
 // the engine's own parser, so that no spelling gets past it.
-func guard(s *session, sql string, bound *params) error {
+func (t tableFunctions) guard(s *session, sql string, bound *params) error {
 	class, count := s.classify(sql)
 	switch {
 	case class == classUnknown:
@@ -26,7 +57,7 @@ func guard(s *session, sql string, bound *params) error {
 		return newException(codeReadonly, "a reader cannot run a statement that changes data, settings or the session. (READONLY)")
 	}
 	// Bound values are part of the tree: one may stand for a name.
-	return s.query("EXPLAIN AST "+sql, "TSVRaw", bound, func(tree []byte) error { return guardTree(string(tree)) })
+	return s.query("EXPLAIN AST "+sql, "TSVRaw", bound, func(tree []byte) error { return t.check(string(tree)) })
 }
 
 // syntaxError says what is wrong with a text that the parser refused. The text
@@ -35,24 +66,43 @@ func syntaxError(s *session, sql string) error {
 	bound := &params{names: []string{"sql"}, values: []string{escapeField(sql)}}
 	err := s.query("SELECT formatQuery({sql:String})", "TabSeparated", bound, func([]byte) error { return nil })
 	if err != nil {
-		return err
+		return withoutScope(asException(err))
 	}
 	return newException(codeSyntax, "a reader cannot run this kind of statement. (SYNTAX_ERROR)")
 }
 
-// guardTree checks a statement's syntax tree, one node a line.
-func guardTree(tree string) error {
-	describe := false
+// withoutScope drops what the engine quotes of formatQuery: the whole text again.
+func withoutScope(e *exception) *exception {
+	before, after, found := strings.Cut(e.text, ": In scope SELECT formatQuery(")
+	if !found {
+		return e
+	}
+	if at := strings.LastIndex(after, ". ("); at >= 0 {
+		before += after[at:]
+	}
+	return &exception{code: e.code, text: before}
+}
+
+// check looks at a statement's syntax tree, one node a line.
+func (t tableFunctions) check(tree string) error {
+	describe, previous := false, ""
 	for line := range strings.Lines(tree) {
 		node, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		name, _, _ := strings.Cut(rest, " ")
+		lower := strings.ToLower(name)
+		// The first child of a table expression is its table.
+		fromTable := previous == "TableExpression"
+		previous = node
+		isTable, sharesName := t.denied(lower)
 		switch {
 		case node == "DescribeQuery":
 			describe = true
 		case node == "Function" && describe:
 			return newException(codeReadonly, "a reader cannot describe table function %s. (READONLY)", name)
+		case node == "Function" && isTable && (fromTable || !sharesName):
+			return newException(codeReadonly, "a reader cannot use table function %s. (READONLY)", name)
 		// A name can stand for a function without being called: arrayMap(file, …).
-		case (node == "Function" || node == "Identifier") && deniedFunctions[strings.ToLower(name)]:
+		case (node == "Function" || node == "Identifier") && deniedFunctions[lower]:
 			return newException(codeReadonly, "a reader cannot use function %s. (READONLY)", name)
 		// The tree does not show which function APPLY names.
 		case node == "ColumnsApplyTransformer":
@@ -60,6 +110,11 @@ func guardTree(tree string) error {
 		}
 	}
 	return nil
+}
+
+func (t tableFunctions) denied(lower string) (isTable, sharesName bool) {
+	sharesName, isTable = t[lower]
+	return isTable, sharesName
 }
 
 // Classes of statements, as the engine numbers them.

@@ -57,6 +57,7 @@ func TestPlainHTTP(t *testing.T) {
 	}{
 		{"ping", "GET", "/ping", nil, "", 200, "Ok.\n"},
 		{"root", "GET", "/", nil, "", 200, "Ok.\n"},
+		{"replicas", "GET", "/replicas_status", nil, "", 200, "Ok.\n"},
 		{"default format", "GET", "/", url.Values{"query": {"SELECT 1, 'a'"}}, "", 200, "1\ta\n"},
 		{"format clause", "GET", "/", url.Values{"query": {"SELECT 1 AS n FORMAT CSVWithNames;"}}, "", 200, "\"n\"\n1\n"},
 		{"default_format", "GET", "/", url.Values{"query": {"SELECT 1 AS n"}, "default_format": {"JSONEachRow"}}, "", 200, "{\"n\":1}\n"},
@@ -73,7 +74,7 @@ func TestPlainHTTP(t *testing.T) {
 		{"database", "GET", "/", url.Values{"query": {"SELECT currentDatabase()"}, "database": {"system"}}, "", 200, "system\n"},
 		{"database again", "GET", "/", url.Values{"query": {"SELECT currentDatabase()"}}, "", 200, "default\n"},
 		{"empty", "POST", "/", nil, " ", 500, "Code: 62. "},
-		{"compression", "POST", "/", url.Values{"compress": {"1"}}, "SELECT 1", 500, "Code: 48. "},
+		{"compressed blocks in a request", "POST", "/", url.Values{"decompress": {"1"}}, "SELECT 1", 500, "Code: 48. "},
 		{"insert by a reader", "POST", "/", url.Values{"query": {"INSERT INTO t FORMAT CSV"}}, "1\n", 500, "Code: 164. "},
 		{"too long", "POST", "/", nil, strings.Repeat(" ", 5<<20), 500, "Code: 396. "},
 		{"create", "POST", "/migrator", nil, "CREATE TABLE t (n UInt64) ENGINE = MergeTree ORDER BY n", 200, ""},
@@ -157,42 +158,4 @@ func TestDeduplicationToken(t *testing.T) {
 	if got := value[[]uint64](t, writer, "SELECT arraySort(groupArray(n)) FROM once"); fmt.Sprint(got) != "[0 2 3]" {
 		t.Errorf("got rows %v, want [0 2 3]", got)
 	}
-}
-
-func TestTCPAddressIsReadOnly(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
-	options := chdbtest.Options(t, t.TempDir())
-	options.Listen = address
-	start(t, options)
-	for _, tt := range []struct {
-		host, path string
-		status     int
-	}{
-		{address, "/?query=SELECT+1", 200},
-		{"localhost", "/?query=SELECT+1", 200},
-		{"rebound.example", "/?query=SELECT+1", 403},
-		{address, "/writer?query=SELECT+1", 404},
-		{address, "/?query=CREATE+TABLE+a+(n+Int8)+ENGINE=Memory", 500},
-		{address, "/attach?id=x", 404},
-	} {
-		request, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+tt.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Host = tt.host
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != tt.status {
-			t.Errorf("%s of %s: got %s, want %d", tt.path, tt.host, response.Status, tt.status)
-		}
-	}
-	http.DefaultClient.CloseIdleConnections()
 }

@@ -239,9 +239,7 @@ func TestStartFailures(t *testing.T) {
 		}
 	})
 	t.Run("address for everyone", func(t *testing.T) {
-		o := options
-		o.Listen = "0.0.0.0:0"
-		if _, err := chdb.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "loopback") {
+		if _, err := start(t, options).Listen(t.Context(), "0.0.0.0:0"); err == nil || !strings.Contains(err.Error(), "loopback") {
 			t.Fatalf("got %v, want an error about loopback", err)
 		}
 	})

@@ -79,6 +79,7 @@ func TestQuoting(t *testing.T) {
 }
 
 func TestGuardTree(t *testing.T) {
+	tables := tableFunctions{"url": false, "format": true}
 	for _, tt := range []struct {
 		tree    string
 		refused bool
@@ -91,8 +92,13 @@ func TestGuardTree(t *testing.T) {
 		{"DescribeQuery (children 1)\n  TableIdentifier t\n", false},
 		{"DescribeQuery (children 1)\n  Function url (children 1)\n", true},
 		{"Asterisk (children 1)\n ColumnsApplyTransformer", true},
+		{"TableExpression (children 1)\n Function URL (children 1)\n", true},
+		{"ExpressionList (children 1)\n Function url (children 1)\n", true},
+		{"TableExpression (children 1)\n Function format (children 1)\n", true},
+		{"ExpressionList (children 1)\n Function format (children 1)\n", false},
+		{"TableExpression (children 1)\n Function some_view (children 1)\n", false},
 	} {
-		if err := guardTree(tt.tree); (err != nil) != tt.refused {
+		if err := tables.check(tt.tree); (err != nil) != tt.refused {
 			t.Errorf("%q: got %v, want refused: %v", tt.tree, err, tt.refused)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,17 +25,25 @@ const (
 	RoleWriter
 	// RoleMigrator is for changes of the schema, one at a time.
 	RoleMigrator
+	// roleGuest is a reader that came in by TCP. Its connections are apart, with
+	// less memory and a lower priority, so that it delays nobody else.
+	roleGuest
 )
 
 var rolePaths = map[Role]string{RoleReader: "/reader", RoleWriter: "/writer", RoleMigrator: "/migrator"}
 
 // String names the role as logs show it.
-func (r Role) String() string { return rolePaths[r][1:] }
+func (r Role) String() string { return [...]string{"reader", "writer", "migrator", "guest"}[r] }
+
+// readOnly says whether the role's statements go through guard.
+func (r Role) readOnly() bool { return r == RoleReader || r == roleGuest }
 
 const (
 	defaultMaxMemory = 2 << 30
 	defaultReaders   = 2
-	maxWaiting       = 256
+	guests           = 2
+	guestNice        = 10
+	maxWaiting       = 256 // queries of one role
 	maxReaderSeconds = 300
 	killInterval     = 100 * time.Millisecond
 )
@@ -43,7 +52,9 @@ const (
 type pool struct {
 	sessions map[Role]chan *session
 	all      []*session
-	waiting  atomic.Int64
+	waiting  map[Role]*atomic.Int64
+	tables   tableFunctions
+	server   serverInfo
 	logger   *slog.Logger
 
 	controlMu sync.Mutex
@@ -70,12 +81,12 @@ func engineArgs(data string, maxMemory uint64) []string {
 }
 
 // openPool boots the engine and opens every connection.
-func openPool(api *capi, args []string, readers int, logger *slog.Logger) (*pool, error) {
-	p := &pool{sessions: make(map[Role]chan *session), logger: logger}
+func openPool(api *capi, args []string, readers int, maxMemory uint64, logger *slog.Logger) (*pool, error) {
+	p := &pool{sessions: make(map[Role]chan *session), waiting: make(map[Role]*atomic.Int64), logger: logger}
 	p.control = &session{api: api, tag: "control", args: args}
 	p.all = append(p.all, p.control)
 	add := func(role Role, count int, setup ...string) {
-		p.sessions[role] = make(chan *session, count)
+		p.sessions[role], p.waiting[role] = make(chan *session, count), new(atomic.Int64)
 		for i := range count {
 			tag := fmt.Sprintf("%s-%d", role, i)
 			s := &session{
@@ -88,23 +99,57 @@ func openPool(api *capi, args []string, readers int, logger *slog.Logger) (*pool
 	}
 	add(RoleWriter, 1)
 	add(RoleMigrator, 1)
-	add(RoleReader, readers, fmt.Sprintf("SET max_execution_time = %d", maxReaderSeconds), "SET readonly = 1")
+	limit, lock := fmt.Sprintf("SET max_execution_time = %d", maxReaderSeconds), "SET readonly = 1"
+	add(RoleReader, readers, limit, lock)
+	add(roleGuest, guests, append(guestSettings(maxMemory), limit, lock)...)
 	for _, s := range p.all {
 		if err := s.ensure(); err != nil {
 			p.close(context.Background())
 			return nil, fmt.Errorf("open engine: %w", err)
 		}
 	}
+	if err := p.ask(); err != nil {
+		p.close(context.Background())
+		return nil, fmt.Errorf("open engine: %w", err)
+	}
 	return p, nil
+}
+
+// guestSettings leave half of the memory and of the processors to others, even
+// where every guest runs a query.
+func guestSettings(maxMemory uint64) []string {
+	return []string{
+		fmt.Sprintf("SET max_memory_usage = %d", maxMemory/(2*guests)),
+		fmt.Sprintf("SET max_result_bytes = %d", maxMemory/(4*guests)),
+		fmt.Sprintf("SET max_threads = %d", max(1, runtime.NumCPU()/2)),
+		fmt.Sprintf("SET os_threads_nice_value_query = %d", guestNice),
+	}
+}
+
+// serverInfo is what the headers of every answer say of the engine.
+type serverInfo struct{ name, timezone string }
+
+// ask reads what the engine says of itself.
+func (p *pool) ask() error {
+	err := p.control.query("SELECT displayName(), timezone()", "TabSeparated", nil, func(row []byte) error {
+		p.server.name, p.server.timezone, _ = strings.Cut(strings.TrimSpace(string(row)), "\t")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.tables, err = readTableFunctions(p.control)
+	return err
 }
 
 // acquire waits for a free connection of the role, as long as ctx lasts.
 func (p *pool) acquire(ctx context.Context, role Role) (*session, error) {
-	if p.waiting.Add(1) > maxWaiting {
-		p.waiting.Add(-1)
+	waiting := p.waiting[role]
+	if waiting.Add(1) > maxWaiting {
+		waiting.Add(-1)
 		return nil, newException(codeTooBusy, "%d queries are waiting for the %s: retry later", maxWaiting, role)
 	}
-	defer p.waiting.Add(-1)
+	defer waiting.Add(-1)
 	select {
 	case s := <-p.sessions[role]:
 		if err := s.ensure(); err != nil {

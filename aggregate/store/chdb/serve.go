@@ -25,8 +25,8 @@ type ServerOptions struct {
 	MaxMemory uint64
 	// Readers is how many readers' queries run at once; 0 is 2.
 	Readers int
-	// Listen is a loopback TCP address, host:port, that answers readers too;
-	// "" listens on the Unix socket alone.
+	// Listen is a loopback TCP address, host:port, that answers guests from the
+	// start; "" leaves it to those who attach (Engine.Listen).
 	Listen string
 	// Logger must not be nil.
 	Logger *slog.Logger
@@ -85,44 +85,49 @@ func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
 	}
 	defer restore()
 
-	listeners, err := listen(f, o.Listen)
+	socket, err := listen(f)
 	if err != nil {
 		return err
 	}
-	defer listeners.close()
+	defer socket.close()
 	api, err := loadCAPI(library)
 	if err != nil {
 		return err
 	}
-	p, err := openPool(api, engineArgs(f.data(), o.MaxMemory), o.Readers, o.Logger)
+	p, err := openPool(api, engineArgs(f.data(), o.MaxMemory), o.Readers, o.MaxMemory, o.Logger)
 	if err != nil {
 		return err
 	}
-	o.Logger.Info("engine started", slog.String("library", library), slog.String("socket", listeners.socket))
-	err = answer(ctx, o, parent, p, listeners, engineLog)
+	o.Logger.Info("engine started", slog.String("library", library), slog.String("socket", socket.path))
+	err = answer(ctx, o, parent, p, socket, engineLog)
 	return errors.Join(err, closePool(p))
 }
 
 // answer serves requests until ctx ends or the last client has left.
-func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool, l *listeners, engineLog *os.File) error {
+func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool, l *unixSocket, engineLog *os.File) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	clients := newClients(parent.managed(), stop)
+	guests := &port{logger: o.Logger, tally: new(tally)}
+	clients := newClients(parent.managed(), stop, guests.leave)
 	defer clients.close()
-	h := &handler{pool: p, logger: o.Logger, stopping: clients.isStopping}
-	servers := map[net.Listener]*http.Server{l.unix: newServer(h.routes(clients.routes()), o.Logger)}
-	if l.tcp != nil {
-		servers[l.tcp] = newServer(h.readOnlyRoutes(), o.Logger)
+	h := &handler{pool: p, logger: o.Logger, stopping: clients.isStopping, tally: guests.tally}
+	guests.handler, guests.attached = h.guestRoutes(), clients.has
+	defer guests.close()
+	if o.Listen != "" {
+		if _, err := guests.open(resident, o.Listen); err != nil {
+			return err
+		}
 	}
+	routes := clients.routes()
+	routes["POST /listen"] = guests.serveListen
+	server := newServer(h.routes(routes), o.Logger)
 	group, ctx := errgroup.WithContext(ctx)
-	for listener, server := range servers {
-		group.Go(func() error {
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve %s: %w", listener.Addr(), err)
-			}
-			return nil
-		})
-	}
+	group.Go(func() error {
+		if err := server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", l.path, err)
+		}
+		return nil
+	})
 	group.Go(func() error {
 		<-ctx.Done()
 		if clients.close() > 0 {
@@ -130,14 +135,18 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 			// connections that Shutdown would close under a new query.
 			time.Sleep(farewell)
 		}
+		guestsGone := make(chan struct{})
+		go func() {
+			defer close(guestsGone)
+			guests.close()
+		}()
 		shutdownContext, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
 		defer cancel()
-		for _, server := range servers {
-			// Queries that outlast the wait are cut off; their clients see it.
-			if server.Shutdown(shutdownContext) != nil {
-				_ = server.Close()
-			}
+		// Queries that outlast the wait are cut off; their clients see it.
+		if server.Shutdown(shutdownContext) != nil {
+			_ = server.Close()
 		}
+		<-guestsGone
 		return nil
 	})
 	group.Go(func() error {
@@ -182,30 +191,21 @@ func closePool(p *pool) error {
 	}
 }
 
-// listeners are the addresses of one server.
-type listeners struct {
-	unix, tcp net.Listener
-	socket    string
-	far       string
+// unixSocket is the address of one server: the socket, and where it is recorded.
+type unixSocket struct {
+	net.Listener
+	path string
+	far  string
 }
 
-func listen(f folder, tcp string) (*listeners, error) {
-	l := &listeners{far: f.farSocketFile()}
-	if tcp != "" {
-		host, _, err := net.SplitHostPort(tcp)
-		if err != nil || !isLoopback(host) {
-			return nil, fmt.Errorf("listen on %q: want a loopback address such as 127.0.0.1:8123", tcp)
-		}
-		if l.tcp, err = net.Listen("tcp", tcp); err != nil {
-			return nil, fmt.Errorf("listen for readers: %w", err)
-		}
-	}
+func listen(f folder) (*unixSocket, error) {
+	l := &unixSocket{far: f.farSocketFile()}
 	var err error
-	if l.socket, err = f.placeSocket(); err == nil {
-		l.unix, err = net.Listen("unix", l.socket)
+	if l.path, err = f.placeSocket(); err == nil {
+		l.Listener, err = net.Listen("unix", l.path)
 	}
 	if err == nil {
-		err = os.Chmod(l.socket, 0o600)
+		err = os.Chmod(l.path, 0o600)
 	}
 	if err != nil {
 		l.close()
@@ -214,11 +214,9 @@ func listen(f folder, tcp string) (*listeners, error) {
 	return l, nil
 }
 
-func (l *listeners) close() {
-	for _, listener := range []net.Listener{l.unix, l.tcp} {
-		if listener != nil {
-			listener.Close()
-		}
+func (l *unixSocket) close() {
+	if l.Listener != nil {
+		l.Close()
 	}
 	if err := os.Remove(l.far); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return

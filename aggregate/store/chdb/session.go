@@ -15,7 +15,8 @@ type session struct {
 	setup    []string // statements that follow a connect
 	database string   // the current one, "" after a connect
 	handle   unsafe.Pointer
-	broken   bool // the engine may hold state of a failed statement
+	broken   bool  // the engine may hold state of a failed statement
+	stats    stats // of the last statement that was not streamed
 }
 
 // ensure connects if needed. A session that a failed stream has left in an
@@ -86,6 +87,7 @@ func (s *session) query(sql, format string, p *params, use func(result []byte) e
 	if err != nil {
 		return err
 	}
+	s.stats = s.api.stats(handle)
 	return use(result)
 }
 
@@ -115,6 +117,7 @@ type resultStream struct {
 // stream starts a query whose result is read chunk by chunk. Until close, the
 // session runs nothing else.
 func (s *session) stream(sql, format string, p *params) (*resultStream, error) {
+	s.stats = stats{}
 	handle := s.call(s.api.streamParams, sql, format, p)
 	if handle == nil {
 		return nil, newException(codeUnknown, "the engine started no stream")

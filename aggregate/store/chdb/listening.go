@@ -1,0 +1,82 @@
+package chdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Listen has the engine answer other programs of this machine, read-only, over
+// ClickHouse's HTTP interface at a loopback TCP address, host:port, until Close.
+// Port 0 takes a free one. It returns the address.
+//
+// An engine has one such address at most, shared by all who attach: another one
+// than is open already is an error that names it, and so is an address that
+// other machines could reach (ErrAddress). A restarted engine opens the address again.
+func (e *Engine) Listen(ctx context.Context, address string) (string, error) {
+	address, err := checkLoopback(address)
+	if err != nil {
+		return "", err
+	}
+	open, err := e.askToListen(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	e.mu.Lock()
+	e.address = open
+	e.mu.Unlock()
+	return open, nil
+}
+
+func (e *Engine) askToListen(ctx context.Context, address string) (string, error) {
+	values := url.Values{"id": {e.id}, "address": {address}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine/listen?"+values.Encode(), nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := e.control.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("listen on %s: %w", address, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotFound {
+		return "", fmt.Errorf("listen on %s: the engine that runs in %s is of an older version: end the command that started it", address, e.folder.path)
+	}
+	var answer listenAnswer
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return "", fmt.Errorf("listen on %s: read the engine's answer: %w", address, err)
+	}
+	if answer.Error != "" {
+		return "", errors.New(answer.Error)
+	}
+	return answer.Address, nil
+}
+
+// listenAgain opens the address on a restarted engine. The one before it may
+// hold it for a moment. Storing goes on without.
+func (e *Engine) listenAgain() {
+	const tries, pause = 20, 100 * time.Millisecond
+	e.mu.Lock()
+	address := e.address
+	e.mu.Unlock()
+	if address == "" {
+		return
+	}
+	var err error
+	for range tries {
+		if _, err = e.askToListen(e.lifetime, address); err == nil {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-e.lifetime.Done():
+			return
+		}
+	}
+	e.options.Logger.Error("listen again failed", slog.String("address", address), slog.Any("error", err))
+}

@@ -1,0 +1,119 @@
+package chdb
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// routes serves every role, for the Unix socket. The root path is a reader's.
+func (h *handler) routes(extra map[string]http.HandlerFunc) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, handle := range extra {
+		mux.HandleFunc(pattern, handle)
+	}
+	for role, path := range rolePaths {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, role) })
+	}
+	h.common(mux, RoleReader)
+	return withDeadline(mux)
+}
+
+// guestRoutes serves guests alone, for a TCP address.
+func (h *handler) guestRoutes() http.Handler {
+	mux := http.NewServeMux()
+	h.common(mux, roleGuest)
+	return h.knownMethod(h.notFromPages(withDeadline(mux)))
+}
+
+// common are the paths of a ClickHouse server that clients ask.
+func (h *handler) common(mux *http.ServeMux, role Role) {
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost && r.URL.RawQuery == "" {
+			h.ping(w, r)
+			return
+		}
+		h.serve(w, r, role)
+	})
+	mux.HandleFunc("/ping", h.ping)
+	// There are no replicas that could lag behind.
+	mux.HandleFunc("/replicas_status", h.ping)
+}
+
+// withDeadline gives every request a write deadline of its own; the one of the
+// previous request on the connection would still stand.
+func withDeadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stalledClient))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// knownMethod leaves the others alone, OPTIONS too: no page of a browser has
+// business here, so that there are no answers to its preflight requests.
+func (h *handler) knownMethod(next http.Handler) http.Handler {
+	known := []string{http.MethodGet, http.MethodHead, http.MethodPost}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(known, r.Method) {
+			h.tally.add(refusedMethod)
+			w.Header().Set("Allow", strings.Join(known, ", "))
+			http.Error(w, "method not allowed: send GET or POST", http.StatusMethodNotAllowed)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// notFromPages refuses requests that a web page made the browser send, be it to
+// this address or to a name of its own that resolves to this machine.
+func (h *handler) notFromPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		reason := ""
+		switch {
+		case !isLoopback(host):
+			reason = "name the engine by its loopback address"
+		case foreignOrigin(r):
+			reason = "requests of web pages are not answered"
+		}
+		if reason != "" {
+			h.tally.add(refusedOrigin)
+			http.Error(w, "forbidden: "+reason, http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// foreignOrigin says that a browser sent r for a page of another server.
+func foreignOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || !strings.EqualFold(u.Host, r.Host)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (h *handler) ping(w http.ResponseWriter, _ *http.Request) {
+	if h.stopping() {
+		http.Error(w, "the engine is stopping", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "Ok.\n")
+}

@@ -1,0 +1,50 @@
+package chdb
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+	"unsafe"
+)
+
+// stats is what the engine says of a statement that has run to its end.
+type stats struct {
+	readRows, readBytes     uint64 // of tables
+	resultRows, resultBytes uint64
+	elapsed                 time.Duration
+}
+
+func (a *capi) stats(result unsafe.Pointer) stats {
+	if result == nil {
+		return stats{}
+	}
+	return stats{
+		readRows: a.resultTableRows(result), readBytes: a.resultTableBytes(result),
+		resultRows: a.resultRows(result), resultBytes: a.resultBytes(result),
+		elapsed: time.Duration(a.resultElapsed(result) * float64(time.Second)),
+	}
+}
+
+// summary is the value of X-ClickHouse-Summary: numbers as strings, as clients
+// parse them. A result that is streamed has none yet and says 0, as ClickHouse
+// does.
+func (s stats) summary() string {
+	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	text, err := json.Marshal(struct {
+		ReadRows     string `json:"read_rows"`
+		ReadBytes    string `json:"read_bytes"`
+		WrittenRows  string `json:"written_rows"`
+		WrittenBytes string `json:"written_bytes"`
+		TotalRows    string `json:"total_rows_to_read"`
+		ResultRows   string `json:"result_rows"`
+		ResultBytes  string `json:"result_bytes"`
+		Elapsed      string `json:"elapsed_ns"`
+	}{
+		decimal(s.readRows), decimal(s.readBytes), "0", "0", decimal(s.readRows),
+		decimal(s.resultRows), decimal(s.resultBytes), strconv.FormatInt(s.elapsed.Nanoseconds(), 10),
+	})
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
