@@ -75,7 +75,7 @@ func TestUDPTunnels(t *testing.T) {
 		}
 	}
 	dump := mustRun(t, os.Environ(), "config", "dump", "--config", own)
-	if again := mustRun(t, os.Environ(), "config", "dump", "--config", writeFile(t, filepath.Join(dir, "dump.yaml"), dump)); !strings.Contains(again, "udp_tunnels: {8472: vxlan}") {
+	if again := mustRun(t, os.Environ(), "config", "dump", "--config", writeFile(t, filepath.Join(dir, "dump.yaml"), dump)); again != dump || !strings.Contains(dump, "udp_tunnels: {8472: vxlan}") {
 		t.Errorf("config dump of\n%s\ngives\n%s", dump, again)
 	}
 	epochs := map[string]bool{}

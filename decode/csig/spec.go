@@ -2,6 +2,7 @@ package csig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -149,8 +150,8 @@ func delayBuckets() []string {
 }
 
 // Overlay returns s with the parts that o sets: TPIDs and reflections are
-// replaced as a whole, tables and locators one by one, by what they describe. The
-// tables of specifications named in Shipped are among the result's Tables.
+// replaced as a whole, tables and locators one by one, by what they describe: what o
+// says last holds. The tables of specifications named in Shipped are among the result's Tables.
 func (s Spec) Overlay(o Spec) Spec {
 	s, o = s.withShipped(), o.withShipped()
 	s.Shipped = append(s.Shipped[:len(s.Shipped):len(s.Shipped)], o.Shipped...)
@@ -163,9 +164,25 @@ func (s Spec) Overlay(o Spec) Spec {
 	if o.UDPReflections != nil {
 		s.UDPReflections = o.UDPReflections
 	}
-	s.Tables = append(s.Tables[:len(s.Tables):len(s.Tables)], o.Tables...)
-	s.Locators = append(s.Locators[:len(s.Locators):len(s.Locators)], o.Locators...)
+	s.Tables = overlay(s.Tables, o.Tables, func(t TableSpec) string {
+		return t.Format + "/" + t.Profile + "/" + t.Signal
+	})
+	s.Locators = overlay(s.Locators, o.Locators, func(l LocatorSpec) string {
+		return l.Format + "/" + l.Profile + "/" + l.Signal
+	})
 	return s
+}
+
+// overlay appends over to base without those of base that over describes anew: a
+// configuration that was dumped and read again stays as it is.
+func overlay[T any](base, over []T, subject func(T) string) []T {
+	var list []T
+	for _, b := range base {
+		if !slices.ContainsFunc(over, func(o T) bool { return subject(o) == subject(b) }) {
+			list = append(list, b)
+		}
+	}
+	return append(list, over...)
 }
 
 // layouts lists the layouts that a format and an optional profile name.

@@ -104,6 +104,9 @@ func TestOverlay(t *testing.T) {
 	if same := base.Overlay(csig.Spec{}); !cmp.Equal(same, base) {
 		t.Error("an empty overlay changes the specification")
 	}
+	if again := base.Overlay(got); !cmp.Equal(again, got) {
+		t.Errorf("a specification over its own base is another (-want +got):\n%s", cmp.Diff(got, again))
+	}
 }
 
 func high(table *csig.Table) uint64 {
