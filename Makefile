@@ -10,7 +10,7 @@ BENCHSTAT := $(TOOLS)/benchstat
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test bench bench-peers generate lint fmt fuzz deps clean
+.PHONY: help build engine demo test bench bench-peers accuracy generate lint fmt fuzz deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
 
 bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)
+
+accuracy: ## print how often the location that replay names is the true port, by scenario and locator
+	@mkdir -p .cache
+	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
+	@cat .cache/accuracy.txt
 
 generate: build ## write the generated files anew
 	$(GO) generate ./...

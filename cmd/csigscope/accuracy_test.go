@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// accuracyEnv asks for the full durations of scenarios, and names a file for the table;
+// make accuracy sets it.
+const accuracyEnv = "CSIGSCOPE_ACCURACY"
+
+// shortRun is how long a scenario is simulated otherwise, and laterRuns how long those
+// are that congest later.
+const shortRun = 1500 * time.Millisecond
+
+var laterRuns = map[string]time.Duration{"quickstart": 2500 * time.Millisecond, "noisy-taps": 2500 * time.Millisecond}
+
+// locatorLayouts are the tag layouts of the table and what their locators name.
+var locatorLayouts = []struct {
+	name   string
+	layout csig.Layout
+}{
+	{"wide port", csig.Layout{Format: csig.Wide, Profile: csig.UEC050}},
+	{"compact class", csig.Layout{Format: csig.Compact, Profile: csig.UEC050}},
+	{"compact ietf01", csig.Layout{Format: csig.Compact, Profile: csig.IETF01}},
+}
+
+// imperfect are the scenarios whose captures are not what happened: counts differ, and
+// a mode may.
+var imperfect = map[string]bool{"noisy-taps": true}
+
+// unfit are the scenarios whose fabric does not fit the locator.
+var unfit = map[string]bool{"mixed-generations compact class": true}
+
+// TestAccuracy replays every named scenario in every locator layout, and holds the
+// location that each heavy cell and window names against the true port. With tags, and
+// taps that miss nothing, no location is ever wrong.
+func TestAccuracy(t *testing.T) {
+	file := os.Getenv(accuracyEnv)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "scenario\tlocator\theavy\texact\tcontains\toutweighs\twrong\tcandidates")
+	for _, name := range emitter.Names() {
+		s, err := emitter.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.RandomFlows > 0 {
+			fmt.Fprintf(w, "%s\t\tno truth: nothing is simulated\n", name)
+			continue
+		}
+		if file == "" {
+			s.Duration, s.Packets = min(s.Duration, max(shortRun, laterRuns[name])), 0
+		} else if s.Packets > 0 {
+			s.Packets = min(s.Packets, 2_000_000)
+		}
+		for _, l := range locatorLayouts {
+			t.Run(name+" "+l.name, func(t *testing.T) {
+				s := s.WithLayout(l.layout)
+				if _, err := emitter.Fabric(s); (err != nil) != unfit[name+" "+l.name] {
+					t.Fatal(err)
+				} else if err != nil {
+					fmt.Fprintf(w, "%s\t%s\t%v\n", name, l.name, err)
+					return
+				}
+				a := judge(t, s, imperfect[name])
+				a.write(w, name, l.name)
+				switch {
+				case a.heavy == 0:
+					t.Error("no cell is heavily loaded")
+				case a.wrong > 0 && !imperfect[name]:
+					t.Errorf("%d of %d heavy cells and windows are wrong", a.wrong, a.heavy)
+				case a.exact < a.heavy && l.layout.Format == csig.Wide && !imperfect[name]:
+					t.Errorf("%d of %d heavy cells and windows name the true port alone", a.exact, a.heavy)
+				}
+			})
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	text := `Cells and windows with heavy observations, by the location that replay names: the true
+port alone; a set that contains it; a set that does not, but whose ports truly have more
+of them together; a wrong one. Candidates: ports of a location, median and most.
+
+` + table.String()
+	t.Log(text)
+	if file == "" {
+		return
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write adds a line to the table.
+func (a *accuracy) write(w io.Writer, scenario, locator string) {
+	share := func(n int) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(a.heavy, 1))) }
+	median, most := 0, 0
+	if n := len(a.candidates); n > 0 {
+		median, most = a.candidates[n/2], a.candidates[n-1]
+	}
+	outweighs := a.heavy - a.contains - a.wrong
+	fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d, %d\n", scenario, locator, a.heavy,
+		share(a.exact), share(a.contains-a.exact), share(outweighs), share(a.wrong), median, most)
+}
+
+// judge emits a scenario, replays it in memory and compares every cell and window with
+// the truth, or of imperfect captures their modes alone.
+func judge(t *testing.T, s emitter.Scenario, imperfect bool) accuracy {
+	t.Helper()
+	dir := t.TempDir()
+	report, err := emitter.Run(t.Context(), s, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := openNetwork("", report.Fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &modes{rows: map[modeKey]*modeRow{}}
+	r, err := replay.New(replay.Config{
+		Files: report.Captures, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Sink: got,
+		Tap:         func(name string) replay.Tap { return n.tap(name, "receiver") },
+		Resolutions: []time.Duration{s.Window}, MaxKeys: 1 << 20, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Result().Conserved() || r.Result().Counts.Overflow > 0 {
+		t.Errorf("observations are not conserved: %+v", r.Result().Counts)
+	}
+	truth := truthCells(t, emitted{filepath.Clean(dir)}, "tag")
+	stored := got.windows(n.fabric)
+	if !imperfect {
+		for key := range stored { // cells without tags have reflections, whose truth is apart
+			if stored[key].Kind != "tag" {
+				delete(stored, key)
+			}
+		}
+		return compareWithTruth(t, truth, stored, units)
+	}
+	var a accuracy
+	for key, want := range truth {
+		if have, ok := stored[key]; ok && want.Heavy > 0 && have.Heavy > 0 {
+			a.judge(&want, &have)
+		}
+	}
+	slices.Sort(a.candidates)
+	return a
+}
+
+// modes is a sink that keeps what modes of the bottleneck are computed from.
+type modes struct {
+	mu   sync.Mutex
+	rows map[modeKey]*modeRow
+}
+
+type modeKey struct {
+	window   int64
+	signal   csig.Signal
+	src, dst uint64
+	kind     decode.Kind
+	location aggregate.LocationID
+}
+
+type modeRow struct{ observations, untouched, sum, heavy, heavySum uint64 }
+
+// WriteBlock implements aggregate.Sink.
+func (m *modes) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range b.Len() {
+		k := modeKey{
+			b.WindowStart, csig.Signal(b.Signal[i]), b.SrcGroup[i], b.DstGroup[i],
+			decode.Kind(b.Kind[i]), aggregate.LocationID(b.Location[i]),
+		}
+		r := m.rows[k]
+		if r == nil {
+			r = new(modeRow)
+			m.rows[k] = r
+		}
+		r.observations += b.Observations[i]
+		r.untouched += b.Untouched[i]
+		r.sum += b.Sum[i]
+		r.heavy += b.Heavy[i]
+		r.heavySum += b.HeavySum[i]
+	}
+	return nil
+}
+
+// windows computes what query windows answers: of each cell its tags, or else its
+// reflections, and the location with the most heavy ones; ties go to the more severe
+// mean, then to the lower identity.
+func (m *modes) windows(f *fabric.Fabric) map[string]storedWindow {
+	names := map[uint64]string{}
+	for _, g := range f.Groups() {
+		names[uint64(g.ID)] = g.Name
+	}
+	type mode struct {
+		storedWindow
+		sum   uint64
+		heavy modeRow
+		at    aggregate.LocationID
+	}
+	cells := map[string]*mode{}
+	for k, r := range m.rows {
+		w := storedWindow{WindowStart: time.Unix(0, k.window), Src: names[k.src], Dst: names[k.dst], Kind: k.kind.String()}
+		key := w.key(k.signal.String())
+		c := cells[key]
+		if c == nil || c.Kind == "reflection" && k.kind == decode.Tag {
+			c = &mode{storedWindow: w}
+			cells[key] = c
+		}
+		if c.Kind != w.Kind {
+			continue
+		}
+		c.Observations += r.observations
+		c.Untouched += r.untouched
+		c.Heavy += r.heavy
+		c.sum += r.sum
+		if r.heavy > 0 && worse(k.signal, r, &c.heavy, k.location, c.at) {
+			c.heavy, c.at = *r, k.location
+		}
+	}
+	out := make(map[string]storedWindow, len(cells))
+	for key, c := range cells {
+		signal := strings.Fields(key)[1]
+		c.Mean = float64(c.sum) / float64(c.Observations) * units[signal]
+		if l, ok := f.Location(c.at); ok && c.heavy.heavy > 0 {
+			c.Mode, c.ModeCount, c.ModeStage = l.Name, c.heavy.heavy, l.Stage
+			c.ModePorts, c.Candidates = strings.Join(l.Candidates, " "), l.CandidateCount
+		}
+		out[key] = c.storedWindow
+	}
+	return out
+}
+
+// worse tells whether a location comes before the best so far.
+func worse(signal csig.Signal, r, best *modeRow, at, bestAt aggregate.LocationID) bool {
+	if best.heavy == 0 || r.heavy != best.heavy {
+		return r.heavy > best.heavy
+	}
+	severe := cmp.Compare(r.heavySum, best.heavySum)
+	if signal.Direction() == csig.Min {
+		severe = -severe
+	}
+	return cmp.Or(-severe, cmp.Compare(at, bestAt)) < 0
+}
