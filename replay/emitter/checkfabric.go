@@ -60,6 +60,9 @@ func (s *Scenario) checkPorts() error {
 	case s.NICBufferBytes < uint64(s.MTU)+maxAround || s.NICBufferBytes > maxBuffer:
 		return fmt.Errorf("nic_buffer_bytes %d: expected room for one packet, and at most 1 GiB", s.NICBufferBytes)
 	}
+	if s.TrimBuffer > maxBuffer {
+		return fmt.Errorf("trim_buffer_bytes %d: expected at most 1 GiB", s.TrimBuffer)
+	}
 	for i, l := range s.SideLinks {
 		if err := checkSpeed(fmt.Sprintf("side_links[%d]: speed", i), l.Speed); err != nil {
 			return err

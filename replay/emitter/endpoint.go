@@ -128,7 +128,7 @@ func (s *sim) heard(f *flow, now int64, k *packet) {
 	if f.window != nil {
 		s.react(f, now, k)
 	}
-	if !k.reflects.set || (f.lastMark == k.reflects && f.lastAck == k.number) {
+	if !k.reflects.set || (f.lastMark.sameOnWire(&k.reflects) && f.lastAck == k.number) {
 		return
 	}
 	f.lastMark, f.lastAck = k.reflects, k.number

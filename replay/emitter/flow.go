@@ -36,7 +36,7 @@ type flow struct {
 	ackSource  uint32
 	acksToCopy int32
 
-	sent, delivered, dropped uint64 // packets of both directions
+	sent, delivered, dropped, trimmed uint64 // packets of both directions
 }
 
 // signalAt deals out n signals to successive tags: over any n tags each one once,

@@ -86,6 +86,9 @@ type truthFile struct {
 	header TruthHeader
 	cells  []TruthCell
 	ports  []TruthPort
+
+	flows     []TruthFlow
+	behaviors []TruthBehavior
 }
 
 func readTruth(t testing.TB, path string) truthFile {
@@ -97,9 +100,11 @@ func readTruth(t testing.TB, path string) truthFile {
 	defer f.Close()
 	var out truthFile
 	err = ReadTruth(f, TruthVisitor{
-		Header: func(h TruthHeader) error { out.header = h; return nil },
-		Cell:   func(c TruthCell) error { out.cells = append(out.cells, c); return nil },
-		Port:   func(p TruthPort) error { out.ports = append(out.ports, p); return nil },
+		Header:   func(h TruthHeader) error { out.header = h; return nil },
+		Cell:     func(c TruthCell) error { out.cells = append(out.cells, c); return nil },
+		Port:     func(p TruthPort) error { out.ports = append(out.ports, p); return nil },
+		Flow:     func(f TruthFlow) error { out.flows = append(out.flows, f); return nil },
+		Behavior: func(b TruthBehavior) error { out.behaviors = append(out.behaviors, b); return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

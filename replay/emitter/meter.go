@@ -2,15 +2,37 @@ package emitter
 
 import "math/bits"
 
-// meter measures how busy a port's link was in each interval (section 5.1.1, raw
-// ABW): the bits that exited are the busy time times the speed, so the available
-// share is one minus the busy share, exactly. Links were idle before the run began,
-// and switches knew it: the interval before the first one is complete and idle.
+// Estimator is how switches compute available bandwidth (section 5.1.1).
+type Estimator string
+
+// The estimators. In all of them the bits that exited are the time in which the link
+// was busy times its speed, so the available share is one minus the busy share,
+// exactly.
+const (
+	// Raw is the busy share of the last complete interval (section 5.1.1; slides "CSIG
+	// at IEEE 802 Nendica", November 2023, "BW Measure").
+	Raw Estimator = "raw"
+	// EWMA moves by a weight of 1/2^n with every packet toward the busy share of the time
+	// since the packet before it ended. It has no interval.
+	EWMA Estimator = "ewma"
+	// DRE adds every packet's busy time to a register that loses 1/2^n of itself every
+	// interval/2^n: the Discounted Rate Estimator of CONGA, whose time constant is the
+	// interval.
+	DRE Estimator = "dre"
+)
+
+// meter measures how busy a port's link is. Links were idle before the run began, and
+// switches knew it: the interval before the first one is complete and idle.
 type meter struct {
 	interval int64 // ps
-	end      int64 // of the interval that is being measured
-	busy     int64 // ps, in that interval
-	last     int64 // ps, in the one before
+	end      int64 // of the interval that is being measured; DRE: of the next loss
+	busy     int64 // ps, in that interval; DRE: the register
+	last     int64 // ps, in the one before; EWMA: end of the last packet
+
+	smooth bool // estimates change with every packet
+	dre    bool
+	weight uint8  // n of 1/2^n
+	share  uint64 // EWMA: busy share in units of 1/2^32
 
 	// What the port offers in terms of the quantization tables, valid until the
 	// next interval begins.
@@ -18,8 +40,23 @@ type meter struct {
 	codes [2]uint32 // by csig.MinABW, csig.MinABWRatio
 }
 
+const wholeLink = 1 << 32
+
+// newMeter is the meter of an idle link.
+func newMeter(e Estimator, interval int64, weight uint8) meter {
+	m := meter{interval: interval, end: interval, smooth: e != Raw, dre: e == DRE, weight: weight}
+	if m.dre {
+		m.end = interval >> weight
+	}
+	return m
+}
+
 // advance closes the intervals that end at or before the time t.
 func (m *meter) advance(t int64) {
+	if m.smooth {
+		m.discount(t)
+		return
+	}
 	if t < m.end {
 		return
 	}
@@ -32,8 +69,28 @@ func (m *meter) advance(t int64) {
 	m.busy, m.coded = 0, false
 }
 
+// discount lets the register of DRE lose what it does up to the time t.
+func (m *meter) discount(t int64) {
+	if !m.dre || t < m.end {
+		return
+	}
+	step := m.interval >> m.weight
+	losses := (t-m.end)/step + 1
+	m.end += losses * step
+	for ; losses > 0 && m.busy > 0; losses-- {
+		m.lose()
+	}
+	m.coded = false
+}
+
+func (m *meter) lose() { m.busy -= max(m.busy>>m.weight, 1) }
+
 // add counts the link as busy from start to end; advance(start) came before.
 func (m *meter) add(start, end int64) {
+	if m.smooth {
+		m.take(start, end)
+		return
+	}
 	for end > m.end {
 		m.busy += m.end - start
 		start = m.end
@@ -42,12 +99,49 @@ func (m *meter) add(start, end int64) {
 	m.busy += end - start
 }
 
-// available is the bandwidth in kbit/s and in parts per million that the last
-// complete interval left free.
+// take moves a smooth estimate by a packet.
+func (m *meter) take(start, end int64) {
+	m.coded = false
+	if m.dre {
+		m.takeDiscounted(start, end)
+		return
+	}
+	now := mulDiv(uint64(end-start), wholeLink, uint64(end-m.last))
+	m.last = end
+	// The shift of a negative number rounds down, as registers do.
+	m.share = uint64(int64(m.share) + (int64(now)-int64(m.share))>>m.weight)
+}
+
+// takeDiscounted adds a packet to the register of DRE while it loses.
+func (m *meter) takeDiscounted(start, end int64) {
+	step := m.interval >> m.weight
+	if long := (end - start) / step; long > saturation<<m.weight {
+		// A busy register does not change any more: what comes before is forgotten.
+		start += (long - saturation<<m.weight) * step
+		m.end = start + step
+	}
+	for ; end > m.end; m.end += step {
+		m.busy += m.end - start
+		start = m.end
+		m.lose()
+	}
+	m.busy += end - start
+}
+
+// saturation is how many intervals of DRE forget everything: 16 leave a ten-millionth.
+const saturation = 16
+
+// available is the bandwidth in kbit/s and in parts per million that is free by the
+// estimate.
 func (m *meter) available(kbps uint64) (abw, ratio uint64) {
-	free := uint64(m.interval - m.last)
-	interval := uint64(m.interval)
-	return mulDiv(free, kbps, interval), mulDiv(free, 1e6, interval)
+	free, whole := uint64(m.interval-m.last), uint64(m.interval)
+	switch {
+	case m.dre:
+		free = uint64(max(m.interval-m.busy, 0))
+	case m.smooth:
+		free, whole = wholeLink-m.share, wholeLink
+	}
+	return mulDiv(free, kbps, whole), mulDiv(free, 1e6, whole)
 }
 
 // mulDiv is a*b/c without overflow; the result must fit.

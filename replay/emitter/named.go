@@ -31,6 +31,11 @@ func library() map[string]func() Scenario {
 
 		"three-tier":        threeTier,
 		"mixed-generations": mixedGenerations,
+		"figure5":           figure5,
+
+		"partial-deployment": partialDeployment,
+		"rogue":              rogue,
+		"trimming":           trimming,
 
 		"overlay":    overlay,
 		"ipv6":       ipv6,

@@ -5,13 +5,41 @@ package emitter
 type mark struct {
 	code   uint32 // of the quantization table
 	writer int32  // port that replaced the tag last; none if it is untouched
-	lm     uint16
-	signal uint8 // index in Scenario.Signals
-	set    bool  // the packet carries one
+	// What a faithful fabric would have written, kept where any port is not, and flags:
+	// the D bit and others that no packet has.
+	faith       uint32 // code in the low bits
+	faithWriter int32
+	lm          uint16
+	signal      uint8 // index in Scenario.Signals
+	set         bool  // the packet carries one
 }
 
-// none is no port.
-const none = -1
+// Flags of mark.faith, above the 20 bits of codes.
+const (
+	flagTrimmed  = 1 << 31 // the D bit
+	flagCut      = 1 << 30 // trimmed by the queue that it is in
+	flagInserted = 1 << 29 // no sender made the tag
+	faithBits    = 1<<20 - 1
+)
+
+func (m *mark) is(flag uint32) bool { return m.faith&flag != 0 }
+func (m *mark) faithCode() uint32   { return m.faith & faithBits }
+
+func (m *mark) setFaith(code uint32, writer int32) {
+	m.faith, m.faithWriter = m.faith&^faithBits|code, writer
+}
+
+// sameOnWire tells whether receivers can tell two marks apart.
+func (m *mark) sameOnWire(o *mark) bool {
+	return m.set == o.set && m.code == o.code && m.lm == o.lm && m.signal == o.signal &&
+		(m.writer == none) == (o.writer == none) && m.is(flagTrimmed) == o.is(flagTrimmed)
+}
+
+// Writers that are no ports.
+const (
+	none   = -1 // nobody replaced the tag
+	forged = -2 // its sender did not write the initial value
+)
 
 // packet is one packet in a queue or on the link behind it. Times are picoseconds
 // since the start of the run.

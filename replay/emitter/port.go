@@ -19,6 +19,8 @@ type port struct {
 	behind           int64    // bytes of packets in [head, seen)
 	busyUntil        int64    // end of the last packet in the ring on the link
 
+	policy *policy // nil: complete support
+
 	meter meter
 	stats [2]portStats // of the present and the next window of the truth
 }
@@ -26,9 +28,11 @@ type port struct {
 // portStats is the truth about a port in one window.
 type portStats struct {
 	bytes    uint64
-	busy     int64 // ps
-	drops    uint64
+	busy     int64  // ps
+	drops    uint64 // by a full buffer
 	maxQueue uint64
+
+	discards, stripped, inserted, trimmed uint64
 }
 
 func (p *port) empty() bool         { return p.head == p.tail }
@@ -42,11 +46,10 @@ func (p *port) backlog(now int64) uint64 {
 	return (uint64(p.busyUntil-now)*p.kbps + 8e9 - 1) / 8e9
 }
 
-// enqueue takes a packet in or drops it when the buffer has no room.
-func (p *port) enqueue(now int64, k *packet, stats *portStats) bool {
+// enqueue takes a packet in unless the queue would be longer than room.
+func (p *port) enqueue(now int64, k *packet, room uint64, stats *portStats) bool {
 	queue := p.backlog(now) + uint64(k.length)
-	if queue > p.buffer {
-		stats.drops++
+	if queue > room {
 		return false
 	}
 	stats.maxQueue = max(stats.maxQueue, queue)

@@ -40,11 +40,25 @@ type Scenario struct {
 	NICBufferBytes uint64        `yaml:"nic_buffer_bytes,omitempty"` // of each sending host; default 4 MiB
 	Propagation    time.Duration `yaml:"propagation,omitempty"`      // of each link; default 500 ns
 	Pipeline       time.Duration `yaml:"pipeline,omitempty"`         // of each switch, before the queue; default 600 ns
-	MTU            int           `yaml:"mtu,omitempty"`              // bytes of a full IP packet; default 1500
+	// TrimBuffer, unless 0, makes switches cut packets that find the buffer full to
+	// their headers, and is the room beyond the buffer that these may take.
+	TrimBuffer uint64 `yaml:"trim_buffer_bytes,omitempty"`
 
-	// Signals and tags. The switches' raw ABW (section 5.1.1) is that of the last
-	// complete ABWInterval, default 10 ms.
+	// Devices says which switches have less than complete support, Faults which break
+	// the rules. See Behavior.
+	Devices []Behavior `yaml:"devices,omitempty"`
+	Faults  []Behavior `yaml:"faults,omitempty"`
+	// ReplaceInitial makes the first hop replace the initial value even by an equal one
+	// (rule 1 of the Signal Update Function of IBCS).
+	ReplaceInitial bool `yaml:"replace_initial,omitempty"`
+	MTU            int  `yaml:"mtu,omitempty"` // bytes of a full IP packet; default 1500
+
+	// Signals and tags. ABW is how switches estimate available bandwidth, over
+	// ABWInterval, 1 us to 1 s, default 10 ms; default raw. ABWWeight n means weights of
+	// 1/2^n, 1 to 10, default 4, in the estimators that have weights.
+	ABW         Estimator        `yaml:"abw,omitempty"`
 	ABWInterval time.Duration    `yaml:"abw_interval,omitempty"`
+	ABWWeight   uint8            `yaml:"abw_weight,omitempty"`
 	HeavyDelay  time.Duration    `yaml:"heavy_delay,omitempty"` // threshold of max_delay; default 20 us
 	Layout      csig.Layout      `yaml:"-"`                     // default wide/uec050
 	Signals     []csig.Signal    `yaml:"-"`                     // default: all that the layout defines
@@ -125,7 +139,9 @@ func (s Scenario) withDefaults() Scenario {
 	orDefault(&s.Propagation, 500*time.Nanosecond)
 	orDefault(&s.Pipeline, 600*time.Nanosecond)
 	orDefault(&s.MTU, 1500)
+	orDefault(&s.ABW, Raw)
 	orDefault(&s.ABWInterval, 10*time.Millisecond)
+	orDefault(&s.ABWWeight, 4)
 	orDefault(&s.HeavyDelay, 20*time.Microsecond)
 	orDefault(&s.Layout, csig.Layout{Format: csig.Wide, Profile: csig.UEC050})
 	if len(s.Signals) == 0 {

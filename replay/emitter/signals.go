@@ -14,6 +14,52 @@ type signal struct {
 	initial   uint32 // code of the table's initial value
 	metadata  []uint16
 	heavy     []codes // by port
+	// Who writes a locator metadata: a port, or several. Of watchful runs only.
+	byLM     map[uint16]int32
+	anywhere codes // heavy at a location of unknown capacity
+}
+
+// lmBase and below are locations that are no single port: lmBase minus the locator
+// metadata.
+const lmBase = -16
+
+func lmOf(location int32) uint16 { return uint16(lmBase - location) }
+
+// named is the location that a tag names: the port that wrote it, if it wrote what it
+// is configured with, otherwise the only port that is configured with the LM.
+func (s *signal) named(m *mark) int32 {
+	if m.writer >= 0 && s.metadata[m.writer] == m.lm {
+		return m.writer
+	}
+	if p, ok := s.byLM[m.lm]; ok && p != several {
+		return p
+	}
+	return lmBase - int32(m.lm)
+}
+
+// several ports are configured with an LM.
+const several = -1
+
+// index finds ports by their LM.
+func (s *signal) index() {
+	s.byLM = make(map[uint16]int32, len(s.metadata))
+	for p, lm := range s.metadata {
+		if _, taken := s.byLM[lm]; taken {
+			s.byLM[lm] = several
+		} else {
+			s.byLM[lm] = int32(p)
+		}
+	}
+	low, high, ok := s.table.HeavyCodes(0)
+	s.anywhere = codes{low, high, ok}
+}
+
+// heavyAt is what is heavy at a location.
+func (s *signal) heavyAt(location int32) *codes {
+	if location < 0 {
+		return &s.anywhere
+	}
+	return &s.heavy[location]
 }
 
 // codes is an inclusive range, empty unless some.
@@ -43,13 +89,18 @@ func newSignals(s *Scenario, t *topology, d *csig.Domain) ([]signal, error) {
 			low, high, ok := table.HeavyCodes(uint64(t.ports[p].speed))
 			out[i].heavy[p] = codes{low, high, ok}
 		}
+		if s.watchful() {
+			out[i].index()
+		}
 	}
 	return out, nil
 }
 
 // start is the tag that a sender writes.
 func (s *signal) start(index uint8) mark {
-	return mark{code: s.initial, writer: none, signal: index, set: true}
+	return mark{
+		code: s.initial, writer: none, faith: s.initial, faithWriter: none, signal: index, set: true,
+	}
 }
 
 // tag is the mark as it is on the wire.
@@ -58,5 +109,5 @@ func (s *signal) tag(l csig.Layout, m *mark) csig.Tag {
 	if m.writer != none {
 		raw = s.table.Raw(m.code)
 	}
-	return csig.Tag{Layout: l, T: s.kind.Type(), S: raw, LM: m.lm}
+	return csig.Tag{Layout: l, T: s.kind.Type(), S: raw, LM: m.lm, D: m.is(flagTrimmed)}
 }

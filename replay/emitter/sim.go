@@ -29,6 +29,9 @@ type sim struct {
 	taps        *taps
 	truth       *truth
 	trace       *trace // nil: no flow trace
+	timeline    *timeline
+	watchful    bool // some port may be unfaithful, or tags may be frozen
+	freezes     bool // trimmed packets have a D bit
 
 	sent, delivered, dropped, captured, capturedBytes uint64
 }
@@ -38,6 +41,9 @@ const progressEvery = 1 << 16
 
 // run moves time forward until the end, the packet limit, or the context's end.
 func (s *sim) run(ctx context.Context, progress func(done float64, packets uint64)) error {
+	if err := s.truth.behaviors(s.timeline); err != nil {
+		return err
+	}
 	for events := 1; ; events++ {
 		more, err := s.step()
 		if err != nil {
@@ -64,6 +70,11 @@ func (s *sim) step() (more bool, err error) {
 	if s.now >= s.end {
 		s.now = s.end
 		return false, nil
+	}
+	if s.now >= s.timeline.next {
+		if err := s.timeline.change(s.now, s.ports); err != nil {
+			return false, err
+		}
 	}
 	for s.truth.due(s.now) {
 		if err := s.truth.closeWindow(s.ports); err != nil {
@@ -107,21 +118,7 @@ func (s *sim) finish() error {
 			return err
 		}
 	}
-	return nil
-}
-
-// enter puts a packet into a queue.
-func (s *sim) enter(number int32, now int64, k *packet) {
-	p := &s.ports[number]
-	first := p.empty()
-	if !p.enqueue(now, k, &p.stats[s.truth.side(now)]) {
-		s.flows[k.flow].dropped++
-		s.dropped++
-		return
-	}
-	if first {
-		s.arriving.set(number, p.nextArrival())
-	}
+	return s.truth.flows(s)
 }
 
 // arrive takes the head of a port to its next queue or to its receiver. The port's
@@ -182,7 +179,11 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 		arriving: newAgenda(len(t.ports) + len(t.nics)), sending: newAgenda(len(flows)),
 		framer: frames, points: t.points(),
 	}
-	interval := ps(s.ABWInterval)
+	if m.timeline, err = newTimeline(&m.scenario, t, signals); err != nil {
+		return nil, err
+	}
+	m.freezes = s.freezes()
+	m.watchful = s.watchful()
 	for i := range t.ports {
 		latency := ps(s.Propagation)
 		if t.ports[i].peerNode != none {
@@ -194,7 +195,7 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 		}
 		m.ports = append(m.ports, port{
 			kbps: uint64(t.ports[i].speed), latency: latency, buffer: buffer,
-			transit: true, meter: meter{interval: interval, end: interval},
+			transit: true, meter: newMeter(s.ABW, ps(s.ABWInterval), s.ABWWeight),
 		})
 	}
 	for _, facing := range t.nics {

@@ -11,9 +11,10 @@ import (
 // congest more.
 //
 // Pods share the leaves, which are their racks, and have so many aggregation switches
-// each as there are spines. The size of a fabric file stays what it is.
+// each as there are spines. The size of a fabric file stays what it is. What devices
+// and faults say of switches that are gone goes with them.
 func (s Scenario) WithSize(leaves, spines, hostsPerLeaf int) Scenario {
-	if s.FabricFile != "" {
+	if s.FabricFile != "" || leaves == 0 && spines == 0 && hostsPerLeaf == 0 {
 		return s
 	}
 	from, _ := s.size()
@@ -49,6 +50,7 @@ func (s Scenario) WithSize(leaves, spines, hostsPerLeaf int) Scenario {
 			w.Flows[j] = Pair{From: place(p.From), To: place(p.To)}
 		}
 	}
+	s.keepBehaviors()
 	return s
 }
 
@@ -85,4 +87,20 @@ func (s *Scenario) resize(leaves, spines, hosts int) {
 		s.Cores = max(s.Cores, p.Aggs)
 	}
 	s.Pods = pods
+}
+
+// keepBehaviors drops those that match nothing. A fabric that cannot be built is left
+// to the check of the scenario.
+func (s *Scenario) keepBehaviors() {
+	full := s.withDefaults()
+	if full.checkFabric() != nil || full.checkBehaviors() != nil {
+		return
+	}
+	t, err := newTopology(&full)
+	if err != nil {
+		return
+	}
+	gone := func(b Behavior) bool { return len(b.matches(t)) == 0 }
+	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), gone)
+	s.Faults = slices.DeleteFunc(slices.Clone(s.Faults), gone)
 }

@@ -2,7 +2,6 @@ package emitter
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,19 +39,9 @@ type truth struct {
 	grace    int64
 	half     int // which of the two halves is the present one
 	halves   [2][]tally
+	faithful [2][]tally // of what a faithful fabric would have written; watchful runs only
+	watchful bool
 	partials uint64
-}
-
-// tally adds up one cell, signal and source in one window.
-type tally struct {
-	observations, untouched, heavy, sum, heavySum uint64
-	ports                                         []portTally // as met
-}
-
-type portTally struct {
-	port              int32
-	all               uint64 // observations that the port wrote
-	heavy, sumOfHeavy uint64
 }
 
 // newTruth keeps the truth to itself until it has a file.
@@ -67,6 +56,12 @@ func newTruth(s *Scenario, t *topology, signals []signal, cells [][2]int32) *tru
 	tr.end = ((tr.window+1)*tr.windowNS - tr.startNS) * 1000
 	for i := range tr.halves {
 		tr.halves[i] = make([]tally, len(cells)*len(signals)*2)
+	}
+	tr.watchful = s.watchful()
+	if tr.watchful {
+		for i := range tr.faithful {
+			tr.faithful[i] = make([]tally, len(cells)*len(signals)*2)
+		}
 	}
 	for i := range cells {
 		tr.order = append(tr.order, int32(i))
@@ -107,58 +102,18 @@ func (t *truth) sent(p *port, from, to int64, bytes uint64) {
 	}
 }
 
-// observe counts a tag (source 0) or a reflection (source 1) of a cell.
-func (t *truth) observe(now int64, cell int32, m *mark, source int) {
-	a := &t.halves[t.side(now)][(int(cell)*len(t.signals)+int(m.signal))*2+source]
-	s := &t.signals[m.signal]
-	value := s.table.Value(m.code)
-	a.observations++
-	a.sum += value
-	if m.writer == none {
-		a.untouched++
-		return
-	}
-	p := a.port(m.writer)
-	p.all++
-	if s.heavy[m.writer].has(m.code) {
-		a.heavy++
-		a.heavySum += value
-		p.heavy++
-		p.sumOfHeavy += value
-	}
-}
-
-func (a *tally) port(n int32) *portTally {
-	for i := range a.ports {
-		if a.ports[i].port == n {
-			return &a.ports[i]
-		}
-	}
-	a.ports = append(a.ports, portTally{port: n})
-	return &a.ports[len(a.ports)-1]
-}
-
-func (a *tally) reset() { *a = tally{ports: a.ports[:0]} }
-
 // due tells whether the present window can be written.
 func (t *truth) due(now int64) bool { return now >= t.end+t.grace }
 
 // closeWindow writes the present window and turns to the next.
 func (t *truth) closeWindow(ports []port) error {
 	start := time.Unix(0, t.window*t.windowNS).UTC()
-	half := t.halves[t.half]
 	for _, cell := range t.order {
 		for i := range t.signals {
 			for source := range 2 {
-				a := &half[(int(cell)*len(t.signals)+i)*2+source]
-				if a.observations == 0 {
-					continue
+				if err := t.closeCell(start, cell, i, source); err != nil {
+					return err
 				}
-				line := t.cellLine(start, cell, i, source, a)
-				if err := t.json.Encode(line); err != nil {
-					return fmt.Errorf("write truth: %w", err)
-				}
-				a.reset()
 			}
 		}
 	}
@@ -177,61 +132,11 @@ func (t *truth) closeWindow(ports []port) error {
 	return nil
 }
 
-var sourceNames = [2]string{"tag", "reflection"}
-
-func (t *truth) cellLine(start time.Time, cell int32, signal, source int, a *tally) TruthCell {
-	racks := t.cells[cell]
-	line := TruthCell{
-		Kind: TruthCellKind, WindowStart: start, WindowNS: t.windowNS,
-		Source: sourceNames[source], Signal: t.signals[signal].kind.String(),
-		SrcGroup: t.topology.rackName(int(racks[0])), DstGroup: t.topology.rackName(int(racks[1])),
-		Observations: a.observations, Untouched: a.untouched, Heavy: a.heavy, Sum: a.sum, HeavySum: a.heavySum,
-	}
-	t.partials += uint64(len(a.ports))
-	if a.untouched > 0 {
-		t.partials++
-	}
-	if a.heavy == 0 {
-		return line
-	}
-	best := slices.MinFunc(a.ports, func(x, y portTally) int { return t.compare(x, y, t.signals[signal].direction) })
-	line.Ports = map[string]uint64{}
-	for _, p := range a.ports {
-		if p.heavy == 0 {
-			continue
-		}
-		line.Ports[t.topology.ports[p.port].name()] = p.heavy
-		if p.heavy == best.heavy {
-			line.Ties = append(line.Ties, t.topology.ports[p.port].name())
-		}
-	}
-	slices.Sort(line.Ties)
-	if len(line.Ties) == 1 {
-		line.Ties = nil
-	}
-	line.Bottleneck, line.Stage = t.topology.ports[best.port].name(), t.topology.ports[best.port].stage
-	line.BottleneckCount = best.heavy
-	line.BottleneckValue = float64(best.sumOfHeavy) / float64(best.heavy)
-	return line
-}
-
-// compare orders ports as candidates for the mode, the mode first.
-func (t *truth) compare(x, y portTally, d csig.Direction) int {
-	if x.heavy != y.heavy || x.heavy == 0 {
-		return cmp.Compare(y.heavy, x.heavy)
-	}
-	// Among equal counts the sums order as the means do.
-	byMean := cmp.Compare(x.sumOfHeavy, y.sumOfHeavy)
-	if d == csig.Max {
-		byMean = -byMean
-	}
-	return cmp.Or(byMean, cmp.Compare(t.location[x.port], t.location[y.port]))
-}
-
 func (t *truth) portLine(start time.Time, i int, s *portStats) TruthPort {
 	p := &t.topology.ports[i]
 	return TruthPort{
 		Kind: TruthPortKind, WindowStart: start, Port: p.name(), Bytes: s.bytes, CapacityKbps: uint64(p.speed),
 		Load: float64(s.busy) / float64(t.windowNS*1000), Drops: s.drops, MaxQueueBytes: s.maxQueue,
+		Trimmed: s.trimmed, Discards: s.discards, Stripped: s.stripped, Inserted: s.inserted,
 	}
 }

@@ -14,6 +14,9 @@ const (
 	TruthHeaderKind = "header"
 	TruthCellKind   = "cell"
 	TruthPortKind   = "port"
+	TruthFlowKind   = "flow"
+	TruthDeviceKind = "device" // a Behavior of Scenario.Devices
+	TruthFaultKind  = "fault"  // a Behavior of Scenario.Faults
 )
 
 // TruthHeader is the first line of truth.ndjson.
@@ -60,10 +63,30 @@ type TruthCell struct {
 	SrcGroup     string    `json:"src_group"`
 	DstGroup     string    `json:"dst_group"`
 	Observations uint64    `json:"observations"`
-	Untouched    uint64    `json:"untouched"`
-	Heavy        uint64    `json:"heavy"`
-	Sum          uint64    `json:"sum"`
-	HeavySum     uint64    `json:"heavy_sum"`
+	Trimmed      uint64    `json:"trimmed,omitempty"`  // with the D bit; they count in nothing else
+	Inserted     uint64    `json:"inserted,omitempty"` // of tags that no sender made
+
+	// TruthMode is what the tags say, as they were written.
+	TruthMode
+	// Agree is how many tags say what a faithful fabric would have written, and Faithful
+	// what all of them would say then. Absent where all devices are complete.
+	Agree    *uint64        `json:"agree,omitempty"`
+	Faithful *TruthFaithful `json:"faithful,omitempty"`
+}
+
+// TruthFaithful is what the tags of senders would say in a fabric of complete devices
+// with the same queues: the true bottlenecks. Inserted tags are not among them.
+type TruthFaithful struct {
+	Observations uint64 `json:"observations"`
+	TruthMode
+}
+
+// TruthMode is what tags or reflections say together.
+type TruthMode struct {
+	Untouched uint64 `json:"untouched"`
+	Heavy     uint64 `json:"heavy"`
+	Sum       uint64 `json:"sum"`
+	HeavySum  uint64 `json:"heavy_sum"`
 
 	// The mode of the bottleneck; absent when nothing was heavy.
 	Bottleneck      string            `json:"bottleneck,omitempty"`
@@ -84,6 +107,44 @@ type TruthPort struct {
 	Load          float64   `json:"load"` // share of the window in which the link was busy
 	Drops         uint64    `json:"drops"`
 	MaxQueueBytes uint64    `json:"max_queue_bytes"`
+
+	Trimmed  uint64 `json:"trimmed,omitempty"`  // packets that were cut to their headers
+	Discards uint64 `json:"discards,omitempty"` // tagged packets that the device dropped
+	Stripped uint64 `json:"stripped,omitempty"` // tags
+	Inserted uint64 `json:"inserted,omitempty"` // tags
+}
+
+// TruthFlow is one connection of the run, with both directions' packets.
+type TruthFlow struct {
+	Kind    string `json:"kind"`
+	Src     string `json:"src"` // host that sends data
+	Dst     string `json:"dst"`
+	SrcIP   string `json:"src_ip"`
+	DstIP   string `json:"dst_ip"`
+	SrcPort uint16 `json:"src_port"`
+	DstPort uint16 `json:"dst_port"`
+
+	Forward []string `json:"forward"` // ports of switches that data passes
+	Reverse []string `json:"reverse"` // and acknowledgements
+
+	// Sent = Delivered + Dropped + InFlight.
+	Sent      uint64 `json:"sent"`
+	Delivered uint64 `json:"delivered"`
+	Dropped   uint64 `json:"dropped"`
+	InFlight  uint64 `json:"in_flight"`
+	Trimmed   uint64 `json:"trimmed,omitempty"`
+}
+
+// TruthBehavior is one port that behaves otherwise than a complete device, or a host
+// that forges tags.
+type TruthBehavior struct {
+	Kind    string    `json:"kind"`
+	Device  string    `json:"device"`
+	Port    string    `json:"port,omitempty"`
+	What    string    `json:"what"` // kind of Behavior
+	Signals []string  `json:"signals,omitempty"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
 }
 
 func newTruthHeader(s *Scenario, of *taps) TruthHeader {
@@ -105,6 +166,11 @@ func newTruthHeader(s *Scenario, of *taps) TruthHeader {
 			"ports":            "heavy observations by the port that wrote them",
 			"load":             "share of the window in which the port's link was busy",
 			"max_queue_bytes":  "most bytes that waited or were on their way out, the arriving packet included",
+			"trimmed":          "observations with the D bit: they count in observations and nowhere else; of ports: packets cut to their headers",
+			"inserted":         "observations of tags that no sender made",
+			"agree":            "observations whose value and locator metadata are those of a faithful fabric",
+			"faithful":         "the same for what devices with complete support would have written into the senders' tags, with the same queues",
+			"lm:N":             "in place of a port: locator metadata that is configured on none or on several, and not by the writer",
 		},
 	}
 	for i := range of.list {
@@ -128,6 +194,9 @@ type TruthVisitor struct {
 	Header func(TruthHeader) error
 	Cell   func(TruthCell) error
 	Port   func(TruthPort) error
+	Flow   func(TruthFlow) error
+	// Behavior takes lines of the kinds device and fault.
+	Behavior func(TruthBehavior) error
 }
 
 // ReadTruth reads truth.ndjson in order. Errors name the line.
@@ -159,8 +228,12 @@ func (v *TruthVisitor) line(b []byte) error {
 		return visit(b, v.Cell)
 	case TruthPortKind:
 		return visit(b, v.Port)
+	case TruthFlowKind:
+		return visit(b, v.Flow)
+	case TruthDeviceKind, TruthFaultKind:
+		return visit(b, v.Behavior)
 	}
-	return errors.New("kind: expected header, cell or port")
+	return errors.New("kind: expected header, device, fault, cell, port or flow")
 }
 
 func visit[T any](b []byte, f func(T) error) error {

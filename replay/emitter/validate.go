@@ -22,6 +22,7 @@ const (
 	minSnapLen      = 64
 	maxSnapLen      = 256 << 10
 	maxBuffer       = 1 << 30
+	maxWeight       = 10
 )
 
 // check tells what is wrong with a scenario that has its defaults.
@@ -46,7 +47,7 @@ func (s *Scenario) checkAll() error {
 	if err := s.checkTimes(t); err != nil {
 		return err
 	}
-	for _, check := range []func() error{s.checkTags, s.checkOutput} {
+	for _, check := range []func() error{s.checkTags, s.checkBehaviors, s.checkOutput} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -71,10 +72,14 @@ func (s *Scenario) checkTimes(t *topology) error {
 		return fmt.Errorf("duration %s: expected 1ms to 24h", s.Duration)
 	case s.Window < time.Millisecond || s.Window > time.Hour:
 		return fmt.Errorf("window %s: expected 1ms to 1h", s.Window)
-	case s.ABWInterval < time.Microsecond || s.ABWInterval > s.Window:
-		return fmt.Errorf("abw_interval %s: expected 1us to the window, %s", s.ABWInterval, s.Window)
 	case s.FlowTrace != 0 && (s.FlowTrace < time.Microsecond || s.FlowTrace > s.Duration):
 		return fmt.Errorf("flow_trace %s: expected 1us to the duration, %s", s.FlowTrace, s.Duration)
+	case s.ABW != Raw && s.ABW != EWMA && s.ABW != DRE:
+		return fmt.Errorf("abw %q: expected %s, %s or %s", s.ABW, Raw, EWMA, DRE)
+	case s.ABWInterval < time.Microsecond || s.ABWInterval > time.Second:
+		return fmt.Errorf("abw_interval %s: expected 1us to 1s", s.ABWInterval)
+	case s.ABWWeight > maxWeight:
+		return fmt.Errorf("abw_weight %d: expected 1 to %d", s.ABWWeight, maxWeight)
 	case s.Propagation < 0 || s.Propagation > time.Millisecond:
 		return fmt.Errorf("propagation %s: expected 0 to 1ms", s.Propagation)
 	case s.Pipeline < 0 || s.Pipeline > time.Millisecond:

@@ -1,0 +1,103 @@
+package emitter
+
+import (
+	"testing"
+	"time"
+)
+
+// load keeps a meter's link busy for a share of the time, in packets of a
+// microsecond, from one time to another.
+func load(m *meter, from, to time.Duration, ppm int64) {
+	const packet = 1_000_000
+	gap := int64(packet) * 1_000_000 / ppm
+	for at := ps(from); at+packet <= ps(to); at += gap {
+		m.advance(at)
+		m.add(at, at+packet)
+	}
+	m.advance(ps(to))
+}
+
+// All estimators agree on a steady load, and each takes its time to learn of a change
+// (section 5.1.1).
+func TestEstimatorsAgreeOnSteadyLoads(t *testing.T) {
+	for _, ppm := range []int64{20_000, 250_000, 500_000, 990_000, 1_000_000} {
+		for _, e := range []Estimator{Raw, EWMA, DRE} {
+			m := newMeter(e, ps(time.Millisecond), 4)
+			load(&m, 0, 20*time.Millisecond, ppm)
+			abw, ratio := m.available(uint64(Gbps))
+			want := 1_000_000 - ppm
+			// DRE has just lost a sixteenth.
+			tolerance := int64(12_000)
+			if e == DRE {
+				tolerance = 1_000_000 / 16
+			}
+			if diff := int64(ratio) - want; diff < -tolerance || diff > tolerance {
+				t.Errorf("%s at load %d ppm: %d ppm available, want %d", e, ppm, ratio, want)
+			}
+			if diff := int64(abw) - int64(ratio); diff < -1 || diff > 1 {
+				t.Errorf("%s: %d kbit/s of 1 Gbit/s, but %d ppm", e, abw, ratio)
+			}
+		}
+	}
+}
+
+// Known values: DRE follows a step as 1 - (1-1/16)^n with the losses, EWMA as the same
+// with the packets, and raw shows it when the interval is over.
+func TestEstimatorsFollowSteps(t *testing.T) {
+	const interval = time.Millisecond
+	raw := newMeter(Raw, ps(interval), 4)
+	load(&raw, 0, interval-time.Microsecond, 1_000_000)
+	if _, ratio := raw.available(uint64(Gbps)); ratio != 1_000_000 {
+		t.Errorf("raw: %d ppm before the interval is over", ratio)
+	}
+	load(&raw, interval-time.Microsecond, interval, 1_000_000)
+	if _, ratio := raw.available(uint64(Gbps)); ratio != 0 {
+		t.Errorf("raw: %d ppm of a full interval", ratio)
+	}
+
+	dre := newMeter(DRE, ps(interval), 4)
+	// One interval has 16 losses; each adds 62.5 us and takes a sixteenth.
+	load(&dre, 0, interval, 1_000_000)
+	// busy = sum of (15/16)^k for k = 1 to 16, times 62.5 us: 603.6 us.
+	if _, ratio := dre.available(uint64(Gbps)); ratio < 393_000 || ratio > 400_000 {
+		t.Errorf("dre: %d ppm after one interval of full load, want about 396000", ratio)
+	}
+	dre.advance(ps(2 * interval))
+	if _, ratio := dre.available(uint64(Gbps)); ratio < 784_000 || ratio > 789_000 {
+		t.Errorf("dre: %d ppm after an idle interval, want about 785000", ratio)
+	}
+	dre.advance(ps(time.Hour))
+	if _, ratio := dre.available(uint64(Gbps)); ratio != 1_000_000 {
+		t.Errorf("dre: %d ppm after an idle hour", ratio)
+	}
+
+	ewma := newMeter(EWMA, ps(interval), 4)
+	load(&ewma, 0, 16*time.Microsecond, 1_000_000)
+	// 1 - (15/16)^16 of full load.
+	if _, ratio := ewma.available(uint64(Gbps)); ratio < 355_000 || ratio > 357_000 {
+		t.Errorf("ewma: %d ppm after 16 packets, want about 356074", ratio)
+	}
+	if ewma.coded || dre.coded {
+		t.Error("a smooth estimate is kept over packets")
+	}
+}
+
+// Runs with other estimators and intervals from 1 us to 1 s obey the same rules.
+func TestRunsWithEveryEstimator(t *testing.T) {
+	for _, e := range []Estimator{Raw, EWMA, DRE} {
+		for _, interval := range []time.Duration{time.Microsecond, 100 * time.Microsecond, time.Second} {
+			s := tiny()
+			s.Duration, s.Window, s.ABW, s.ABWInterval = 500*time.Millisecond, 250*time.Millisecond, e, interval
+			r, _ := run(t, s)
+			observed, heavy := uint64(0), uint64(0)
+			for _, c := range readTruth(t, r.Truth).cells {
+				if c.Signal == "min_abw_ratio" {
+					observed, heavy = observed+c.Observations, heavy+c.Heavy
+				}
+			}
+			if observed == 0 || (heavy == 0) != (e != EWMA && interval == time.Second) {
+				t.Errorf("%s over %s: %d of %d observations are heavy", e, interval, heavy, observed)
+			}
+		}
+	}
+}

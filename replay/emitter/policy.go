@@ -1,0 +1,164 @@
+package emitter
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// policy is what a port does that one with complete support would not. Per signal
+// means by index in Scenario.Signals.
+type policy struct {
+	act    action
+	ignore uint16 // signals whose tags it forwards unchanged
+
+	metrics constants // true, by configuration
+	stuck   constants // what it compares with instead
+	written constants // what it overwrites with or forges
+	lm      *uint16
+	shift   int64
+	every   int64 // ps
+
+	oneIn, untilInsert, inserted uint32
+	latched                      [csig.NumKnown]latch
+}
+
+// constants are codes per signal.
+type constants struct {
+	has   uint16
+	codes [csig.NumKnown]uint32
+}
+
+func (c *constants) get(i uint8) (uint32, bool) { return c.codes[i], c.has>>i&1 != 0 }
+
+// latch is a value that software has programmed.
+type latch struct {
+	until int64 // ps
+	code  uint32
+}
+
+const defaultCadence = 100 * time.Millisecond
+
+// timeline says which behaviours hold when. Policies change only at its times, so
+// that packets find them ready.
+type timeline struct {
+	scenario *Scenario
+	signals  []signal
+	items    []Behavior
+	ports    [][]int32 // of each item
+	times    []int64   // ps, ascending, at which something begins or ends
+	next     int64     // first time that has not been handled, or never
+}
+
+// newTimeline finds the ports of the scenario's behaviours.
+func newTimeline(s *Scenario, t *topology, signals []signal) (*timeline, error) {
+	l := &timeline{scenario: s, signals: signals, items: s.behaviors(), next: never}
+	for i := range l.items {
+		b := &l.items[i]
+		ports := b.matches(t)
+		if len(ports) == 0 {
+			return nil, fmt.Errorf("%s %q: matches no port", b.Kind, b.Match)
+		}
+		l.ports = append(l.ports, ports)
+		l.times = append(l.times, ps(b.Start))
+		if b.End > 0 {
+			l.times = append(l.times, ps(b.End))
+		}
+	}
+	slices.Sort(l.times)
+	l.times = slices.Compact(l.times)
+	if len(l.times) > 0 {
+		l.next = l.times[0]
+	}
+	return l, nil
+}
+
+// holds tells whether an item does at a time.
+func (b *Behavior) holds(now int64) bool {
+	return now >= ps(b.Start) && (b.End == 0 || now < ps(b.End))
+}
+
+// change gives ports their policies as of the time now.
+func (l *timeline) change(now int64, ports []port) error {
+	for len(l.times) > 0 && l.times[0] <= now {
+		l.times = l.times[1:]
+	}
+	l.next = never
+	if len(l.times) > 0 {
+		l.next = l.times[0]
+	}
+	for _, list := range l.ports {
+		for _, n := range list {
+			ports[n].policy = nil
+		}
+	}
+	for i := range l.items {
+		if !l.items[i].holds(now) {
+			continue
+		}
+		for _, n := range l.ports[i] {
+			if err := l.apply(&l.items[i], &ports[n]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// apply adds a behaviour to a port's policy.
+func (l *timeline) apply(b *Behavior, p *port) error {
+	if b.Kind == Complete {
+		p.policy = nil
+		return nil
+	}
+	if p.policy == nil {
+		p.policy = &policy{}
+	}
+	to := p.policy
+	mask, err := b.mask(l.scenario)
+	if err != nil {
+		return err
+	}
+	to.act |= deviceKinds[b.Kind] | faultKinds[b.Kind]
+	switch b.Kind {
+	case PassThrough, NoMetric:
+		to.ignore |= mask
+	case Limited:
+		to.ignore |= ^mask
+	case Software:
+		to.every = ps(max(b.Every, 0))
+		if to.every == 0 {
+			to.every = ps(defaultCadence)
+		}
+	case Metric:
+		return l.encode(b, &to.metrics)
+	case Stuck:
+		return l.encode(b, &to.stuck)
+	case Overwrite:
+		return l.encode(b, &to.written)
+	case Forge:
+		to.lm = b.LM
+		return l.encode(b, &to.written)
+	case WrongLM:
+		to.lm = b.LM
+	case Misbucketed:
+		to.shift = int64(b.Shift)
+	case Insert:
+		to.oneIn = uint32(max(b.OneIn, 1))
+	}
+	return nil
+}
+
+func (l *timeline) encode(b *Behavior, c *constants) error {
+	for name, text := range b.Values {
+		i, v, err := b.value(l.scenario, name, text)
+		if err != nil {
+			return err
+		}
+		c.has |= 1 << i
+		c.codes[i] = l.signals[i].table.Quantize(v)
+	}
+	return nil
+}
