@@ -29,7 +29,40 @@
 // A run writes, for each tap or for all of them, pcapng (nanoseconds, an interface for
 // each tap with its name and a comment) or classic pcap (nanoseconds), as it is or in
 // gzip or zstd; fabric.yaml, which package aggregate/fabric reads; and truth.ndjson,
-// one JSON object a line: TruthHeader, then for each window TruthCell and TruthPort.
+// see below.
 //
 // A scenario file holds the fields of Scenario in YAML, as Dump writes it.
+//
+// # Fabrics and devices
+//
+// A fabric is leaves and spines, pods below a core, or a fabric file as the other
+// commands read it; side links join neighbours. Flows take equal cost shortest paths,
+// as aggregate/fabric assumes: of the ports that lead one link nearer to the receiver,
+// the one that the device's hash of the 5-tuple names. Devices have complete native
+// support unless Scenario.Devices or Scenario.Faults say otherwise; see Behavior for the
+// kinds. A packet that finds a buffer full is dropped, or cut to its headers and queued
+// behind the others where Scenario.TrimBuffer makes room for such packets.
+//
+// # The truth
+//
+// truth.ndjson has one JSON object a line; ReadTruth reads it. In order:
+//
+//   - kind header (TruthHeader): the scenario, units, and the definition of each number.
+//   - kind device and fault (TruthBehavior): one for each port that behaves otherwise
+//     than a complete device, or host that forges tags, with from and to.
+//   - for each window, kind cell (TruthCell): what the tags and the reflections of one
+//     signal between two racks say as they were written, after quantization and after
+//     faults, and the mode of the bottleneck that follows from it. Where some device may
+//     be unfaithful, or tags may be frozen, each line also has faithful, the same for what
+//     devices with complete support would have written into the senders' tags with the
+//     same queues (the true bottleneck), and agree, the number of observations in which
+//     both are the same. A tag that names no port by what is configured is counted at
+//     "lm:N". Stripped and discarded tags make no observation at all: ports count them.
+//   - then kind port (TruthPort): load, bytes, longest queue, and packets dropped,
+//     trimmed, discarded, stripped of their tag or given one.
+//   - in the end, kind flow (TruthFlow): the ports that each connection's data and
+//     acknowledgements passed, and where its packets are.
+//
+// Memory for the truth is bounded by the cells, ports and flows of the scenario: only two
+// windows are kept at a time.
 package emitter
