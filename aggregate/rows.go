@@ -28,7 +28,6 @@ const wideBit = 1 << 31
 // write gives the window's rows to the sink, if it has any.
 func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	r := &s.rows
-	s.series.sort()
 	s.pick(w, s.cfg.FineHeavyOnly && l.res < int64(fineBelow))
 	if len(r.picked) == 0 {
 		return nil
@@ -57,9 +56,11 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 		s.markHeavy(w)
 	}
 	r.picked = r.picked[:0]
+	newest := uint32(0)
 	add := func(id uint32, entry uint32) {
 		if !heavyOnly || r.heavyGen[s.series.list[id].cell] == r.gen {
-			r.picked = append(r.picked, uint64(s.series.rank[id])<<32|uint64(entry))
+			r.picked = append(r.picked, uint64(id)<<32|uint64(entry))
+			newest = max(newest, id)
 		}
 	}
 	for i := range w.compact {
@@ -67,6 +68,16 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 	}
 	for i := range w.wide {
 		add(w.wide[i].series, uint32(i)|wideBit)
+	}
+	// A short window whose every series is new must not cost a look at all series.
+	const few = 8
+	if int(newest) >= len(s.series.rank) && len(r.picked)*few < len(s.series.list) {
+		s.series.sortPicked(r.picked)
+		return
+	}
+	s.series.sort()
+	for i, p := range r.picked {
+		r.picked[i] = uint64(s.series.rank[p>>32])<<32 | p&(1<<32-1)
 	}
 	r.picked = r.radix.sort(r.picked, uint32(len(s.series.list)))
 }

@@ -131,7 +131,7 @@ func (t *seriesTable) insert(k seriesKey) uint32 {
 	return id
 }
 
-// sort brings order and rank up to date: new series are sorted and merged into
+// sort brings order and rank up to date for all series: new ones are sorted and merged into
 // those that were in order before.
 func (t *seriesTable) sort() {
 	old := len(t.order)
@@ -159,6 +159,22 @@ func (t *seriesTable) sort() {
 		tail--
 	}
 	t.setRanks()
+}
+
+// sortPicked puts some series, each in the upper half of a number, into the order
+// that sort would, and replaces them by ranks among themselves.
+func (t *seriesTable) sortPicked(picked []uint64) {
+	slices.SortFunc(picked, func(a, b uint64) int {
+		return cmp.Or(compareRows(&t.list[a>>32], &t.list[b>>32]), cmp.Compare(uint32(a), uint32(b)))
+	})
+	rank, last := uint64(0), uint64(0)
+	for i, p := range picked {
+		if id := p >> 32; i > 0 && compareRows(&t.list[last], &t.list[id]) != 0 {
+			rank++
+		}
+		last = p >> 32
+		picked[i] = rank<<32 | p&(1<<32-1)
+	}
 }
 
 func (t *seriesTable) setRanks() {
