@@ -29,7 +29,7 @@ func partialDeployment() Scenario {
 }
 
 // rogue has every fault in turn, each for half a second at one port or switch, and a
-// host that forges tags all the time.
+// host that forges tags all the time, while the uplinks of rack 3 are truly congested.
 func rogue() Scenario {
 	s := small()
 	s.Duration = 8 * time.Second
@@ -51,8 +51,9 @@ func rogue() Scenario {
 	}
 	s.Faults = append(s.Faults, Behavior{Match: "host2-4", Kind: Forge, Values: map[string]string{"max_delay": "100ms", "min_abw": "0Mbps"}})
 	s.Devices = []Behavior{{Match: "leaf2", Kind: IngressEdge, Start: 6 * time.Second}}
+	s.RackUplinkSpeed = map[int]Rate{3: Gbps}
 	s.Workloads = []Workload{
-		{Kind: Ring, Rate: 400 * Mbps, Connections: 8, Period: time.Second, Burst: 700 * time.Millisecond},
+		{Kind: Ring, Rate: 600 * Mbps, Connections: 8, Period: time.Second, Burst: 700 * time.Millisecond},
 		{Kind: Background, Rate: 10 * Mbps},
 	}
 	return s
