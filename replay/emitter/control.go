@@ -11,21 +11,33 @@ import "github.com/csigscope/csigscope/decode/csig"
 func (s *sim) open(number int32, f *flow) {
 	f.payload = uint32(s.framer.payload(f.style, int(f.dataLength), false, false))
 	first := f.pace.first()
-	if w := f.window; w != nil {
-		w.roundTrip = s.idleRoundTrip(f)
+	if f.control != OpenLoop {
+		f.window = s.newWindow(f)
 		if f.pace.gap == 0 {
 			// Without a rate nothing else keeps senders from starting in step.
-			first += int64(f.pace.random.below(uint64(w.roundTrip * 1000)))
+			first += int64(f.pace.random.below(uint64(f.window.roundTrip * 1000)))
 		}
 		first = f.pace.resume(first)
-		w.ready = first
-		if w.perHop {
-			w.target += s.pipeline / 1000
-		} else {
-			w.target += w.roundTrip
-		}
+		f.window.ready = first
 	}
 	s.sending.set(number, first)
+}
+
+// newWindow makes the window of a controlled sender.
+func (s *sim) newWindow(f *flow) *window {
+	idle := s.idleRoundTrip(f)
+	var w *window
+	if f.control.marks() {
+		w = newNSCC(&s.scenario.NSCC, s.ports[f.forward.ports[0]].kbps, idle, f.payload)
+	} else {
+		p := s.scenario.Swift.withDefaults()
+		w = newSwift(&p, int(f.forward.n)-1)
+	}
+	w.perHop, w.roundTrip, w.base = f.control.perHop(), idle, idle
+	if w.perHop {
+		w.base = s.pipeline / 1000
+	}
+	return w
 }
 
 // wake handles the event of a controlled sender, and tells whether it may send.
@@ -79,7 +91,7 @@ func (s *sim) react(f *flow, now int64, k *packet) {
 		delay, known = s.worstHop(&k.reflects)
 	}
 	if known {
-		w.hear(now, delay, w.unheard)
+		w.hear(now, delay, w.unheard, k.ecn == ecnExperienced)
 		w.unheard = 0
 	}
 	w.expires = now + max(w.timeout, 4000*w.roundTrip)

@@ -11,6 +11,9 @@ func (s *sim) send(number int32, now int64) {
 		flow: number, number: f.sequence, stamp: s.stamp(now), echo: f.heard, length: f.dataLength,
 		sent: clock(max(now, s.ports[f.forward.ports[0]].busyUntil)),
 	}
+	if f.marks {
+		k.ecn = ecnCapable
+	}
 	payload := f.payload
 	if f.transfers != nil {
 		payload = f.transfers.take(payload)
@@ -96,7 +99,7 @@ func (s *sim) received(f *flow, now int64, k *packet) {
 		return
 	}
 	f.unacked = 0
-	a := packet{flow: k.flow, ack: true, number: end, stamp: s.stamp(now), echo: k.stamp, sent: k.sent}
+	a := packet{flow: k.flow, ack: true, number: end, stamp: s.stamp(now), echo: k.stamp, sent: k.sent, ecn: k.ecn}
 	a.reflects = f.reflection(len(s.signals))
 	s.acknowledge(f, now, a)
 	if f.acksToCopy > 0 {

@@ -13,6 +13,8 @@ type flow struct {
 
 	// The sender.
 	pace         pacing
+	control      Control
+	marks        bool       // packets are ECN-capable
 	window       *window    // nil: open loop
 	transfers    *transfers // nil: one without end
 	payload      uint32     // bytes of data in a full packet

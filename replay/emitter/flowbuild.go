@@ -93,10 +93,7 @@ func (b *builder) flow(w *Workload, index, share int, e edge) error {
 	if err := b.transfers(w, &f, number); err != nil {
 		return err
 	}
-	if w.Control != OpenLoop {
-		p := s.Swift.withDefaults()
-		f.window = newWindow(&p, w.Control == SwiftMaxPD, int(f.forward.n)-1)
-	}
+	f.control, f.marks = w.Control, w.Control.marks()
 	if n := int64(len(b.flows) + 1); s.FlowTrace > 0 && n*int64(s.Duration/s.FlowTrace) > maxSamples {
 		return fmt.Errorf("flow_trace %s: gives more than %d samples", s.FlowTrace, maxSamples)
 	}

@@ -44,7 +44,9 @@ type segment struct {
 	id               uint32 // number of the packet in its flow
 	sequence, ack    uint32
 	stamp, echo      uint32
-	length           int // of the frame
+	length           int   // of the frame
+	ecn              uint8 // codepoint
+	congested        bool  // of acknowledgements: what they answer was marked
 	tagged, reflects bool
 	tag, reflection  csig.Tag
 }

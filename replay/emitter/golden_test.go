@@ -16,7 +16,7 @@ import (
 func TestCapturesAreTheSameEverywhere(t *testing.T) {
 	var lines []string
 	for _, name := range []string{
-		"fairness", "fairness-e2e", "tree", "pipeline", "permutation", "storage", "straggler", "probes", "pony",
+		"fairness", "fairness-e2e", "fairness-swift", "fairness-swift-e2e", "tree", "pipeline", "permutation", "storage", "straggler", "probes", "pony",
 	} {
 		s, err := Named(name)
 		if err != nil {

@@ -44,7 +44,10 @@ func library() map[string]func() Scenario {
 		"noisy-taps": noisyTaps,
 
 		"fairness":     fairness,
-		"fairness-e2e": fairnessE2E,
+		"fairness-e2e": controlled(NSCCE2E),
+
+		"fairness-swift":     controlled(SwiftMaxPD),
+		"fairness-swift-e2e": controlled(SwiftE2E),
 	}
 }
 

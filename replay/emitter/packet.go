@@ -56,6 +56,7 @@ type packet struct {
 	length   uint16 // of the frame, without check sequence
 	hop      int8   // index of the present queue in the route
 	ack      bool   // travels from the flow's receiver to its sender
+	ecn      uint8  // codepoint; of acknowledgements: of the data that they answer
 	tag      mark
 	reflects mark
 }

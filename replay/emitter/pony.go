@@ -43,6 +43,7 @@ const (
 	ponySequence  = 8
 	ponyValid     = 0x01
 	ponyAcks      = 0x02
+	ponyMarked    = 0x04
 	udpProtocol   = 17
 	ponyHeaderAll = udpHeaderLen + ponyHeaderLen
 )
@@ -99,6 +100,9 @@ func (s *segment) fillPony(p []byte, data bool) {
 	}
 	if !data {
 		p[0] |= ponyAcks
+	}
+	if s.congested {
+		p[0] |= ponyMarked
 	}
 	be := binary.BigEndian
 	be.PutUint32(p[ponySequence:], s.sequence)

@@ -81,7 +81,13 @@ type Scenario struct {
 	// Reflect is what an acknowledgement of several packets reflects: their latest
 	// tag (default), or the worst tag of a signal (section 4.2).
 	Reflect Reflect `yaml:"reflect,omitempty"`
-	Swift   Swift   `yaml:"swift,omitempty"` // of workloads with control
+	// Swift and NSCC are the parameters of workloads with a control.
+	Swift Swift `yaml:"swift,omitempty"`
+	NSCC  NSCC  `yaml:"nscc,omitempty"`
+	// Switches mark ECN-capable packets that leave more than ECNMin bytes behind in
+	// their queue, at random, and all that leave ECNMax or more; 0: none.
+	ECNMin uint64 `yaml:"ecn_min_bytes,omitempty"`
+	ECNMax uint64 `yaml:"ecn_max_bytes,omitempty"`
 
 	Workloads []Workload `yaml:"workloads,omitempty"`
 

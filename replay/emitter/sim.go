@@ -33,6 +33,8 @@ type sim struct {
 	watchful    bool // some port may be unfaithful, or tags may be frozen
 	freezes     bool // trimmed packets have a D bit
 
+	marking random // of ECN
+
 	sent, delivered, dropped, captured, capturedBytes uint64
 }
 
@@ -130,6 +132,9 @@ func (s *sim) arrive(number int32, now int64) error {
 	behind := p.dequeue(&k)
 	finished := k.arrives - p.latency
 	if p.transit {
+		if k.ecn == ecnCapable && !k.ack && s.scenario.ECNMax > 0 {
+			s.mark(&k, behind)
+		}
 		p.meter.advance(k.started)
 		if k.tag.set {
 			s.transit(number, p, &k, behind)
@@ -174,6 +179,7 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 		return nil, err
 	}
 	m := &sim{
+		marking:  stream(s.Seed, 6),
 		scenario: s, topology: t, signals: signals, flows: flows,
 		pipeline: ps(s.Pipeline), propagation: ps(s.Propagation), end: ps(s.Duration), startNS: s.Start.UnixNano(),
 		arriving: newAgenda(len(t.ports) + len(t.nics)), sending: newAgenda(len(flows)),

@@ -205,7 +205,7 @@ func (k *stack) hosts() error {
 	payload := k.payload()
 	tcp := &layers.TCP{
 		SrcPort: layers.TCPPort(k.s.tuple.srcPort), DstPort: layers.TCPPort(k.s.tuple.dstPort),
-		Seq: k.s.sequence, Ack: k.s.ack, ACK: true, PSH: payload > 0, Window: 0x2000,
+		Seq: k.s.sequence, Ack: k.s.ack, ACK: true, PSH: payload > 0, ECE: k.s.congested, Window: 0x2000,
 	}
 	var err error
 	if tcp.Options, err = k.options(); err != nil {
@@ -247,7 +247,7 @@ func (k *stack) ip(header int, version uint8, protocol layers.IPProtocol) gopack
 	if version == 6 {
 		k.is(layers.EthernetTypeIPv6)
 		k.fixes = append(k.fixes, fix{kind: fixIPv6, at: k.at, ip: header})
-		l := &layers.IPv6{Version: 6, HopLimit: ttl, NextHeader: protocol, SrcIP: from, DstIP: to}
+		l := &layers.IPv6{Version: 6, TrafficClass: k.s.ecn, HopLimit: ttl, NextHeader: protocol, SrcIP: from, DstIP: to}
 		k.add(l, ipv6Len, nil)
 		return l
 	}
@@ -255,7 +255,7 @@ func (k *stack) ip(header int, version uint8, protocol layers.IPProtocol) gopack
 	k.fixes = append(k.fixes, fix{kind: fixIPv4, at: k.at, ip: header})
 	l := &layers.IPv4{
 		Version: 4, Id: uint16(k.s.id), Flags: layers.IPv4DontFragment,
-		TTL: ttl, Protocol: protocol, SrcIP: from, DstIP: to,
+		TOS: k.s.ecn, TTL: ttl, Protocol: protocol, SrcIP: from, DstIP: to,
 	}
 	k.add(l, ipv4Len, nil)
 	return l

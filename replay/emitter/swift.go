@@ -11,13 +11,20 @@ import (
 type Control string
 
 // The controls. Open loop senders follow their rate whatever happens. The others
-// keep a congestion window as Swift does, on the delay of the whole round trip or on
-// that of the worst hop, as reflections report it (section 8.1.1).
+// keep a congestion window as Swift or NSCC do, on the delay of the whole round trip
+// or on that of the worst hop, as reflections report it (section 8.1.1).
 const (
 	OpenLoop   Control = ""
 	SwiftE2E   Control = "swift"
 	SwiftMaxPD Control = "swift-maxpd"
+	NSCCE2E    Control = "nscc"
+	NSCCMaxPD  Control = "nscc-maxpd"
 )
+
+func (c Control) perHop() bool { return c == SwiftMaxPD || c == NSCCMaxPD }
+
+// marks tells whether the control reacts to ECN marks.
+func (c Control) marks() bool { return c == NSCCE2E || c == NSCCMaxPD }
 
 // Swift is the parameters of senders with a congestion window: those of Algorithm 1
 // and of flow scaling in "Swift: Delay is Simple and Effective for Congestion
@@ -98,23 +105,25 @@ const (
 // time picoseconds.
 type window struct {
 	perHop bool  // reacts to max(PD)
-	target int64 // without flow scaling
+	base   int64 // the delay through the idle network
+	target int64 // of what is beyond it, without flow scaling
+	nscc   *nscc // its law; nil: Swift's
 
 	flowRange                 int64
 	flowMin, flowMax          int64 // inverse roots of the windows
 	least, most, size         int64 // of packetOne
 	increase                  int64 // of packetOne
-	beta, maxDecrease         int64 // parts per million
+	beta, maxDecrease         int64 // parts per million; NSCC: maxDecrease of timeouts
 	timeout                   int64 // ps
 	roundTrip                 int64 // newest measurement
 	decreased, ready, expires int64
 	unheard                   int64 // acknowledged since the last delay, of packetOne
 }
 
-func newWindow(p *Swift, perHop bool, hops int) *window {
+// newSwift makes a window for a path over so many switches.
+func newSwift(p *Swift, hops int) *window {
 	milli := func(n int) int64 { return int64(n) * packetOne / 1000 }
 	w := &window{
-		perHop: perHop,
 		target: (p.Target + time.Duration(hops)*p.HopTarget).Nanoseconds(), flowRange: max(p.FlowRange.Nanoseconds(), 0),
 		flowMin: inverseRoot(milli(p.FlowMin)), flowMax: inverseRoot(milli(p.FlowMax)),
 		least: milli(p.Min), most: milli(p.Max), size: milli(p.First), increase: milli(p.Increase),
@@ -144,13 +153,18 @@ func (w *window) pause() int64 {
 func (w *window) wanted() int64 {
 	over := min(inverseRoot(w.size), w.flowMin) - w.flowMax
 	if over <= 0 {
-		return w.target
+		return w.base + w.target
 	}
-	return w.target + int64(mulDiv(uint64(w.flowRange), uint64(over), uint64(w.flowMin-w.flowMax)))
+	return w.base + w.target + int64(mulDiv(uint64(w.flowRange), uint64(over), uint64(w.flowMin-w.flowMax)))
 }
 
-// hear takes a delay that came with acknowledged packets (in packetOne).
-func (w *window) hear(now, delay, acknowledged int64) {
+// hear takes a delay that came with acknowledged packets (in packetOne), and whether
+// a queue marked them.
+func (w *window) hear(now, delay, acknowledged int64, marked bool) {
+	if w.nscc != nil {
+		w.nscc.hear(w, now, max(delay-w.base, 0), acknowledged, marked)
+		return
+	}
 	before, target := w.size, w.wanted()
 	switch {
 	case delay < target && w.size >= packetOne:
@@ -160,16 +174,18 @@ func (w *window) hear(now, delay, acknowledged int64) {
 	case now-w.decreased >= w.roundTrip*1000:
 		w.shrink(min(int64(mulDiv(uint64(w.beta), uint64(delay-target), uint64(delay))), w.maxDecrease))
 	}
-	w.size = min(max(w.size, w.least), w.most)
+	w.bound()
 	if w.size < before {
 		w.decreased = now
 	}
 }
 
+func (w *window) bound() { w.size = min(max(w.size, w.least), w.most) }
+
 // lose is the reaction to a timeout.
 func (w *window) lose(now int64) {
 	w.shrink(w.maxDecrease)
-	w.size = max(w.size, w.least)
+	w.bound()
 	w.decreased = now
 }
 

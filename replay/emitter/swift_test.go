@@ -12,7 +12,7 @@ func testWindow(change func(*Swift)) *window {
 		change(&p)
 	}
 	p = p.withDefaults()
-	w := newWindow(&p, true, 3)
+	w := newSwift(&p, 3)
 	w.roundTrip = 10_000
 	return w
 }
@@ -53,7 +53,7 @@ func TestWindowFollowsThePaper(t *testing.T) {
 			want *= max(1-beta*(delay-target)/delay, 1-mdf)
 		}
 		want = min(max(want, 0.01), 1000)
-		w.hear(now, int64(delay), packetOne)
+		w.hear(now, int64(delay), packetOne, false)
 		if got := float64(w.size) / packetOne; math.Abs(got-want) > want*1e-3+1e-5 {
 			t.Fatalf("window %.5f after %.0f ns at %.5f, want %.5f", got, delay, size, want)
 		}
@@ -73,13 +73,13 @@ func TestWindowFollowsThePaper(t *testing.T) {
 func TestWindowStaysInItsBounds(t *testing.T) {
 	w := testWindow(func(p *Swift) { p.Max, p.Min = 20_000, 500 })
 	for n := range 10_000 {
-		w.hear(int64(n)*20e6, 0, packetOne)
+		w.hear(int64(n)*20e6, 0, packetOne, false)
 	}
 	if w.size != 20*packetOne {
 		t.Errorf("window %d after much room", w.size)
 	}
 	for n := range 10_000 {
-		w.hear(int64(n)*20e6, 1e9, packetOne)
+		w.hear(int64(n)*20e6, 1e9, packetOne, false)
 	}
 	if w.size != 500*packetOne/1000 {
 		t.Errorf("window %d after much delay", w.size)
@@ -92,8 +92,9 @@ func TestWindowStaysInItsBounds(t *testing.T) {
 // What a host with controlled senders gives to its link in any span of time never
 // exceeds the link's speed, and each flow's packets are all accounted for.
 func TestControlledSendersKeepToTheirLink(t *testing.T) {
-	for _, control := range []Control{SwiftE2E, SwiftMaxPD} {
+	for _, control := range []Control{SwiftE2E, SwiftMaxPD, NSCCE2E, NSCCMaxPD} {
 		s := tiny()
+		s.ECNMin, s.ECNMax, s.NSCC = 4000, 16_000, NSCC{Target: 2 * time.Millisecond, Timeout: 50 * time.Millisecond}
 		s.HostSpeed, s.NICBufferBytes = 60*Mbps, 1<<20
 		s.Swift = Swift{Target: 2 * time.Millisecond, Timeout: 50 * time.Millisecond}
 		s.Signals = nil
@@ -140,7 +141,7 @@ func TestControlledSendersKeepToTheirLink(t *testing.T) {
 
 // A timeout moves a sender on when everything was lost.
 func TestTimeoutEndsASilence(t *testing.T) {
-	s, err := Named("fairness")
+	s, err := Named("fairness-swift")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,9 +171,11 @@ func TestMaxPDIsFairerThanTheRoundTrip(t *testing.T) {
 		finishRun(t, m)
 		return float64(max(m.flows[1].delivered, m.flows[2].delivered)) / float64(m.flows[0].delivered)
 	}
-	sum, worst := ratio("fairness-e2e"), ratio("fairness")
-	if worst > sum/2 || worst < 1 || worst > 4 {
-		t.Errorf("best to victim: %.2f with max(PD), %.2f with the round trip", worst, sum)
+	for _, law := range []string{"", "-swift"} {
+		sum, worst := ratio("fairness"+law+"-e2e"), ratio("fairness"+law)
+		if worst > sum/2 || worst < 1 || worst > 4 {
+			t.Errorf("fairness%s: best to victim: %.2f with max(PD), %.2f with the round trip", law, worst, sum)
+		}
 	}
 }
 
@@ -191,7 +194,7 @@ func TestSwiftErrors(t *testing.T) {
 		"no tags":     func(s *Scenario) { s.Workloads[0].TagEvery = -1 },
 		"no acks":     func(s *Scenario) { s.Workloads[0].AckEvery = -1 },
 	} {
-		s, err := Named("fairness")
+		s, err := Named("fairness-swift")
 		if err != nil {
 			t.Fatal(err)
 		}

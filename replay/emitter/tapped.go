@@ -58,6 +58,10 @@ func (s *sim) tapped(at []int32, number int32, f *flow, r *route, k *packet, fin
 	g.link, g.style, g.wrapped = s.points[number].macs, f.style, st.wraps(k.hop, r.n)
 	g.hops, g.outerHops = st.hops(k.hop, r.n)
 	g.id, g.stamp, g.echo, g.length = k.id, k.stamp, k.echo, int(k.length)
+	g.ecn, g.congested = k.ecn, false
+	if k.ack {
+		g.ecn, g.congested = 0, k.ecn == ecnExperienced
+	}
 	g.tagged, g.reflects = k.tag.set, k.reflects.set
 	if g.tagged {
 		g.tag = s.signals[k.tag.signal].tag(s.scenario.Layout, &k.tag)

@@ -96,6 +96,7 @@ func (t *template) fill(h []byte, s *segment, st style) {
 		case fixMACs:
 			s.hostMACs(st, p)
 		case fixIPv4:
+			p[1] |= s.ecn
 			be.PutUint16(p[2:], uint16(end-x.at))
 			be.PutUint16(p[4:], uint16(s.id))
 			p[8] = s.ttl(x.ip)
@@ -105,6 +106,7 @@ func (t *template) fill(h []byte, s *segment, st style) {
 			p[10], p[11] = 0, 0
 			be.PutUint16(p[10:], ^fold(sum(p[:ipv4Len], 0)))
 		case fixIPv6:
+			p[1] |= s.ecn << 4
 			be.PutUint16(p[4:], uint16(end-x.at-ipv6Len))
 			p[7] = s.ttl(x.ip)
 			src, dst := s.ends(st, x.ip)
@@ -143,7 +145,7 @@ func (t *template) fill(h []byte, s *segment, st style) {
 // fillTCP sets a header whose options, which its checksum covers, are set already.
 // ip is the IP header before it, length that of the whole segment.
 func (s *segment) fillTCP(p, ip []byte, length int) {
-	const push, protocol = 0x08, 6
+	const push, echo, protocol = 0x08, 0x40, 6
 	be := binary.BigEndian
 	be.PutUint16(p, s.tuple.srcPort)
 	be.PutUint16(p[2:], s.tuple.dstPort)
@@ -152,6 +154,9 @@ func (s *segment) fillTCP(p, ip []byte, length int) {
 	p[13] &^= push
 	if length > len(p) {
 		p[13] |= push
+	}
+	if s.congested {
+		p[13] |= echo
 	}
 	p[16], p[17] = 0, 0
 	pseudo := uint32(protocol) + uint32(length)

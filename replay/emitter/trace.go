@@ -123,10 +123,7 @@ func (s *sim) flowLine(i int) FlowLine {
 		line.Path = append(line.Path, s.topology.ports[p].name())
 	}
 	if w := f.window; w != nil {
-		line.TargetNS, line.Control = w.target, SwiftE2E
-		if w.perHop {
-			line.Control = SwiftMaxPD
-		}
+		line.TargetNS, line.Control = w.base+w.target, f.control
 	}
 	return line
 }

@@ -109,6 +109,9 @@ func (s *Scenario) checkTags() error {
 	case s.RandomFlows > 0 && s.Packets == 0:
 		return errors.New("packets: random flows need a number of packets")
 	}
+	if s.ECNMax < s.ECNMin || s.ECNMax > 1<<30 || (s.ECNMax > 0 && s.ECNMax == s.ECNMin) {
+		return fmt.Errorf("ecn_min_bytes %d, ecn_max_bytes %d: expected a larger maximum, of at most 1 GiB", s.ECNMin, s.ECNMax)
+	}
 	if s.Reflect != ReflectLatest && s.Reflect != ReflectWorst {
 		return fmt.Errorf("reflect %q: expected %s, or nothing for the latest tag", s.Reflect, ReflectWorst)
 	}

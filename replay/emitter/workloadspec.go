@@ -181,15 +181,21 @@ func (s *Scenario) checkControl(w *Workload) error {
 	switch w.Control {
 	case OpenLoop:
 		return nil
-	case SwiftE2E, SwiftMaxPD:
+	case SwiftE2E, SwiftMaxPD, NSCCE2E, NSCCMaxPD:
 	default:
-		return fmt.Errorf("control %q: expected %s, %s or none", w.Control, SwiftE2E, SwiftMaxPD)
+		return fmt.Errorf("control %q: expected %s, %s, %s, %s or none", w.Control, SwiftE2E, SwiftMaxPD, NSCCE2E, NSCCMaxPD)
 	}
 	if w.AckEvery < 0 {
 		return fmt.Errorf("control %s: needs acknowledgements, and ack_every is %d", w.Control, w.AckEvery)
 	}
-	if w.Control == SwiftMaxPD && (w.TagEvery < 0 || !s.measuresDelay()) {
+	if w.Control.perHop() && (w.TagEvery < 0 || !s.measuresDelay()) {
 		return fmt.Errorf("control %s: needs tags and the signal max_delay", w.Control)
+	}
+	if w.Control.marks() {
+		if s.ECNMax == 0 {
+			return fmt.Errorf("control %s: needs switches that mark, and ecn_max_bytes is 0", w.Control)
+		}
+		return s.NSCC.check()
 	}
 	p := s.Swift.withDefaults()
 	if err := p.check(); err != nil {
