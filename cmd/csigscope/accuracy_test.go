@@ -29,9 +29,9 @@ const accuracyEnv = "CSIGSCOPE_ACCURACY"
 
 // shortRun is how long a scenario is simulated otherwise, and laterRuns how long those
 // are that congest later.
-const shortRun = 1500 * time.Millisecond
+const shortRun = 1200 * time.Millisecond
 
-var laterRuns = map[string]time.Duration{"quickstart": 2500 * time.Millisecond, "noisy-taps": 2500 * time.Millisecond, "partial-deployment": 2500 * time.Millisecond}
+var laterRuns = map[string]time.Duration{"quickstart": 2200 * time.Millisecond, "noisy-taps": 2200 * time.Millisecond, "partial-deployment": 2200 * time.Millisecond}
 
 // locatorLayouts are the tag layouts of the table and what their locators name.
 var locatorLayouts = []struct {

@@ -294,3 +294,27 @@ func TestBadTapsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestTapsDoNotAllocate: neither tunnels nor mirrors nor mistakes cost memory per
+// packet.
+func TestTapsDoNotAllocate(t *testing.T) {
+	s := tiny()
+	s.Duration, s.Window = time.Minute, time.Minute
+	s.Encap = "gre-flags"
+	s.Taps = []Tap{
+		{Racks: true, Jitter: time.Microsecond, Loss: 1000, Duplicate: 100_000, Reorder: 100_000},
+		{Name: "mirror", After: []string{"spine*"}, ERSPAN: 3},
+	}
+	m := prepare(t, s)
+	steps := func(n int) {
+		for range n {
+			if more, err := m.step(); err != nil || !more {
+				t.Fatal(more, err)
+			}
+		}
+	}
+	steps(100_000)
+	if n := testing.AllocsPerRun(10, func() { steps(10_000) }); n != 0 {
+		t.Errorf("%v allocations in 10000 events", n)
+	}
+}
