@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
 
@@ -37,7 +38,8 @@ func Load(path string) (Scenario, error) {
 	return Parse(f, path)
 }
 
-// Parse reads a scenario file from r; name stands for it in errors.
+// Parse reads a scenario file from r; name stands for it in errors, and a fabric file
+// that is named relatively is looked for in its folder.
 func Parse(r io.Reader, name string) (Scenario, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxScenarioFile+1))
 	if err != nil {
@@ -48,6 +50,9 @@ func Parse(r io.Reader, name string) (Scenario, error) {
 	}
 	s, err := parse(text)
 	if err == nil {
+		if s.FabricFile != "" && !filepath.IsAbs(s.FabricFile) {
+			s.FabricFile = filepath.Join(filepath.Dir(name), s.FabricFile)
+		}
 		s = s.withDefaults()
 		err = s.check()
 	}

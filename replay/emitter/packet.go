@@ -61,6 +61,9 @@ type packet struct {
 	reflects mark
 }
 
+// firstTTL is the time to live that hosts give packets.
+const firstTTL = 64
+
 // clock is the time on the clock that packets carry: it wraps every 4.3 s.
 func clock(now int64) uint32 { return uint32(now / 1000) }
 

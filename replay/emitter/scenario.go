@@ -64,6 +64,8 @@ type Scenario struct {
 	Signals     []csig.Signal    `yaml:"-"`                     // default: all that the layout defines
 	Locator     string           `yaml:"locator,omitempty"`     // port (default), class, custom or file
 	Fields      []csig.FieldSpec `yaml:"locator_fields,omitempty"`
+	// LocatorValues override what ports write.
+	LocatorValues []LocatorValue `yaml:"locator_values,omitempty"`
 
 	// How the packets of hosts travel. Encap is one of Encapsulations, and stands
 	// between hosts (default), or between leaves: then the tag moves to the outermost

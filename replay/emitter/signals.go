@@ -11,9 +11,11 @@ type signal struct {
 	kind      csig.Signal
 	table     *csig.Table
 	direction csig.Direction
-	initial   uint32 // code of the table's initial value
-	metadata  []uint16
-	heavy     []codes // by port
+	initial   uint32          // code of the table's initial value
+	metadata  []uint16        // by port
+	ttl       [maxPath]uint16 // added by the number of the switch on the path
+	lmMask    uint16          // bits of locator metadata other than those
+	heavy     []codes         // by port
 	// Who writes a locator metadata: a port, or several. Of watchful runs only.
 	byLM     map[uint16]int32
 	anywhere codes // heavy at a location of unknown capacity
@@ -28,13 +30,14 @@ func lmOf(location int32) uint16 { return uint16(lmBase - location) }
 // named is the location that a tag names: the port that wrote it, if it wrote what it
 // is configured with, otherwise the only port that is configured with the LM.
 func (s *signal) named(m *mark) int32 {
-	if m.writer >= 0 && s.metadata[m.writer] == m.lm {
+	lm := m.lm & s.lmMask
+	if m.writer >= 0 && s.metadata[m.writer]&s.lmMask == lm {
 		return m.writer
 	}
-	if p, ok := s.byLM[m.lm]; ok && p != several {
+	if p, ok := s.byLM[lm]; ok && p != several {
 		return p
 	}
-	return lmBase - int32(m.lm)
+	return lmBase - int32(lm)
 }
 
 // several ports are configured with an LM.
@@ -44,6 +47,7 @@ const several = -1
 func (s *signal) index() {
 	s.byLM = make(map[uint16]int32, len(s.metadata))
 	for p, lm := range s.metadata {
+		lm &= s.lmMask
 		if _, taken := s.byLM[lm]; taken {
 			s.byLM[lm] = several
 		} else {
@@ -84,6 +88,13 @@ func newSignals(s *Scenario, t *topology, d *csig.Domain) ([]signal, error) {
 		out[i] = signal{
 			kind: kind, table: table, direction: kind.Direction(),
 			initial: table.Code(table.Initial()), metadata: metadata[i], heavy: make([]codes, len(t.ports)),
+		}
+		if out[i].ttl, err = ttlBits(d.Locator(s.Layout, kind.Type()), &t.ports[0]); err != nil {
+			return nil, fmt.Errorf("signal %s: locator: %w", kind, err)
+		}
+		out[i].lmMask = ^uint16(0)
+		for _, bits := range out[i].ttl {
+			out[i].lmMask &^= bits
 		}
 		for p := range t.ports {
 			low, high, ok := table.HeavyCodes(uint64(t.ports[p].speed))

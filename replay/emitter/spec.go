@@ -23,7 +23,7 @@ func fabricSpec(s *Scenario, t *topology) (*fabric.Spec, error) {
 		for _, n := range d.ports {
 			p := &t.ports[n]
 			port := fabric.PortSpec{Name: p.port, Orientation: p.orientation, Peer: p.peer, Speed: p.speed.String()}
-			if s.Locator == "port" || s.Locator == "file" {
+			if s.Locator == "port" || s.Locator == "file" || s.hasField("port_id") {
 				port.ID = p.id
 			}
 			out.Ports = append(out.Ports, port)
@@ -56,11 +56,11 @@ func csigSpec(s *Scenario, t *topology) (csig.Spec, error) {
 		}
 		out.Tables = append(out.Tables, table)
 	}
-	locator, err := locatorSpec(s, t)
+	locators, err := locatorSpecs(s, t)
 	if err != nil {
 		return out, err
 	}
-	out.Locators = append(out.Locators, locator)
+	out.Locators = append(out.Locators, locators...)
 	return out, nil
 }
 

@@ -78,7 +78,7 @@ func (t *truth) watch(a, faithful *tally, m *mark) {
 		if m.faithWriter != none {
 			lm = s.metadata[m.faithWriter]
 		}
-		if m.code == m.faithCode() && m.lm == lm {
+		if m.code == m.faithCode() && m.lm&s.lmMask == lm&s.lmMask {
 			a.agree++
 		}
 		faithful.add(s, m, m.faithCode(), m.faithWriter, m.faithWriter)

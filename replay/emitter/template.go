@@ -172,9 +172,9 @@ func (s *segment) fillTCP(p, ip []byte, length int) {
 // with 64 both.
 func (s *segment) ttl(header int) uint8 {
 	if header == outerHeader {
-		return 64 - s.outerHops
+		return firstTTL - s.outerHops
 	}
-	return 64 - s.hops
+	return firstTTL - s.hops
 }
 
 // ends are the addresses of the hosts' packet or of that around it.

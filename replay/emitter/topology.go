@@ -84,7 +84,20 @@ func newTopology(s *Scenario) (*topology, error) {
 	if err == nil {
 		err = t.index()
 	}
+	if s.hasField("port_id") && s.hasField("device_id") && t.file == nil {
+		t.numberPerDevice()
+	}
 	return t, err
+}
+
+// numberPerDevice gives ports numbers that are unique in their devices: locators that
+// name the device beside the port need no more.
+func (t *topology) numberPerDevice() {
+	for i := range t.devices {
+		for n, p := range t.devices[i].ports {
+			t.ports[p].id = uint32(n + 1)
+		}
+	}
 }
 
 // addDevice begins the ports of another device.

@@ -19,7 +19,7 @@ func (s *sim) transit(number int32, p *port, k *packet, behind int64) {
 	sig := &s.signals[m.signal]
 	code := s.local(p, sig, k, behind)
 	if sig.direction.Tighter(code, m.code) {
-		m.code, m.lm, m.writer = code, sig.metadata[number], number
+		m.code, m.lm, m.writer = code, sig.metadata[number]|sig.ttl[k.hop], number
 	}
 }
 
@@ -41,7 +41,7 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 	if p.policy != nil {
 		s.behave(number, p.policy, k, code, frozen)
 	} else if !frozen && s.replaces(sig, code, m.code, m.writer) {
-		m.code, m.lm, m.writer = code, sig.metadata[number], number
+		m.code, m.lm, m.writer = code, sig.metadata[number]|sig.ttl[k.hop], number
 	}
 	// The hop that trims updates the tag and then freezes it (slides "CSIG Telemetry at
 	// Layer 2", January 2026, "CSIG Entity Functions").
@@ -87,7 +87,7 @@ func (s *sim) behave(number int32, to *policy, k *packet, code uint32, frozen bo
 		}
 	}
 	if to.act&actLMOnly != 0 {
-		m.lm = s.metadata(number, to, sig)
+		m.lm = s.metadata(number, to, sig) | sig.ttl[k.hop]
 		return
 	}
 	if !replace {
@@ -95,7 +95,7 @@ func (s *sim) behave(number int32, to *policy, k *packet, code uint32, frozen bo
 	}
 	m.code, m.writer = code, number
 	if to.act&actValueOnly == 0 {
-		m.lm = s.metadata(number, to, sig)
+		m.lm = s.metadata(number, to, sig) | sig.ttl[k.hop]
 	}
 }
 
