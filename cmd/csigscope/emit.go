@@ -31,6 +31,9 @@ interface names; or classic pcap; compressed if asked for), fabric.yaml (topolog
 taps, for --fabric of the other commands) and truth.ndjson (per window and cell the
 true bottleneck port and value; per port its load; in the first line what each tap
 saw, lost, duplicated and reordered). The same seed gives the same bytes.
+Where the scenario has a flow_trace, flows.ndjson says what each flow did at that
+interval, and flows.svg draws up to 64 flows: rates, delays, and the bottleneck of
+each as its reflections name it.
 
 With --interface it sends the frames of all taps through a network interface instead,
 at the pace of the simulated clock: Linux only, as root or with CAP_NET_RAW.
@@ -45,6 +48,7 @@ Scenarios: ` + strings.Join(emitter.Names(), ", ") + `.`,
 		Example: `  csigscope emit --list
   csigscope emit --scenario demo --out captures
   csigscope emit --scenario demo --seed 7 --format compact --out captures
+  csigscope emit --scenario fairness --out captures
   csigscope emit --leaves 8 --hosts-per-leaf 8 --duration 5s --out captures
   csigscope emit --scenario ring --encap geneve --compress zstd --out captures
   csigscope emit --scenario overlay --dump > mine.yaml

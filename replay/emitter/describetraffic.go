@@ -21,6 +21,12 @@ func describeTraffic(out io.Writer, s *Scenario, t *topology) error {
 		if w.Period > 0 {
 			parts = append(parts, fmt.Sprintf("for %s of every %s", w.Burst, w.Period))
 		}
+		if w.Interval > 0 {
+			parts = append(parts, "every "+w.Interval.String())
+		}
+		if w.Control != OpenLoop {
+			parts = append(parts, "controlled by "+string(w.Control))
+		}
 		fmt.Fprintln(out, strings.Join(append(parts, "over "+st.String()), " "))
 	}
 	places, err := placeTaps(s, t.points())
@@ -56,6 +62,9 @@ func counted(n int, what string) string {
 // String is the style for people: "IPv4 in vxlan in IPv6 between leaves".
 func (s style) String() string {
 	text := fmt.Sprintf("IPv%d", s.ip)
+	if s.pony {
+		text = "pony over UDP over " + text
+	}
 	if s.encap == encapNone {
 		return text
 	}

@@ -205,6 +205,7 @@ func TestRunErrors(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("base: demo\nseed: 3\n")
 	f.Add("leaves: 2\nspines: 1\nhosts_per_leaf: 1\nhost_speed: 1Gbps\nuplink_speed: 1Gbps\nworkloads: [{kind: ring, rate: 1Mbps}]\n")
+	f.Add("base: fairness\nworkloads: [{kind: storage, rate: 1Gbps, transport: pony, sizes: {distribution: pareto, min_bytes: 1, max_bytes: 9}}]\n")
 	f.Add("rack_uplink_speed: {1: 10Gbps}\nlocator_fields: [{field: stage, bits: 2, values: {1: leaf}}]\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(strings.NewReader(text), "fuzz")
