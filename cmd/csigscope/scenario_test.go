@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,38 @@ func TestScenarioIsOneFile(t *testing.T) {
 	for _, want := range []string{"leaf: 4 switches", "vxlan in IPv4 between leaves", "tap to-spines: mid, 8 links"} {
 		if !strings.Contains(about, want) {
 			t.Errorf("%q is not in\n%s", want, about)
+		}
+	}
+}
+
+// TestTunnelEndsAreConfigured: the fabric file knows hosts by the addresses outside and
+// inside of tunnels, so that either names the same cells and locations.
+func TestTunnelEndsAreConfigured(t *testing.T) {
+	dir := t.TempDir()
+	inner := writeFile(t, filepath.Join(dir, "inner.yaml"), "decode:\n  endpoints: inner\n")
+	for i, encap := range []string{"ipip", "gre", "nvgre", "vxlan", "vxlan-gpe", "geneve", "gtpu", "srv6"} {
+		text := fmt.Sprintf("base: ring\nduration: 250ms\nsnap_len: 256\nencap: %s\nip: %d\nunderlay: %d\n", encap, 4+2*(i%2), 4+2*(i/2%2))
+		file := writeFile(t, filepath.Join(dir, encap+".yaml"), text)
+		args := []string{"replay", "--scenario-file", file, "--store", "none", "-o", "json"}
+		outside := mustRun(t, os.Environ(), args...)
+		inside := mustRun(t, os.Environ(), append(args, "--config", inner)...)
+		if summaryOf(outside) != summaryOf(inside) {
+			t.Errorf("%s: by outer addresses\n%s\nby inner ones\n%s", encap, summaryOf(outside), summaryOf(inside))
+		}
+		s := decodeJSON[struct {
+			Frames map[string]uint64 `json:"frames"`
+			Cells  []struct {
+				Src  string `json:"src_group"`
+				Mode string `json:"mode"`
+			} `json:"cells"`
+		}](t, outside)
+		if len(s.Frames) != 1 || s.Frames["ok"] == 0 || len(s.Cells) == 0 {
+			t.Errorf("%s: frames %v, %d cells", encap, s.Frames, len(s.Cells))
+		}
+		for _, c := range s.Cells {
+			if !strings.HasPrefix(c.Src, "rack") || strings.HasPrefix(c.Mode, "unknown") {
+				t.Errorf("%s: cell %+v", encap, c)
+			}
 		}
 	}
 }

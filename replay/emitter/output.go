@@ -17,10 +17,16 @@ func (s *Scenario) checkOutput() error {
 	if s.Compress != "" && s.Compress != compressGzip && s.Compress != compressZstd {
 		return fmt.Errorf("compress %q: expected %s, %s or nothing", s.Compress, compressGzip, compressZstd)
 	}
+	patterns := 0
 	for i := range s.Taps {
-		if err := s.Taps[i].check(); err != nil {
+		t := &s.Taps[i]
+		if err := t.check(); err != nil {
 			return fmt.Errorf("taps[%d]: %w", i, err)
 		}
+		patterns += len(t.Ports) + len(t.Before) + len(t.After)
+	}
+	if patterns > maxPatterns {
+		return fmt.Errorf("taps: %d patterns: expected at most %d", patterns, maxPatterns)
 	}
 	return nil
 }

@@ -90,6 +90,8 @@ const (
 	maxDrift      = 1e6 // ppb
 	maxJitter     = time.Second
 	maxSession    = 1023
+	maxPatterns   = 256 // of all taps: each is held against each link
+	maxPattern    = 128 // bytes
 )
 
 func (t *Tap) check() error {
@@ -117,6 +119,9 @@ func (t *Tap) check() error {
 	}
 	for _, list := range [][]string{t.Ports, t.Before, t.After} {
 		for _, pattern := range list {
+			if len(pattern) > maxPattern {
+				return fmt.Errorf("pattern of %d bytes: expected at most %d", len(pattern), maxPattern)
+			}
 			if _, err := path.Match(pattern, ""); err != nil {
 				return fmt.Errorf("pattern %q: %w", pattern, err)
 			}

@@ -238,6 +238,29 @@ func TestCompressedCapturesAreTheSame(t *testing.T) {
 	}
 }
 
+// TestRunsRepeat: the same scenario gives the same files, mistakes of taps included.
+func TestRunsRepeat(t *testing.T) {
+	for _, name := range []string{"noisy-taps", "overlay", "mirrors"} {
+		s, err := Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Duration = 200 * time.Millisecond
+		one, first := run(t, s)
+		_, second := run(t, s)
+		for _, path := range append(one.Captures, one.Fabric, one.Truth) {
+			a, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(filepath.Join(second, filepath.Base(path)))
+			if err != nil || !bytes.Equal(a, b) {
+				t.Errorf("%s: %s differs from that in %s: %v", name, path, first, err)
+			}
+		}
+	}
+}
+
 // TestWriteEqualsRun: a stream has the bytes of the single file.
 func TestWriteEqualsRun(t *testing.T) {
 	s := tiny()
@@ -269,6 +292,7 @@ func TestBadTapsAreRefused(t *testing.T) {
 		{"taps: [{name: a, before: ['*'], loss: 120%}]", "line"},
 		{"taps: [{name: a, before: ['*'], erspan: 1}]", "expected 2 or 3"},
 		{"taps: [{name: a, before: ['*'], jiter: 1ms}]", "line 1: field jiter"},
+		{"taps: [{name: a, before: [" + strings.Repeat("a,", 300) + "b]}]", "301 patterns: expected at most 256"},
 		{"compress: lz4", "expected gzip, zstd"},
 		{"encap: vxlam", "expected one of none, vlan"},
 		{"encap: esp\nencap_at: leaves", "between hosts"},
