@@ -40,9 +40,31 @@ ORDER BY version`,
 // leaves tables as they are, which change by further migrations only.
 func (m migration) checksum() uint64 { return xxhash.Sum64String(strings.Join(m.Statements, ";\n")) }
 
+// views tells a migration of views alone. Its file may be edited: it is applied again.
+// What tables are stored as changes by further migrations only, since those that were
+// applied are not.
+func (m migration) views() bool {
+	return !slices.ContainsFunc(m.Statements, func(s string) bool { return !strings.HasPrefix(s, "CREATE OR REPLACE VIEW ") })
+}
+
+// inOrder are the positions of migrations as they are applied: views after the tables
+// of later numbers, which an edited view may read.
+func inOrder(list []migration) []int {
+	var tables, views []int
+	for i, m := range list {
+		if m.views() {
+			views = append(views, i)
+		} else {
+			tables = append(tables, i)
+		}
+	}
+	return append(tables, views...)
+}
+
 // Migrate brings the database to the schema of this program, creating it if it does
 // not exist. It changes nothing in a database that is current, and refuses one that a
-// newer program has migrated (ErrNewerSchema). Two programs may run it at once.
+// newer program has migrated (ErrNewerSchema). Two programs may run it at once, and one
+// that was killed is resumed by the next: every statement can run again.
 func (s *Store) Migrate(ctx context.Context) error {
 	for _, statement := range bookkeeping(s.database) {
 		if err := s.migrator.Exec(ctx, statement); err != nil {
@@ -53,11 +75,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, m := range list {
+	for _, i := range inOrder(list) {
 		if status[i].Current {
 			continue
 		}
-		if err := s.apply(ctx, m); err != nil {
+		if err := s.apply(ctx, list[i]); err != nil {
 			return err
 		}
 	}

@@ -194,8 +194,8 @@ func Statements(database string) ([]string, error) {
 		return nil, err
 	}
 	statements := bookkeeping(database)
-	for _, m := range list {
-		statements = append(statements, m.Statements...)
+	for _, i := range inOrder(list) {
+		statements = append(statements, list[i].Statements...)
 	}
 	return statements, nil
 }
