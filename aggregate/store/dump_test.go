@@ -27,7 +27,9 @@ var writeDump = flag.Bool("write-dump", false, "write the dump of this schema, u
 
 const dumpFolder = "testdata/schemas"
 
-func dumpFile(version uint32) string { return filepath.Join(dumpFolder, fmt.Sprintf("%04d.sql", version)) }
+func dumpFile(version uint32) string {
+	return filepath.Join(dumpFolder, fmt.Sprintf("%04d.sql", version))
+}
 
 // dumps are the files of all versions, oldest first.
 func dumps(t testing.TB) []string {

@@ -49,12 +49,6 @@ func columnsOf(t testing.TB, s *Store) map[string][]string {
 	return columns
 }
 
-// another is a store of another database of the same engine.
-func another(t testing.TB, o Options, database string) *Store {
-	o.Database = database
-	return open(t, o)
-}
-
 // upgradeTest is a database to be migrated beside a new one to compare with.
 type upgradeTest struct {
 	old  *Store

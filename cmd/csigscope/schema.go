@@ -12,9 +12,9 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Print and apply the ClickHouse schema",
+		Short: "Print, apply and drop the ClickHouse schema",
 	}
-	cmd.AddCommand(newSchemaPrint(), newSchemaMigrate(), newSchemaStatus())
+	cmd.AddCommand(newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaDrop())
 	return cmd
 }
 

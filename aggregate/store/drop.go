@@ -1,0 +1,176 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// ErrForeign is the error of databases that hold what csigscope did not make.
+var ErrForeign = errors.New("not a database of csigscope's own")
+
+// Contents is what a database holds.
+type Contents struct {
+	Tables      []TableContents // of partials, finest first
+	First, Last time.Time       // start of the first and of the last window, in any of them; zero without rows
+	Bytes       uint64          // on disk, of all tables
+}
+
+// TableContents is one table of partials.
+type TableContents struct {
+	Name        string
+	Rows, Bytes uint64 // rows as stored: those written again may count twice
+	First, Last time.Time
+}
+
+// created finds the tables and views that statements make.
+var created = regexp.MustCompile(`^CREATE (?:TABLE IF NOT EXISTS|OR REPLACE VIEW) [A-Za-z0-9_]+\.([A-Za-z0-9_]+)`)
+
+// ownObjects are the names that the schema uses: those of views, then those of tables,
+// schema_migrations last.
+func ownObjects(list []migration) []string {
+	var views, tables []string
+	for _, m := range list {
+		for _, s := range m.Statements {
+			name := created.FindStringSubmatch(s)
+			switch {
+			case name == nil:
+			case strings.HasPrefix(s, "CREATE OR REPLACE VIEW"):
+				views = append(views, name[1])
+			default:
+				tables = append(tables, name[1])
+			}
+		}
+	}
+	return slices.Concat(views, tables, []string{"schema_migrations"})
+}
+
+// object is a table or view that is there.
+type object struct {
+	name  string
+	view  bool
+	bytes uint64
+}
+
+// maxObjects bounds what is read of a database that may not be ours.
+const maxObjects = 10_000
+
+func (s *Store) objects(ctx context.Context) ([]object, error) {
+	query := fmt.Sprintf("SELECT name, engine LIKE '%%View' AS view, ifNull(total_bytes, 0) AS bytes FROM system.tables WHERE database = '%s' ORDER BY name LIMIT %d",
+		s.database, maxObjects)
+	var list []object
+	err := s.query(ctx, s.migrator, "list tables", query, func(rows driver.Rows) error {
+		var o object
+		var view uint8
+		if err := rows.Scan(&o.name, &view, &o.bytes); err != nil {
+			return err
+		}
+		o.view = view != 0
+		list = append(list, o)
+		return nil
+	})
+	return list, err
+}
+
+// own gives what is in the database, and fails with ErrForeign unless all of it is
+// csigscope's: migrated by it, without a table that the schema does not know.
+func (s *Store) own(ctx context.Context) ([]migration, []object, error) {
+	there, err := s.objects(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(there) == 0 {
+		return nil, nil, fmt.Errorf("read schema at %s, database %s: %w", s.host, s.database, ErrNoSchema)
+	}
+	foreign := func(why string) error {
+		return fmt.Errorf("database %s at %s: %w: %s", s.database, s.host, ErrForeign, why)
+	}
+	if !slices.ContainsFunc(there, func(o object) bool { return o.name == "schema_migrations" }) {
+		return nil, nil, foreign("it has no table schema_migrations")
+	}
+	list, _, err := s.status(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := ownObjects(list)
+	for _, o := range there {
+		if !slices.Contains(known, o.name) {
+			return nil, nil, foreign("the schema has no table " + o.name)
+		}
+	}
+	return list, there, nil
+}
+
+// Contents tells what Drop would delete, and fails as Drop does.
+func (s *Store) Contents(ctx context.Context) (Contents, error) {
+	_, there, err := s.own(ctx)
+	if err != nil {
+		return Contents{}, err
+	}
+	var c Contents
+	for _, o := range there {
+		c.Bytes += o.bytes
+	}
+	for g := range numGrains {
+		at := slices.IndexFunc(there, func(o object) bool { return o.name == grainAt(g).table() })
+		if at < 0 {
+			continue // a migration was killed before it
+		}
+		t := TableContents{Name: there[at].name, Bytes: there[at].bytes}
+		if err := s.countTable(ctx, &t); err != nil {
+			return Contents{}, err
+		}
+		c.Tables = append(c.Tables, t)
+		if t.Rows == 0 {
+			continue
+		}
+		if c.First.IsZero() || t.First.Before(c.First) {
+			c.First = t.First
+		}
+		c.Last = later(c.Last, t.Last)
+	}
+	return c, nil
+}
+
+// countTable is answered from what the server knows of parts.
+func (s *Store) countTable(ctx context.Context, t *TableContents) error {
+	query := fmt.Sprintf("SELECT count(), min(window_start), max(window_start) FROM %s.%s", s.database, t.Name)
+	return s.query(ctx, s.migrator, "count rows", query, func(rows driver.Rows) error {
+		return rows.Scan(&t.Rows, &t.First, &t.Last)
+	})
+}
+
+// Drop deletes the database and all that it holds, for good. It fails with ErrForeign
+// where there is anything that csigscope did not make, and deletes nothing then. A drop
+// that was interrupted is finished by the next. The database named default stays, empty.
+func (s *Store) Drop(ctx context.Context) error {
+	list, there, err := s.own(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range ownObjects(list) {
+		at := slices.IndexFunc(there, func(o object) bool { return o.name == name })
+		if at < 0 {
+			continue
+		}
+		kind, limit := "TABLE", " SETTINGS max_table_size_to_drop = 0"
+		if there[at].view {
+			kind, limit = "VIEW", ""
+		}
+		// Servers hold back what is larger than a limit; the user was asked already.
+		statement := fmt.Sprintf("DROP %s IF EXISTS %s.%s SYNC%s", kind, s.database, name, limit)
+		if err := s.migrator.Exec(ctx, statement); err != nil {
+			return s.describe("drop "+name, err)
+		}
+	}
+	if s.database == "default" {
+		return nil
+	}
+	return s.describe("drop database "+s.database, s.migrator.Exec(ctx, "DROP DATABASE IF EXISTS "+s.database+" SYNC"))
+}
