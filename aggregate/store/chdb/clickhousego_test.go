@@ -15,6 +15,7 @@ import (
 // TestClickHouseGo is what Grafana's plug-in and other programs in Go do: the
 // driver over HTTP, with each of its compressions, under any name and password.
 func TestClickHouseGo(t *testing.T) {
+	skipShort(t)
 	engine := chdbtest.Start(t)
 	exec(t, open(t, engine, chdb.RoleMigrator),
 		"CREATE TABLE seen (n UInt64, s LowCardinality(String)) ENGINE = MergeTree ORDER BY n",

@@ -26,6 +26,7 @@ func tool(t *testing.T, name, install string) string {
 }
 
 func TestCurl(t *testing.T) {
+	skipShort(t)
 	curl := tool(t, "curl", "run apt-get install curl")
 	engine := chdbtest.Start(t)
 	exec(t, open(t, engine, chdb.RoleMigrator), "CREATE TABLE cells (n UInt64, s String) ENGINE = MergeTree ORDER BY n",
@@ -81,6 +82,7 @@ func TestCurl(t *testing.T) {
 // TestStreamedFormats holds results that come in pieces against the same result
 // in one piece.
 func TestStreamedFormats(t *testing.T) {
+	skipShort(t)
 	engine := chdbtest.Start(t)
 	base := listen(t, engine)
 	const sql = "SELECT number AS n, concat('a\t,\"\n', toString(number)) AS `odd \"\nname` FROM numbers(70000) ORDER BY n FORMAT "

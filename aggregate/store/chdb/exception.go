@@ -21,6 +21,7 @@ const (
 	codeNotImplemented = 48
 	codeTooBusy        = 202
 	codeTooLarge       = 396
+	codeTooDeep        = 306
 	codeNetwork        = 210
 	codeUnknown        = 1002
 )
@@ -38,9 +39,15 @@ func newException(code int, format string, args ...any) *exception {
 	return &exception{code: code, text: fmt.Sprintf("Code: %d. DB::Exception: ", code) + fmt.Sprintf(format, args...)}
 }
 
+// maxExceptionText cuts what the engine quotes of a long statement.
+const maxExceptionText = 4 << 10
+
 // parseException reads the code from the engine's error text.
 func parseException(text string) *exception {
 	text = strings.TrimSpace(text)
+	if len(text) > maxExceptionText {
+		text = strings.ToValidUTF8(text[:maxExceptionText], "") + " …"
+	}
 	if rest, ok := strings.CutPrefix(text, "Code: "); ok {
 		digits, _, _ := strings.Cut(rest, ".")
 		if code, err := strconv.Atoi(digits); err == nil && code > 0 {

@@ -9,3 +9,6 @@ func (e *Engine) ChildPID() int {
 	}
 	return e.cmd.Process.Pid
 }
+
+// NewDecoder undoes a content encoding.
+var NewDecoder = newDecoder

@@ -97,6 +97,9 @@ func (t tableFunctions) check(tree string) error {
 		switch {
 		case node == "DescribeQuery":
 			describe = true
+		// The engine checks the clause of the statement, not those of subqueries.
+		case node == "Set":
+			return newException(codeReadonly, "a reader cannot change settings: leave the SETTINGS clause out. (READONLY)")
 		case node == "Function" && describe:
 			return newException(codeReadonly, "a reader cannot describe table function %s. (READONLY)", name)
 		case node == "Function" && isTable && (fromTable || !sharesName):

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	osexec "os/exec"
 	"strings"
@@ -77,5 +78,17 @@ func writeGzip(t *testing.T, path, text string) {
 	}
 	if err := os.WriteFile(path, zipped.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// escape writes a statement as a query parameter.
+func escape(sql string) string { return url.QueryEscape(sql) }
+
+// skipShort leaves out what is about answers, not about goroutines, where tests run
+// with the race detector.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped by -short")
 	}
 }

@@ -98,8 +98,12 @@ var errStarted = errors.New("after the first byte of the result")
 // run executes q and writes its result. An error that is not errStarted means
 // that nothing has been written yet.
 func (h *handler) run(w http.ResponseWriter, r *http.Request, role Role, q *query, control *http.ResponseController) error {
-	if role.readOnly() && q.insert {
+	switch {
+	case role.readOnly() && q.insert:
 		return newException(codeReadonly, "a reader cannot insert. (READONLY)")
+	// The engine's parser refuses these too, after seconds.
+	case role.readOnly() && q.nesting > maxNesting:
+		return newException(codeTooDeep, "brackets are nested %d deep, more than %d. (TOO_DEEP_RECURSION)", q.nesting, maxNesting)
 	}
 	if q.body != nil {
 		body := bufio.NewReaderSize(&freshReader{q.body, control}, insertChunk)
@@ -117,6 +121,11 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, role Role, q *quer
 		return err
 	}
 	defer h.pool.release(s)
+	defer func() {
+		// A killed stream can end without an error, and then the engine keeps
+		// the query until the connection runs another one.
+		s.broken = s.broken || ctx.Err() != nil
+	}()
 	// While rows still arrive, a lost client shows as a failed read instead.
 	_ = control.SetReadDeadline(time.Time{})
 	stop := h.pool.watch(ctx, s)

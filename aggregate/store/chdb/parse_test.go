@@ -38,7 +38,8 @@ func TestParseStatement(t *testing.T) {
 		{"SELECT 'unended FORMAT CSV", statement{text: "SELECT 'unended FORMAT CSV", isSelect: true}},
 		{"SELECT `a\\` FORMAT CSV", statement{text: "SELECT `a\\` FORMAT CSV", isSelect: true}},
 	} {
-		if got := parseStatement(tt.sql); got != tt.want {
+		got := parseStatement(tt.sql)
+		if got.nesting = 0; got != tt.want { // TestNesting holds it
 			t.Errorf("%q: got %+v, want %+v", tt.sql, got, tt.want)
 		}
 	}

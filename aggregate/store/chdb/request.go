@@ -20,6 +20,7 @@ const (
 	maxGuestStatement = 512 << 10 // the engine itself takes 256 KiB
 	maxInsertBody     = 256 << 20 // bytes of rows in one insert
 	maxParams         = 256
+	maxNesting        = 400 // of brackets in a statement
 	maxQueryID        = 256
 	defaultFormat     = "TabSeparated"
 	nativeFormat      = "Native"

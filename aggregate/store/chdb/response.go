@@ -43,7 +43,7 @@ const noBlocks = compress.Method(0xff)
 
 func newResponse(w http.ResponseWriter, control *http.ResponseController, q *query, s *session) *response {
 	return &response{
-		w: &pacedWriter{w: w, control: control}, header: w.Header(), format: q.format, tag: exceptionTag(),
+		w: &pacedWriter{w: w, control: control, now: time.Now}, header: w.Header(), format: q.format, tag: exceptionTag(),
 		encoding: q.encoding, blocks: q.blocks, stats: func() stats { return s.stats }, progress: q.progress,
 	}
 }
@@ -112,6 +112,7 @@ func (o *response) fail(err error) {
 type pacedWriter struct {
 	w       io.Writer
 	control *http.ResponseController
+	now     func() time.Time
 	written int64
 	waited  time.Duration
 }
@@ -123,10 +124,10 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 		if patience <= 0 {
 			return done, errTooSlow
 		}
-		began := time.Now()
+		began := p.now()
 		_ = p.control.SetWriteDeadline(began.Add(min(patience, stalledClient)))
 		n, err := p.w.Write(b[done:min(done+pieceBytes, len(b))])
-		p.waited += time.Since(began)
+		p.waited += p.now().Sub(began)
 		p.written += int64(n)
 		done += n
 		if err != nil {

@@ -10,6 +10,7 @@ type statement struct {
 	insert   bool
 	isSelect bool // a SELECT, whose result can be streamed
 	values   bool // an INSERT that ends in VALUES: its rows come in the body
+	nesting  int  // of brackets
 }
 
 // token is a word or a punctuation byte outside comments and quotes.
@@ -23,11 +24,12 @@ type token struct {
 // before a final SETTINGS clause.
 func parseStatement(sql string) statement {
 	tokens := tokenize(sql)
+	deepest := nesting(sql, tokens)
 	for len(tokens) > 0 && is(sql, tokens[len(tokens)-1], ";") {
 		sql = sql[:tokens[len(tokens)-1].start]
 		tokens = tokens[:len(tokens)-1]
 	}
-	s := statement{text: sql}
+	s := statement{text: sql, nesting: deepest}
 	if len(tokens) == 0 {
 		return s
 	}
@@ -50,6 +52,21 @@ func parseStatement(sql string) statement {
 		s.text = sql[:last.start]
 	}
 	return s
+}
+
+// nesting is how deep brackets stand in brackets.
+func nesting(sql string, tokens []token) int {
+	depth, deepest := 0, 0
+	for _, t := range tokens {
+		switch sql[t.start] {
+		case '(', '[', '{':
+			depth++
+			deepest = max(deepest, depth)
+		case ')', ']', '}':
+			depth--
+		}
+	}
+	return deepest
 }
 
 // isQuery looks at the first word, behind the parentheses of a UNION.
