@@ -33,7 +33,7 @@ func (s *sim) newWindow(f *flow) *window {
 		p := s.scenario.Swift.withDefaults()
 		w = newSwift(&p, int(f.forward.n)-1)
 	}
-	w.perHop, w.roundTrip, w.base = f.control.perHop(), idle, idle
+	w.perHop, w.roundTrip, w.base = f.control.PerHop(), idle, idle
 	if w.perHop {
 		w.base = s.pipeline / 1000
 	}

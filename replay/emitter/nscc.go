@@ -6,10 +6,10 @@ import (
 )
 
 // NSCC is the parameters of senders with the window of Ultra Ethernet's network
-// signal-based congestion control (Ultra Ethernet Specification 1.0, section
-// 3.6.13), which reacts to the queueing delay and to ECN marks. Everything that
-// depends on the network is derived as there, from a reference network of 100 Gbit/s
-// and 12 us, and with the constants of the public simulator htsim.
+// signal-based congestion control (Ultra Ethernet Specification 1.0), which reacts to
+// the queueing delay and to ECN marks. What depends on the network is derived from a
+// reference network of 100 Gbit/s and 12 us. Law and constants are those that the
+// public simulator htsim has for it.
 //
 // What it does after losses is left out (quick adapt, and the reaction to trimmed
 // packets), as is the choice of paths.

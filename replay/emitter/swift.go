@@ -21,7 +21,8 @@ const (
 	NSCCMaxPD  Control = "nscc-maxpd"
 )
 
-func (c Control) perHop() bool { return c == SwiftMaxPD || c == NSCCMaxPD }
+// PerHop tells whether the control reacts to max(PD) and not to the round trip.
+func (c Control) PerHop() bool { return c == SwiftMaxPD || c == NSCCMaxPD }
 
 // marks tells whether the control reacts to ECN marks.
 func (c Control) marks() bool { return c == NSCCE2E || c == NSCCMaxPD }

@@ -69,7 +69,7 @@ type Workload struct {
 	End    time.Duration `yaml:"end,omitempty"` // 0: the end of the run
 	// Jitter is how much later than its period a step may begin, for all senders
 	// alike. Stragglers begin their part of a step later by Late, every StraggleEvery
-	// steps (default 1).
+	// steps (default 1). Nobody waits for them.
 	Jitter        time.Duration `yaml:"jitter,omitempty"`
 	Stragglers    []Host        `yaml:"stragglers,omitempty,flow"`
 	Late          time.Duration `yaml:"late,omitempty"`
@@ -188,7 +188,7 @@ func (s *Scenario) checkControl(w *Workload) error {
 	if w.AckEvery < 0 {
 		return fmt.Errorf("control %s: needs acknowledgements, and ack_every is %d", w.Control, w.AckEvery)
 	}
-	if w.Control.perHop() && (w.TagEvery < 0 || !s.measuresDelay()) {
+	if w.Control.PerHop() && (w.TagEvery < 0 || !s.measuresDelay()) {
 		return fmt.Errorf("control %s: needs tags and the signal max_delay", w.Control)
 	}
 	if w.Control.marks() {

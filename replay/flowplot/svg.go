@@ -31,18 +31,33 @@ var colours = []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#
 
 func colour(i int) string { return colours[i%len(colours)] }
 
+// dashes let lines be seen that lie below others.
+var dashes = []string{"none", "none", "6 6", "2 4"}
+
 // panel is one chart over time.
 type panel struct {
 	title, unit string
 	value       func(r *Run, s *Sample) float64 // negative: no value
+	target      func(f *Flow) float64           // that senders have for it; 0: none
 }
 
 var panels = []panel{
 	{"rate of data at the receiver", "Gbit/s", func(r *Run, s *Sample) float64 {
 		return float64(s.Bytes) * 8 / r.Interval.Seconds() / 1e9
-	}},
-	{"round trip", "us", func(_ *Run, s *Sample) float64 { return delay(s.RoundTripNS) }},
-	{"max(PD) in reflections", "us", func(_ *Run, s *Sample) float64 { return delay(s.WorstHopNS) }},
+	}, func(*Flow) float64 { return 0 }},
+	{"round trip (grey: the senders' target)", "us", func(_ *Run, s *Sample) float64 {
+		return delay(s.RoundTripNS)
+	}, func(f *Flow) float64 { return target(f, false) }},
+	{"max(PD) in reflections (grey: the senders' target)", "us", func(_ *Run, s *Sample) float64 {
+		return delay(s.WorstHopNS)
+	}, func(f *Flow) float64 { return target(f, true) }},
+}
+
+func target(f *Flow, perHop bool) float64 {
+	if f.Control.PerHop() != perHop {
+		return 0
+	}
+	return float64(f.TargetNS) / 1e3
 }
 
 func delay(ns int64) float64 {
@@ -91,6 +106,7 @@ func (r *Run) draw(w io.Writer, p *panel, y int) {
 		for j := range r.Flows[i].Samples {
 			most = max(most, p.value(r, &r.Flows[i].Samples[j]))
 		}
+		most = max(most, p.target(&r.Flows[i]))
 	}
 	step := niceStep(most / gridLines)
 	most = step * gridLines
@@ -101,8 +117,14 @@ func (r *Run) draw(w io.Writer, p *panel, y int) {
 		text(w, left-6, at+4, "end", fmt.Sprintf("%g", step*float64(n)))
 	}
 	for i := range r.Flows {
+		if v := p.target(&r.Flows[i]); v > 0 {
+			at := float64(y) + panelHeight*(1-v/most)
+			fmt.Fprintf(w, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#888888" stroke-dasharray="4 3"/>`+"\n", left, left+plotWidth, at, at)
+		}
+	}
+	for i := range r.Flows {
 		samples := r.Flows[i].Samples
-		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="`, colour(i))
+		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.5" stroke-dasharray="%s" points="`, colour(i), dashes[i%len(dashes)])
 		for j := range samples {
 			if v := p.value(r, &samples[j]); v >= 0 {
 				fmt.Fprintf(w, "%.1f,%.1f ", r.x(j, len(samples)), float64(y)+panelHeight*(1-v/most))
