@@ -18,12 +18,13 @@ func TestFlowTraceAddsUp(t *testing.T) {
 	}
 	defer file.Close()
 	var flows []FlowLine
-	packets, samples := map[int]uint64{}, map[int]int{}
+	packets, bytes, samples := map[int]uint64{}, map[int]uint64{}, map[int]int{}
 	err = ReadFlows(file, FlowVisitor{
 		Flow: func(l FlowLine) error { flows = append(flows, l); return nil },
 		Sample: func(l SampleLine) error {
 			samples[l.Flow]++
 			packets[l.Flow] += l.Packets
+			bytes[l.Flow] += l.Bytes
 			// One way of a data packet takes longer than its acknowledgement does.
 			if l.OneWayNS > 0 && l.OneWayNS < flows[l.Flow-1].IdleRoundTripNS/2 {
 				t.Errorf("flow %d: %d ns one way, %d there and back when idle", l.Flow, l.OneWayNS, flows[l.Flow-1].IdleRoundTripNS)
@@ -40,6 +41,9 @@ func TestFlowTraceAddsUp(t *testing.T) {
 	for i := range m.flows {
 		if samples[i+1] != int(s.Duration/s.FlowTrace) {
 			t.Errorf("flow %d: %d samples", i+1, samples[i+1])
+		}
+		if want := packets[i+1] * uint64(m.flows[i].payload); bytes[i+1] != want {
+			t.Errorf("flow %d: %d bytes in %d packets, want %d", i+1, bytes[i+1], packets[i+1], want)
 		}
 		total += packets[i+1]
 	}
