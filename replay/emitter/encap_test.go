@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -83,6 +84,9 @@ func TestEveryEncapsulationIsDecoded(t *testing.T) {
 				}
 				for range 8 {
 					row.check(t, d, ends, &rng, &f, uint8(n))
+				}
+				if c := d.Counters(); (c.Encrypted == c.Frames) != row.outer || (c.Reasons[decode.Hidden] == c.Frames) != row.hidden {
+					t.Fatalf("%s: %d of %d frames are encrypted, %d hidden", row.encap, c.Encrypted, c.Frames, c.Reasons[decode.Hidden])
 				}
 			}
 		}
@@ -266,6 +270,40 @@ func decodeFile(t *testing.T, path string) decodedFile {
 				if o.Flags&decode.Orphan != 0 {
 					out.orphans++
 				}
+			}
+		}
+	}
+}
+
+// TestScenariosTakeEncapsulations: whatever happens to packets, trimmed and stripped
+// ones included, their frames stay whole in every encapsulation.
+func TestScenariosTakeEncapsulations(t *testing.T) {
+	next := 0
+	for _, name := range Names() {
+		for range 2 {
+			s, err := Named(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := encapRows[next%len(encapRows)]
+			s.Encap, s.IP, s.Underlay = row.encap, 4+2*(next%2), 4+2*(next/2%2)
+			if !row.outer && next%3 == 0 {
+				s.EncapAt = atLeaves
+			}
+			for i := range s.Workloads {
+				s.Workloads[i].Encap, s.Workloads[i].EncapAt = "", ""
+			}
+			next++
+			s.Taps = []Tap{{Racks: true}, {Name: "all", Ports: []string{"*"}}}
+			if s.Packets = 10_000; name == "trimming" || name == "rogue" {
+				s.Packets, s.Duration = 0, 1200*time.Millisecond
+			}
+			s.SnapLen, s.SingleFile, s.Classic, s.CaptureUntagged = 512, true, false, true
+			r, _ := run(t, s)
+			got := decodeFile(t, r.Captures[0])
+			good := got.reasons[decode.OK] + got.reasons[decode.NoCSIG] + got.reasons[decode.Hidden]
+			if good != r.Captured || got.orphans > 0 && name != "rogue" {
+				t.Errorf("%s in %s: %d of %d frames are whole: %v; %d orphans", name, row.encap, good, r.Captured, got.reasons, got.orphans)
 			}
 		}
 	}
