@@ -32,7 +32,8 @@ type Behavior struct {
 	// Values are quantities by signal: {min_abw: 20Gbps, max_delay: 18us}.
 	Values map[string]string `yaml:"values,omitempty,flow"`
 	LM     *uint16           `yaml:"lm,omitempty"`    // of wrong-lm and forge
-	Every  time.Duration     `yaml:"every,omitempty"` // of software: cadence; default 100 ms
+	Every  time.Duration     `yaml:"every,omitempty"` // of software: cadence, default 100 ms; of metering: interval
+	ABW    Estimator         `yaml:"abw,omitempty"`   // of metering; default the scenario's
 	OneIn  int               `yaml:"one_in,omitempty"`
 	Shift  int               `yaml:"shift,omitempty"` // of misbucketed: codes by which the table is off
 }
@@ -62,6 +63,10 @@ const (
 	// Metric gives ports metrics by configuration: they are true, but no traffic made
 	// them.
 	Metric = "metric"
+	// Metering estimates available bandwidth in another way or over another interval
+	// than the rest of the fabric, for all of the run: intervals need not be the same
+	// (section 5.3.2). A faithful fabric would do the same.
+	Metering = "metering"
 )
 
 // Kinds of faults.
@@ -115,7 +120,7 @@ const (
 var (
 	deviceKinds = map[string]action{
 		Complete: 0, Software: actSoftware, PassThrough: 0, Limited: 0, Strip: actStrip, Discard: actDiscard,
-		IngressEdge: actScrub, EgressEdge: actStrip, Metric: 0,
+		IngressEdge: actScrub, EgressEdge: actStrip, Metric: 0, Metering: 0,
 	}
 	faultKinds = map[string]action{
 		NoMetric: 0, Stuck: 0, Overwrite: actOverwrite, WrongLM: actWrongLM, LMOnly: actLMOnly, ValueOnly: actValueOnly,
@@ -167,8 +172,14 @@ func (b *Behavior) check(s *Scenario) error {
 		return fmt.Errorf("match: is missing: name devices or ports, such as spine* or leaf3:up1")
 	case b.Start < 0 || b.End < 0 || (b.End > 0 && b.End <= b.Start):
 		return fmt.Errorf("start %s, end %s: expected an end after the start", b.Start, b.End)
-	case b.Every < 0 || b.Every > time.Hour || (b.Every > 0 && b.Kind != Software):
-		return fmt.Errorf("every %s: expected up to 1h, in software", b.Every)
+	case b.Every < 0 || b.Every > time.Hour || (b.Every > 0 && b.Kind != Software && b.Kind != Metering):
+		return fmt.Errorf("every %s: expected up to 1h, in software and metering", b.Every)
+	case b.Kind == Metering && (b.Start != 0 || b.End != 0):
+		return fmt.Errorf("start %s, end %s: meters are the same for all of a run", b.Start, b.End)
+	case b.Kind == Metering && b.Every != 0 && (b.Every < time.Microsecond || b.Every > time.Second):
+		return fmt.Errorf("every %s: expected intervals of 1us to 1s", b.Every)
+	case (b.ABW != "") && (b.Kind != Metering || b.ABW.check() != nil):
+		return fmt.Errorf("abw %q: expected raw, ewma or dre, in metering", b.ABW)
 	case b.OneIn < 0 || (b.OneIn > 0 && b.Kind != Insert):
 		return fmt.Errorf("one_in %d: expected 1 or more, in insert", b.OneIn)
 	case (b.Shift != 0) != (b.Kind == Misbucketed) || b.Shift < -1<<20 || b.Shift > 1<<20:

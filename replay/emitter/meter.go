@@ -1,6 +1,10 @@
 package emitter
 
-import "math/bits"
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+)
 
 // Estimator is how switches compute available bandwidth (section 5.1.1).
 type Estimator string
@@ -21,6 +25,13 @@ const (
 	DRE Estimator = "dre"
 )
 
+func (e Estimator) check() error {
+	if e != Raw && e != EWMA && e != DRE {
+		return fmt.Errorf("abw %q: expected %s, %s or %s", e, Raw, EWMA, DRE)
+	}
+	return nil
+}
+
 // meter measures how busy a port's link is. Links were idle before the run began, and
 // switches knew it: the interval before the first one is complete and idle.
 type meter struct {
@@ -38,6 +49,21 @@ type meter struct {
 	// next interval begins.
 	coded bool
 	codes [2]uint32 // by csig.MinABW, csig.MinABWRatio
+}
+
+// meters gives ports their meters, as the scenario and its metering say.
+func (l *timeline) meters(ports []port) {
+	s := l.scenario
+	for i := range ports {
+		ports[i].meter = newMeter(s.ABW, ps(s.ABWInterval), s.ABWWeight)
+	}
+	for i := range l.items {
+		if b := &l.items[i]; b.Kind == Metering {
+			for _, n := range l.ports[i] {
+				ports[n].meter = newMeter(cmp.Or(b.ABW, s.ABW), ps(cmp.Or(b.Every, s.ABWInterval)), s.ABWWeight)
+			}
+		}
+	}
 }
 
 const wholeLink = 1 << 32

@@ -3,6 +3,8 @@ package emitter
 import (
 	"testing"
 	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // load keeps a meter's link busy for a share of the time, in packets of a
@@ -99,5 +101,35 @@ func TestRunsWithEveryEstimator(t *testing.T) {
 				t.Errorf("%s over %s: %d of %d observations are heavy", e, interval, heavy, observed)
 			}
 		}
+	}
+}
+
+// Devices may measure over other intervals than their neighbours (section 5.3.2): a
+// short one shows bursts that a long one averages away.
+func TestDevicesMeterOnTheirOwn(t *testing.T) {
+	lowest := func(devices ...Behavior) uint64 {
+		s := tiny()
+		s.Devices = devices
+		s.Workloads = []Workload{{
+			Kind: Flows, Rate: 30 * Mbps, Period: 50 * time.Millisecond, Burst: 2 * time.Millisecond, TagEvery: 1,
+			Flows: []Pair{{From: Host{1, 1}, To: Host{3, 1}}},
+		}}
+		m := prepare(t, s)
+		low := uint64(1e6)
+		watch(t, m, func(h hop) {
+			sig := &m.signals[h.before.tag.signal]
+			if sig.kind == csig.MinABWRatio && m.topology.ports[h.number].stage == "spine" && h.after.tag.set {
+				low = min(low, sig.table.Value(h.after.tag.code))
+			}
+		})
+		return low
+	}
+	long := lowest()
+	short := lowest(Behavior{Match: "*", Kind: Metering, Every: time.Millisecond})
+	if long < 900_000 || short > 800_000 {
+		t.Errorf("lowest share %d ppm over 10 ms, %d ppm over 1 ms", long, short)
+	}
+	if smooth := lowest(Behavior{Match: "*", Kind: Metering, ABW: EWMA}); smooth == long {
+		t.Error("another estimator gives the same")
 	}
 }

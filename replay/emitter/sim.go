@@ -201,7 +201,7 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 		}
 		m.ports = append(m.ports, port{
 			kbps: uint64(t.ports[i].speed), latency: latency, buffer: buffer,
-			transit: true, meter: newMeter(s.ABW, ps(s.ABWInterval), s.ABWWeight),
+			transit: true,
 		})
 	}
 	for _, facing := range t.nics {
@@ -209,6 +209,7 @@ func newSim(s Scenario, t *topology, flows []flow, signals []signal, d *csig.Dom
 			kbps: uint64(t.ports[facing].speed), latency: ps(s.Propagation) + m.pipeline, buffer: s.NICBufferBytes,
 		})
 	}
+	m.timeline.meters(m.ports[:len(t.ports)])
 	for i := range flows {
 		flows[i].overhead = uint16(frames.overhead(flows[i].style))
 		m.open(int32(i), &flows[i])

@@ -74,8 +74,8 @@ func (s *Scenario) checkTimes(t *topology) error {
 		return fmt.Errorf("window %s: expected 1ms to 1h", s.Window)
 	case s.FlowTrace != 0 && (s.FlowTrace < time.Microsecond || s.FlowTrace > s.Duration):
 		return fmt.Errorf("flow_trace %s: expected 1us to the duration, %s", s.FlowTrace, s.Duration)
-	case s.ABW != Raw && s.ABW != EWMA && s.ABW != DRE:
-		return fmt.Errorf("abw %q: expected %s, %s or %s", s.ABW, Raw, EWMA, DRE)
+	case s.ABW.check() != nil:
+		return s.ABW.check()
 	case s.ABWInterval < time.Microsecond || s.ABWInterval > time.Second:
 		return fmt.Errorf("abw_interval %s: expected 1us to 1s", s.ABWInterval)
 	case s.ABWWeight > maxWeight:
