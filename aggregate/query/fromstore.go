@@ -86,7 +86,7 @@ func asked(err error) error {
 	switch {
 	case errors.Is(err, store.ErrQuestion):
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	case errors.Is(err, store.ErrTooManyRows):
+	case errors.Is(err, store.ErrTooManyRows), errors.Is(err, store.ErrLimit):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return err

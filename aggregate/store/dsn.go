@@ -35,6 +35,7 @@ type Target struct {
 	Dir      string              // data folder of the embedded engine; empty for the default one
 	Database string              // DefaultDatabase unless the target names another
 	Options  *clickhouse.Options // of a server; nil otherwise
+	Limits   Limits              // of questions to a server; zero where the target names none
 }
 
 // String names the target without its password.
@@ -51,7 +52,8 @@ func (t Target) String() string {
 
 // ParseDSN reads a target. A server's may carry the parameters secure, ca, cert, key
 // (files in PEM), skip_verify and dial_timeout; ca, cert, key and skip_verify imply
-// secure. The port defaults to 9000, with TLS to 9440. Errors never show the password.
+// secure. max_execution_time (a time such as 30s), max_rows_to_read, max_memory_usage
+// and max_result_rows limit each question. The port defaults to 9000, with TLS to 9440. Errors never show the password.
 func ParseDSN(s string) (Target, error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch {
@@ -105,6 +107,7 @@ func parseServer(s string) (Target, error) {
 			port = "9440"
 		}
 	}
+	t.Limits = p.limits
 	t.Options = &clickhouse.Options{
 		Protocol:    clickhouse.Native,
 		Addr:        []string{net.JoinHostPort(u.Hostname(), port)},
@@ -133,6 +136,7 @@ type parameters struct {
 	secure, skipVerify bool
 	ca, cert, key      string
 	dialTimeout        time.Duration
+	limits             Limits
 }
 
 func parseParameters(query string) (parameters, error) {
@@ -151,24 +155,46 @@ func parseParameters(query string) (parameters, error) {
 		case "skip_verify":
 			p.skipVerify, err = strconv.ParseBool(v[0])
 		case "dial_timeout":
-			p.dialTimeout, err = time.ParseDuration(v[0])
-			if err == nil && p.dialTimeout <= 0 {
-				err = errors.New("expected a time above 0")
-			}
+			p.dialTimeout, err = positiveTime(v[0])
 		case "ca":
 			p.ca = v[0]
 		case "cert":
 			p.cert = v[0]
 		case "key":
 			p.key = v[0]
+		case settingTime:
+			p.limits.Time, err = positiveTime(v[0])
+		case settingReadRows:
+			p.limits.ReadRows, err = positiveNumber(v[0])
+		case settingMemory:
+			p.limits.Memory, err = positiveNumber(v[0])
+		case settingResultRows:
+			p.limits.ResultRows, err = positiveNumber(v[0])
 		default:
-			return p, fmt.Errorf("unknown parameter %s: expected secure, ca, cert, key, skip_verify or dial_timeout", name)
+			return p, fmt.Errorf("unknown parameter %s: expected secure, ca, cert, key, skip_verify, dial_timeout, %s, %s, %s or %s",
+				name, settingTime, settingReadRows, settingMemory, settingResultRows)
 		}
 		if err != nil {
 			return p, fmt.Errorf("parameter %s: %w", name, err)
 		}
 	}
 	return p, nil
+}
+
+func positiveTime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err == nil && d <= 0 {
+		err = errors.New("expected a time above 0")
+	}
+	return d, err
+}
+
+func positiveNumber(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err == nil && n == 0 {
+		err = errors.New("expected a number above 0")
+	}
+	return n, err
 }
 
 // tls is nil for a connection in the clear.

@@ -29,6 +29,7 @@ const (
 	codeUnknownTable     = 60
 	codeUnknownDatabase  = 81
 	codeTimeout          = 159
+	codeTooManyRows      = 158
 	codeTooManyQueries   = 202
 	codeSocketTimeout    = 209
 	codeNetwork          = 210

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -23,11 +24,8 @@ type Options struct {
 	Database string       // empty: DefaultDatabase
 	Logger   *slog.Logger // nil: silent
 
-	// QueryTimeout bounds a question, 30 s unless set. It travels as the setting
-	// max_execution_time, so a server's user needs readonly 0 or 2.
-	QueryTimeout time.Duration
-	// MaxRows bounds the rows of an answer, 1<<20 unless set.
-	MaxRows int
+	// Limits bound each question.
+	Limits Limits
 	// RetryFor is how long a batch is sent again while the server is away, 1 min
 	// unless set. Rows wait in memory meanwhile, and WriteBlock blocks when that is
 	// full.
@@ -40,7 +38,8 @@ type Store struct {
 	host     string
 	version  version
 	logger   *slog.Logger
-	timeout  time.Duration
+	limits   Limits
+	settings clickhouse.Settings // the limits that the reader's user may set
 	maxRows  int
 
 	conns    []driver.Conn
@@ -57,9 +56,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		database: defaultTo(o.Database, DefaultDatabase),
 		logger:   o.Logger,
-		timeout:  defaultTo(o.QueryTimeout, 30*time.Second),
-		maxRows:  defaultTo(o.MaxRows, 1<<20),
+		limits:   o.Limits.withDefaults(),
 	}
+	s.maxRows = int(min(s.limits.ResultRows, math.MaxInt32))
 	if !databaseName.MatchString(s.database) {
 		return nil, fmt.Errorf("open store: database %q: expected letters, digits and _, at most 64", s.database)
 	}
@@ -101,6 +100,9 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	if s.version, err = s.serverVersion(ctx); err != nil {
 		return err
 	}
+	if err := s.limitQuestions(ctx); err != nil {
+		return err
+	}
 	if o.Writer == nil {
 		return nil
 	}
@@ -127,10 +129,10 @@ func (s *Store) dial(o *clickhouse.Options) (driver.Conn, error) {
 }
 
 func (s *Store) serverVersion(ctx context.Context) (version, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
 	defer cancel()
 	var text string
-	if err := s.reader.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
+	if err := s.reader.QueryRow(undated{ctx}, "SELECT version()").Scan(&text); err != nil {
 		return version{}, s.describe("open store", err)
 	}
 	return parseVersion(text)
@@ -152,11 +154,11 @@ func (s *Store) Close() error {
 
 // query runs a bounded question and calls row for each row of its answer.
 func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
 	defer cancel()
-	rows, err := conn.Query(ctx, query)
+	rows, err := conn.Query(s.within(ctx), query)
 	if err != nil {
-		return s.describe(what, err)
+		return s.describeQuestion(what, err)
 	}
 	defer rows.Close()
 	for n := 0; rows.Next(); n++ {
@@ -167,5 +169,5 @@ func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string,
 			return s.describe(what, err)
 		}
 	}
-	return s.describe(what, rows.Err())
+	return s.describeQuestion(what, rows.Err())
 }

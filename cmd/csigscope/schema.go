@@ -14,7 +14,7 @@ func newSchemaCommand() *cobra.Command {
 		Use:   "schema",
 		Short: "Print, apply and drop the ClickHouse schema",
 	}
-	cmd.AddCommand(newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaDrop())
+	cmd.AddCommand(newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaDrop(), newSchemaGrants())
 	return cmd
 }
 

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 // TestSchemaDrop deletes a store in the ways that it may and may not be.
@@ -41,5 +43,36 @@ func TestConfirm(t *testing.T) {
 		if err := confirm(strings.NewReader(answer), "csigscope"); (err == nil) != want {
 			t.Errorf("%.20q: %v, want accepted %t", answer, err, want)
 		}
+	}
+}
+
+func TestSchemaGrants(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--user", "grafana"}, 0, "GRANT `csigscope_reader` TO `grafana`;"},
+		{[]string{"--user", "tap", "--access", "writer"}, 0, "GRANT SELECT, INSERT ON csigscope.* TO `csigscope_writer`;"},
+		{[]string{"--user", "grafana", "--max-time", "5s"}, 0, "max_execution_time = 5 MIN 1 MAX 5"},
+		{nil, 2, "expected a name"},
+		{[]string{"--user", "x", "--access", "god"}, 2, "expected reader"},
+		{[]string{"--user", "x", "--password-stdin"}, 2, "expected a password"},
+	} {
+		r := runBinary(t, nil, append([]string{"schema", "grants"}, tt.args...)...)
+		if text := r.stdout + r.stderr; r.code != tt.code || !strings.Contains(text, tt.want) {
+			t.Errorf("%v: exit code %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.want, text)
+		}
+	}
+}
+
+func TestReadPassword(t *testing.T) {
+	g := store.Grants{User: "grafana"}
+	if err := readPassword(strings.NewReader("s e'cret\r\nnot this"), &g); err != nil || g.Password != "s e'cret" {
+		t.Errorf("password %q, %v", g.Password, err)
+	}
+	other := g
+	if err := readPassword(strings.NewReader("x"), &other); err != nil || string(other.Salt) == string(g.Salt) {
+		t.Errorf("salts %x and %x, %v", g.Salt, other.Salt, err)
 	}
 }

@@ -60,7 +60,7 @@ func connectStore(cmd *cobra.Command, dsn string, exists bool) (*openedStore, er
 		return nil, usageError{fmt.Errorf("--store: %w", err)}
 	}
 	db := &openedStore{target: target, logger: newLogger(cmd, cmd.ErrOrStderr())}
-	o := store.Options{Database: target.Database, Logger: db.logger}
+	o := store.Options{Database: target.Database, Logger: db.logger, Limits: target.Limits}
 	switch target.Kind {
 	case store.KindNone:
 		return nil, nil

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Access says what a server's user may do.
+type Access string
+
+// What users may do in the database, and nothing outside of it. A reader is what
+// Grafana and queries need, a writer what stores rows as well; an owner may also
+// migrate and drop.
+const (
+	AccessReader Access = "reader"
+	AccessWriter Access = "writer"
+	AccessOwner  Access = "owner"
+)
+
+// privileges are what an access adds to reading.
+func (a Access) privileges() (string, error) {
+	switch a {
+	case AccessReader:
+		return "SELECT", nil
+	case AccessWriter:
+		return "SELECT, INSERT", nil
+	case AccessOwner:
+		return "SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP DATABASE, DROP TABLE, DROP VIEW, ALTER TABLE, ALTER VIEW, OPTIMIZE", nil
+	}
+	return "", fmt.Errorf("access %q: expected %s, %s or %s", a, AccessReader, AccessWriter, AccessOwner)
+}
+
+// Grants describes a user of a server.
+type Grants struct {
+	Database string // empty: DefaultDatabase
+	User     string
+	Access   Access // empty: AccessReader
+
+	// Password and Salt, of random bytes, become a hash; without a password the user
+	// must exist.
+	Password string
+	Salt     []byte
+
+	Limits         Limits // of each query of a reader; as for Options where unset
+	QueriesPerHour uint64 // of a reader, 36,000 unless set
+}
+
+// maxUserName bounds the name of a user.
+const maxUserName = 128
+
+// userName accepts what can stand in back quotes without escaping.
+func userName(name string) error {
+	if name == "" || len(name) > maxUserName || strings.ContainsFunc(name, func(r rune) bool {
+		return r == '`' || r == '\\' || r < ' ' || r == 0x7f || r == 0xfffd
+	}) {
+		return fmt.Errorf("user %q: expected a name of at most %d bytes without quotes and control characters", name, maxUserName)
+	}
+	return nil
+}
+
+// Statements are what an administrator runs to create the user with its role, and for
+// readers a settings profile and a quota. Running them again changes nothing but the
+// limits, which they set anew. The password is in them as a salted hash alone.
+func (g Grants) Statements() ([]string, error) {
+	database := defaultTo(g.Database, DefaultDatabase)
+	if !databaseName.MatchString(database) {
+		return nil, fmt.Errorf("name database %q: expected letters, digits and _, at most 64", database)
+	}
+	if err := userName(g.User); err != nil {
+		return nil, err
+	}
+	access := defaultTo(g.Access, AccessReader)
+	privileges, err := access.privileges()
+	if err != nil {
+		return nil, err
+	}
+	role := fmt.Sprintf("`%s_%s`", database, access)
+	statements := []string{
+		"CREATE ROLE IF NOT EXISTS " + role,
+		fmt.Sprintf("GRANT %s ON %s.* TO %s", privileges, database, role),
+	}
+	if access == AccessReader {
+		statements = append(statements, g.profile(role), "ALTER ROLE "+role+" SETTINGS PROFILE "+role)
+	} else {
+		// The databases that the migrations and verify read about themselves.
+		statements = append(statements, "GRANT SELECT ON system.parts TO "+role)
+	}
+	user, err := g.user()
+	if err != nil {
+		return nil, err
+	}
+	statements = append(statements, user...)
+	statements = append(statements,
+		fmt.Sprintf("GRANT %s TO `%s`", role, g.User),
+		fmt.Sprintf("ALTER USER `%s` DEFAULT ROLE %s", g.User, role))
+	if access == AccessReader {
+		statements = append(statements, g.quota(role))
+	}
+	return statements, nil
+}
+
+// profile bounds what a reader's queries cost. readonly = 2 lets clients choose
+// settings, which Grafana's does, between the constraints; the least is 1, since 0
+// is no limit.
+func (g Grants) profile(role string) string {
+	settings := []string{"readonly = 2", "allow_ddl = 0 CONST", "allow_introspection_functions = 0 CONST"}
+	limits := g.Limits.withDefaults().settings()
+	for _, name := range sortedKeys(limits) {
+		settings = append(settings, fmt.Sprintf("%s = %d MIN 1 MAX %[2]d", name, limits[name]))
+	}
+	for _, name := range sortedKeys(overflow) {
+		settings = append(settings, overflow[name]+" = 'throw' CONST")
+	}
+	return "CREATE SETTINGS PROFILE OR REPLACE " + role + " SETTINGS\n    " + strings.Join(settings, ",\n    ")
+}
+
+// quota bounds what all queries of a user cost in an hour: that of a hundred of the
+// dearest ones.
+func (g Grants) quota(role string) string {
+	limits := g.Limits.withDefaults()
+	readRows := min(limits.ReadRows, math.MaxUint64/100)
+	return fmt.Sprintf("CREATE QUOTA OR REPLACE %s KEYED BY user_name\n    FOR INTERVAL 1 hour MAX queries = %d, read_rows = %d, execution_time = %d\n    TO %[1]s",
+		role, defaultTo(g.QueriesPerHour, 36_000), 100*readRows, 100*limits.settings()[settingTime])
+}
+
+func (g Grants) user() ([]string, error) {
+	if g.Password == "" {
+		return nil, nil
+	}
+	if len(g.Salt) < 16 {
+		return nil, errors.New("hash password: expected a salt of at least 16 bytes")
+	}
+	salt := fmt.Sprintf("%X", g.Salt)
+	hash := sha256.Sum256([]byte(g.Password + salt))
+	return []string{fmt.Sprintf("CREATE USER IF NOT EXISTS `%s` IDENTIFIED WITH sha256_hash BY '%X' SALT '%s'", g.User, hash, salt)}, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
