@@ -1,6 +1,7 @@
 package emitter
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/netip"
@@ -329,5 +330,31 @@ func TestTagsMoveThroughTunnels(t *testing.T) {
 		if got.orphans > 0 || got.kinds[decode.Tag] == 0 || len(got.stacks) != 1 || got.stacks[want] == 0 {
 			t.Errorf("%s: %d tags, %d orphans, encapsulations %v, want %q", name, got.kinds[decode.Tag], got.orphans, got.stacks, want)
 		}
+	}
+	// The tunnel is between the leaves' own addresses, and one hop to what is inside; a
+	// route of one switch is one hop without it.
+	const wide = 2 + 6 // TPID and data fields
+	frames, _ := framesOf(t, filepath.Join(dir, "down.pcapng"))
+	for i := range frames {
+		ip := frames[i].Data[ethernetLen:]
+		if binary.BigEndian.Uint16(frames[i].Data[12:]) != 0x0800 {
+			ip = ip[wide:]
+		}
+		inner := ip[ipv4Len+8+8+ethernetLen:]
+		if ip[15] != vtepHost || ip[19] != vtepHost || ip[8] != 63 || inner[8] != 63 {
+			t.Fatalf("behind a spine: outer %x, inner %x", ip[:ipv4Len], inner[:ipv4Len])
+		}
+	}
+	frames, _ = framesOf(t, filepath.Join(dir, "rack1.pcapng"))
+	hops := map[bool]map[byte]bool{true: {}, false: {}}
+	for i := range frames {
+		ip := frames[i].Data[ethernetLen:]
+		if binary.BigEndian.Uint16(frames[i].Data[12:]) != 0x0800 {
+			ip = ip[wide:]
+		}
+		hops[ip[14] == ip[18]][64-ip[8]] = true
+	}
+	if len(hops[true]) != 1 || !hops[true][1] || len(hops[false]) != 1 || !hops[false][2] {
+		t.Errorf("hops to the receiver: %v inside of the rack, %v from others; want 1 and 2", hops[true], hops[false])
 	}
 }

@@ -207,6 +207,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("leaves: 2\nspines: 1\nhosts_per_leaf: 1\nhost_speed: 1Gbps\nuplink_speed: 1Gbps\nworkloads: [{kind: ring, rate: 1Mbps}]\n")
 	f.Add("base: fairness\nworkloads: [{kind: storage, rate: 1Gbps, transport: pony, sizes: {distribution: pareto, min_bytes: 1, max_bytes: 9}}]\n")
 	f.Add("rack_uplink_speed: {1: 10Gbps}\nlocator_fields: [{field: stage, bits: 2, values: {1: leaf}}]\n")
+	f.Add("base: overlay\nencap: geneve\nip: 6\nunderlay: 6\ntaps: [{name: a, before: ['spine*'], drift_ppb: -5, loss: 0.5%, erspan: 3, session: 9}]\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(strings.NewReader(text), "fuzz")
 		if err != nil {
@@ -214,6 +215,17 @@ func FuzzParse(f *testing.F) {
 		}
 		if err := s.check(); err != nil {
 			t.Errorf("a scenario that Parse takes fails its check: %v", err)
+		}
+		var first, second strings.Builder
+		if err := Dump(&first, s); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(strings.NewReader(first.String()), "dumped")
+		if err != nil {
+			t.Fatalf("what Dump writes is not read: %v\n%s", err, first.String())
+		}
+		if err := Dump(&second, again); err != nil || first.String() != second.String() {
+			t.Errorf("a dumped scenario changes: %v\n%s\nthen\n%s", err, first.String(), second.String())
 		}
 	})
 }
