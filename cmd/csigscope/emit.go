@@ -42,6 +42,13 @@ A scenario is one YAML file: topology, workloads, encapsulations, taps. --dump p
 the one that the flags describe, complete, to begin with; "base: NAME" in a file
 begins with a built-in one. Unknown keys are errors.
 
+What switches do with tags is told in two lists of entries such as
+{match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}, by patterns of devices or
+ports. Without an entry they support CSIG completely. Truth keeps what the tags say
+beside what a faithful fabric would have written.
+devices: ` + strings.Join(emitter.DeviceKinds(), ", ") + `.
+faults: ` + strings.Join(emitter.FaultKinds(), ", ") + `.
+
 Encapsulations: ` + strings.Join(emitter.Encapsulations(), ", ") + `.
 
 Scenarios: ` + strings.Join(emitter.Names(), ", ") + `.`,

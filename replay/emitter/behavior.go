@@ -128,6 +128,12 @@ var (
 	}
 )
 
+// DeviceKinds lists the kinds of Scenario.Devices in alphabetical order.
+func DeviceKinds() []string { return slices.Sorted(maps.Keys(deviceKinds)) }
+
+// FaultKinds lists the kinds of Scenario.Faults in alphabetical order.
+func FaultKinds() []string { return slices.Sorted(maps.Keys(faultKinds)) }
+
 // watchful tells whether tags may say what those of a fabric of complete devices would
 // not, or carry a D bit.
 func (s *Scenario) watchful() bool {
