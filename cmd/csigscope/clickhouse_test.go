@@ -70,3 +70,41 @@ func ask(t *testing.T, address, sql string) string {
 	}
 	return out.String()
 }
+
+// TestBackupAndRestore moves a store by a backup: both answer alike.
+func TestBackupAndRestore(t *testing.T) {
+	env := engineEnv(t)
+	e := emit(t, "--duration", "2s", "--seed", "3")
+	dir := t.TempDir()
+	from, to, backup := "--store=embedded:"+filepath.Join(dir, "from"), "--store=embedded:"+filepath.Join(dir, "to"), filepath.Join(dir, "backup")
+	mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), from}, e.captures(t)...)...)
+	mustRun(t, env, "schema", "backup", backup, from)
+	mustRun(t, env, "schema", "restore", backup, to)
+	for _, question := range [][]string{
+		{"query", "extent"}, {"query", "cells", "--signal", "min_abw_ratio", "-o", "csv"}, {"query", "locations", "--signal", "max_delay", "-o", "csv"},
+	} {
+		want, got := mustRun(t, env, append(question, from)...), mustRun(t, env, append(question, to)...)
+		if got != want || len(want) < 100 {
+			t.Errorf("%v: got %q, want %q", question, got, want)
+		}
+	}
+	// The restored store goes on storing.
+	mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), to}, e.captures(t)...)...)
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"schema", "restore", backup, to}, 1, "not empty"},
+		{[]string{"schema", "backup", backup, from}, 1, "exists already"},
+		{[]string{"schema", "restore", dir, "--store=embedded:" + filepath.Join(dir, "other")}, 1, "no backup"},
+		{[]string{"schema", "backup", backup + "2", "--store=none"}, 2, "not the embedded store"},
+		{[]string{"schema", "backup", backup + "2", "--store=embedded:" + filepath.Join(dir, "missing")}, 1, "missing"},
+		{[]string{"schema", "backup"}, 2, "accepts 1 arg"},
+	} {
+		r := runBinary(t, env, tt.args...)
+		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%v: exit code %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.want, r.stderr)
+		}
+	}
+}

@@ -12,9 +12,12 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Print, apply and drop the ClickHouse schema",
+		Short: "Print, apply and drop the ClickHouse schema, back up and restore the embedded store",
 	}
-	cmd.AddCommand(newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaDrop(), newSchemaGrants())
+	cmd.AddCommand(
+		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaDrop(), newSchemaGrants(),
+		newSchemaBackup(), newSchemaRestore(),
+	)
 	return cmd
 }
 

@@ -20,10 +20,10 @@ import (
 const maxSocketPath = 100
 
 // errLocked says that another child serves the folder.
-var errLocked = errors.New("another process serves this folder")
+var errLocked = errors.New("another process serves this folder: other commands attach to it, a second engine cannot")
 
 // folder is the data folder of one engine: the engine's own files in data, the
-// lock, the log, and the socket or the file that says where the socket is.
+// lock, the log, backups on their way, and the socket or the file that says where the socket is.
 type folder struct{ path string }
 
 // openFolder makes the folder if need be, for its owner alone.
@@ -45,6 +45,7 @@ func openFolder(dir string) (folder, error) {
 }
 
 func (f folder) data() string       { return filepath.Join(f.path, "data") }
+func (f folder) backups() string    { return filepath.Join(f.path, "backups") }
 func (f folder) logFile() string    { return filepath.Join(f.path, "engine.log") }
 func (f folder) socketFile() string { return filepath.Join(f.path, "engine.sock") }
 

@@ -63,11 +63,12 @@ type pool struct {
 
 // engineArgs are the arguments of the first connection, which boots the engine.
 // Unset, the engine takes 90 % of the machine's memory.
-func engineArgs(data string, maxMemory uint64) []string {
+func engineArgs(f folder, maxMemory uint64) []string {
 	threads := max(2, runtime.NumCPU())
 	return []string{
 		"clickhouse",
-		"--path=" + data,
+		"--path=" + f.data(),
+		"--backups.allowed_path=" + f.backups(),
 		"--max_server_memory_usage=" + strconv.FormatUint(maxMemory, 10),
 		"--mark_cache_size=" + strconv.FormatUint(min(maxMemory/16, 256<<20), 10),
 		"--max_threads=" + strconv.Itoa(threads),

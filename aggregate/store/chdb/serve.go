@@ -70,6 +70,10 @@ func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
 		return err
 	}
 	defer lock.Close()
+	// What lies there is of a backup whose command or engine was killed.
+	if err := os.RemoveAll(f.backups()); err != nil {
+		return fmt.Errorf("remove unfinished backups: %w", err)
+	}
 	library, err := FindLibrary(o.Library)
 	if err != nil {
 		return err
@@ -94,7 +98,7 @@ func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := openPool(api, engineArgs(f.data(), o.MaxMemory), o.Readers, o.MaxMemory, o.Logger)
+	p, err := openPool(api, engineArgs(f, o.MaxMemory), o.Readers, o.MaxMemory, o.Logger)
 	if err != nil {
 		return err
 	}
