@@ -296,7 +296,7 @@ func TestScenariosTakeEncapsulations(t *testing.T) {
 			}
 			next++
 			s.Taps = []Tap{{Racks: true}, {Name: "all", Ports: []string{"*"}}}
-			if s.Packets = 10_000; name == "trimming" || name == "rogue" {
+			if s.Packets = 4_000; name == "trimming" {
 				s.Packets, s.Duration = 0, 1200*time.Millisecond
 			}
 			s.SnapLen, s.SingleFile, s.Classic, s.CaptureUntagged = 512, true, false, true
