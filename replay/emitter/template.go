@@ -41,7 +41,8 @@ const (
 	fixPony                      // UDP header with its checksum, and the transport's header
 	fixStamps                    // TCP timestamps
 	fixReflection                // data fields
-	fixGRE                       // checksum, the last of all
+	fixGRE                       // checksum, the last of all as it covers what is inside
+	fixUDPSum                    // the same of a tunnel over IPv6
 )
 
 // outerHeader says of an IP header that it is a tunnel's.
@@ -55,7 +56,7 @@ func (k *stack) template() (template, error) {
 	header := b[:k.at]
 	// The checksum of a tunnel covers what it carries.
 	for i, x := range k.fixes {
-		if x.kind == fixGRE {
+		if x.kind == fixGRE || x.kind == fixUDPSum {
 			k.fixes = append(append(k.fixes[:i:i], k.fixes[i+1:]...), x)
 			break
 		}
@@ -135,11 +136,25 @@ func (t *template) fill(h []byte, s *segment, st style) {
 			be.PutUint32(p[4:], s.echo)
 		case fixReflection:
 			s.reflection.Append(h[:x.at])
+		case fixUDPSum:
+			p[6], p[7] = 0, 0
+			be.PutUint16(p[6:], udpSum(h[x.ip:], p, end-x.at))
 		case fixGRE:
 			p[4], p[5] = 0, 0
 			be.PutUint16(p[4:], ^fold(sum(p, 0)))
 		}
 	}
+}
+
+// udpSum is the checksum of a datagram of a length in IPv6, whose bytes behind p are
+// zeros.
+func udpSum(ip, p []byte, length int) uint16 {
+	const protocol = 17
+	c := ^fold(sum(p, sum(ip[8:ipv6Len], uint32(protocol+length))))
+	if c == 0 {
+		return 0xffff
+	}
+	return c
 }
 
 // fillTCP sets a header whose options, which its checksum covers, are set already.

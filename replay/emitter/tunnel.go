@@ -83,18 +83,35 @@ func (k *stack) gre(encap encapsulation) {
 	}
 }
 
-// udp adds a UDP header without checksum, as tunnels have it also over IPv6
-// (RFC 6935).
-func (k *stack) udp(port layers.UDPPort) {
+// udp adds the UDP header of a tunnel in an IP packet of a version: without checksum in
+// IPv4, as RFC 7348 and others have it, and with one in IPv6. Where the IP header is not
+// the tunnel's own, what follows is encrypted and not worth summing up (RFC 6935).
+func (k *stack) udp(port layers.UDPPort, header int, version uint8) {
 	k.fixAt(fixUDP, k.at)
-	k.add(&uncheckedUDP{layers.UDP{SrcPort: layers.UDPPort(k.s.entropy()), DstPort: port}}, 8, nil)
+	u := &udpTunnel{UDP: layers.UDP{SrcPort: layers.UDPPort(k.s.entropy()), DstPort: port}}
+	if header == outerHeader && version == 6 {
+		k.fixes = append(k.fixes, fix{kind: fixUDPSum, at: k.at, ip: k.at - ipv6Len})
+		u.over, _ = k.layers[len(k.layers)-1].(gopacket.NetworkLayer)
+	}
+	k.add(u, udpLen, nil)
 }
 
-type uncheckedUDP struct{ layers.UDP }
+const udpLen = 8
+
+// udpTunnel is a UDP header with a checksum over one IP header, or none.
+type udpTunnel struct {
+	layers.UDP
+	over gopacket.NetworkLayer
+}
 
 // SerializeTo implements gopacket.SerializableLayer.
-func (u *uncheckedUDP) SerializeTo(b gopacket.SerializeBuffer, o gopacket.SerializeOptions) error {
-	o.ComputeChecksums = false
+func (u *udpTunnel) SerializeTo(b gopacket.SerializeBuffer, o gopacket.SerializeOptions) error {
+	o.ComputeChecksums = o.ComputeChecksums && u.over != nil
+	if u.over != nil {
+		if err := u.SetNetworkLayerForChecksum(u.over); err != nil {
+			return err
+		}
+	}
 	return u.UDP.SerializeTo(b, o)
 }
 
@@ -109,7 +126,7 @@ func (k *stack) overUDP(encap encapsulation) {
 	network := binary.BigEndian.AppendUint32(nil, networkID<<8)
 	switch encap {
 	case encapVXLAN: // RFC 7348
-		k.udp(4789)
+		k.udp(4789, outerHeader, k.st.underlay)
 		k.add(&layers.VXLAN{ValidIDFlag: true, VNI: networkID}, 8, nil)
 		k.ethernet()
 	case encapVXLANGPE: // draft-ietf-nvo3-vxlan-gpe
@@ -117,11 +134,11 @@ func (k *stack) overUDP(encap encapsulation) {
 		if k.st.ip == 6 {
 			next = 2
 		}
-		k.udp(4790)
+		k.udp(4790, outerHeader, k.st.underlay)
 		k.raw(append([]byte{vxlanHasID | vxlanHasNext, 0, 0, next}, network...))
 	case encapGeneve: // RFC 8926, with one option of 8 bytes
 		const words = 2
-		k.udp(6081)
+		k.udp(6081, outerHeader, k.st.underlay)
 		k.raw(append([]byte{words, 0, 0x65, 0x58}, network...))
 		k.raw([]byte{0x01, 0x02, 0x01, 1, 0xc5, 0x16, 0, 0})
 		k.ethernet()
@@ -134,7 +151,7 @@ func (k *stack) overUDP(encap encapsulation) {
 // header, the container of a PDU session (TS 38.415).
 func (k *stack) gtpu() {
 	const version1, hasExtension, hasSequence, userPacket, pduSession = 0x30, 0x04, 0x02, 255, 0x85
-	k.udp(2152)
+	k.udp(2152, outerHeader, k.st.underlay)
 	b := []byte{version1 | hasExtension | hasSequence, userPacket, 0, 0}
 	b = binary.BigEndian.AppendUint32(b, networkID)
 	b = binary.BigEndian.AppendUint16(b, uint16(k.s.id))
@@ -179,13 +196,13 @@ func (k *stack) esp() {
 func (k *stack) psp() {
 	const tcp, version0, always = 6, 0, 1
 	k.ip(0, k.st.ip, layers.IPProtocolUDP)
-	k.udp(1000)
+	k.udp(1000, 0, k.st.ip)
 	b := binary.BigEndian.AppendUint32([]byte{tcp, 1, 0, version0 | always}, networkID)
 	b = append(b, 0, 0, 0, 0)
 	k.fixAt(fixNumber, k.at+len(b))
 	b = binary.BigEndian.AppendUint32(b, k.s.id)
 	k.raw(b)
-	k.trailer, k.overhead = icvLen, 8+len(b)+icvLen
+	k.trailer, k.overhead = icvLen, udpLen+len(b)+icvLen
 	k.encrypted(k.transportLen())
 }
 
