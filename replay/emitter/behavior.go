@@ -146,8 +146,18 @@ func (s *Scenario) freezes() bool { return s.TrimBuffer > 0 && s.Layout.Profile 
 // behaviors are those of devices, then faults.
 func (s *Scenario) behaviors() []Behavior { return slices.Concat(s.Devices, s.Faults) }
 
+// maxBehaviors bounds the lists of a scenario, each entry of which is held against
+// every port.
+const maxBehaviors = 1024
+
 // checkBehaviors checks what needs no topology.
 func (s *Scenario) checkBehaviors() error {
+	if n := len(s.Devices) + len(s.Faults); n > maxBehaviors {
+		return fmt.Errorf("devices and faults: %d entries: expected at most %d", n, maxBehaviors)
+	}
+	if n := len(s.LocatorValues); n > maxBehaviors {
+		return fmt.Errorf("locator_values: %d entries: expected at most %d", n, maxBehaviors)
+	}
 	for _, list := range []struct {
 		key   string
 		items []Behavior

@@ -208,6 +208,11 @@ func TestBehaviorsEnd(t *testing.T) {
 
 func TestBehaviorErrors(t *testing.T) {
 	one := uint16(1 << 15)
+	many := tiny()
+	many.Faults = make([]Behavior, maxBehaviors+1)
+	if _, err := Run(t.Context(), many, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "expected at most 1024") {
+		t.Errorf("%d faults: %v", len(many.Faults), err)
+	}
 	tests := []struct {
 		name           string
 		device, faulty Behavior

@@ -14,6 +14,8 @@ func TestSoftwareRenewsItsValuesSlowly(t *testing.T) {
 	s := tiny()
 	s.ABWInterval = time.Millisecond
 	s.Devices = []Behavior{{Match: "leaf*", Kind: Software, Every: cadence}}
+	// What happens elsewhere in between does not matter.
+	s.Faults = []Behavior{{Match: "spine1:down1", Kind: Reset, Start: 333 * time.Millisecond}}
 	m := prepare(t, s)
 	type period struct {
 		port   int32

@@ -36,7 +36,7 @@ func (e Estimator) check() error {
 // switches knew it: the interval before the first one is complete and idle.
 type meter struct {
 	interval int64 // ps
-	end      int64 // of the interval that is being measured; DRE: of the next loss
+	end      int64 // of the interval that is being measured; DRE: next loss; EWMA: never
 	busy     int64 // ps, in that interval; DRE: the register
 	last     int64 // ps, in the one before; EWMA: end of the last packet
 
@@ -71,19 +71,27 @@ const wholeLink = 1 << 32
 // newMeter is the meter of an idle link.
 func newMeter(e Estimator, interval int64, weight uint8) meter {
 	m := meter{interval: interval, end: interval, smooth: e != Raw, dre: e == DRE, weight: weight}
-	if m.dre {
+	switch e {
+	case DRE:
 		m.end = interval >> weight
+	case EWMA:
+		m.end = never
 	}
 	return m
 }
 
 // advance closes the intervals that end at or before the time t.
 func (m *meter) advance(t int64) {
-	if m.smooth {
-		m.discount(t)
-		return
+	if t >= m.end {
+		m.close(t)
 	}
-	if t < m.end {
+}
+
+// close does what advance has to do. Most packets have nothing to close: apart, advance
+// and add cost no call.
+func (m *meter) close(t int64) {
+	if m.dre {
+		m.discount(t)
 		return
 	}
 	skipped := (t - m.end) / m.interval
@@ -97,9 +105,6 @@ func (m *meter) advance(t int64) {
 
 // discount lets the register of DRE lose what it does up to the time t.
 func (m *meter) discount(t int64) {
-	if !m.dre || t < m.end {
-		return
-	}
 	step := m.interval >> m.weight
 	losses := (t-m.end)/step + 1
 	m.end += losses * step
@@ -113,6 +118,16 @@ func (m *meter) lose() { m.busy -= max(m.busy>>m.weight, 1) }
 
 // add counts the link as busy from start to end; advance(start) came before.
 func (m *meter) add(start, end int64) {
+	if m.smooth || end > m.end {
+		m.split(start, end)
+		return
+	}
+	m.busy += end - start
+}
+
+// split adds a packet that is on the link in more than one interval, or moves a smooth
+// estimate.
+func (m *meter) split(start, end int64) {
 	if m.smooth {
 		m.take(start, end)
 		return

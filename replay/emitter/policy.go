@@ -48,6 +48,7 @@ type timeline struct {
 	signals  []signal
 	items    []Behavior
 	ports    [][]int32 // of each item
+	active   []bool    // items that hold now
 	times    []int64   // ps, ascending, at which something begins or ends
 	next     int64     // first time that has not been handled, or never
 }
@@ -61,7 +62,7 @@ func newTimeline(s *Scenario, t *topology, signals []signal) (*timeline, error) 
 		if len(ports) == 0 {
 			return nil, fmt.Errorf("%s %q: matches no port", b.Kind, b.Match)
 		}
-		l.ports = append(l.ports, ports)
+		l.ports, l.active = append(l.ports, ports), append(l.active, false)
 		l.times = append(l.times, ps(b.Start))
 		if b.End > 0 {
 			l.times = append(l.times, ps(b.End))
@@ -89,22 +90,41 @@ func (l *timeline) change(now int64, ports []port) error {
 	if len(l.times) > 0 {
 		l.next = l.times[0]
 	}
-	for _, list := range l.ports {
-		for _, n := range list {
-			ports[n].policy = nil
-		}
+	changed := l.changed(now)
+	for n := range changed {
+		ports[n].policy = nil
 	}
 	for i := range l.items {
-		if !l.items[i].holds(now) {
+		if !l.active[i] {
 			continue
 		}
 		for _, n := range l.ports[i] {
+			if !changed[n] {
+				continue
+			}
 			if err := l.apply(&l.items[i], &ports[n]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// changed finds the ports that something begins or ends to hold for. The policies of
+// the others stay, with what their software has programmed.
+func (l *timeline) changed(now int64) map[int32]bool {
+	ports := map[int32]bool{}
+	for i := range l.items {
+		holds := l.items[i].holds(now)
+		if holds == l.active[i] {
+			continue
+		}
+		l.active[i] = holds
+		for _, n := range l.ports[i] {
+			ports[n] = true
+		}
+	}
+	return ports
 }
 
 // apply adds a behaviour to a port's policy.

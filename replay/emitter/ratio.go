@@ -37,5 +37,7 @@ func (r Ratio) uplink(otherwise, speed Rate, hosts, n int) Rate {
 	if r.IsZero() || n < 1 {
 		return otherwise
 	}
-	return max(Rate(mulDiv(uint64(speed)*uint64(max(hosts, 0)), r.Up, r.Down*uint64(n))), 1)
+	// Bounded, since scenarios are sized before they are checked.
+	below := uint64(min(speed, maxSpeed)) * uint64(min(max(hosts, 0), maxHostsPerLeaf))
+	return max(Rate(mulDiv(below, r.Up, r.Down*uint64(n))), 1)
 }

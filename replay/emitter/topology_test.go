@@ -224,6 +224,9 @@ func TestFabricErrors(t *testing.T) {
 		{"no racks", pods(Pod{Aggs: 1, HostsPerRack: 2}), "racks 0"},
 		{"too many pods", pods(Pod{Count: 5000, Racks: 1, Aggs: 1, HostsPerRack: 1}), "count 5000"},
 		{"too many ports", pods(Pod{Count: 4000, Racks: 1, Aggs: 2, HostsPerRack: 200}), "need more than"},
+		{"endless speed", func(s *Scenario) {
+			pods(Pod{Racks: 1, Aggs: 1, HostsPerRack: 2, HostSpeed: 1 << 63, Oversubscription: Ratio{1, 1000}})(s)
+		}, "pod 1: host_speed"},
 		{"slow pod", pods(Pod{Racks: 1, Aggs: 1, HostsPerRack: 2, HostSpeed: 1}), "pod 1: host_speed"},
 		{"side links of nobody", func(s *Scenario) { s.SideLinks = []SideLink{{Stage: "core", Speed: Gbps}} }, "no device has the stage"},
 		{"slow side links", func(s *Scenario) { s.SideLinks = []SideLink{{Stage: "leaf"}} }, "side_links[0]: speed"},
