@@ -18,6 +18,7 @@ var (
 	ErrDenied      = errors.New("access denied")
 	ErrNoSchema    = errors.New("no schema in the database: nothing was stored there yet, \"csigscope schema migrate\" makes it")
 	ErrNewerSchema = errors.New("schema is newer than this program: use a newer csigscope")
+	ErrOldSchema   = errors.New("schema is older than this program: run \"csigscope schema migrate\"")
 	ErrTooManyRows = errors.New("too many rows")
 	ErrClosed      = errors.New("store closed")
 	ErrReadOnly    = errors.New("store opened without a writer")

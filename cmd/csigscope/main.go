@@ -21,12 +21,18 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
+	exitFound  = 3
 )
 
 // usageError is a mistake on the command line or in a configuration file.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// findingsError ends a command that did its work and found something wrong.
+type findingsError struct{ error }
+
+func (e findingsError) Unwrap() error { return e.error }
 
 func main() {
 	os.Exit(run(os.Args[1:]))
@@ -49,6 +55,9 @@ func run(args []string) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
+	if _, ok := errors.AsType[findingsError](err); ok {
+		return exitFound
+	}
 	return exitFailed
 }
 
@@ -62,7 +71,7 @@ in ClickHouse, and shows it as heatmaps.
 
 Every flag can also be given in the environment: --fabric as CSIGSCOPE_FABRIC.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.`,
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findings.`,
 		Example: `  csigscope demo                                  # everything at once, in a browser
   csigscope emit --scenario demo --out captures   # packets of a simulated fabric
   csigscope replay captures/*.pcapng --fabric captures/fabric.yaml

@@ -12,10 +12,10 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Print, apply and drop the ClickHouse schema, back up and restore the embedded store",
+		Short: "Print, apply, verify and drop the ClickHouse schema, back up and restore the embedded store",
 	}
 	cmd.AddCommand(
-		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaDrop(), newSchemaGrants(),
+		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaVerify(), newSchemaDrop(), newSchemaGrants(),
 		newSchemaBackup(), newSchemaRestore(),
 	)
 	return cmd

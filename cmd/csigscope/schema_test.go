@@ -1,12 +1,47 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate/store"
 )
+
+// TestSchemaVerify has nothing to find in what replay stores, at every resolution, with
+// a second pass under another configuration and with few keys.
+func TestSchemaVerify(t *testing.T) {
+	env := engineEnv(t)
+	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	e := emit(t, "--scenario", "demo", "--duration", "2s")
+	few := filepath.Join(t.TempDir(), "few.yaml")
+	if err := os.WriteFile(few, []byte("windows: {max_keys: 100}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--fabric", e.fabric(), "--fine", "10ms"}, {"--fine", "10ms", "--fine-all"}, {"--config", few}} {
+		mustRun(t, env, append(append([]string{"replay", store}, args...), e.captures(t)...)...)
+		rows := decodeJSON[[]struct{ Kind, Check string }](t, mustRun(t, env, "schema", "verify", store, "-o", "json"))
+		for _, r := range rows {
+			if r.Kind != "info" {
+				t.Errorf("%v: %+v", args, r)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{store, "--grace", "-1s"}, 2, "--grace"},
+		{[]string{"--store=none"}, 2, "nothing to verify"},
+	} {
+		r := runBinary(t, env, append([]string{"schema", "verify"}, tt.args...)...)
+		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%v: exit code %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.want, r.stderr)
+		}
+	}
+}
 
 // TestSchemaDrop deletes a store in the ways that it may and may not be.
 func TestSchemaDrop(t *testing.T) {

@@ -1,0 +1,225 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// Finding is something in a database that does not add up.
+type Finding struct {
+	Check   string    // the rule that is broken
+	Table   string    // where
+	Day     time.Time // of the windows, UTC; zero for what has none
+	Count   uint64    // how often
+	Example string    // one of them
+	Info    bool      // worth knowing, and no fault
+}
+
+// VerifyOptions say what Verify passes over.
+type VerifyOptions struct {
+	// Grace is how long a run may be under way before it counts as one that never
+	// ended; 1 h unless set.
+	Grace time.Duration
+	// Now is the time, by which rows expire.
+	Now time.Time
+}
+
+// Verify checks what must hold of all rows whatever was measured, and calls found for
+// what does not: each resolution is the exact fold of the finer one where a run is
+// done and neither has expired, numbers of a row fit together, and ids have names, runs
+// and configurations. It reads every row once or twice, in pieces of a day or less, so
+// that memory does not grow with the store. Rows that arrive meanwhile may be missed.
+func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding) error) error {
+	o.Grace = defaultTo(o.Grace, time.Hour)
+	status, err := s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range status {
+		if !m.Current {
+			return fmt.Errorf("verify database %s at %s: migration %04d %s: %w", s.database, s.host, m.Version, m.Name, ErrOldSchema)
+		}
+	}
+	v := &verifier{Store: s, options: o, found: found}
+	if err := v.prepare(ctx); err != nil {
+		return err
+	}
+	if err := v.runs(ctx); err != nil {
+		return err
+	}
+	var days [numGrains][]time.Time
+	for g := range numGrains {
+		if days[g], err = v.slots(ctx, grainAt(g).table(), 24*time.Hour, "1"); err != nil {
+			return err
+		}
+	}
+	for g := range numGrains {
+		for _, day := range days[g] {
+			if err := v.day(ctx, g, day); err != nil {
+				return err
+			}
+		}
+	}
+	for _, day := range days[fineGrain] {
+		if err := v.folds(ctx, fineGrain, day); err != nil {
+			return err
+		}
+	}
+	// Minutes without a single second do not add up either.
+	for _, day := range merged(days[secondGrain], days[minuteGrain]) {
+		if err := v.folds(ctx, secondGrain, day); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifier is one pass over a database.
+type verifier struct {
+	*Store
+	options  VerifyOptions
+	found    func(Finding) error
+	settings clickhouse.Settings
+	spill    string // clause that bounds the memory of groups, where it may be set
+	expiry   [numGrains]time.Duration
+}
+
+// What a question of a verification may cost. Reading all rows is the point of it.
+const (
+	verifyTime  = 10 * time.Minute
+	verifySpill = 512 << 20
+)
+
+func (v *verifier) prepare(ctx context.Context) error {
+	server, err := v.probeSettings(ctx, v.migrator)
+	if err != nil {
+		return err
+	}
+	v.settings = Limits{Time: verifyTime, ReadRows: 1 << 62, Memory: v.limits.Memory, ResultRows: maxVerifyRows}.constrained(server)
+	if server[settingReadOnly].value != "1" {
+		v.spill = fmt.Sprintf("\nSETTINGS do_not_merge_across_partitions_select_final = 1, max_bytes_before_external_group_by = %d", verifySpill)
+	}
+	v.expiry, err = v.Retention(ctx)
+	return err
+}
+
+// maxVerifyRows bounds the slots of a table: days of three centuries, or pieces of a day.
+const maxVerifyRows = 100_000
+
+// ask runs a question of the verification.
+func (v *verifier) ask(ctx context.Context, query string, row func(driver.Rows) error) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTime)
+	defer cancel()
+	rows, err := v.migrator.Query(clickhouse.Context(undated{ctx}, clickhouse.WithSettings(v.settings)), query+v.spill)
+	if err != nil {
+		return v.describe("verify", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return v.describe("verify", err)
+		}
+	}
+	return v.describe("verify", rows.Err())
+}
+
+// slots are the starts of the pieces of time that hold windows of a table.
+func (v *verifier) slots(ctx context.Context, table string, length time.Duration, where string) ([]time.Time, error) {
+	var list []time.Time
+	query := fmt.Sprintf("SELECT DISTINCT intDiv(toUnixTimestamp64Nano(window_start), %d) AS slot FROM %s.%s WHERE %s ORDER BY slot LIMIT %d",
+		length.Nanoseconds(), v.database, table, where, maxVerifyRows)
+	err := v.ask(ctx, query, func(rows driver.Rows) error {
+		var slot int64
+		if err := rows.Scan(&slot); err != nil {
+			return err
+		}
+		list = append(list, time.Unix(0, slot*length.Nanoseconds()).UTC())
+		return nil
+	})
+	return list, err
+}
+
+// during is the condition for the windows of a table that start in a piece of time.
+func during(g int, from time.Time, length time.Duration) string {
+	key, to := grainAt(g).KeyStart, from.Add(length)
+	return fmt.Sprintf("window_start >= '%[1]s' AND window_start < '%[2]s' AND indexHint(%[3]s(window_start) >= %[3]s(toDateTime64('%[1]s', 9, 'UTC')), %[3]s(window_start) <= %[3]s(toDateTime64('%[2]s', 9, 'UTC')))",
+		stamp(from), stamp(to), key)
+}
+
+// report asks for a count and an example of something wrong.
+func (v *verifier) report(ctx context.Context, f Finding, query string) error {
+	err := v.ask(ctx, query, func(rows driver.Rows) error { return rows.Scan(&f.Count, &f.Example) })
+	if err != nil || f.Count == 0 {
+		return err
+	}
+	return v.found(f)
+}
+
+// day checks the windows of one table on one day.
+func (v *verifier) day(ctx context.Context, g int, day time.Time) error {
+	if err := v.identities(ctx, g, day); err != nil {
+		return err
+	}
+	if err := v.references(ctx, g, day); err != nil {
+		return err
+	}
+	return v.duplicates(ctx, g, day)
+}
+
+// rowExample names one row.
+func rowExample(g int) string {
+	length := "''"
+	if grainAt(g).Fine() {
+		length = "concat(' of ', toString(resolution_ns), ' ns')"
+	}
+	return "concat('window ', toString(window_start), " + length + `, ', producer ', toString(producer), ', incarnation ', toString(incarnation), ', seq ', toString(seq),
+', signal ', toString(signal), ', kind ', toString(source_kind), ', cell ', toString(src_group), ' to ', toString(dst_group), ', location ', toString(location))`
+}
+
+// identities checks what holds within each row.
+func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
+	length := fmt.Sprint(grainAt(g).Length.Nanoseconds())
+	if grainAt(g).Fine() {
+		length = "resolution_ns"
+	}
+	checks := []struct{ name, broken string }{
+		{"min above max", "min > max"},
+		{"heavy above observations", "heavy > observations"},
+		{"untouched and trimmed above observations", "untouched + trimmed > observations"},
+		{"measured and trimmed above observations", "measured + trimmed > observations"},
+		{"distribution is not of what was measured", "signal NOT BETWEEN 16 AND 31 AND arraySum(mapValues(dist)) != measured"},
+		{"sum outside of min and max", "measured > 0 AND (toUInt128(sum) < toUInt128(min) * measured OR toUInt128(sum) > toUInt128(max) * measured)"},
+		{"window is not a multiple of its length", length + " = 0 OR toUnixTimestamp64Nano(window_start) % toInt64(" + length + ") != 0"},
+		{"values where nothing was measured", "measured = 0 AND (sum != 0 OR min != 0 OR max != 0)"},
+	}
+	columns := make([]string, 0, 2*len(checks))
+	for _, c := range checks {
+		columns = append(columns, fmt.Sprintf("countIf(%s), anyIf(%s, %[1]s)", c.broken, rowExample(g)))
+	}
+	query := fmt.Sprintf("SELECT %s FROM %s.%s FINAL WHERE %s", strings.Join(columns, ",\n"), v.database, grainAt(g).table(), during(g, day, 24*time.Hour))
+	counts, examples := make([]uint64, len(checks)), make([]string, len(checks))
+	err := v.ask(ctx, query, func(rows driver.Rows) error {
+		into := make([]any, 0, 2*len(checks))
+		for i := range checks {
+			into = append(into, &counts[i], &examples[i])
+		}
+		return rows.Scan(into...)
+	})
+	if err != nil {
+		return err
+	}
+	for i, c := range checks {
+		if counts[i] == 0 {
+			continue
+		}
+		if err := v.found(Finding{Check: c.name, Table: grainAt(g).table(), Day: day, Count: counts[i], Example: examples[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// counters add up from one resolution to the next.
+var counters = []string{"observations", "bytes", "measured", "sum", "untouched", "trimmed", "heavy", "heavy_sum"}
+
+// folds compares the windows of a table with those of the next coarser one. Fine rows
+// may be of congested cells alone, so they are no more than what they fold into;
+// seconds fold into minutes exactly.
+func (v *verifier) folds(ctx context.Context, g int, day time.Time) error {
+	// So few windows at once that their cells fit in memory.
+	piece, check := time.Hour, "seconds do not fold into minutes"
+	if grainAt(g).Fine() {
+		piece, check = 5*time.Minute, "fine windows exceed their second"
+	}
+	table := grainAt(g).table()
+	pieces, err := v.slots(ctx, table, piece, during(g, day, 24*time.Hour))
+	if err != nil {
+		return err
+	}
+	if g == secondGrain {
+		more, err := v.slots(ctx, grainAt(minuteGrain).table(), piece, during(minuteGrain, day, 24*time.Hour))
+		if err != nil {
+			return err
+		}
+		pieces = merged(pieces, more)
+	}
+	total := Finding{Check: check, Table: table, Day: day}
+	found := v.found
+	defer func() { v.found = found }()
+	v.found = func(f Finding) error {
+		total.Count += f.Count
+		total.Example = f.Example
+		return nil
+	}
+	for _, from := range pieces {
+		if err := v.report(ctx, total.only(), v.fold(g, from, piece)); err != nil {
+			return err
+		}
+	}
+	if total.Count == 0 {
+		return nil
+	}
+	return found(total)
+}
+
+// only is the finding before anything was found.
+func (f Finding) only() Finding {
+	f.Count, f.Example = 0, ""
+	return f
+}
+
+// merged are two ascending lists as one, each time once.
+func merged(a, b []time.Time) []time.Time {
+	var list []time.Time
+	for len(a) > 0 || len(b) > 0 {
+		next := &a
+		if len(a) == 0 || len(b) > 0 && b[0].Before(a[0]) {
+			next = &b
+		}
+		if t := (*next)[0]; len(list) == 0 || !list[len(list)-1].Equal(t) {
+			list = append(list, t)
+		}
+		*next = (*next)[1:]
+	}
+	return list
+}
+
+// fold is the question for the windows of a piece that differ. Rows that may have
+// expired in either table, and runs that are under way, are left out. Past the key
+// budget of a producer a cell may be one in one resolution and part of the overflow in
+// the other: then only their totals are compared.
+func (v *verifier) fold(g int, from time.Time, piece time.Duration) string {
+	length := grainAt(g + 1).Length.Nanoseconds()
+	side := func(n, g int, resolution string) string {
+		return fmt.Sprintf(`SELECT %d AS side, %s AS step, intDiv(toUnixTimestamp64Nano(window_start), %d) AS slot, producer, incarnation, config_epoch, signal, source_kind, src_group, dst_group, stored_at, min, max, %s
+FROM %s.%s FINAL WHERE %s AND %s`,
+			n, resolution, length, strings.Join(counters, ", "), v.database, grainAt(g).table(), during(g, from, piece), v.done())
+	}
+	finer, coarser := side(0, g, "toUInt64(0)"), side(1, g+1, "toUInt64(0)")
+	if grainAt(g).Fine() {
+		// Each length of fine windows is compared with the same second.
+		finer = side(0, g, "resolution_ns")
+		coarser = fmt.Sprintf("SELECT side, arrayJoin((SELECT groupUniqArray(%d)(resolution_ns) FROM %s.%s WHERE %s)) AS step, * EXCEPT (side, step) FROM (%s)",
+			maxFineResolutions, v.database, grainAt(g).table(), during(g, from, piece), coarser)
+	}
+	comparison := "!="
+	if grainAt(g).Fine() {
+		comparison = ">"
+	}
+	var sums, differ []string
+	for _, c := range counters {
+		sums = append(sums, fmt.Sprintf("sumIf(%s, side = 0) AS f_%[1]s, sumIf(%[1]s, side = 1) AS c_%[1]s", c))
+		differ = append(differ, fmt.Sprintf("f_%s %s c_%[1]s", c, comparison))
+	}
+	if !grainAt(g).Fine() {
+		sums = append(sums, "minIf(min, side = 0 AND measured > 0) AS f_min, minIf(min, side = 1 AND measured > 0) AS c_min, maxIf(max, side = 0) AS f_max, maxIf(max, side = 1) AS c_max")
+		differ = append(differ, "f_min != c_min", "f_max != c_max")
+	}
+	overflow := fmt.Sprintf("(slot, producer, incarnation, config_epoch) IN (%s UNION DISTINCT %s)",
+		v.overflown(g, length, from, piece), v.overflown(g+1, length, from, piece))
+	expired := v.options.Now.Add(-min(v.expiry[g], v.expiry[g+1]) + expiryMargin)
+	return fmt.Sprintf(`SELECT count(), any(concat('window ', toString(fromUnixTimestamp64Nano(toInt64(slot) * %[1]d, 'UTC')), ', producer ', toString(producer), ', incarnation ', toString(incarnation), ', signal ', toString(signal), ', kind ', toString(source_kind),
+', cell ', toString(src), ' to ', toString(dst), ': ', toString(f_observations), ' observations in the finer windows, ', toString(c_observations), ' in the coarser one'))
+FROM
+(
+SELECT step, slot, producer, incarnation, config_epoch, signal, source_kind, if(%[2]s, 0, src_group) AS src, if(%[2]s, 0, dst_group) AS dst, min(stored_at) AS oldest,
+%[3]s
+FROM (%[4]s UNION ALL %[5]s)
+GROUP BY step, slot, producer, incarnation, config_epoch, signal, source_kind, src, dst
+)
+WHERE oldest > '%[6]s' AND (%[7]s)`,
+		length, overflow, strings.Join(sums, ",\n"), finer, coarser, expired.UTC().Format(time.DateTime), strings.Join(differ, " OR "))
+}
+
+// overflown are the windows of producers that were past their key budget.
+func (v *verifier) overflown(g int, length int64, from time.Time, piece time.Duration) string {
+	return fmt.Sprintf("SELECT intDiv(toUnixTimestamp64Nano(window_start), %d), producer, incarnation, config_epoch FROM %s.%s WHERE src_group = 1 AND %s",
+		length, v.database, grainAt(g).table(), during(g, from, piece))
+}
+
+// expiryMargin is how long before its time a row counts as expired already.
+const expiryMargin = time.Hour
