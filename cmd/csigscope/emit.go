@@ -40,7 +40,20 @@ at the pace of the simulated clock: Linux only, as root or with CAP_NET_RAW.
 
 A scenario is one YAML file: topology, workloads, encapsulations, taps. --dump prints
 the one that the flags describe, complete, to begin with; "base: NAME" in a file
-begins with a built-in one. Unknown keys are errors.
+begins with a built-in one. Unknown keys are errors. For example:
+
+    base: ring
+    encap: vxlan               # one of those below
+    encap_at: leaves           # between leaves; default between hosts
+    ip: 6                      # of the hosts; underlay: of what is around it
+    taps:
+      - racks: true            # one at the receivers of each rack, the default
+        offset: 300us          # clock error, with drift_ppb and jitter
+        loss: 0.5%             # also duplicate, reorder
+      - name: into-spine1
+        before: [spine1]       # or after: devices and hosts; or ports: ["leaf*:up*"]
+        erspan: 3              # a mirror session of type 2 or 3
+        snap_len: 192
 
 What switches do with tags is told in two lists of entries such as
 {match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}, by patterns of devices or
