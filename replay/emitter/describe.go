@@ -30,6 +30,9 @@ func Describe(w io.Writer, s Scenario) error {
 	}
 	switches, ways := t.farthest()
 	fmt.Fprintf(out, "longest path: %d switches, one of %d of equal length\n", switches, ways)
+	for _, b := range s.behaviors() {
+		fmt.Fprintln(out, b.describe(len(b.matches(t))))
+	}
 	if err := describeTraffic(out, &s, t); err != nil {
 		return err
 	}
@@ -37,6 +40,21 @@ func Describe(w io.Writer, s Scenario) error {
 		return fmt.Errorf("describe fabric: %w", err)
 	}
 	return nil
+}
+
+// describe is one line about a behaviour that selects so many ports.
+func (b *Behavior) describe(ports int) string {
+	text := fmt.Sprintf("%s %s", b.Match, b.Kind)
+	if b.Peer != "" {
+		text = fmt.Sprintf("%s toward %s %s", b.Match, b.Peer, b.Kind)
+	}
+	if b.End > 0 || b.Start > 0 {
+		text += fmt.Sprintf(" from %s", b.Start)
+	}
+	if b.End > 0 {
+		text += fmt.Sprintf(" to %s", b.End)
+	}
+	return fmt.Sprintf("%s: %d ports", text, ports)
 }
 
 // describeStage writes a stage's devices, ports by direction and speed, and its

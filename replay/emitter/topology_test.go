@@ -249,8 +249,12 @@ func TestFabricErrors(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	var out strings.Builder
-	for _, name := range []string{"three-tier", "mixed-generations"} {
-		if err := Describe(&out, fabrics(t)[name]); err != nil {
+	for _, name := range []string{"three-tier", "mixed-generations", "partial-deployment", "rogue"} {
+		s, err := Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Describe(&out, s); err != nil {
 			t.Fatal(err)
 		}
 	}
