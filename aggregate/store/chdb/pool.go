@@ -26,7 +26,7 @@ const (
 	// RoleMigrator is for changes of the schema, one at a time.
 	RoleMigrator
 	// roleGuest is a reader that came in by TCP. Its connections are apart, with
-	// less memory and a lower priority, so that it delays nobody else.
+	// less memory and fewer threads, so that it delays nobody else.
 	roleGuest
 )
 
@@ -42,7 +42,6 @@ const (
 	defaultMaxMemory = 2 << 30
 	defaultReaders   = 2
 	guests           = 2
-	guestNice        = 10
 	maxWaiting       = 256 // queries of one role
 	maxReaderSeconds = 300
 	killInterval     = 100 * time.Millisecond
@@ -116,14 +115,14 @@ func openPool(api *capi, args []string, readers int, maxMemory uint64, logger *s
 	return p, nil
 }
 
-// guestSettings leave half of the memory and of the processors to others, even
-// where every guest runs a query.
+// guestSettings leave half of the memory, and of many processors, to others, even
+// where every guest runs a query. A lower priority would be better, and takes a
+// privilege that users do not have.
 func guestSettings(maxMemory uint64) []string {
 	return []string{
 		fmt.Sprintf("SET max_memory_usage = %d", maxMemory/(2*guests)),
 		fmt.Sprintf("SET max_result_bytes = %d", maxMemory/(4*guests)),
-		fmt.Sprintf("SET max_threads = %d", max(1, runtime.NumCPU()/2)),
-		fmt.Sprintf("SET os_threads_nice_value_query = %d", guestNice),
+		fmt.Sprintf("SET max_threads = %d", max(1, runtime.NumCPU()/(2*guests))),
 	}
 }
 

@@ -1,6 +1,8 @@
 package chdb_test
 
 import (
+	"context"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/url"
@@ -131,6 +133,39 @@ func TestListenRefusals(t *testing.T) {
 			t.Errorf("id %q: got %d %q, want 409", id, status, text)
 		}
 	}
+}
+
+func TestAddressGoesWithAnOwnerThatDied(t *testing.T) {
+	engine := chdbtest.Start(t)
+	client := overSocket(t, engine.Socket())
+	ctx, die := context.WithCancel(t.Context())
+	defer die()
+	attach, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine/attach?id=other", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attachment, err := client.Do(attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attachment.Body.Close()
+	status, text, _ := send(t, client, "POST", "/listen", url.Values{"id": {"other"}, "address": {"127.0.0.1:0"}}, nil)
+	var answer struct{ Address string }
+	if err := json.Unmarshal([]byte(text), &answer); status != 200 || err != nil {
+		t.Fatalf("got %d %q (%v), want an address", status, text, err)
+	}
+	if status, text := ask(t, "http://"+answer.Address, "SELECT 1"); status != 200 {
+		t.Fatalf("got %d %q", status, text)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	die()
+	retry(t, func() bool {
+		conn, err := net.Dial("tcp", answer.Address)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
 }
 
 func TestAddressOutlivesACrash(t *testing.T) {
