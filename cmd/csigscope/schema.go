@@ -22,16 +22,28 @@ func newSchemaCommand() *cobra.Command {
 }
 
 func newSchemaPrint() *cobra.Command {
-	var database string
+	var database, cluster string
 	cmd := &cobra.Command{
-		Use:     "print",
-		Short:   "Print all statements of the schema",
+		Use:   "print",
+		Short: "Print all statements of the schema",
+		Long: `Print all statements of the schema.
+
+With --cluster they are those of a cluster whose servers define the macros {shard} and
+{replica}: replicated tables, and distributed ones over the partials of all shards. All
+rows of a producer belong on one shard, which cityHash64(producer) chooses; write to its
+partials_*_local tables with insert_quorum = 'auto', or to the distributed tables with
+distributed_foreground_insert = 1. csigscope itself writes to one server and does not
+choose shards yet. The statements are tested to parse; they were never run on a cluster.`,
 		Example: "  csigscope schema print --database csigscope | less",
 		Args:    usageArgs(cobra.NoArgs),
 	}
+	cmd.Flags().StringVar(&cluster, "cluster", "", "`NAME` of the cluster to print the schema for")
 	cmd.Flags().StringVar(&database, "database", store.DefaultDatabase, "`NAME` of the database")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		statements, err := store.Statements(database)
+		if cluster != "" {
+			statements, err = store.ClusterStatements(database, cluster)
+		}
 		if err != nil {
 			return usageError{err}
 		}

@@ -101,6 +101,23 @@ func TestSchemaGrants(t *testing.T) {
 	}
 }
 
+func TestSchemaPrint(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 0, "CREATE TABLE IF NOT EXISTS csigscope.partials_1s\n"},
+		{[]string{"--cluster", "prod"}, 0, "CREATE TABLE IF NOT EXISTS csigscope.partials_1s_local ON CLUSTER `prod`\n"},
+		{[]string{"--cluster", "a b"}, 2, "name cluster"},
+	} {
+		r := runBinary(t, nil, append([]string{"schema", "print"}, tt.args...)...)
+		if text := r.stdout + r.stderr; r.code != tt.code || !strings.Contains(text, tt.want) {
+			t.Errorf("%v: exit code %d, want %d and %q: %.500s", tt.args, r.code, tt.code, tt.want, text)
+		}
+	}
+}
+
 func TestReadPassword(t *testing.T) {
 	g := store.Grants{User: "grafana"}
 	if err := readPassword(strings.NewReader("s e'cret\r\nnot this"), &g); err != nil || g.Password != "s e'cret" {
