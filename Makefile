@@ -58,7 +58,7 @@ accuracy: ## print how often the location that replay names is the true port, by
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
 	@cat .cache/accuracy.txt
 
-generate: build ## write the generated files anew
+generate: build engine ## write the generated files anew
 	$(GO) generate ./...
 
 $(LINT) $(BENCHSTAT): .ci/tools/go.sum
