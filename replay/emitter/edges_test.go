@@ -1,6 +1,8 @@
 package emitter
 
 import (
+	"encoding/binary"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -175,14 +177,15 @@ func TestFaithfulAccountIsThatOfACleanRun(t *testing.T) {
 	}
 }
 
-// What the truth says of tags under every fault is what the captures say.
+// What the truth says of tags and reflections under every fault is what the captures
+// say.
 func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 	for _, name := range []string{"rogue", "trimming", "partial-deployment"} {
 		s, err := Named(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Duration, s.Window, s.TagEvery = 500*time.Millisecond, 100*time.Millisecond, 8
+		s.Duration, s.Window, s.TagEvery, s.RepeatAckEvery = 500*time.Millisecond, 100*time.Millisecond, 8, 3
 		for i := range s.Faults {
 			s.Faults[i].Start, s.Faults[i].End = s.Faults[i].Start/16, s.Faults[i].End/16
 		}
@@ -193,31 +196,46 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 		type count struct{ observations, untouched, trimmed, sum uint64 }
 		got := map[cellKey]count{}
 		domain := domainOf(t, dir)
+		add := func(at time.Time, source string, tag *csig.Tag, src, dst byte) {
+			table := domain.Table(s.Layout, tag.T)
+			k := cellKey{at.Truncate(s.Window), source, tag.Signal().String(), rackName(int(src) - 1), rackName(int(dst) - 1)}
+			n := got[k]
+			n.observations++
+			switch {
+			case tag.D:
+				n.trimmed++
+			case table.Untouched(tag.S):
+				n.untouched++
+				fallthrough
+			default:
+				n.sum += table.Value(table.Code(tag.S))
+			}
+			got[k] = n
+		}
+		newest, repeats := map[fiveTuple]string{}, 0
 		for _, path := range r.Captures {
 			for _, c := range readCapture(t, path, s.Layout) {
-				if c.tag == nil {
+				src, dst := c.ip.SrcIP.To4(), c.ip.DstIP.To4()
+				if c.tag != nil {
+					add(c.at, "tag", c.tag, src[2], dst[2])
+				}
+				if c.reflection == nil {
 					continue
 				}
-				table := domain.Table(s.Layout, c.tag.T)
-				k := cellKey{c.at.Truncate(s.Window), "tag", c.tag.Signal().String(), rackName(int(c.ip.SrcIP.To4()[2]) - 1), rackName(int(c.ip.DstIP.To4()[2]) - 1)}
-				n := got[k]
-				n.observations++
-				switch {
-				case c.tag.D:
-					n.trimmed++
-				case table.Untouched(c.tag.S):
-					n.untouched++
-					fallthrough
-				default:
-					n.sum += table.Value(table.Code(c.tag.S))
+				flow := fiveTuple{binary.BigEndian.Uint32(src), binary.BigEndian.Uint32(dst), uint16(c.tcp.SrcPort), uint16(c.tcp.DstPort)}
+				content := fmt.Sprint(c.tcp.Ack, *c.reflection)
+				if newest[flow] == content {
+					repeats++
+					continue
 				}
-				got[k] = n
+				newest[flow] = content
+				add(c.at, "reflection", c.reflection, dst[2], src[2])
 			}
 		}
+		if repeats == 0 {
+			t.Errorf("%s: no reflection was repeated", name)
+		}
 		for _, c := range readTruth(t, r.Truth).cells {
-			if c.Source != "tag" {
-				continue
-			}
 			k := cellKey{c.WindowStart, c.Source, c.Signal, c.SrcGroup, c.DstGroup}
 			if truth := (count{c.Observations, c.Untouched, c.Trimmed, c.Sum}); truth != got[k] {
 				t.Errorf("%s: %v: truth has %+v, captures %+v", name, k, truth, got[k])
