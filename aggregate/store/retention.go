@@ -2,13 +2,22 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
+
+// Retention is how long rows of each table of partials are kept after they were written:
+// fine windows, 1 s and 1 min.
+type Retention [numGrains]time.Duration
+
+// ErrRetention is the error of retentions out of bounds.
+var ErrRetention = errors.New("invalid retention")
 
 // expiry is how a server prints the retention of a table.
 var expiry = regexp.MustCompile(`TTL stored_at \+ toInterval(Second|Minute|Hour|Day)\(([0-9]+)\)`)
@@ -18,10 +27,9 @@ var expiryUnits = map[string]time.Duration{"Second": time.Second, "Minute": time
 // forever is the retention of a table without one.
 const forever = 100 * 365 * 24 * time.Hour
 
-// Retention tells how long rows of each table of partials are kept after they were
-// written, finest first.
-func (s *Store) Retention(ctx context.Context) ([numGrains]time.Duration, error) {
-	kept := [numGrains]time.Duration{forever, forever, forever}
+// Retention tells what holds now.
+func (s *Store) Retention(ctx context.Context) (Retention, error) {
+	kept := Retention{forever, forever, forever}
 	query := fmt.Sprintf("SELECT name, create_table_query FROM system.tables WHERE database = '%s' AND name LIKE 'partials%%' LIMIT 100", s.database)
 	err := s.query(ctx, s.migrator, "read retention", query, func(rows driver.Rows) error {
 		var name, text string
@@ -40,4 +48,47 @@ func (s *Store) Retention(ctx context.Context) ([numGrains]time.Duration, error)
 		return nil
 	})
 	return kept, err
+}
+
+// Bounds of a retention. Servers look for expired parts once an hour.
+const (
+	minRetention = time.Hour
+	maxRetention = forever
+)
+
+// SetRetention changes how long rows of each table of partials are kept after they were
+// written, finest first; 0 leaves a table as it is. It outlasts migrations. Setting
+// what holds already does nothing; what has expired by a new one is deleted by the
+// server in its own time.
+func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
+	for g, d := range keep {
+		if d != 0 && (d < minRetention || d > maxRetention || d%time.Second != 0) {
+			return fmt.Errorf("keep %s for %s: %w: expected whole seconds, at least %s", grainAt(g).table(), d, ErrRetention, minRetention)
+		}
+	}
+	now, err := s.Retention(ctx)
+	if err != nil {
+		return err
+	}
+	for g, d := range keep {
+		if d == 0 || d == now[g] {
+			continue
+		}
+		statement := fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL stored_at + %s", s.database, grainAt(g).table(), interval(d))
+		if err := s.migrator.Exec(ctx, statement); err != nil {
+			return s.describe("set retention", err)
+		}
+		s.logger.Info("retention changed", slog.String("table", grainAt(g).table()), slog.Duration("from", now[g]), slog.Duration("to", d))
+	}
+	return nil
+}
+
+// interval is a duration in the largest unit that holds it.
+func interval(d time.Duration) string {
+	for _, unit := range []string{"Day", "Hour", "Minute"} {
+		if length := expiryUnits[unit]; d%length == 0 {
+			return fmt.Sprintf("toInterval%s(%d)", unit, d/length)
+		}
+	}
+	return fmt.Sprintf("toIntervalSecond(%d)", d/time.Second)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,13 +71,31 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 			return err
 		}
 	}
-	// Minutes without a single second do not add up either.
 	for _, day := range merged(days[secondGrain], days[minuteGrain]) {
-		if err := v.folds(ctx, secondGrain, day); err != nil {
+		check := v.folds
+		if !slices.Contains(days[secondGrain], day) {
+			check = v.trimmed
+		}
+		if err := check(ctx, secondGrain, day); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// trimmed tells of a day whose finer windows are gone before their time: as a whole
+// they were deleted to fit a disk, or by hand.
+func (v *verifier) trimmed(ctx context.Context, g int, day time.Time) error {
+	table := grainAt(g + 1).table()
+	query := fmt.Sprintf("SELECT countIf(stored_at > '%s'), anyIf(%s, stored_at > '%[1]s') FROM %[3]s.%[4]s WHERE %[5]s",
+		v.expired(g), rowExample(g+1), v.database, table, during(g+1, day, 24*time.Hour))
+	return v.report(ctx, Finding{Check: "finer windows of the whole day are gone", Table: table, Day: day, Info: true}, query)
+}
+
+// expired is the time before which rows that were stored may have expired in a table or
+// in the next coarser one.
+func (v *verifier) expired(g int) string {
+	return v.options.Now.Add(-min(v.expiry[g], v.expiry[g+1]) + expiryMargin).UTC().Format(time.DateTime)
 }
 
 // verifier is one pass over a database.
@@ -86,7 +105,7 @@ type verifier struct {
 	found    func(Finding) error
 	settings clickhouse.Settings
 	spill    string // clause that bounds the memory of groups, where it may be set
-	expiry   [numGrains]time.Duration
+	expiry   Retention
 }
 
 // What a question of a verification may cost. Reading all rows is the point of it.

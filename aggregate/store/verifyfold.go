@@ -105,7 +105,6 @@ FROM %s.%s FINAL WHERE %s AND %s`,
 	}
 	overflow := fmt.Sprintf("(slot, producer, incarnation, config_epoch) IN (%s UNION DISTINCT %s)",
 		v.overflown(g, length, from, piece), v.overflown(g+1, length, from, piece))
-	expired := v.options.Now.Add(-min(v.expiry[g], v.expiry[g+1]) + expiryMargin)
 	return fmt.Sprintf(`SELECT count(), any(concat('window ', toString(fromUnixTimestamp64Nano(toInt64(slot) * %[1]d, 'UTC')), ', producer ', toString(producer), ', incarnation ', toString(incarnation), ', signal ', toString(signal), ', kind ', toString(source_kind),
 ', cell ', toString(src), ' to ', toString(dst), ': ', toString(f_observations), ' observations in the finer windows, ', toString(c_observations), ' in the coarser one'))
 FROM
@@ -116,7 +115,7 @@ FROM (%[4]s UNION ALL %[5]s)
 GROUP BY step, slot, producer, incarnation, config_epoch, signal, source_kind, src, dst
 )
 WHERE oldest > '%[6]s' AND (%[7]s)`,
-		length, overflow, strings.Join(sums, ",\n"), finer, coarser, expired.UTC().Format(time.DateTime), strings.Join(differ, " OR "))
+		length, overflow, strings.Join(sums, ",\n"), finer, coarser, v.expired(g), strings.Join(differ, " OR "))
 }
 
 // overflown are the windows of producers that were past their key budget.

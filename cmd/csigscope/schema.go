@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,7 @@ func newSchemaCommand() *cobra.Command {
 		Short: "Print, apply, verify and drop the ClickHouse schema, back up and restore the embedded store",
 	}
 	cmd.AddCommand(
-		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaVerify(), newSchemaDrop(), newSchemaGrants(),
+		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaVerify(), newSchemaTrim(), newSchemaDrop(), newSchemaGrants(),
 		newSchemaBackup(), newSchemaRestore(),
 	)
 	return cmd
@@ -57,20 +58,31 @@ choose shards yet. The statements are tested to parse; they were never run on a 
 
 func newSchemaMigrate() *cobra.Command {
 	var dsn string
+	var keep []string
 	cmd := &cobra.Command{
-		Use:     "migrate",
-		Short:   "Bring a database to this version's schema",
-		Example: "  csigscope schema migrate --store clickhouse://csigscope@db.example:9000/csigscope",
-		Args:    usageArgs(cobra.NoArgs),
+		Use:   "migrate",
+		Short: "Bring a database to this version's schema, and set how long rows are kept",
+		Example: `  csigscope schema migrate --store clickhouse://csigscope@db.example:9000/csigscope
+  csigscope schema migrate --keep fine=2h,1s=30d`,
+		Args: usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)
+	cmd.Flags().StringSliceVar(&keep, "keep", nil,
+		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; at first fine=6h,1s=14d,1m=400d; holds until it is changed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		retention, err := parseRetention(keep)
+		if err != nil {
+			return usageError{fmt.Errorf("--keep: %w", err)}
+		}
 		db, err := openStore(cmd, dsn)
 		if err != nil {
 			return err
 		}
 		if db == nil {
 			return usageError{fmt.Errorf("schema migrate: --store none has no schema")}
+		}
+		if err := db.store.SetRetention(cmd.Context(), retention); err != nil {
+			return errors.Join(asUsage(err), db.Close())
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is up to date\n", db.target)
 		return db.Close()

@@ -101,6 +101,44 @@ func TestSchemaGrants(t *testing.T) {
 	}
 }
 
+// TestSchemaTrim keeps rows for less long, and then in less room.
+func TestSchemaTrim(t *testing.T) {
+	env := engineEnv(t)
+	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "1s", "--fine", "10ms", "--fine-all", store)
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"migrate", store, "--keep", "fine=2h,1s=30d"}, 0, "up to date"},
+		{[]string{"migrate", store, "--keep", "1s=1m"}, 2, "at least 1h"},
+		{[]string{"migrate", store, "--keep", "2s=1h"}, 2, "expected fine=TIME"},
+		{[]string{"migrate", store, "--keep", "1s"}, 2, "such as 6h"},
+		{[]string{"trim", store}, 2, "--max-disk"},
+		{[]string{"trim", store, "--max-disk", "1TB", "-o", "csv"}, 0, "table,partition,rows,bytes\n"},
+		{[]string{"trim", store, "--max-disk", "1kB"}, 1, "partials_fine"},
+		{[]string{"trim", store, "--max-disk", "1kB"}, 1, "nothing left to delete"},
+		{[]string{"trim", "--store=none", "--max-disk", "1kB"}, 2, "nothing to trim"},
+	} {
+		r := runBinary(t, env, append([]string{"schema"}, tt.args...)...)
+		if text := r.stdout + r.stderr; r.code != tt.code || !strings.Contains(text, tt.want) {
+			t.Errorf("%v: exit code %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.want, text)
+		}
+	}
+}
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"50GB": 50e9, "1.5 GiB": 3 << 29, "7": 7, "7B": 7, "2kB": 2000, "1TB": 1e12,
+		"": 0, "GB": 0, "-1GB": 0, "0": 0, "1e30TB": 0, "NaN": 0, "5 parsecs": 0,
+	} {
+		if got, err := parseBytes(text); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
+		}
+	}
+}
+
 func TestSchemaPrint(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
