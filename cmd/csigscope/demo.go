@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -63,7 +62,11 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	}
 	// Two demos in one folder must not add up: each scenario has captures and a store
 	// of its own.
-	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(xxhash.Sum64String(fmt.Sprintf("%+v", s)))))
+	id, err := s.ID()
+	if err != nil {
+		return err
+	}
+	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(id)))
 	if f.dsn == "" {
 		f.dsn = store.KindEmbedded + ":" + filepath.Join(own, "store")
 	}

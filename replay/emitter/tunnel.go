@@ -38,11 +38,11 @@ func (k *stack) tunnel(encap encapsulation) {
 }
 
 // labels adds a stack of MPLS labels (RFC 3032).
-func (k *stack) labels(labels32 ...uint32) {
+func (k *stack) labels(values ...uint32) {
 	k.is(layers.EthernetTypeMPLSUnicast)
-	for i, label := range labels32 {
+	for i, label := range values {
 		k.fixAt(fixTTL, k.at+3)
-		k.add(&layers.MPLS{Label: label, TTL: k.s.ttl(outerHeader), StackBottom: i == len(labels32)-1}, 4, nil)
+		k.add(&layers.MPLS{Label: label, TTL: k.s.ttl(outerHeader), StackBottom: i == len(values)-1}, 4, nil)
 	}
 }
 
