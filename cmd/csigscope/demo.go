@@ -12,6 +12,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/replay/emitter"
 )
 
 // Files that demo --once writes.
@@ -72,7 +73,11 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	}
 	out := cmd.OutOrStdout()
 	captures := filepath.Join(own, "captures")
-	fmt.Fprintf(out, "simulating %s of a fabric of %d hosts in %d racks ...\n", s.Duration, s.Leaves*s.HostsPerLeaf, s.Leaves)
+	network, err := emitter.Fabric(s)
+	if err != nil {
+		return usageError{err}
+	}
+	fmt.Fprintf(out, "simulating %s of a fabric of %d switches and %d hosts ...\n", s.Duration, len(network.Devices), len(network.Hosts))
 	report, err := runEmitter(cmd, s, captures)
 	if err != nil {
 		return err
