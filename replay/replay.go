@@ -55,6 +55,8 @@ type Config struct {
 	FineHeavyOnly bool
 	MaxKeys       int
 
+	LocateUntouched bool // as aggregate.Config
+
 	ChunkBytes int64   // 0: DefaultChunkBytes; negative: never cut a file
 	Workers    int     // at least 1
 	Pace       float64 // 0: as fast as possible; 1: as captured; 10: ten times as fast

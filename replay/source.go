@@ -100,8 +100,8 @@ func contentID(path string, size int64) (uint64, error) {
 // file gives.
 func settingsID(cfg *Config, chunkBytes int64) uint64 {
 	h := xxhash.New()
-	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d chunk %d taps %s",
-		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, chunkBytes, cfg.TapSettings)
+	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d untouched %v chunk %d taps %s",
+		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, cfg.LocateUntouched, chunkBytes, cfg.TapSettings)
 	return h.Sum64()
 }
 

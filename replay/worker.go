@@ -222,6 +222,8 @@ func (w *worker) newLane(tap Tap, seqBase uint64) (*lane, error) {
 		Tags:          tap.Tags,
 		Reflections:   tap.Reflections,
 		Weight:        tap.Weight,
+
+		LocateUntouched: w.cfg.LocateUntouched,
 	}, w.cfg.Sink)
 	if err != nil {
 		return nil, err

@@ -45,6 +45,9 @@ type windowsConfig struct {
 	Resolutions   []time.Duration `yaml:"resolutions,omitempty,flow"`
 	FineHeavyOnly *bool           `yaml:"fine_heavy_only,omitempty"`
 	MaxKeys       int             `yaml:"max_keys,omitempty"`
+	// LocateUntouched lets locator metadata stand where S is the initial value: for
+	// fabrics whose first hop may write that.
+	LocateUntouched bool `yaml:"locate_untouched"`
 }
 
 // defaultConfig is what an empty configuration file means.
@@ -125,6 +128,7 @@ func (c config) merge() config {
 	if c.Windows.FineHeavyOnly != nil {
 		d.Windows.FineHeavyOnly = c.Windows.FineHeavyOnly
 	}
+	d.Windows.LocateUntouched = c.Windows.LocateUntouched
 	if c.Windows.MaxKeys > 0 {
 		d.Windows.MaxKeys = c.Windows.MaxKeys
 	}

@@ -45,6 +45,8 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
 		MaxKeys:       n.config.Windows.MaxKeys,
 		ChunkBytes:    f.chunkSize, Workers: f.workers, Pace: f.pace,
+
+		LocateUntouched: n.config.Windows.LocateUntouched,
 	}
 	if f.chunkSize == 0 {
 		c.ChunkBytes = -1
