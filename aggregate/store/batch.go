@@ -49,7 +49,10 @@ const (
 	numColumns8  = len(columns8)
 	numColumns64 = len(columns64)
 
-	measuredColumn = 9 // of columns64
+	observationsColumn = 7 // of columns64
+	measuredColumn     = 9
+
+	codeSize, countSize = 2, 8 // bytes, in packed distributions
 )
 
 func (b *batch) rows() int { return len(b.windowStart) }

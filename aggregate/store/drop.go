@@ -20,6 +20,7 @@ type Contents struct {
 	Tables      []TableContents // of partials, finest first
 	First, Last time.Time       // start of the first and of the last window, in any of them; zero without rows
 	Bytes       uint64          // on disk, of all tables
+	Waiting     uint64          // rows that wait in the outbox for the database
 }
 
 // TableContents is one table of partials.
@@ -135,6 +136,9 @@ func (s *Store) Contents(ctx context.Context) (Contents, error) {
 		}
 		c.Last = later(c.Last, t.Last)
 	}
+	for _, d := range s.deliveries {
+		c.Waiting += d.log.Stats().Waiting.Weight
+	}
 	return c, nil
 }
 
@@ -149,10 +153,16 @@ func (s *Store) countTable(ctx context.Context, t *TableContents) error {
 // Drop deletes the database and all that it holds, for good. It fails with ErrForeign
 // where there is anything that csigscope did not make, and deletes nothing then. A drop
 // that was interrupted is finished by the next. The database named default stays, empty.
+// What the outbox holds for it goes too, or the next store would send it again.
 func (s *Store) Drop(ctx context.Context) error {
 	list, there, err := s.own(ctx)
 	if err != nil {
 		return err
+	}
+	for _, d := range s.deliveries {
+		if err := d.log.Clear(); err != nil {
+			return err
+		}
 	}
 	for _, name := range ownObjects(list) {
 		at := slices.IndexFunc(there, func(o object) bool { return o.name == name })

@@ -22,6 +22,8 @@ var (
 	ErrTooManyRows = errors.New("too many rows")
 	ErrClosed      = errors.New("store closed")
 	ErrReadOnly    = errors.New("store opened without a writer")
+	ErrOutbox      = errors.New("outbox cannot be written: name a folder on another disk with --outbox, or switch it off with --outbox none")
+	ErrRowsLost    = errors.New("rows were lost on their way to the store")
 )
 
 // Server error codes that the store acts on.
@@ -45,6 +47,13 @@ const (
 	codeTooSlow          = 160
 	codeTooManyResults   = 396
 	codeQueryWasCanceled = 394
+
+	codeUnparsable         = 6
+	codeUnreadable         = 33
+	codeTypeMismatch       = 53
+	codeUnconvertible      = 70
+	codeIncorrectData      = 117
+	codeViolatedConstraint = 469
 )
 
 func exceptionCode(err error) int32 {
@@ -68,6 +77,16 @@ func transient(err error) bool {
 	return connectionLost(err)
 }
 
+// refused tells errors that these rows will always meet: the server can be reached,
+// has the table, and does not take what is in them.
+func refused(err error) bool {
+	switch exceptionCode(err) {
+	case codeUnparsable, codeUnreadable, codeTypeMismatch, codeUnconvertible, codeIncorrectData, codeViolatedConstraint:
+		return true
+	}
+	return false
+}
+
 // connectionLost tells failures of the way to the server from its answers.
 func connectionLost(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
@@ -89,6 +108,9 @@ func connectionLost(err error) bool {
 func (s *Store) describe(what string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, ErrOutbox) {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	host := s.host
 	switch code := exceptionCode(err); code {

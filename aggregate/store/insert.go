@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -13,16 +14,24 @@ import (
 type inserter struct {
 	conn     driver.Conn
 	database string
+	sending  sync.Mutex
 }
 
 // send writes the batch as one block. A batch that was written and whose answer was
-// lost may be sent again: its rows are identities.
-func (i *inserter) send(ctx context.Context, b *batch) error {
+// lost may be sent again: its rows are identities. With a token the server knows it
+// again, for a while, and spares itself the work.
+func (i *inserter) send(ctx context.Context, b *batch, token string) error {
+	i.sending.Lock()
+	defer i.sending.Unlock()
 	names, types := insertColumns(b.grain)
+	settings := clickhouse.Settings{"async_insert": 0}
+	if token != "" {
+		settings["insert_deduplication_token"] = token
+	}
 	ctx = clickhouse.Context(
 		ctx,
 		clickhouse.WithColumnNamesAndTypes(types),
-		clickhouse.WithSettings(clickhouse.Settings{"async_insert": 0}),
+		clickhouse.WithSettings(settings),
 	)
 	query := fmt.Sprintf("INSERT INTO %s.%s (%s)", i.database, grainAt(b.grain).table(), strings.Join(names, ", "))
 	to, err := i.conn.PrepareBatch(ctx, query)

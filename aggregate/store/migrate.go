@@ -64,7 +64,8 @@ func inOrder(list []migration) []int {
 // Migrate brings the database to the schema of this program, creating it if it does
 // not exist. It changes nothing in a database that is current, and refuses one that a
 // newer program has migrated (ErrNewerSchema). Two programs may run it at once, and one
-// that was killed is resumed by the next: every statement can run again.
+// that was killed is resumed by the next: every statement can run again. What earlier
+// stores left in the outbox is sent from then on.
 func (s *Store) Migrate(ctx context.Context) error {
 	for _, statement := range bookkeeping(s.database) {
 		if err := s.migrator.Exec(ctx, statement); err != nil {
@@ -82,6 +83,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 		if err := s.apply(ctx, list[i]); err != nil {
 			return err
 		}
+	}
+	for _, d := range s.deliveries {
+		d.start()
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -38,14 +39,21 @@ type Run struct {
 // BeginRun announces a run before its first block. A run that was done before stays
 // visible while it is repeated.
 func (s *Store) BeginRun(ctx context.Context, r Run) error {
+	if r.Mode == RunLive && len(s.deliveries) > 0 {
+		s.deliveries[0].live.Store(true)
+	}
 	return s.writeRun(ctx, "begin run", r, "started")
 }
 
 // EndRun waits until the rows of the run are written and makes it the visible one of
-// its producer. A run that failed is not ended: what was visible before it stays.
+// its producer. A run that failed is not ended: what was visible before it stays. So
+// does a replay of which rows were lost on the way (ErrRowsLost).
 func (s *Store) EndRun(ctx context.Context, r Run) error {
 	if err := s.Flush(ctx); err != nil {
 		return err
+	}
+	if lost := s.lostOf(r.Source); lost > 0 && r.Mode == RunReplay {
+		return fmt.Errorf("end run %s: %w: %d, see the log above: run it again", r.Name, ErrRowsLost, lost)
 	}
 	return s.writeRun(ctx, "end run", r, "done")
 }
@@ -55,4 +63,16 @@ func (s *Store) writeRun(ctx context.Context, what string, r Run, state string) 
 	return s.insert(ctx, what, columns, 1, func(to driver.Batch, _ int) error {
 		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Mode.String(), state, r.Name)
 	})
+}
+
+// lostOf counts rows of a source that were lost on their way through the outbox, and
+// those that may be of any source.
+func (s *Store) lostOf(source aggregate.Source) uint64 {
+	n := uint64(0)
+	for _, d := range s.deliveries {
+		d.mu.Lock()
+		n += d.lost[source] + d.unknown
+		d.mu.Unlock()
+	}
+	return n
 }

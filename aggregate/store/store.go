@@ -30,6 +30,9 @@ type Options struct {
 	// unless set. Rows wait in memory meanwhile, and WriteBlock blocks when that is
 	// full.
 	RetryFor time.Duration
+	// Outbox keeps batches on disk until the server has them, however long that
+	// takes; nil: in memory, and no longer than RetryFor.
+	Outbox *Outbox
 }
 
 // Store writes to and reads from one database. It is safe for concurrent use.
@@ -48,6 +51,8 @@ type Store struct {
 	names    driver.Conn // of the writer
 	writer   *writer     // nil without a writer
 	retry    retry
+
+	deliveries []*delivery // of outboxes, the own one first; none without
 }
 
 // Open connects, and refuses servers before 24.8 (ErrOldServer). It changes nothing:
@@ -113,9 +118,30 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	s.names = conn
 	s.retry = retry{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
 	insert := &inserter{conn: conn, database: s.database}
-	s.writer = newWriter(insert.send, s.retry)
+	send := func(ctx context.Context, b *batch) error { return insert.send(ctx, b, "") }
+	sending := s.retry
+	if o.Outbox != nil {
+		if err := s.openOutboxes(o.Outbox, &server{s, insert}, s.retry.limit); err != nil {
+			return err
+		}
+		send = s.deliveries[0].take
+		// What must not be lost waits on disk, so that what refers to it may wait too.
+		s.retry.limit = math.MaxInt64
+		sending.limit = 0 // take knows itself how long to try
+	}
+	s.writer = newWriter(send, sending)
 	s.writer.start()
 	return nil
+}
+
+// server is the target of outboxes.
+type server struct {
+	*Store
+	*inserter
+}
+
+func (s *server) sendBatch(ctx context.Context, b *batch, token string) error {
+	return s.send(ctx, b, token)
 }
 
 // dial does not connect yet: connections are made when they are needed.
@@ -139,12 +165,21 @@ func (s *Store) serverVersion(ctx context.Context) (version, error) {
 }
 
 // Close sends what is buffered, waits for it, and closes the connections. Its error
-// is that of rows that could not be written, which are lost then.
+// is that of rows that could not be written, which are lost then. With an outbox it
+// does not wait for a server that is away: the next store that opens the outbox sends
+// what is left there.
 func (s *Store) Close() error {
 	var failed error
+	for _, d := range s.deliveries {
+		d.closing.Store(true)
+	}
 	if s.writer != nil {
 		failed = s.describe("write partials", s.writer.close())
 	}
+	for _, d := range s.deliveries {
+		failed = errors.Join(failed, d.close())
+	}
+	s.deliveries = nil
 	for _, c := range s.conns {
 		failed = errors.Join(failed, c.Close())
 	}

@@ -28,9 +28,10 @@ const endOfTime = int64(136*365+33) * 24 * int64(time.Hour)
 type WriterStats struct {
 	Rows     uint64 // written
 	Batches  uint64
-	Retries  uint64 // attempts after a first one
+	Retries  uint64 // attempts after a first one, and batches that the server had lost
 	Lost     uint64 // rows given up after an error
-	Buffered int    // rows not written yet
+	Buffered int    // rows not written yet, and not in the outbox
+	Waiting  uint64 // rows in the outbox
 }
 
 // writer collects rows in batches of one partition and sends one batch at a time.
@@ -92,12 +93,19 @@ func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return s.describe("write partials", s.writer.write(ctx, batchKey{g, partition(g, b.WindowStart)}, b))
 }
 
-// Flush waits until all rows taken so far are written.
+// Flush waits until all rows taken so far are written. With an outbox it also waits for
+// what earlier stores left there, and as long as the server is away.
 func (s *Store) Flush(ctx context.Context) error {
 	if s.writer == nil {
 		return nil
 	}
-	return s.describe("write partials", s.writer.flush(ctx))
+	err := s.writer.flush(ctx)
+	for _, d := range s.deliveries {
+		if err == nil {
+			err = d.flush(ctx)
+		}
+	}
+	return s.describe("write partials", err)
 }
 
 // WriterStats is a snapshot of the writer's counts.
@@ -109,6 +117,21 @@ func (s *Store) WriterStats() WriterStats {
 	defer s.writer.mu.Unlock()
 	st := s.writer.stats
 	st.Buffered = s.writer.buffered
+	if len(s.deliveries) > 0 {
+		st.Rows, st.Batches = 0, 0 // the writer's go to the outbox
+	}
+	for _, d := range s.deliveries {
+		d.mu.Lock()
+		st.Rows += d.sent.Rows
+		st.Batches += d.sent.Batches
+		st.Retries += d.sent.Retries
+		d.mu.Unlock()
+		logged := d.log.Stats()
+		st.Waiting += logged.Waiting.Weight
+		for _, n := range logged.Lost {
+			st.Lost += n.Weight
+		}
+	}
 	return st
 }
 

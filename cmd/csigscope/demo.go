@@ -24,6 +24,7 @@ const (
 type demoFlags struct {
 	emit             emitFlags
 	replay           replayFlags
+	outbox           outboxFlags
 	dir, listen, dsn string
 	clickhouse       string
 	once             bool
@@ -51,6 +52,7 @@ heatmaps on a local page: mean available bandwidth, and the mode of the bottlene
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
 	addClickHouseFlag(cmd, &f.clickhouse)
 	flags.StringVar(&f.dsn, "store", "", "where to store, default embedded in the demo's folder")
+	f.outbox.add(flags)
 	flags.BoolVar(&f.once, "once", false, "write "+demoDataFile+" and "+demoReportFile+" to the folder and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return cmd
@@ -95,7 +97,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	db, err := openStore(cmd, f.dsn)
+	db, err := openStore(cmd, f.dsn, &f.outbox)
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ func newReplayCommand() *cobra.Command {
 	var network networkFlags
 	var f replayFlags
 	var scenario emitFlags
+	var box outboxFlags
 	var dsn, output string
 	cmd := &cobra.Command{
 		Use:   "replay FILE...",
@@ -99,13 +100,14 @@ once, without files; the scenario is its identity.`,
 	scenario.addScenario(cmd.Flags(), "", " to simulate instead of reading files")
 	f.add(cmd)
 	addStoreFlag(cmd, &dsn)
+	box.add(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "summary `FORMAT`: text or json")
 	cmd.RunE = func(cmd *cobra.Command, files []string) (err error) {
 		if output != "text" && output != "json" {
 			return usageError{fmt.Errorf("output format %q: expected text or json", output)}
 		}
 		if scenario.chosen() {
-			return replayScenario(cmd, &scenario, &f, network.config, dsn, output)
+			return replayScenario(cmd, &scenario, &f, network.config, dsn, &box, output)
 		}
 		n, err := openNetwork(network.config, network.fabric)
 		if err != nil {
@@ -120,19 +122,19 @@ once, without files; the scenario is its identity.`,
 		if err != nil {
 			return err
 		}
-		return replayFiles(cmd, c, n, dsn, output)
+		return replayFiles(cmd, c, n, dsn, &box, output)
 	}
 	return cmd
 }
 
 // replayFiles checks the files first, then opens the store, so that a mistake in
 // a file name costs no engine start.
-func replayFiles(cmd *cobra.Command, c replay.Config, n *network, dsn, output string) error {
+func replayFiles(cmd *cobra.Command, c replay.Config, n *network, dsn string, box *outboxFlags, output string) error {
 	r, err := newReplayRun(cmd, c, n)
 	if err != nil {
 		return err
 	}
-	db, err := openStore(cmd, dsn)
+	db, err := openStore(cmd, dsn, box)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -58,15 +57,17 @@ choose shards yet. The statements are tested to parse; they were never run on a 
 
 func newSchemaMigrate() *cobra.Command {
 	var dsn string
+	var box outboxFlags
 	var keep []string
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring a database to this version's schema, and set how long rows are kept",
+		Short: "Bring a database to this version's schema, set how long rows are kept, and send what waits in the outbox",
 		Example: `  csigscope schema migrate --store clickhouse://csigscope@db.example:9000/csigscope
   csigscope schema migrate --keep fine=2h,1s=30d`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)
+	box.add(cmd.Flags())
 	cmd.Flags().StringSliceVar(&keep, "keep", nil,
 		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; at first fine=6h,1s=14d,1m=400d; holds until it is changed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -74,15 +75,19 @@ func newSchemaMigrate() *cobra.Command {
 		if err != nil {
 			return usageError{fmt.Errorf("--keep: %w", err)}
 		}
-		db, err := openStore(cmd, dsn)
+		db, err := openStore(cmd, dsn, &box)
 		if err != nil {
 			return err
 		}
 		if db == nil {
 			return usageError{fmt.Errorf("schema migrate: --store none has no schema")}
 		}
+		defer db.Close()
 		if err := db.store.SetRetention(cmd.Context(), retention); err != nil {
-			return errors.Join(asUsage(err), db.Close())
+			return asUsage(err)
+		}
+		if err := db.store.Flush(cmd.Context()); err != nil {
+			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is up to date\n", db.target)
 		return db.Close()

@@ -14,6 +14,7 @@ import (
 
 func newSchemaDrop() *cobra.Command {
 	var dsn string
+	var box outboxFlags
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "drop",
@@ -25,9 +26,10 @@ csigscope did not make is refused.`,
 		Args:    usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)
+	box.add(cmd.Flags())
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		db, err := connectStore(cmd, dsn, mustExist)
+		db, err := connect(cmd, dsn, mustExist, &box)
 		if err != nil {
 			return err
 		}
@@ -59,6 +61,9 @@ csigscope did not make is refused.`,
 func printContents(w io.Writer, c *store.Contents) {
 	for _, t := range c.Tables {
 		fmt.Fprintf(w, "  %-14s %d rows\n", t.Name, t.Rows)
+	}
+	if c.Waiting > 0 {
+		fmt.Fprintf(w, "  %-14s %d rows\n", "outbox", c.Waiting)
 	}
 	if c.First.IsZero() {
 		fmt.Fprintln(w, "  nothing is stored")

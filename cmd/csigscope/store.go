@@ -34,16 +34,16 @@ type openedStore struct {
 	logger *slog.Logger
 }
 
-// What connectStore does about an embedded store that does not exist.
+// What connect does about an embedded store that does not exist.
 const (
 	makeMissing = false
 	mustExist   = true
 )
 
-// openStore opens what --store names and brings its schema up to date; it is nil for
-// none.
-func openStore(cmd *cobra.Command, dsn string) (*openedStore, error) {
-	db, err := connectStore(cmd, dsn, makeMissing)
+// openStore opens what --store names for writing, through the outbox, and brings its
+// schema up to date; it is nil for none.
+func openStore(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, error) {
+	db, err := connect(cmd, dsn, makeMissing, f)
 	if err != nil || db == nil {
 		return nil, err
 	}
@@ -53,8 +53,12 @@ func openStore(cmd *cobra.Command, dsn string) (*openedStore, error) {
 	return db, nil
 }
 
-// connectStore opens what --store names and leaves its schema as it is.
+// connectStore opens what --store names for questions and leaves its schema as it is.
 func connectStore(cmd *cobra.Command, dsn string, exists bool) (*openedStore, error) {
+	return connect(cmd, dsn, exists, nil)
+}
+
+func connect(cmd *cobra.Command, dsn string, exists bool, f *outboxFlags) (*openedStore, error) {
 	target, err := store.ParseDSN(dsn)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--store: %w", err)}
@@ -73,6 +77,9 @@ func connectStore(cmd *cobra.Command, dsn string, exists bool) (*openedStore, er
 		o.Reader = db.engine.ClickHouseOptions(chdb.RoleReader)
 	default:
 		o.Writer = target.Options
+	}
+	if o.Outbox, err = f.options(db.target); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	db.store, err = store.Open(cmd.Context(), o)
 	if err != nil {

@@ -1,0 +1,333 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+)
+
+// gapsClass is the class of the outbox behind the tables of partials.
+const gapsClass = numGrains
+
+// Reasons for losing rows beside the outbox's own.
+const (
+	lostFull    outbox.Reason = "full"    // made room for others
+	lostRefused outbox.Reason = "refused" // the server will never take them
+	lostDisk    outbox.Reason = "disk"    // the outbox could not be written
+)
+
+const (
+	// tellEvery is how often a wait is told of.
+	tellEvery = 10 * time.Second
+	// closePatience is how long Close waits for what may still be sent.
+	closePatience = 5 * time.Second
+)
+
+// target takes what an outbox holds: the server.
+type target interface {
+	sendBatch(ctx context.Context, b *batch, token string) error
+	sendGaps(ctx context.Context, list []gap) error
+	present(ctx context.Context, grain int, probes []probe) (map[probe]bool, error)
+}
+
+// delivery sends what is in one outbox, one record at a time, for as long as it takes.
+type delivery struct {
+	log    *outbox.Log
+	to     target
+	logger *slog.Logger
+	keep   time.Duration
+	leave  int64         // bytes of acknowledged records that stay when this process ends
+	retry  time.Duration // how long a disk that fails is tried
+
+	once    sync.Once
+	started atomic.Bool
+	cancel  context.CancelFunc
+	ctx     context.Context
+	done    chan struct{}
+
+	live    atomic.Bool // rows cannot be had again: make room rather than wait
+	closing atomic.Bool
+	taking  encoder // the writer's
+	record  []byte
+	gaps    sync.Mutex
+	pending []gap   // that the disk did not take; guarded by gaps
+	sending encoder // the sender's, as all that follows
+	batch   batch
+	payload []byte
+	outage  bool // a record could not be sent: see what the server has left
+
+	mu      sync.Mutex
+	told    time.Time                   // when the wait was told of last
+	failure error                       // why nothing is sent, nil while it is
+	changed chan struct{}               // closed and replaced when a record is done or failure changes
+	sent    WriterStats                 // Rows, Batches and Retries
+	lost    map[aggregate.Source]uint64 // rows, since the outbox was opened
+	unknown uint64                      // lost records of whose rows nothing is known
+	before  []uint64                    // where the outbox stood then
+}
+
+func newDelivery(log *outbox.Log, to target, o *Outbox, retry time.Duration, logger *slog.Logger) *delivery {
+	d := &delivery{
+		log: log, to: to, retry: retry,
+		keep: max(defaultTo(o.Keep, DefaultOutboxKeep), 0), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
+		logger: logger.With(slog.String("outbox", log.Dir())),
+		done:   make(chan struct{}), changed: make(chan struct{}),
+		lost: make(map[aggregate.Source]uint64), before: log.Mark(),
+	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// start runs the sender until close.
+func (d *delivery) start() {
+	d.once.Do(func() {
+		d.started.Store(true)
+		if n := d.log.Stats().Waiting; n.Records > 0 {
+			d.logger.Warn("sending what an earlier command left", slog.Uint64("rows", n.Weight))
+		}
+		go func() {
+			defer close(d.done)
+			d.run(d.ctx)
+		}()
+	})
+}
+
+// run sends until the context ends.
+func (d *delivery) run(ctx context.Context) {
+	d.outage = true // nobody knows what the server has been through meanwhile
+	pause := firstPause
+	for ctx.Err() == nil {
+		e, ok, err := d.log.Next(d.payload)
+		switch {
+		case err != nil:
+			d.fail(err)
+			d.sleep(ctx, &pause)
+			continue
+		case ok:
+			if e.Payload != nil {
+				d.payload = e.Payload[:0]
+			}
+			d.handle(ctx, &e)
+		default:
+			d.idle(ctx)
+		}
+		pause = firstPause
+	}
+}
+
+// handle takes care of one entry, for as long as it takes.
+func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
+	switch {
+	case e.Lost != "":
+		d.report(e.Lost, e)
+		d.log.Ack(e)
+	case e.Class == gapsClass:
+		list, err := decodeGaps(e.Payload)
+		if err == nil {
+			err = d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendGaps(ctx, list) })
+		}
+		d.finish(ctx, e, err)
+	default:
+		err := d.sending.decode(e.Payload, &d.batch)
+		if err == nil {
+			token := e.Token()
+			err = d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendBatch(ctx, &d.batch, token) })
+		}
+		d.finish(ctx, e, err)
+	}
+	d.note(func() {})
+}
+
+// finish acknowledges what was sent, or gives up what never will be.
+func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
+	switch {
+	case err == nil:
+		d.log.Ack(e)
+		if e.Class != gapsClass {
+			d.note(func() {
+				d.sent.Rows += e.Weight
+				d.sent.Batches++
+			})
+		}
+	case ctx.Err() != nil || errors.Is(err, errDropped):
+	case errors.Is(err, errNewerBatch):
+		d.fail(err)
+		pause := longestPause
+		d.sleep(ctx, &pause)
+	default:
+		d.logger.Error("rows will never be taken", slog.String("error", oneLine(err)))
+		d.report(lostRefused, e)
+		d.log.Lose(e, lostRefused)
+	}
+}
+
+// errDropped is the error of a record that made room while it was being sent.
+var errDropped = errors.New("dropped from the outbox")
+
+// deliver calls f until it succeeds, will never succeed, or the context ends. It gives
+// the error that f will always have, or the context's.
+func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.Context) error) error {
+	for pause := firstPause; ; {
+		if !d.log.Waits(e) {
+			return errDropped
+		}
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := f(attempt)
+		cancel()
+		if err == nil {
+			d.recovered()
+			if d.outage {
+				d.outage = !d.verify(ctx)
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if refused(err) {
+			return err
+		}
+		d.outage = true
+		d.fail(err)
+		d.sleep(ctx, &pause)
+		d.note(func() { d.sent.Retries++ })
+	}
+}
+
+// fail remembers why nothing is sent.
+func (d *delivery) fail(err error) {
+	d.note(func() { d.failure = err })
+	d.tell()
+}
+
+// tell says now and then what waits, and why.
+func (d *delivery) tell() {
+	d.mu.Lock()
+	due, why := time.Since(d.told) >= tellEvery, "no answer yet"
+	if d.failure != nil {
+		why = oneLine(d.failure)
+	}
+	if due {
+		d.told = time.Now()
+	}
+	d.mu.Unlock()
+	if due {
+		d.logger.Warn("rows wait in the outbox until the server takes them",
+			slog.Uint64("rows", d.log.Stats().Waiting.Weight), slog.String("error", why),
+			slog.String("hint", "start the server; Ctrl-C keeps the rows for the next command that stores there"))
+	}
+}
+
+func (d *delivery) recovered() {
+	d.mu.Lock()
+	failed := d.failure != nil
+	d.failure = nil
+	if failed {
+		d.told = time.Time{}
+	}
+	d.mu.Unlock()
+	if failed {
+		d.logger.Warn("the server takes rows again", slog.Uint64("rows", d.log.Stats().Waiting.Weight))
+	}
+}
+
+// note changes what others see, and wakes them.
+func (d *delivery) note(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+func (d *delivery) sleep(ctx context.Context, pause *time.Duration) {
+	select {
+	case <-time.After(*pause):
+	case <-ctx.Done():
+	}
+	*pause = min(2**pause, longestPause)
+}
+
+// idle waits for the next record, and looks after what is kept meanwhile.
+func (d *delivery) idle(ctx context.Context) {
+	if d.outage {
+		d.outage = !d.verify(ctx)
+	}
+	d.tidy(ctx)
+	d.log.Save()
+	timer := time.NewTimer(min(max(d.keep/10, time.Second), time.Minute))
+	defer timer.Stop()
+	select {
+	case <-d.log.Ready():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// flush waits until all that was appended so far is sent or lost. It fails early where
+// the server answers and does not want the rows: waiting will not help then.
+func (d *delivery) flush(ctx context.Context) error {
+	d.start()
+	mark := d.log.Mark()
+	for {
+		d.mu.Lock()
+		changed, failure := d.changed, d.failure
+		d.mu.Unlock()
+		if d.log.Reached(mark) {
+			return nil
+		}
+		if failure != nil && !transient(failure) {
+			return fmt.Errorf("%w (%d rows wait in %s and are sent by the next command that stores there)", failure, d.log.Stats().Waiting.Weight, d.log.Dir())
+		}
+		select {
+		case <-changed:
+		case <-time.After(tellEvery):
+			d.tell()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// close gives the sender a moment, ends it and closes the outbox. What is left there is
+// sent by the next command.
+func (d *delivery) close() error {
+	d.once.Do(func() { close(d.done) })
+	if d.started.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		d.settle(ctx)
+		cancel()
+	}
+	d.cancel()
+	<-d.done
+	if n := d.log.Stats().Waiting; n.Records > 0 {
+		d.logger.Warn("rows wait in the outbox for the next command that stores there", slog.Uint64("rows", n.Weight))
+	}
+	d.trim(d.leave)
+	return d.log.Close()
+}
+
+// settle is a flush that gives up as soon as the server is away.
+func (d *delivery) settle(ctx context.Context) {
+	mark := d.log.Mark()
+	for {
+		d.mu.Lock()
+		changed, failure := d.changed, d.failure
+		d.mu.Unlock()
+		if failure != nil || d.log.Reached(mark) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

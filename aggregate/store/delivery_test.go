@@ -1,0 +1,373 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+)
+
+// fakeServer keeps the rows that it is sent, once each, and fails as it is told.
+type fakeServer struct {
+	mu     sync.Mutex
+	err    error // of everything
+	refuse uint64
+	rows   map[probe]uint64 // observations
+	raw    int              // rows, as often as they came
+	tokens map[string]int   // rows by token
+	gaps   map[gap]bool
+}
+
+func newFakeServer() *fakeServer {
+	return &fakeServer{rows: map[probe]uint64{}, tokens: map[string]int{}, gaps: map[gap]bool{}}
+}
+
+var errAway = &net.OpError{Op: "dial", Err: errors.New("refused")}
+
+func (f *fakeServer) setErr(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *fakeServer) sendBatch(_ context.Context, b *batch, token string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	for i := range b.rows() {
+		p := b.probe(i)
+		if f.refuse != 0 && p.Producer == f.refuse {
+			return &clickhouse.Exception{Code: codeTypeMismatch}
+		}
+		f.rows[p] = b.words[observationsColumn][i]
+	}
+	f.raw += b.rows()
+	f.tokens[token] += b.rows()
+	return nil
+}
+
+func (f *fakeServer) sendGaps(_ context.Context, list []gap) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, g := range list {
+		f.gaps[g] = true
+	}
+	return f.err
+}
+
+func (f *fakeServer) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := map[probe]bool{}
+	for _, p := range probes {
+		if _, ok := f.rows[p]; ok {
+			found[p] = true
+		}
+	}
+	return found, f.err
+}
+
+func (f *fakeServer) observations() (sum uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.rows {
+		sum += n
+	}
+	return sum
+}
+
+// storeBefore is a store before a fake server.
+func storeBefore(t *testing.T, f *fakeServer, o *Outbox) *Store {
+	t.Helper()
+	s := &Store{host: "fake", logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if err := s.openOutboxes(o, f, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	s.writer = newWriter(s.deliveries[0].take, retry{logger: s.logger})
+	s.writer.start()
+	return s
+}
+
+// put writes a block of rows that differ in their window.
+func put(t *testing.T, s *Store, producer, seq uint64, resolution time.Duration, rows int) {
+	t.Helper()
+	list := make([]row, rows)
+	for i := range list {
+		list[i] = row{
+			resolution: int64(resolution), window: testStart.UnixNano(), source: aggregate.Source{Producer: producer},
+			seq: seq, kind: 1, src: uint64(i), observations: 1,
+		}
+	}
+	if err := s.WriteBlock(t.Context(), blockOf(list)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.writer.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func closeStore(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServerAway: what a server does not take for an hour waits, and is sent in the end.
+func TestServerAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		s := storeBefore(t, f, o)
+		f.setErr(errAway)
+		for seq := range uint64(20) {
+			put(t, s, 1, seq, time.Second, 10)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if got := s.WriterStats(); got.Waiting != 200 {
+			t.Errorf("%d rows wait, want 200", got.Waiting)
+		}
+		if err := s.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("flush while the server is away: %v", err)
+		}
+		f.setErr(nil)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.observations(); got != 200 || f.raw != 200 {
+			t.Errorf("%d observations in %d rows, want 200", got, f.raw)
+		}
+		if got := s.WriterStats(); got.Retries < 10 || got != (WriterStats{Rows: 200, Batches: 20, Retries: got.Retries}) {
+			t.Errorf("stats %+v, want 200 rows in 20 batches after retries", got)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestNextCommandSends: a store that is closed while the server is away leaves its rows
+// to the next one, which sends them with the same tokens.
+func TestNextCommandSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		s := storeBefore(t, f, o)
+		put(t, s, 1, 1, time.Second, 10)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.setErr(errAway)
+		put(t, s, 1, 2, time.Second, 10)
+		put(t, s, 1, 3, time.Minute, 10)
+		before := time.Now()
+		closeStore(t, s)
+		if waited := time.Since(before); waited > closePatience {
+			t.Errorf("closing took %s", waited)
+		}
+
+		f.setErr(nil)
+		s = storeBefore(t, f, o)
+		other := storeBefore(t, f, o) // a command beside it has an outbox of its own
+		put(t, other, 2, 1, time.Second, 5)
+		if err := errors.Join(s.Flush(t.Context()), other.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.observations(); got != 35 || f.raw != 35 || len(f.tokens) != 4 {
+			t.Errorf("%d observations in %d rows of %d tokens, want 35 in 4", got, f.raw, len(f.tokens))
+		}
+		closeStore(t, s)
+
+		f.setErr(errAway)
+		put(t, other, 2, 2, time.Second, 5)
+		closeStore(t, other)
+		f.setErr(nil)
+		s = storeBefore(t, f, o) // takes over both
+		if err := s.Flush(t.Context()); err != nil || f.observations() != 40 {
+			t.Errorf("%d observations, %v, want 40", f.observations(), err)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestServerForgets: a server that comes back without rows gets them again, as long as
+// they are kept.
+func TestServerForgets(t *testing.T) {
+	forget := func(f *fakeServer, seq uint64) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		maps.DeleteFunc(f.rows, func(p probe, _ uint64) bool { return p.Seq == seq })
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir(), Keep: 10 * time.Minute}
+		s := storeBefore(t, f, o)
+		send := func(seq uint64) {
+			put(t, s, 1, seq, time.Second, 10)
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(when string, n uint64) {
+			t.Helper()
+			synctest.Wait()
+			if got := f.observations(); got != n {
+				t.Errorf("%s: %d observations, want %d", when, got, n)
+			}
+		}
+		send(1)
+		send(2)
+		f.setErr(errAway)
+		forget(f, 1)
+		put(t, s, 1, 3, time.Second, 10)
+		time.Sleep(time.Minute)
+		f.setErr(nil)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		want("after an outage", 30)
+		forget(f, 2)
+		time.Sleep(20 * time.Minute)
+		want("before they are deleted", 30)
+		forget(f, 3)
+		time.Sleep(time.Hour)
+		want("when they are no longer kept", 20)
+		send(4)
+		closeStore(t, s)
+		forget(f, 4)
+		s = storeBefore(t, f, o)
+		s.deliveries[0].start()
+		time.Sleep(time.Minute)
+		want("in the next command", 30)
+		closeStore(t, s)
+		if f.tokens[""] != 30 {
+			t.Errorf("%d rows without a token, want those that were forgotten", f.tokens[""])
+		}
+	})
+}
+
+// TestRefused: rows that the server will never take are given up, with a gap, and their
+// run is not done. Others are sent.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		f.refuse = 7
+		s := storeBefore(t, f, o)
+		put(t, s, 7, 1, time.Second, 10)
+		put(t, s, 1, 2, time.Second, 10)
+		if err := s.EndRun(t.Context(), Run{Source: aggregate.Source{Producer: 7}, Mode: RunReplay}); !errors.Is(err, ErrRowsLost) {
+			t.Errorf("end of the run: %v, want ErrRowsLost", err)
+		}
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if f.observations() != 10 || len(f.gaps) != 1 {
+			t.Errorf("%d observations and gaps %v, want 10 and one", f.observations(), f.gaps)
+		}
+		for g := range f.gaps {
+			if g.Producer != 7 || g.Rows != 10 || g.Observations != 10 || g.Reason != "refused" || g.From != testStart.UnixNano() || g.To-g.From != 1e9 {
+				t.Errorf("gap %+v", g)
+			}
+		}
+		if s.lostOf(aggregate.Source{Producer: 1}) != 0 {
+			t.Error("the other producer lost rows")
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestDenied: a flush does not wait for a server that answers no; the rows stay.
+func TestDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		f.setErr(&clickhouse.Exception{Code: codeNotEnoughRights})
+		s := storeBefore(t, f, o)
+		put(t, s, 1, 1, time.Second, 10)
+		if err := s.Flush(t.Context()); !errors.Is(err, ErrDenied) {
+			t.Errorf("%v, want ErrDenied", err)
+		}
+		f.setErr(nil)
+		time.Sleep(time.Minute)
+		if err := s.Flush(t.Context()); err != nil || f.observations() != 10 {
+			t.Errorf("%d observations, %v, want 10", f.observations(), err)
+		}
+		closeStore(t, s)
+	})
+}
+
+// smallOutbox has room for some 100 batches.
+func smallOutbox(t *testing.T) *Outbox { return &Outbox{Dir: t.TempDir(), MaxBytes: 256 << 10} }
+
+// TestFullLive: live rows make room, the finest first, and leave gaps that add up.
+func TestFullLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), smallOutbox(t)
+		s := storeBefore(t, f, o)
+		s.deliveries[0].live.Store(true)
+		f.setErr(errAway)
+		for seq := range uint64(250) {
+			put(t, s, 1, seq, 10*time.Millisecond, 40)
+			if seq%5 == 0 {
+				put(t, s, 1, seq, time.Second, 20)
+			}
+		}
+		f.setErr(nil)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(t.Context()); err != nil { // the gaps, which came later
+			t.Fatal(err)
+		}
+		gaps := uint64(0)
+		for g := range f.gaps {
+			if g.Resolution != int64(10*time.Millisecond) || g.Reason != "full" {
+				t.Errorf("gap %+v, want fine rows", g)
+			}
+			gaps += g.Observations
+		}
+		lost := s.deliveries[0].log.Stats().Lost[outbox.Reason("full")]
+		if gaps == 0 || f.raw+int(gaps) != 11_000 || lost.Weight != gaps {
+			t.Errorf("%d rows stored, %d in gaps, %d counted, want 11,000 together", f.raw, gaps, lost.Weight)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestFullReplay: rows that can be had again wait for room.
+func TestFullReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), smallOutbox(t)
+		s := storeBefore(t, f, o)
+		f.setErr(errAway)
+		go func() {
+			time.Sleep(10 * time.Minute)
+			f.setErr(nil)
+		}()
+		for seq := range uint64(200) {
+			put(t, s, 1, seq, 10*time.Millisecond, 100)
+			if got := s.deliveries[0].log.Stats().Bytes; got > o.MaxBytes {
+				t.Fatalf("%d bytes on disk", got)
+			}
+		}
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if f.raw != 20_000 || len(f.gaps) != 0 {
+			t.Errorf("%d rows and %d gaps, want 20,000 and none", f.raw, len(f.gaps))
+		}
+		log := s.deliveries[0].log
+		closeStore(t, s)
+		if got := log.Stats().Bytes; got > o.MaxBytes/16 {
+			t.Errorf("%d bytes stay on disk, want at most a 16th of %d", got, o.MaxBytes)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+)
+
+// verify asks the server for the acknowledged batches that are still kept, and sends
+// those again that it has no longer: it may have lost its disk, been restored from a
+// backup, or been cut from power before its files were on disk. It tells whether all
+// were looked at.
+func (d *delivery) verify(ctx context.Context) bool {
+	for _, s := range d.log.Acked() {
+		if s.Class != gapsClass && !d.verifySegment(ctx, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// tidy removes acknowledged segments that were kept long enough, after a last look
+// whether the server still has them.
+func (d *delivery) tidy(ctx context.Context) {
+	for _, s := range d.log.Acked() {
+		if !s.Acked || time.Since(s.AckedAt) < d.keep {
+			continue
+		}
+		if d.keep > 0 && s.Class != gapsClass && !d.verifySegment(ctx, s) {
+			return
+		}
+		if err := d.log.Release(s); err != nil {
+			d.logger.Error("sent rows cannot be removed from the outbox", slog.String("error", err.Error()))
+			return
+		}
+	}
+}
+
+// trim removes acknowledged segments, oldest first, down to a bound: a process that
+// ends cannot remove them when their time has come.
+func (d *delivery) trim(atMost int64) {
+	list := d.log.Acked()
+	total := int64(0)
+	for _, s := range list {
+		if s.Acked {
+			total += s.Bytes
+		}
+	}
+	slices.SortStableFunc(list, func(a, b outbox.Segment) int { return a.AckedAt.Compare(b.AckedAt) })
+	for _, s := range list {
+		if !s.Acked || total <= atMost {
+			continue
+		}
+		if err := d.log.Release(s); err != nil {
+			d.logger.Error("sent rows cannot be removed from the outbox", slog.String("error", err.Error()))
+			return
+		}
+		total -= s.Bytes
+	}
+}
+
+// verifySegment looks at one segment. What cannot be asked now is asked later.
+func (d *delivery) verifySegment(ctx context.Context, s outbox.Segment) bool {
+	missing, err := d.missing(ctx, s)
+	if err == nil && len(missing) > 0 {
+		d.logger.Warn("the server has lost rows that it had taken: sending them again", slog.Int("batches", len(missing)))
+		err = d.resend(ctx, s, missing)
+	}
+	if err != nil && ctx.Err() == nil {
+		d.logger.Warn("sent rows could not be looked up", slog.String("error", oneLine(err)))
+	}
+	return err == nil
+}
+
+// missing are the sequence numbers of batches that the server has not.
+func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bool, error) {
+	r, err := d.log.Read(s)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	missing := make(map[uint64]bool)
+	var probes []probe
+	var of []uint64
+	ask := func() error {
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+		found, err := d.to.present(ctx, s.Class, probes)
+		for i, p := range probes {
+			if !found[p] {
+				missing[of[i]] = true
+			}
+		}
+		probes, of = probes[:0], of[:0]
+		return err
+	}
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return missing, ask()
+		}
+		if err != nil {
+			return nil, err
+		}
+		list := parseLabel(e.Label).Probes
+		if len(list) > maxProbes/4 {
+			continue
+		}
+		if len(probes)+len(list) > maxProbes {
+			if err := ask(); err != nil {
+				return nil, err
+			}
+		}
+		for _, p := range list {
+			probes, of = append(probes, p), append(of, e.First)
+		}
+	}
+}
+
+// resend sends batches of a segment once more, without their tokens: a server may
+// remember a token whose rows it has lost.
+func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uint64]bool) error {
+	r, err := d.log.Read(s)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !batches[e.First] {
+			continue
+		}
+		payload, err := r.Payload(nil)
+		if err != nil {
+			return err
+		}
+		var b batch
+		if payload == nil || d.sending.decode(payload, &b) != nil {
+			d.report(outbox.Damaged, &e)
+			d.log.Count(outbox.Damaged, outbox.Lost{Records: 1, Weight: e.Weight})
+			continue
+		}
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err = d.to.sendBatch(attempt, &b, "")
+		cancel()
+		if err != nil {
+			return err
+		}
+		d.note(func() { d.sent.Retries++ })
+	}
+}

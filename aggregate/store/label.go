@@ -1,0 +1,88 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// label says what is in a record without reading it: what a gap would be missing, and
+// which rows tell whether the server has it.
+type label struct {
+	Parts  []part  `json:"parts"`
+	Probes []probe `json:"probes"`
+}
+
+// probe is the identity of a row. A batch is stored as a whole, so a few rows of it
+// stand for all.
+type probe struct {
+	Window      int64  `json:"window"` // Unix ns
+	Signal      uint8  `json:"signal"`
+	Kind        uint8  `json:"kind"`
+	Encoding    uint8  `json:"encoding"`
+	SrcGroup    uint64 `json:"src"`
+	DstGroup    uint64 `json:"dst"`
+	Location    uint64 `json:"location"`
+	Epoch       uint64 `json:"epoch"`
+	Producer    uint64 `json:"producer"`
+	Incarnation uint64 `json:"incarnation"`
+	Seq         uint64 `json:"seq"`
+}
+
+// label describes the rows [from, to).
+func (b *batch) label(from, to int) ([]byte, error) {
+	l := label{Parts: b.parts(from, to)}
+	for _, i := range [...]int{from, (from + to - 1) / 2, to - 1} {
+		l.Probes = append(l.Probes, b.probe(i))
+	}
+	text, err := json.Marshal(&l)
+	if err != nil {
+		return nil, fmt.Errorf("encode label: %w", err)
+	}
+	return text, nil
+}
+
+// parseLabel gives an empty label where there is none.
+func parseLabel(text []byte) label {
+	var l label
+	if json.Unmarshal(text, &l) != nil {
+		return label{}
+	}
+	return l
+}
+
+func (b *batch) probe(i int) probe {
+	w := &b.words
+	return probe{
+		Window: b.windowStart[i].UnixNano(), Signal: b.bytes8[0][i], Kind: b.bytes8[1][i], Encoding: b.bytes8[2][i],
+		SrcGroup: w[0][i], DstGroup: w[1][i], Location: w[2][i], Epoch: w[3][i], Producer: w[4][i], Incarnation: w[5][i], Seq: w[6][i],
+	}
+}
+
+func (b *batch) parts(from, to int) []part {
+	var parts []part
+	var p part
+	for i := from; i < to; i++ {
+		at := b.partOf(i)
+		if i > from && at.source() == p.source() && at.Resolution == p.Resolution {
+			p.merge(&at)
+			continue
+		}
+		if i > from {
+			parts = addPart(parts, p)
+		}
+		p = at
+	}
+	return addPart(parts, p)
+}
+
+func (b *batch) partOf(i int) part {
+	resolution := int64(grainAt(b.grain).Length)
+	if b.grain == fineGrain {
+		resolution = int64(b.resolution[i])
+	}
+	at := b.windowStart[i].UnixNano()
+	return part{
+		Epoch: b.words[3][i], Producer: b.words[4][i], Incarnation: b.words[5][i], Resolution: resolution,
+		From: at, To: at + resolution, Rows: 1, Observations: b.words[observationsColumn][i],
+	}
+}

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+)
+
+// Outbox says where batches wait on disk for the server.
+type Outbox struct {
+	// Dir holds the outboxes of one database: one for each process that writes to it
+	// at the same time. A process takes over what earlier ones left.
+	Dir string
+	// MaxBytes bounds each outbox, 4 GiB unless set. At the bound batches that the
+	// server has give way. After that the rows of replays wait for the server; once a
+	// live run has begun, the oldest rows of the finest resolution are dropped, and
+	// leave rows in the table gaps.
+	MaxBytes int64
+	// Keep is how long batches are kept after the server took them, to be sent again
+	// if it comes back without them; 10 min unless set, negative for not at all. When
+	// a process ends, at most a 16th of MaxBytes of them stays.
+	Keep time.Duration
+	FS   outbox.FS // nil: the operating system's
+}
+
+// Defaults of Outbox.
+const (
+	DefaultOutboxBytes = 4 << 30
+	DefaultOutboxKeep  = 10 * time.Minute
+)
+
+// maxOutboxes bounds the processes that write to a database at the same time.
+const maxOutboxes = 32
+
+// claim opens the outboxes of a folder that no other process has, at least one.
+func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
+	var logs []*outbox.Log
+	fail := func(err error) ([]*outbox.Log, error) {
+		for _, l := range logs {
+			err = errors.Join(err, l.Close())
+		}
+		return nil, err
+	}
+	for i := 1; i <= maxOutboxes; i++ {
+		dir := filepath.Join(o.Dir, strconv.Itoa(i))
+		if _, err := os.Stat(dir); err != nil && len(logs) > 0 {
+			return logs, nil
+		}
+		l, err := outbox.Open(o.options(dir, logger))
+		if errors.Is(err, outbox.ErrOwned) {
+			continue
+		}
+		if err != nil {
+			return fail(fmt.Errorf("%w: %w", ErrOutbox, err))
+		}
+		logs = append(logs, l)
+	}
+	if len(logs) == 0 {
+		return fail(fmt.Errorf("open outbox %s: %w: %d of them", o.Dir, outbox.ErrOwned, maxOutboxes))
+	}
+	return logs, nil
+}
+
+func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
+	classes := make([]outbox.Class, gapsClass+1)
+	for i := range numGrains {
+		classes[i].Name = grainAt(i).Suffix
+	}
+	classes[gapsClass] = outbox.Class{Name: "gaps", Exempt: true}
+	return outbox.Options{
+		Dir: dir, Classes: classes, FS: o.FS, Logger: logger,
+		MaxBytes:   defaultTo(o.MaxBytes, DefaultOutboxBytes),
+		SegmentAge: max(defaultTo(o.Keep, DefaultOutboxKeep)/4, time.Second),
+	}
+}
+
+// openOutboxes claims the outboxes and prepares to send what is in them.
+func (s *Store) openOutboxes(o *Outbox, to target, retry time.Duration) error {
+	logs, err := o.claim(s.logger)
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	for _, l := range logs {
+		s.deliveries = append(s.deliveries, newDelivery(l, to, o, retry, s.logger))
+	}
+	return nil
+}

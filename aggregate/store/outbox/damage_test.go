@@ -1,0 +1,273 @@
+package outbox
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// smallLog is a log of two classes with two acknowledged records, closed in order or
+// killed.
+func smallLog(t testing.TB, inOrder bool) (*history, *fakeFS) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	for range 3 {
+		for class := range 2 {
+			for _, size := range []int{150, 20, 90} {
+				if err := h.append(l, class, size); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	h.send(l, 2)
+	l.Save()
+	if inOrder {
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h, fsys.killed()
+}
+
+// mayLose holds a log to the invariant after damage, with at most so many losses.
+func mayLose(t *testing.T, h *history, fsys *fakeFS, atMost int) {
+	t.Helper()
+	h.TB = t
+	h.drain(fsys)
+	if len(h.lost) > atMost {
+		t.Errorf("%d records lost, want at most %d: %v", len(h.lost), atMost, h.lost)
+	}
+}
+
+// TestBitFlips damages every byte of every file: at most the record it lies in is lost,
+// and counted.
+func TestBitFlips(t *testing.T) {
+	_, whole := smallLog(t, true)
+	for name, file := range whole.files {
+		for at := range file.data {
+			h, fsys := smallLog(t, true)
+			data := fsys.files[name].data
+			data[min(at, len(data)-1)] ^= 1 << (at % 8) // the position's length varies with the log's id
+			mayLose(t, h, fsys, 1)
+			if t.Failed() {
+				t.Fatalf("byte %d of %s", at, name)
+			}
+		}
+	}
+}
+
+// TestTruncation cuts every file at every byte, in logs that were closed: what is cut
+// off is lost and counted.
+func TestTruncation(t *testing.T) {
+	_, whole := smallLog(t, true)
+	for name, file := range whole.files {
+		for at := range file.data {
+			h, fsys := smallLog(t, true)
+			data := fsys.files[name].data
+			fsys.files[name].data = data[:min(at, len(data)-1)]
+			mayLose(t, h, fsys, 3)
+			if t.Failed() {
+				t.Fatalf("%s cut at %d", name, at)
+			}
+		}
+	}
+}
+
+func TestMissingSegments(t *testing.T) {
+	_, whole := smallLog(t, true)
+	names := whole.segments("fine")
+	if len(names) < 3 {
+		t.Fatalf("%d segments, want three", len(names))
+	}
+	for i, name := range names {
+		h, fsys := smallLog(t, true)
+		delete(fsys.files, name)
+		mayLose(t, h, fsys, 3)
+		if len(h.lost) == 0 {
+			t.Errorf("segment %d missing: nothing is lost", i)
+		}
+		for at, reason := range h.lost {
+			if reason != Missing {
+				t.Errorf("segment %d missing: record %d is %s", i, at.seq, reason)
+			}
+		}
+	}
+}
+
+// TestMissingLastAfterKill: without a clean end, the first record of a segment says for
+// sure that it was there.
+func TestMissingLastAfterKill(t *testing.T) {
+	h, fsys := smallLog(t, false)
+	names := fsys.segments("coarse")
+	delete(fsys.files, names[len(names)-1])
+	h.drain(fsys)
+	if len(h.lost) == 0 {
+		t.Error("nothing is lost")
+	}
+}
+
+func TestLostPositionRepeats(t *testing.T) {
+	for _, damage := range []func(*fakeFS, string){
+		func(f *fakeFS, name string) { delete(f.files, name) },
+		func(f *fakeFS, name string) { f.files[name].data = []byte("{}\n00000000\n") },
+	} {
+		h, fsys := smallLog(t, true)
+		damage(fsys, filepath.Join(testDir, positionFile))
+		l := h.mustOpen(fsys)
+		if n := h.send(l, 100); n != 18 {
+			t.Errorf("%d sent, want all 18 once more", n)
+		}
+		h.check()
+		h.wantLost(0)
+	}
+}
+
+// TestDamageNamesTheRecord: where the header is sound, what is lost is known.
+func TestDamageNamesTheRecord(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	if err := h.append(l, 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	file := fsys.files[fsys.segments("fine")[0]]
+	file.data[len(file.data)-1] ^= 1
+	e, ok, err := l.Next(nil)
+	if err != nil || !ok || e.Lost != Damaged || e.Weight != 100 || string(e.Label) != "label 1" {
+		t.Fatalf("%+v, %v, %v, want a damaged record with its label", e, ok, err)
+	}
+	l.Ack(&e)
+	if got := l.Stats(); got.Lost[Damaged] != (Lost{1, 100}) || got.Waiting != (Waiting{}) {
+		t.Errorf("%+v, want one damaged record", got)
+	}
+}
+
+// TestCopiesAreNoRecords: a record inside of a payload is data.
+func TestCopiesAreNoRecords(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	if err := h.append(l, 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	copied := string(fsys.files[fsys.segments("fine")[0]].data)
+	h.attempted[copied] = true
+	if err := l.Append(0, 1, nil, []byte(copied)); err != nil {
+		t.Fatal(err)
+	}
+	// The header of the outer record is broken, so that the reader searches on.
+	file := fsys.files[fsys.segments("fine")[0]]
+	file.data[len(copied)+10] ^= 1
+	h.send(l, 10)
+	if len(h.sent) != 1 || h.lost[place{0, 2}] == "" {
+		t.Errorf("sent %q, lost %v, want the first and the second", h.sent, h.lost)
+	}
+}
+
+func TestNewerVersion(t *testing.T) {
+	h, fsys := smallLog(t, true)
+	file := fsys.files[fsys.segments("fine")[0]]
+	file.data[4] = version + 1
+	sum := headerCRC(file.data[:headerSize-4], 0)
+	for i := range 4 {
+		file.data[headerSize-4+i] = byte(sum >> (8 * i))
+	}
+	if _, err := h.open(fsys); err == nil {
+		t.Error("a newer log was opened")
+	}
+}
+
+// TestUnreadableSegment has a disk that answers for one segment with errors.
+func TestUnreadableSegment(t *testing.T) {
+	h, fsys := smallLog(t, true)
+	l := h.mustOpen(fsys)
+	reads := 0
+	fsys.fail = func(_ int, op string) (float64, error) {
+		if op == "read" {
+			if reads++; reads <= readAttempts {
+				return 0, errInjected
+			}
+		}
+		return 0, nil
+	}
+	h.send(l, 100)
+	h.check()
+	if len(h.lost) == 0 || len(h.lost) > 3 {
+		t.Errorf("%d records lost, want those of one segment", len(h.lost))
+	}
+}
+
+func TestSegmentAge(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	o := h.options(fsys)
+	o.SegmentAge = time.Minute
+	l, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := h.append(l, 0, 10); err != nil {
+			t.Fatal(err)
+		}
+		h.now = h.now.Add(40 * time.Second)
+	}
+	if n := len(fsys.segments("fine")); n != 2 {
+		t.Errorf("%d segments, want 2", n)
+	}
+}
+
+// TestDamagedEndAfterKill: nothing but the log itself knows of its last record then.
+func TestDamagedEndAfterKill(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	for range 2 {
+		if err := h.append(l, 0, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsys = fsys.killed()
+	file := fsys.files[fsys.segments("fine")[0]]
+	file.data[len(file.data)/2+20] ^= 1
+	if err := h.append(h.mustOpen(fsys), 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	h.drain(fsys.killed())
+	if h.lost[place{0, 2}] != Damaged && h.lost[place{0, 2}] != Torn {
+		t.Errorf("lost %v, want the second record", h.lost)
+	}
+}
+
+// TestFailedSync: the segment is left alone from then on, and what is written again in
+// another one is no loss and no second record.
+func TestFailedSync(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	if err := h.append(l, 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	failed := false
+	fsys.fail = func(_ int, op string) (float64, error) {
+		if op == "sync" && !failed {
+			failed = true
+			return 0, errInjected
+		}
+		return 0, nil
+	}
+	first := fsys.files[fsys.segments("fine")[0]]
+	for i := range 3 {
+		if err := h.append(l, 0, 50); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			failed = len(fsys.segments("fine")) == 2
+		}
+	}
+	if !failed || len(first.data) > 2*(headerSize+150) {
+		t.Errorf("the segment was written to after its sync had failed")
+	}
+	h.send(l, 2)
+	h.drain(fsys.killed())
+	h.wantLost(0)
+	if len(h.sent) != 4 {
+		t.Errorf("%d records sent, want 4", len(h.sent))
+	}
+}

@@ -1,0 +1,69 @@
+package outbox
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzSegment opens a log with any bytes as a segment. Whatever is given out lies in
+// them, whole, and reading comes to an end.
+func FuzzSegment(f *testing.F) {
+	_, fsys := smallLog(f, true)
+	for _, name := range fsys.segments("fine") {
+		data := fsys.files[name].data
+		f.Add(data)
+		f.Add(data[:len(data)-30])
+		f.Add(append(bytes.Clone(data[:40]), data...))
+		flipped := bytes.Clone(data)
+		flipped[headerSize+20] ^= 4
+		f.Add(flipped)
+	}
+	f.Add(bytes.Repeat([]byte(magic), 100))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fsys := newFakeFS()
+		fsys.files[filepath.Join(testDir, segmentName("fine", 1, 1))] = &fakeFile{data: data, synced: len(data)}
+		l, err := newHistory(t).open(fsys)
+		if err != nil {
+			return
+		}
+		last := uint64(0)
+		for {
+			e, ok, err := l.Next(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			if e.First != last+1 || e.Last < e.First {
+				t.Fatalf("%d to %d after %d", e.First, e.Last, last)
+			}
+			if last = e.Last; e.Lost == "" && !bytes.Contains(data, append(bytes.Clone(e.Label), e.Payload...)) && e.Label != nil {
+				t.Fatalf("record %d is not in the segment", e.First)
+			}
+			l.Ack(&e)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzPosition reads any bytes as a position.
+func FuzzPosition(f *testing.F) {
+	_, fsys := smallLog(f, true)
+	f.Add(fsys.files[filepath.Join(testDir, positionFile)].data)
+	f.Add([]byte("null\n5d1e1c8f\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fsys := newFakeFS()
+		fsys.files[filepath.Join(testDir, positionFile)] = &fakeFile{data: data, synced: len(data)}
+		l, err := newHistory(t).open(fsys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append(0, 1, nil, []byte("a record")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

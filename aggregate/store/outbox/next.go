@@ -1,0 +1,339 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+)
+
+// Reason says why records are lost.
+type Reason string
+
+// Reasons of the log's own. Callers of Discard, Lose and Count may have others.
+const (
+	// Damaged records fail their checksum.
+	Damaged Reason = "damaged"
+	// Missing records left nothing behind: a segment is gone, or was cut short.
+	Missing Reason = "missing"
+	// Torn records end the log: a crash while they were written, before they were
+	// confirmed, or damage.
+	Torn Reason = "torn"
+)
+
+// Entry is a record or, where Lost is set, the place of some.
+type Entry struct {
+	Class       int
+	First, Last uint64 // sequence numbers; equal but for lost records
+	Lost        Reason
+	Weight      uint64
+	At          time.Time
+	Label       []byte // nil if it is damaged
+	Payload     []byte // in the buffer given to Next
+	id          uint64
+	after       cursor
+}
+
+// Token names a record: the same one each time that it is given out, and no other one,
+// not even where a lost position makes the log use a number again.
+func (e *Entry) Token() string {
+	return fmt.Sprintf("%016x-%d-%d-%x", e.id, e.Class, e.Last, e.At.UnixNano())
+}
+
+// cursor is how far a class has been read.
+type cursor struct {
+	number  uint64 // segment
+	offset  int64
+	seen    uint64 // sequence number up to which all is given out
+	skipped bool   // bytes that are no records lie before the place
+	held    held
+}
+
+// held is a damaged record. It is lost unless the same one follows in the next segment:
+// it is written again when a write fails.
+type held struct {
+	seq, weight, id uint64
+	time            int64
+	label           []byte
+	reason          Reason
+}
+
+// view is what of a class may be read.
+type view struct {
+	segments []segment
+	appended uint64
+	acked    uint64
+}
+
+// openSegment is a segment that is being read.
+type openSegment struct {
+	number uint64
+	file   File
+	scan   scanner
+}
+
+func (r *openSegment) open(l *Log, c *class, s segment) (*scanner, error) {
+	if r.file == nil || r.number != s.number {
+		r.close()
+		f, err := l.o.FS.Open(l.path(c, &s), os.O_RDONLY)
+		if err != nil {
+			return nil, err
+		}
+		r.file, r.number = f, s.number
+	}
+	r.scan.file, r.scan.class, r.scan.end = r.file, c.index, s.end
+	return &r.scan, nil
+}
+
+func (r *openSegment) close() {
+	if r.file != nil {
+		r.file.Close()
+		r.file = nil
+	}
+}
+
+// readAttempts is how often a place that cannot be read is tried.
+const readAttempts = 5
+
+// errOpen is the error of a segment that is there and cannot be opened: that is the
+// machine's trouble and not the segment's, so it is tried for good.
+var errOpen = errors.New("open segment")
+
+// Next gives the oldest waiting record of the most important class that has any, or
+// what was lost in its place; the same one until it is acknowledged or discarded. It
+// reads the payload into buf, which grows as needed. ok is false when nothing waits.
+// After an error the caller tries again, later.
+func (l *Log) Next(buf []byte) (e Entry, ok bool, err error) {
+	for i := len(l.classes) - 1; i >= 0; i-- {
+		c := &l.classes[i]
+		l.mu.Lock()
+		v := view{slices.Clone(c.segments[atOrAfter(c.segments, c.cursor.number):]), c.appended, c.acked}
+		l.mu.Unlock()
+		e, ok, err := l.nextOf(c, v, buf)
+		if err != nil {
+			return Entry{}, false, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
+		}
+		if ok {
+			return e, true, nil
+		}
+	}
+	return Entry{}, false, nil
+}
+
+func (l *Log) nextOf(c *class, v view, buf []byte) (Entry, bool, error) {
+	if v.acked >= v.appended {
+		return Entry{}, false, nil
+	}
+	if c.cursor.seen < v.acked {
+		c.cursor.seen = v.acked
+		if c.cursor.held.seq <= v.acked {
+			c.cursor.held = held{}
+		}
+	}
+	cur := c.cursor
+	e, ok, err := l.advance(c, v, &cur, buf)
+	if err == nil {
+		c.failures = 0
+		e.Class, e.after = int(c.index), cur
+		return e, ok, nil
+	}
+	if c.failures++; c.failures < readAttempts || errors.Is(err, ErrNewer) || errors.Is(err, errOpen) {
+		return Entry{}, false, err
+	}
+	l.o.Logger.Error("segment cannot be read, passing over it", slog.String("class", c.Name), slog.String("error", err.Error()))
+	c.failures = 0
+	cur.number, cur.offset, cur.skipped = cur.number+1, 0, true
+	c.cursor = cur
+	l.mu.Lock()
+	c.rotate = true
+	l.mu.Unlock()
+	return l.nextOf(c, v, buf)
+}
+
+// advance moves the cursor behind the next entry.
+func (l *Log) advance(c *class, v view, cur *cursor, buf []byte) (Entry, bool, error) {
+	for {
+		f, s, err := l.scan(c, v, cur)
+		if errors.Is(err, io.EOF) {
+			e, ok := cur.end(v)
+			return e, ok, nil
+		}
+		if err != nil {
+			return Entry{}, false, err
+		}
+		if f.seq <= cur.seen {
+			cur.offset, cur.skipped = f.next(), false
+			continue
+		}
+		if e, ok := cur.before(&f.header); ok {
+			return e, true, nil
+		}
+		label, err := s.label(&f)
+		if err != nil {
+			return Entry{}, false, err
+		}
+		payload, err := s.payload(buf, &f)
+		if err != nil {
+			return Entry{}, false, err
+		}
+		cur.offset = f.next()
+		if payload == nil {
+			cur.held = held{f.seq, f.weight, f.id, f.written, label, Damaged}
+			if f.cut {
+				cur.held.reason = Torn
+			}
+			continue
+		}
+		cur.seen, cur.skipped, cur.held = f.seq, false, held{}
+		return Entry{
+			First: f.seq, Last: f.seq, Weight: f.weight, At: f.time(), Label: label, Payload: payload, id: f.id,
+		}, true, nil
+	}
+}
+
+// scan finds the next sound header at or after the cursor.
+func (l *Log) scan(c *class, v view, cur *cursor) (found, *scanner, error) {
+	for {
+		i := atOrAfter(v.segments, cur.number)
+		if i == len(v.segments) {
+			return found{}, nil, io.EOF
+		}
+		if cur.number != v.segments[i].number {
+			cur.number, cur.offset = v.segments[i].number, 0
+		}
+		s, err := c.reader.open(l, c, v.segments[i])
+		if err == nil {
+			f, skipped, err := s.at(cur.offset)
+			if skipped {
+				cur.skipped = true
+			}
+			if err == nil {
+				cur.offset = f.offset
+				return f, s, nil
+			}
+			if !errors.Is(err, io.EOF) {
+				return found{}, nil, err
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return found{}, nil, fmt.Errorf("%w: %w", errOpen, err)
+		}
+		if i+1 == len(v.segments) {
+			return found{}, nil, io.EOF
+		}
+		cur.number, cur.offset = v.segments[i+1].number, 0
+	}
+}
+
+// before gives what is lost before a record that follows.
+func (cur *cursor) before(h *header) (Entry, bool) {
+	if at := cur.held; at.seq != 0 && at.seq != h.seq {
+		cur.held = held{}
+		if at.seq <= h.prev && at.seq == cur.seen+1 {
+			return cur.lose(at), true
+		}
+	}
+	if h.prev <= cur.seen {
+		return Entry{}, false
+	}
+	e := Entry{First: cur.seen + 1, Last: h.prev, Lost: Missing}
+	if cur.skipped {
+		e.Lost = Damaged
+	}
+	cur.seen, cur.skipped = h.prev, false
+	return e, true
+}
+
+// end gives what is lost at the end of all segments.
+func (cur *cursor) end(v view) (Entry, bool) {
+	if at := cur.held; at.seq == cur.seen+1 && at.seq <= v.appended {
+		cur.held = held{}
+		return cur.lose(at), true
+	}
+	if cur.seen >= v.appended {
+		return Entry{}, false
+	}
+	e := Entry{First: cur.seen + 1, Last: v.appended, Lost: Missing}
+	if cur.skipped {
+		e.Lost = Torn
+	}
+	cur.seen = v.appended
+	return e, true
+}
+
+func (cur *cursor) lose(at held) Entry {
+	cur.seen = at.seq
+	return Entry{
+		First: at.seq, Last: at.seq, Lost: at.reason, Weight: at.weight, At: time.Unix(0, at.time), Label: at.label, id: at.id,
+	}
+}
+
+// Ack says that an entry is taken care of; records that follow it in its class are
+// next.
+func (l *Log) Ack(e *Entry) {
+	l.ackAs(e, e.Lost)
+}
+
+// Waits tells whether an entry is neither acknowledged nor discarded.
+func (l *Log) Waits(e *Entry) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.classes[e.Class].acked < e.Last
+}
+
+// Lose is an Ack of a record that nobody will take, for a reason that counts it as
+// lost.
+func (l *Log) Lose(e *Entry, reason Reason) {
+	l.ackAs(e, reason)
+}
+
+func (l *Log) ackAs(e *Entry, lost Reason) {
+	c := &l.classes[e.Class]
+	now := l.o.Now()
+	c.cursor = e.after
+	l.mu.Lock()
+	if c.acked < e.Last {
+		n := Lost{e.Last - e.First + 1, e.Weight}
+		if lost != "" {
+			l.lose(lost, n)
+		}
+		c.ack(e.Last, n.Records, n.Weight, now)
+		l.changed = true
+	}
+	l.mu.Unlock()
+	l.files.Lock()
+	defer l.files.Unlock()
+	if now.Sub(l.saved) >= saveInterval {
+		l.trySave()
+	}
+}
+
+// ack moves the class on; the caller holds mu.
+func (c *class) ack(to, records, weight uint64, now time.Time) {
+	c.acked, c.ackedAt = to, now
+	c.waiting.Records -= min(records, c.waiting.Records)
+	c.waiting.Weight -= min(weight, c.waiting.Weight)
+	if c.acked >= c.appended {
+		c.waiting = Waiting{}
+	}
+	for i := range c.segments {
+		if c.isAcked(i) && c.segments[i].ackedAt.IsZero() {
+			c.segments[i].ackedAt = now
+		}
+	}
+}
+
+// Count counts records that are lost and no longer, or not yet, in the log.
+func (l *Log) Count(reason Reason, n Lost) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose(reason, n)
+}
+
+func (l *Log) lose(reason Reason, n Lost) {
+	sum := l.lost[reason]
+	l.lost[reason] = Lost{sum.Records + n.Records, sum.Weight + n.Weight}
+}

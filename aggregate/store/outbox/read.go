@@ -1,0 +1,66 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Reader gives the records of a segment out of turn. It passes over damage.
+type Reader struct {
+	log     *Log
+	segment Segment
+	open    openSegment
+	scan    *scanner
+	offset  int64
+	at      found
+}
+
+// Read begins to read a segment; the caller closes the reader.
+func (l *Log) Read(s Segment) (*Reader, error) {
+	r := &Reader{log: l, segment: s}
+	c := &l.classes[s.Class]
+	var err error
+	if r.scan, err = r.open.open(l, c, s.segment); err != nil {
+		return nil, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
+	}
+	return r, nil
+}
+
+// Next is the next record without its payload; io.EOF after the last one.
+func (r *Reader) Next() (Entry, error) {
+	for {
+		f, _, err := r.scan.at(r.offset)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return Entry{}, io.EOF
+			}
+			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
+		}
+		r.offset = f.next()
+		if f.seq < r.segment.from || f.seq > r.segment.to {
+			continue
+		}
+		r.at = f
+		label, err := r.scan.label(&f)
+		if err != nil {
+			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
+		}
+		return Entry{
+			Class: r.segment.Class, First: f.seq, Last: f.seq, Weight: f.weight, At: f.time(), Label: label, id: f.id,
+		}, nil
+	}
+}
+
+// Payload is that of the record that Next gave last, read into buf, which grows as
+// needed; nil if it is damaged.
+func (r *Reader) Payload(buf []byte) ([]byte, error) {
+	payload, err := r.scan.payload(buf, &r.at)
+	if err != nil {
+		return nil, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
+	}
+	return payload, nil
+}
+
+// Close ends the reading.
+func (r *Reader) Close() { r.open.close() }

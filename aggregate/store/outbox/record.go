@@ -1,0 +1,91 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"time"
+)
+
+// Bounds of a record, in bytes.
+const (
+	MaxLabel   = 64 << 10
+	MaxPayload = 64 << 20
+
+	headerSize = 68
+	version    = 1
+)
+
+const magic = "obx1"
+
+// ErrNewer is the error of a log that a newer program has written.
+var ErrNewer = errors.New("was written by a newer csigscope: use that one")
+
+var (
+	errNoHeader = errors.New("no record header")
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// header is the fixed part of a record.
+type header struct {
+	class       uint8
+	labelSize   uint32
+	payloadSize uint32
+	id          uint64
+	seq, prev   uint64
+	written     int64 // Unix ns
+	weight      uint64
+	labelCRC    uint32
+	payloadCRC  uint32
+}
+
+func (h *header) size() int64 { return headerSize + int64(h.labelSize) + int64(h.payloadSize) }
+
+func (h *header) time() time.Time { return time.Unix(0, h.written) }
+
+// appendTo encodes the header of a record that begins at an offset of its file.
+func (h *header) appendTo(b []byte, offset int64) []byte {
+	from := len(b)
+	le := binary.LittleEndian
+	b = append(b, magic...)
+	b = append(b, version, h.class, 0, 0)
+	b = le.AppendUint32(b, h.labelSize)
+	b = le.AppendUint32(b, h.payloadSize)
+	for _, v := range [...]uint64{h.id, h.seq, h.prev, uint64(h.written), h.weight} {
+		b = le.AppendUint64(b, v)
+	}
+	b = le.AppendUint32(b, h.labelCRC)
+	b = le.AppendUint32(b, h.payloadCRC)
+	return le.AppendUint32(b, headerCRC(b[from:], offset))
+}
+
+// headerCRC is that of the header without its checksum.
+func headerCRC(b []byte, offset int64) uint32 {
+	var place [8]byte
+	binary.LittleEndian.PutUint64(place[:], uint64(offset))
+	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, place[:])
+}
+
+// parseHeader reads a header that lies at an offset of its file. It keeps nothing of b.
+func parseHeader(b []byte, offset int64) (header, error) {
+	if len(b) < headerSize || string(b[:4]) != magic {
+		return header{}, errNoHeader
+	}
+	le := binary.LittleEndian
+	if le.Uint32(b[headerSize-4:]) != headerCRC(b[:headerSize-4], offset) {
+		return header{}, errNoHeader
+	}
+	h := header{
+		class: b[5], labelSize: le.Uint32(b[8:]), payloadSize: le.Uint32(b[12:]),
+		id: le.Uint64(b[16:]), seq: le.Uint64(b[24:]), prev: le.Uint64(b[32:]),
+		written: int64(le.Uint64(b[40:])), weight: le.Uint64(b[48:]),
+		labelCRC: le.Uint32(b[56:]), payloadCRC: le.Uint32(b[60:]),
+	}
+	if b[4] > version {
+		return header{}, ErrNewer
+	}
+	if b[4] != version || h.labelSize > MaxLabel || h.payloadSize > MaxPayload || h.seq == 0 || h.prev >= h.seq {
+		return header{}, errNoHeader
+	}
+	return h, nil
+}

@@ -1,0 +1,158 @@
+package outbox
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestRoom(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	o := h.options(fsys)
+	o.MaxBytes = 5000
+	l, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; err == nil; n++ {
+		err = h.append(l, n%2, 200)
+	}
+	if !errors.Is(err, ErrFull) || n < 10 {
+		t.Fatalf("append %d: %v, want ErrFull", n, err)
+	}
+	if err := h.append(l, 2, 100); err != nil {
+		t.Errorf("exempt class: %v", err)
+	}
+	if got := l.Stats().Bytes; got > o.MaxBytes+500 {
+		t.Errorf("%d bytes, want at most %d and the exempt ones", got, o.MaxBytes)
+	}
+
+	// What is acknowledged gives way.
+	for range 4 {
+		h.send(l, 4)
+		if err := h.append(l, 1, 200); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for err = nil; err == nil; {
+		err = h.append(l, 1, 200)
+	}
+
+	// The fine class gives way first, and a record never displaces a coarser one.
+	for range 2 {
+		s, ok := l.Oldest(1)
+		if !ok || s.Class != 0 {
+			t.Fatalf("oldest %+v, %v, want the fine class", s, ok)
+		}
+		h.discard(l, 1)
+		if err := h.append(l, 1, 200); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ok := l.Oldest(0); ok; _, ok = l.Oldest(0) {
+		h.discard(l, 0)
+	}
+	if s, ok := l.Oldest(1); !ok || s.Class != 1 {
+		t.Errorf("oldest %+v, %v, want the coarse class", s, ok)
+	}
+	h.send(l, 1000)
+	h.check()
+	if got := l.Stats(); got.Lost["full"].Records != uint64(len(h.lost)) || len(h.lost) == 0 || got.Waiting != (Waiting{}) {
+		t.Errorf("%+v, want %d lost", got, len(h.lost))
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	h := newHistory(t)
+	l := h.mustOpen(newFakeFS())
+	for _, err := range []error{
+		l.Append(0, 1, make([]byte, MaxLabel+1), nil),
+		l.Append(0, 1, nil, make([]byte, MaxPayload+1)),
+		l.Append(0, 1, nil, make([]byte, 1<<20)),
+	} {
+		if !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%v, want ErrTooLarge", err)
+		}
+	}
+}
+
+// TestDiscardWhileSending gives up what the sender has in its hands.
+func TestDiscardWhileSending(t *testing.T) {
+	h := newHistory(t)
+	l := h.mustOpen(newFakeFS())
+	for range 8 {
+		if err := h.append(l, 0, 150); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, ok, err := l.Next(nil)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	h.discard(l, 0)
+	h.took(&e)
+	l.Ack(&e)
+	h.send(l, 100)
+	h.check()
+	if w := l.Stats().Waiting; w != (Waiting{}) {
+		t.Errorf("%+v wait", w)
+	}
+}
+
+// TestReadAgain reads acknowledged records out of turn, with the same bytes and tokens.
+func TestReadAgain(t *testing.T) {
+	h := newHistory(t)
+	l := h.mustOpen(newFakeFS())
+	for range 7 {
+		if err := h.append(l, 0, 150); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.send(l, 5)
+	n := 0
+	for _, s := range l.Acked() {
+		r, err := l.Read(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			e, err := r.Next()
+			if err != nil {
+				break
+			}
+			if e.Payload, err = r.Payload(nil); err != nil {
+				t.Fatal(err)
+			}
+			h.took(&e)
+			n++
+		}
+		r.Close()
+	}
+	if n != 5 {
+		t.Errorf("%d read, want the 5 that are acknowledged", n)
+	}
+}
+
+func TestClear(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	for range 8 {
+		if err := h.append(l, 0, 150); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.send(l, 3)
+	if err := l.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Stats(); got.Bytes != 0 || got.Waiting != (Waiting{}) || len(fsys.segments("fine")) != 0 {
+		t.Errorf("%+v after clearing", got)
+	}
+	if err := h.append(l, 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	l = h.mustOpen(fsys.killed())
+	if n := h.send(l, 100); n != 1 || len(h.lost) != 0 {
+		t.Errorf("%d sent, %v lost, want the last record alone", n, h.lost)
+	}
+}

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// devNull is a server that takes everything at once.
+type devNull struct{ rows int }
+
+func (n *devNull) sendBatch(_ context.Context, b *batch, _ string) error {
+	n.rows += b.rows()
+	return nil
+}
+
+func (*devNull) sendGaps(context.Context, []gap) error { return nil }
+
+func (*devNull) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
+	found := map[probe]bool{}
+	for _, p := range probes {
+		found[p] = true
+	}
+	return found, nil
+}
+
+// BenchmarkOutbox takes full batches through the outbox on a disk: encoded, synced, read
+// back, decoded and acknowledged.
+func BenchmarkOutbox(b *testing.B) {
+	full := new(batch)
+	full.reset(batchKey{grain: secondGrain}, time.Time{})
+	for window := 0; full.rows() < maxBatchRows; window++ {
+		block := hourOfCells(window)
+		full.add(block, 0, min(block.Len(), maxBatchRows-full.rows()))
+	}
+	n := &devNull{}
+	s := &Store{logger: slog.New(slog.DiscardHandler)}
+	if err := s.openOutboxes(&Outbox{Dir: b.TempDir(), Keep: -1}, n, time.Minute); err != nil {
+		b.Fatal(err)
+	}
+	d := s.deliveries[0]
+	for b.Loop() {
+		if err := d.take(b.Context(), full); err != nil {
+			b.Fatal(err)
+		}
+		if err := d.flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	rows := float64(b.N) * maxBatchRows
+	b.ReportMetric(rows/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(len(d.record))/maxBatchRows, "bytes/row")
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	if float64(n.rows) != rows {
+		b.Fatalf("%d rows came through, want %v", n.rows, rows)
+	}
+}
+
+// BenchmarkEncode is the work that the outbox adds for the CPU, but for checksums and
+// copies to the disk.
+func BenchmarkEncode(b *testing.B) {
+	from := batchOf(b, time.Second, 1)
+	var e encoder
+	var to batch
+	record := e.append(nil, from, 0, from.rows())
+	b.ReportAllocs()
+	for b.Loop() {
+		record = e.append(record[:0], from, 0, from.rows())
+		if err := e.decode(record, &to); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*from.rows()), "ns/row")
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+)
+
+// badDisk is the operating system's file system, on which nothing can be written while
+// it is bad.
+type badDisk struct {
+	outbox.OS
+	bad atomic.Bool
+}
+
+func (b *badDisk) Open(name string, flag int) (outbox.File, error) {
+	if b.bad.Load() && flag&os.O_CREATE != 0 {
+		return nil, syscall.ENOSPC
+	}
+	f, err := b.OS.Open(name, flag)
+	return &badFile{f, b}, err
+}
+
+type badFile struct {
+	outbox.File
+	disk *badDisk
+}
+
+func (f *badFile) Write(b []byte) (int, error) {
+	if f.disk.bad.Load() {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.Write(b)
+}
+
+func (f *badFile) Sync() error {
+	if f.disk.bad.Load() {
+		return syscall.EIO
+	}
+	return f.File.Sync()
+}
+
+// TestDiskComesBack: rows wait in memory for a disk that fails for a while.
+func TestDiskComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &badDisk{}
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), FS: disk})
+		put(t, s, 1, 1, time.Second, 10)
+		disk.bad.Store(true)
+		go func() {
+			time.Sleep(20 * time.Second)
+			disk.bad.Store(false)
+		}()
+		put(t, s, 1, 2, time.Second, 10)
+		if err := s.Flush(t.Context()); err != nil || f.observations() != 20 {
+			t.Errorf("%d observations, %v, want 20", f.observations(), err)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestDiskFails: a replay fails with what to do about it; live rows are given up, and
+// leave gaps as soon as there is room for those.
+func TestDiskFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &badDisk{}
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), FS: disk})
+		disk.bad.Store(true)
+		if err := s.WriteBlock(t.Context(), blockAt(testStart, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(t.Context()); !errors.Is(err, ErrOutbox) || !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("flush: %v, want ErrOutbox", err)
+		}
+		if err := s.Close(); !errors.Is(err, ErrOutbox) {
+			t.Errorf("close: %v, want ErrOutbox", err)
+		}
+
+		disk.bad.Store(false)
+		s = storeBefore(t, f, &Outbox{Dir: t.TempDir(), FS: disk})
+		s.deliveries[0].live.Store(true)
+		disk.bad.Store(true)
+		put(t, s, 3, 1, time.Second, 10)
+		disk.bad.Store(false)
+		put(t, s, 3, 2, time.Second, 10)
+		for range 2 {
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lost := s.lostOf(aggregate.Source{Producer: 3}); f.observations() != 10 || len(f.gaps) != 1 || lost != 10 {
+			t.Errorf("%d observations, gaps %v, %d lost, want 10, one, 10", f.observations(), f.gaps, lost)
+		}
+		for g := range f.gaps {
+			if g.Reason != string(lostDisk) || g.Rows != 10 || g.Producer != 3 {
+				t.Errorf("gap %+v", g)
+			}
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestDamagedOutbox: what the disk has spoiled between two commands leaves a gap.
+func TestDamagedOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		s := storeBefore(t, f, o)
+		f.setErr(errAway)
+		put(t, s, 1, 1, time.Second, 10)
+		put(t, s, 2, 2, time.Second, 10)
+		closeStore(t, s)
+		names, err := filepath.Glob(filepath.Join(o.Dir, "1", "*.seg"))
+		if err != nil || len(names) != 1 {
+			t.Fatalf("segments %s, %v, want one", names, err)
+		}
+		data, err := os.ReadFile(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2-1] ^= 1 // the last byte of the first record
+		if err := os.WriteFile(names[0], data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.setErr(nil)
+		s = storeBefore(t, f, o)
+		for range 2 {
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f.observations() != 10 || len(f.gaps) != 1 {
+			t.Errorf("%d observations and gaps %v, want 10 and one", f.observations(), f.gaps)
+		}
+		for g := range f.gaps {
+			if g.Reason != string(outbox.Damaged) || g.Producer != 1 || g.Observations != 10 {
+				t.Errorf("gap %+v", g)
+			}
+		}
+		closeStore(t, s)
+	})
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+func openWithOutbox(t testing.TB) *Store {
+	t.Helper()
+	o := engineOptions(t)
+	o.Outbox = &Outbox{Dir: t.TempDir()}
+	s := open(t, o)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// rawRows counts the rows of a table, repeated ones too.
+func rawRows(t *testing.T, s *Store, table string) (n uint64) {
+	t.Helper()
+	if err := s.reader.QueryRow(t.Context(), "SELECT count() FROM csigscope."+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestOutboxOnEngine: what went through the outbox is what was written; a repeated
+// token costs nothing; and a table that was emptied is filled again.
+func TestOutboxOnEngine(t *testing.T) {
+	s := openWithOutbox(t)
+	writeAncestry(t, s)
+	g := traffic{resolution: time.Second, windows: 20, groups: 5, locations: 12, signals: allSignals}
+	rows := g.rows(rand.New(rand.NewPCG(8, 8)), aggregate.Source{Producer: 1 << 63, Incarnation: 2})
+	write(t, s, blocks(rows))
+	compareCells(t, s, rows, time.Second)
+	if got := rawRows(t, s, "partials_1s"); got != uint64(len(rows)) {
+		t.Errorf("%d rows stored, want %d", got, len(rows))
+	}
+
+	b := batchOf(t, time.Minute, 5)
+	for range 3 {
+		if err := s.deliveries[0].to.sendBatch(t.Context(), b, "a token"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := rawRows(t, s, "partials_1m"); got != uint64(b.rows()) {
+		t.Errorf("%d rows after three inserts with one token, want %d", got, b.rows())
+	}
+
+	if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope.partials_1s"); err != nil {
+		t.Fatal(err)
+	}
+	if !s.deliveries[0].verify(t.Context()) {
+		t.Fatal("the server could not be asked")
+	}
+	compareCells(t, s, rows, time.Second)
+	if !s.deliveries[0].verify(t.Context()) || rawRows(t, s, "partials_1s") != uint64(len(rows)) {
+		t.Errorf("%d rows after looking again, want %d", rawRows(t, s, "partials_1s"), len(rows))
+	}
+}
+
+func TestPresent(t *testing.T) {
+	s := openStore(t)
+	for i, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
+		b := batchOf(t, resolution, uint64(i))
+		if err := (&inserter{conn: s.names, database: s.database}).send(t.Context(), b, ""); err != nil {
+			t.Fatal(err)
+		}
+		want := map[probe]bool{}
+		var probes []probe
+		for j := range 100 {
+			p := b.probe(j * (b.rows() - 1) / 99)
+			want[p] = true
+			probes = append(probes, p)
+			p.Seq += 1 << 40
+			probes = append(probes, p)
+		}
+		got, err := s.present(t.Context(), b.grain, probes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", resolution, diff)
+		}
+	}
+}
+
+func TestGapsTable(t *testing.T) {
+	s := openStore(t)
+	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	p := part{1 << 63, 2, 3, int64(time.Second), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 40, 500}
+	list := append(gapsOf([]part{p}, "full", 9, at), gapsOf(nil, "missing", 10, at)...)
+	for range 2 {
+		if err := s.sendGaps(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []gap
+	err := s.query(t.Context(), s.reader, "read gaps", `SELECT producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at
+FROM csigscope.gaps FINAL ORDER BY id`, func(rows driver.Rows) error {
+		var g gap
+		var resolution uint64
+		var from, to, at time.Time
+		err := rows.Scan(&g.Producer, &g.Incarnation, &g.Epoch, &resolution, &from, &to, &g.Rows, &g.Observations, &g.Reason, &g.ID, &at)
+		g.Resolution, g.From, g.To, g.At = int64(resolution), from.UnixNano(), to.UnixNano(), at.UnixNano()
+		got = append(got, g)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(list, got, cmp.AllowUnexported(gap{}, part{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
