@@ -13,6 +13,21 @@
 -- Rows expire by stored_at, when they were written, and not by their window: a
 -- capture from last year that is replayed today is wanted today. stored_at is not in
 -- the key; writing a row again renews it.
+--
+-- Codecs, measured by BenchmarkCodecs on an hour of noisy traffic, bytes a row:
+--
+--                     as below   T64, ZSTD(1)   ZSTD(1)   Delta, LZ4
+--   window_start           2.8            1.4       1.2          3.5
+--   group, location ids    3.4            1.1       1.1          3.5
+--   producer to seq        4.3            1.3       1.3          4.0
+--   observations to max   13.0           12.6      15.2         25.5
+--   untouched to heavy_sum 3.0            2.1       2.0          5.4
+--   dist                  17.1            5.5       5.5         17.1
+--   all                   43.7           24.0      26.5         59.1
+--   scan of all, ms        620           1056       779          343
+--
+-- T64 is what makes counts small, with LZ4 as with ZSTD; ZSTD would make ids and dist
+-- smaller, and every read slower.
 CREATE DATABASE IF NOT EXISTS {{.Database}};
 
 {{range .Grains}}
