@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -63,6 +64,22 @@ func TestOutboxOnEngine(t *testing.T) {
 	compareCells(t, s, rows, time.Second)
 	if !s.deliveries[0].verify(t.Context()) || rawRows(t, s, "partials_1s") != uint64(len(rows)) {
 		t.Errorf("%d rows after looking again, want %d", rawRows(t, s, "partials_1s"), len(rows))
+	}
+}
+
+// TestTrimmedStaysTrimmed: the outbox does not bring back what was deleted on purpose.
+func TestTrimmedStaysTrimmed(t *testing.T) {
+	s := openWithOutbox(t)
+	g := traffic{resolution: 10 * time.Millisecond, windows: 20, groups: 3, locations: 5, signals: allSignals[:1]}
+	write(t, s, blocks(g.rows(rand.New(rand.NewPCG(8, 8)), aggregate.Source{Producer: 1})))
+	if rawRows(t, s, "partials_fine") == 0 {
+		t.Fatal("nothing was written")
+	}
+	if _, err := s.Trim(t.Context(), 1); !errors.Is(err, ErrDisk) {
+		t.Errorf("trim: %v, want ErrDisk", err)
+	}
+	if !s.deliveries[0].verify(t.Context()) || rawRows(t, s, "partials_fine") != 0 {
+		t.Errorf("%d rows are back", rawRows(t, s, "partials_fine"))
 	}
 }
 

@@ -27,7 +27,8 @@ type diskPartition struct {
 // Trim deletes partitions until the database takes at most so many bytes on disk: the
 // fine windows first and then those of 1 s, in each the oldest windows first, and never
 // the 1 min windows. Each is logged. It returns what it deleted, also with an error;
-// ErrDisk when that was not enough, and ErrForeign as Drop does.
+// ErrDisk when that was not enough, and ErrForeign as Drop does. Outboxes forget what
+// the server took: they would send it again where it is missing.
 func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	_, there, err := s.own(ctx)
 	if err != nil {
@@ -36,6 +37,11 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	used := uint64(0)
 	for _, o := range there {
 		used += o.bytes
+	}
+	if used > budget {
+		for _, d := range s.deliveries {
+			d.trim(0)
+		}
 	}
 	var dropped []Dropped
 	for _, g := range []int{fineGrain, secondGrain} {

@@ -15,6 +15,7 @@ import (
 
 func newSchemaTrim() *cobra.Command {
 	var dsn, output, budget string
+	var box outboxFlags
 	cmd := &cobra.Command{
 		Use:   "trim --max-disk SIZE",
 		Short: "Delete the oldest windows until a database fits its disk budget",
@@ -25,6 +26,7 @@ deleted is printed. Run it regularly, from cron say: nothing trims by itself.`,
 		Args:    usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)
+	box.add(cmd.Flags())
 	addOutputFlag(cmd, &output)
 	cmd.Flags().StringVar(&budget, "max-disk", "", "`SIZE` such as 50GB or 200GiB (required)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -32,7 +34,7 @@ deleted is printed. Run it regularly, from cron say: nothing trims by itself.`,
 		if err != nil {
 			return usageError{fmt.Errorf("--max-disk: %w", err)}
 		}
-		db, err := connectStore(cmd, dsn, mustExist)
+		db, err := connect(cmd, dsn, mustExist, &box)
 		if err != nil {
 			return err
 		}
