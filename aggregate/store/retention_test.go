@@ -51,6 +51,7 @@ func TestTrim(t *testing.T) {
 	if dropped, err := s.Trim(t.Context(), c.Bytes+1<<20); err != nil || len(dropped) != 0 {
 		t.Errorf("within the budget: %v, %v", dropped, err)
 	}
+	held := readStrings(t, s, "SELECT toString((count(), sum(observations))) FROM csigscope.partials_1s FINAL")
 	dropped, err := s.Trim(t.Context(), c.Bytes-1)
 	if err != nil || len(dropped) != 1 || dropped[0].Table != "partials_fine" || dropped[0].Rows == 0 {
 		t.Fatalf("a byte above: %+v, %v", dropped, err)
@@ -65,6 +66,13 @@ func TestTrim(t *testing.T) {
 	}
 	if !slices.Equal(tables, []string{"partials_1s 20240229", "partials_1s 20240301"}) {
 		t.Errorf("then %q, want the seconds of both days", tables)
+	}
+	gaps := readStrings(t, s, "SELECT toString((sum(rows), sum(observations))) FROM csigscope.gaps FINAL WHERE reason = 'trimmed' AND resolution_ns = 1000000000 AND window_to > window_from")
+	if !slices.Equal(gaps, held) {
+		t.Errorf("gaps of %s rows and observations, want %s", gaps, held)
+	}
+	if n := readStrings(t, s, "SELECT toString(count()) FROM csigscope.gaps FINAL"); n[0] != "6" {
+		t.Errorf("%s gaps, want one for each of 2 producers in 3 partitions", n)
 	}
 	c, err = s.Contents(t.Context())
 	if err != nil || c.Tables[0].Rows != 0 || c.Tables[1].Rows != 0 || c.Tables[2].Rows == 0 {

@@ -26,9 +26,10 @@ type diskPartition struct {
 
 // Trim deletes partitions until the database takes at most so many bytes on disk: the
 // fine windows first and then those of 1 s, in each the oldest windows first, and never
-// the 1 min windows. Each is logged. It returns what it deleted, also with an error;
-// ErrDisk when that was not enough, and ErrForeign as Drop does. Outboxes forget what
-// the server took: they would send it again where it is missing.
+// the 1 min windows. Each is logged, and recorded in gaps by producer with the reason
+// trimmed. It returns what it deleted, also with an error; ErrDisk when that was not
+// enough, and ErrForeign as Drop does. Outboxes forget what the server took: they would
+// send it again where it is missing.
 func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	_, there, err := s.own(ctx)
 	if err != nil {
@@ -55,6 +56,9 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 		for _, p := range partitions {
 			if used <= budget {
 				break
+			}
+			if err := s.recordTrimmed(ctx, g, &p); err != nil {
+				return dropped, err
 			}
 			if err := s.dropPartition(ctx, &p); err != nil {
 				return dropped, err
@@ -83,6 +87,23 @@ WHERE database = '%s' AND table = '%s' AND active GROUP BY partition, partition_
 		return nil
 	})
 	return list, err
+}
+
+// recordTrimmed leaves in gaps what a partition held of each producer: before it is
+// deleted, so that a failure in between leaves a gap too many and not one too few. Once
+// more it replaces itself.
+func (s *Store) recordTrimmed(ctx context.Context, g int, p *diskPartition) error {
+	at := grainAt(g)
+	length := fmt.Sprint(at.Length.Nanoseconds())
+	if at.Fine() {
+		length = "resolution_ns"
+	}
+	statement := fmt.Sprintf(`INSERT INTO %[1]s.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)
+SELECT producer, incarnation, config_epoch, toUInt64(%[2]s) AS length, min(window_start), fromUnixTimestamp64Nano(toUnixTimestamp64Nano(max(window_start)) + toInt64(length), 'UTC'),
+count(), sum(observations), 'trimmed', cityHash64('%[3]s', '%[4]s'), now64(3, 'UTC')
+FROM %[1]s.%[3]s FINAL WHERE _partition_id = '%[4]s' GROUP BY producer, incarnation, config_epoch, length`,
+		s.database, length, at.table(), p.id)
+	return s.describe("record what is trimmed of "+p.Table, s.migrator.Exec(ctx, statement))
 }
 
 func (s *Store) dropPartition(ctx context.Context, p *diskPartition) error {
