@@ -65,6 +65,7 @@ that were written more than once and count once. With faults the exit code is 3.
 		if faults > 0 {
 			return findingsError{fmt.Errorf("schema verify: %d faults in %s", faults, db.target)}
 		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "all that is stored in %s adds up\n", db.target)
 		return nil
 	}
 	return cmd
