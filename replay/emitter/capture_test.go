@@ -124,6 +124,7 @@ func (c *captured) checksums(t *testing.T) {
 }
 
 func TestCapturesAreReadable(t *testing.T) {
+	long(t)
 	tests := []struct {
 		name     string
 		change   func(s *Scenario)

@@ -35,6 +35,7 @@ func TestEveryFabricConservesPackets(t *testing.T) {
 }
 
 func TestPortsOfEveryFabricKeepTheirSpeed(t *testing.T) {
+	long(t)
 	for _, name := range ownScenarios {
 		s, err := Named(name)
 		if err != nil {

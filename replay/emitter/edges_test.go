@@ -180,6 +180,7 @@ func TestFaithfulAccountIsThatOfACleanRun(t *testing.T) {
 // What the truth says of tags and reflections under every fault is what the captures
 // say.
 func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
+	long(t)
 	for _, name := range []string{"rogue", "trimming", "partial-deployment"} {
 		s, err := Named(name)
 		if err != nil {

@@ -279,6 +279,7 @@ func decodeFile(t *testing.T, path string) decodedFile {
 // TestScenariosTakeEncapsulations: whatever happens to packets, trimmed and stripped
 // ones included, their frames stay whole in every encapsulation.
 func TestScenariosTakeEncapsulations(t *testing.T) {
+	long(t)
 	next := 0
 	for _, name := range Names() {
 		for range 2 {

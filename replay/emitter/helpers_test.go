@@ -111,3 +111,12 @@ func readTruth(t testing.TB, path string) truthFile {
 	}
 	return out
 }
+
+// long keeps a test of whole runs out of short ones, which look for data races: a run
+// is one goroutine, and the tests that are left see its few others.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a long test: run without -short")
+	}
+}

@@ -63,6 +63,7 @@ func (d *dice) scenario() Scenario {
 // Whatever is combined, a run ends, says the same twice, and loses no packet from its
 // books.
 func TestMixturesRun(t *testing.T) {
+	long(t)
 	d := dice{stream(2026)}
 	sent, controlled := uint64(0), 0
 	for n := range 150 {

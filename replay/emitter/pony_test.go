@@ -19,6 +19,7 @@ import (
 // What the fabric file says of the transport over UDP is enough for the decoder to
 // find every reflection that the truth counts, and no other one.
 func TestPonyReflectsWhatTheDecoderReads(t *testing.T) {
+	long(t)
 	for _, l := range []csig.Layout{wideUEC, compactIETF} {
 		for _, version := range []int{4, 6} {
 			s := tiny()

@@ -31,6 +31,7 @@ func worse(a, b csig.Tag) bool { return a.Signal().Direction().Tighter(a.S, b.S)
 // them, the latest or the worst of its signal; nothing else is reflected, and nothing
 // is lost beyond the other tags of the same acknowledgement.
 func TestReflectionsTellWhatTheyCover(t *testing.T) {
+	long(t)
 	for _, reflect := range []Reflect{ReflectLatest, ReflectWorst} {
 		t.Run(string("reflect "+reflect), func(t *testing.T) {
 			s := tiny().withDefaults()
@@ -100,6 +101,7 @@ func checkReflection(t *testing.T, reflect Reflect, got *csig.Tag, tags []csig.T
 
 // One packet in N carries a tag, exactly, and signals take turns.
 func TestTaggingIsExact(t *testing.T) {
+	long(t)
 	for _, every := range []int{1, 3, 10, -1} {
 		s := tiny().withDefaults()
 		s.TagEvery, s.BufferBytes = every, 64<<20

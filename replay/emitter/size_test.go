@@ -3,6 +3,7 @@ package emitter
 import "testing"
 
 func TestScenariosTakeOtherSizes(t *testing.T) {
+	long(t)
 	sizes := []struct{ leaves, spines, hosts int }{{0, 0, 0}, {8, 0, 8}, {3, 2, 2}, {32, 8, 1}}
 	for _, name := range Names() {
 		original, err := Named(name)

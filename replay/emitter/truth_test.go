@@ -88,6 +88,7 @@ func recount(t *testing.T, s *Scenario, dir string) (map[cellKey]cellCount, uint
 }
 
 func TestTruthAgreesWithCaptures(t *testing.T) {
+	long(t)
 	for _, layout := range []csig.Layout{
 		wideUEC, compactIETF,
 		{Format: csig.Compact, Profile: csig.UEC050},
@@ -217,6 +218,7 @@ func TestIncastCongestsTheReceiver(t *testing.T) {
 // In the demo, and in a ring over one rack with slow links, those links are the only
 // ones that drop packets, and the bottleneck of all cells that use them.
 func TestSlowLinksAreTheBottleneck(t *testing.T) {
+	long(t)
 	for name, rack := range map[string]string{"demo": "5", "ring": "2"} {
 		s, err := Named(name)
 		if err != nil {
