@@ -117,7 +117,7 @@ func TestControlledSendersKeepToTheirLink(t *testing.T) {
 				break
 			}
 			for i := range m.topology.hosts() {
-				nic := &m.ports[m.topology.nic(i)]
+				nic := &m.ports[len(m.topology.ports)+int(m.topology.ends[i].nic)]
 				if backlog := nic.backlog(m.now); backlog > 20*1600 {
 					t.Fatalf("%s: %d bytes wait in the interface of host %d", control, backlog, i)
 				}

@@ -125,9 +125,6 @@ func (t *topology) address(host int) uint32    { return t.ends[host].address }
 // downlink is the port that faces a host's first interface.
 func (t *topology) downlink(host int) int { return int(t.ends[host].links[0]) }
 
-// nic is the number of a host's first interface.
-func (t *topology) nic(host int) int { return len(t.ports) + int(t.ends[host].nic) }
-
 // largestRack is the number of hosts of the rack that has most.
 func (t *topology) largestRack() int {
 	n := 0
