@@ -15,6 +15,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -194,7 +195,7 @@ func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domai
 	r, err := replay.New(replay.Config{
 		Files: []string{path}, Decode: decode.Config{Domain: domain}, Resolver: f,
 		Sink:        aggregate.NewSummary(time.Minute, 1<<20),
-		Tap:         func(string) replay.Tap { return replay.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Tap:         func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions: resolutions, FineHeavyOnly: true, Workers: workers, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -43,7 +43,7 @@ func (r *Replay) runFast(ctx context.Context) error {
 					return err
 				}
 				mu.Lock()
-				r.result.take(&w.tally)
+				r.result.take(w)
 				r.result.Cuts = append(r.result.Cuts, cuts...)
 				mu.Unlock()
 			}

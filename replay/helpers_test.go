@@ -11,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -103,7 +104,7 @@ func (s *blocks) observations(resolution time.Duration) (n uint64) {
 func (rec *recording) config(sink aggregate.Sink) replay.Config {
 	return replay.Config{
 		Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Resolver: rec.fabric, Sink: sink, Epoch: 3,
-		Tap:           func(string) replay.Tap { return replay.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Tap:           func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions:   []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
 		FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -48,7 +49,7 @@ type Lister struct {
 type ListCounts struct {
 	Packets, Observations uint64
 	Frames                [decode.NumReasons]uint64 // by what decoding them came to
-	SkippedLink           Links
+	SkippedLink           feed.Links
 	Damaged               Damage
 	// Deferred is how many captures are listed later than their times say, since too
 	// many overlap to be open together.
@@ -89,7 +90,7 @@ func (l *Lister) Run(ctx context.Context, paths []string) error {
 	if l.copy != nil {
 		failures = append(failures, l.copy.Flush())
 	}
-	failures = append(failures, l.counts.SkippedLink.refused(l.counts.Packets))
+	failures = append(failures, l.counts.SkippedLink.Refused(l.counts.Packets))
 	return errors.Join(failures...)
 }
 
@@ -176,16 +177,16 @@ func (l *Lister) flush() error {
 // frame lists one packet of a capture.
 func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *listing) error {
 	l.counts.Packets++
-	link, known := linkOf(interfaces, f.Interface)
+	link, known := feed.LinkOf(interfaces, f.Interface)
 	if known {
-		wireLen := decodeFrame(l.decoder, link, f, &l.result)
+		wireLen := feed.Decode(l.decoder, link, f, &l.result)
 		l.counts.Frames[l.result.Reason]++
 		if err := l.print(f, wireLen, from); err != nil {
 			return err
 		}
 	} else {
 		l.result.N = 0
-		l.counts.SkippedLink.add(interfaces[f.Interface].Link, 1)
+		l.counts.SkippedLink.Add(interfaces[f.Interface].Link, 1)
 	}
 	if l.copy == nil {
 		return nil
@@ -196,7 +197,7 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 func (l *Lister) print(f *capture.Frame, wireLen uint32, from *listing) error {
 	for i := range l.result.N {
 		o := &l.result.Obs[i]
-		stamp(o, f, wireLen)
+		feed.Stamp(o, f, wireLen)
 		l.line = l.line[:0]
 		if l.cfg.Array {
 			if l.counts.Observations > 0 {

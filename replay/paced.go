@@ -140,7 +140,7 @@ func (f *pacedFile) flush(ctx context.Context, into *Result) error {
 	if err := f.worker.flush(ctx); err != nil {
 		return err
 	}
-	into.take(&f.worker.tally)
+	into.take(f.worker)
 	return nil
 }
 

@@ -19,19 +19,13 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
 
 // DefaultChunkBytes is the size of the pieces that a classic pcap file is cut into.
 const DefaultChunkBytes = 64 << 20
-
-// Tap says how the packets of a capture interface count.
-type Tap struct {
-	Tags        bool   // tags seen here have passed the whole path
-	Reflections bool   // reflections seen here have arrived at the original sender
-	Weight      uint64 // each packet stands for so many; at least 1
-}
 
 // Config is what a replay needs. Files are regular files, whose content is their
 // identity, or folders of such.
@@ -46,7 +40,7 @@ type Config struct {
 	// Tap maps the name of a capture interface, or the file's base name without
 	// extension when the interface has none, to its place. It is called from
 	// several goroutines.
-	Tap func(name string) Tap
+	Tap func(name string) feed.Tap
 	// TapSettings is a text that differs whenever Tap answers differently: part of
 	// what rows are identified by.
 	TapSettings string
@@ -176,7 +170,7 @@ func (r *Replay) Run(ctx context.Context) error {
 
 // refused is an error where no packet of any file could be read.
 func (r *Replay) refused() error {
-	if err := r.result.SkippedLink.refused(r.result.Packets); err != nil {
+	if err := r.result.SkippedLink.Refused(r.result.Packets); err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
 	return nil
@@ -189,9 +183,9 @@ func (r *Replay) Result() *Result { return &r.result }
 type Result struct {
 	Packets     uint64
 	WireBytes   uint64
-	SkippedLink Links                     // packets of link types that are not read
+	SkippedLink feed.Links                // packets of link types that are not read
 	Frames      [decode.NumReasons]uint64 // frames by what decoding them came to
-	Found       Found                     // observations by kind, layout and signal
+	Found       feed.Found                // observations by kind, layout and signal
 	Counts      aggregate.Counts          // observations by what became of them
 	Cuts        []error                   // what ended a file early, or is left out of it
 	Damaged     Damage                    // what is left out of files that are damaged in the middle

@@ -75,7 +75,7 @@ func (r *Replay) readStream(ctx context.Context, reader *capture.Reader) error {
 	if err != nil {
 		return err
 	}
-	r.result.take(&w.tally)
+	r.result.take(w)
 	if cut != nil {
 		r.result.Cuts = append(r.result.Cuts, cut)
 	}

@@ -38,7 +38,7 @@ func (r *Result) WriteSummary(w io.Writer, s *aggregate.Summary, names Names) er
 			fmt.Fprintf(tw, "  %s\t%d\t\n", decode.Reason(i), n)
 		}
 	}
-	r.SkippedLink.list(func(link capture.LinkType, n uint64) {
+	r.SkippedLink.List(func(link capture.LinkType, n uint64) {
 		fmt.Fprintf(tw, "  not read, of %s\t%d\t\n", link, n)
 	})
 	if r.Damaged.Places > 0 {
@@ -81,7 +81,7 @@ func (r *Result) writeConservation(w io.Writer) {
 			fmt.Fprintf(w, "  rejected, %s\t%d\t\n", aggregate.Rejection(i), n)
 		}
 	}
-	for _, f := range r.Found.list() {
+	for _, f := range r.Found.List() {
 		fmt.Fprintf(w, "  %s %s %s\t%d\t\n", f.Kind, f.Layout, f.Signal, f.Count)
 	}
 	fmt.Fprintf(w, "  untouched\t%d\tno hop replaced the tag\n", c.Untouched)

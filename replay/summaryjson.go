@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -13,7 +14,7 @@ import (
 type summaryJSON struct {
 	Packets        uint64            `json:"packets"`
 	WireBytes      uint64            `json:"wire_bytes"`
-	UnreadLink     Links             `json:"unread_link_types"`
+	UnreadLink     feed.Links        `json:"unread_link_types"`
 	Damaged        Damage            `json:"damaged"`
 	Frames         map[string]uint64 `json:"frames"`
 	Observations   observationsJSON  `json:"observations"`
@@ -83,7 +84,7 @@ func (r *Result) WriteJSON(w io.Writer, s *aggregate.Summary, names Names) error
 	for i, n := range c.Rejected {
 		out.Observations.Rejected[aggregate.Rejection(i).String()] = n
 	}
-	for _, f := range r.Found.list() {
+	for _, f := range r.Found.List() {
 		out.Found = append(out.Found, foundJSON{f.Kind.String(), f.Layout.Format.String(), f.Layout.Profile.String(), f.Signal.String(), f.Count})
 	}
 	for _, cut := range r.Cuts {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -21,13 +22,12 @@ const (
 	seqInterfaceShift = 32
 )
 
-// A worker reads one chunk after another through a decoder and one shard for each
-// capture interface. It is used by one goroutine.
+// A worker reads one chunk after another into one shard for each capture interface. It
+// is used by one goroutine.
 type worker struct {
-	cfg     *Config
-	decoder *decode.Decoder
-	result  decode.Result
-	spare   map[Tap][]*lane // of chunks before
+	cfg   *Config
+	feed  *feed.Feeder
+	spare map[feed.Tap][]*lane // of chunks before
 
 	src   *source
 	chunk int
@@ -35,42 +35,29 @@ type worker struct {
 	tally
 }
 
-// A tally is what a worker counts of its chunk.
+// A tally is what a worker counts of its chunk, beside its feeder.
 type tally struct {
-	packets, wireBytes uint64
-	skipped            Links
-	frames             [decode.NumReasons]uint64
-	found              Found
-	counts             aggregate.Counts
-	damaged            Damage
+	counts  aggregate.Counts
+	damaged Damage
 }
 
-// A lane is the way of one tap's observations into its shard. They are decoded where
-// the shard reads them: obs[:n] are there already, and there is always room for those
-// of one more frame.
+// A lane is that of a tap.
 type lane struct {
-	tap   Tap
-	link  decode.Link
-	shard *aggregate.Shard
-	obs   []decode.Observation
-	n     int
+	*feed.Lane
+	tap feed.Tap
 }
-
-// maxPending is how many observations a lane holds before they go to its shard, which
-// counts up to 256 at a time.
-const maxPending = 256 - decode.MaxObservations
 
 func newWorker(cfg *Config) (*worker, error) {
-	d, err := decode.New(cfg.Decode)
+	f, err := feed.New(cfg.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	return &worker{cfg: cfg, decoder: d, spare: make(map[Tap][]*lane)}, nil
+	return &worker{cfg: cfg, feed: f, spare: make(map[feed.Tap][]*lane)}, nil
 }
 
 // begin makes the worker ready for a chunk, after the one before was flushed.
 func (w *worker) begin(src *source, chunk int) {
-	w.src, w.chunk, w.tally = src, chunk, tally{}
+	w.src, w.chunk, w.tally, w.feed.Tally = src, chunk, tally{}, feed.Tally{}
 }
 
 // run reads to the end of the reader. A cut file ends it without an error: the cut
@@ -118,53 +105,27 @@ func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reade
 			return err
 		}
 		if l == nil {
-			w.skipped.add(r.Interfaces()[f.Interface].Link, 1)
+			w.feed.Skipped.Add(r.Interfaces()[f.Interface].Link, 1)
 			continue
 		}
-		w.wireBytes += uint64(f.WireLen)
-		if err := w.decode(ctx, l, f); err != nil {
-			return err
+		if err := w.feed.Add(ctx, l.Lane, f); err != nil {
+			return w.failed(err)
 		}
 	}
-	w.packets += uint64(batch.N)
+	w.feed.Packets += uint64(batch.N)
 	return nil
 }
 
-// decode puts what a frame says behind what waits in its lane.
-func (w *worker) decode(ctx context.Context, l *lane, f *capture.Frame) error {
-	r := &w.result
-	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
-	wireLen := decodeFrame(w.decoder, l.link, f, r)
-	w.frames[r.Reason]++
-	for i := range r.Obs[:r.N] {
-		o := &r.Obs[i]
-		stamp(o, f, wireLen)
-		w.found.add(o)
-	}
-	l.n += r.N
-	if l.n < maxPending {
-		return nil
-	}
-	return w.pass(ctx, l)
-}
-
-// pass gives a lane's observations to its shard.
-func (w *worker) pass(ctx context.Context, l *lane) error {
-	n := l.n
-	l.n = 0
-	if err := l.shard.Add(ctx, l.obs[:n]); err != nil {
-		return fmt.Errorf("replay %q: %w", w.src.path, err)
-	}
-	return nil
-}
+func (w *worker) failed(err error) error { return fmt.Errorf("replay %q: %w", w.src.path, err) }
 
 // passAll gives what waits in all lanes to the shards.
 func (w *worker) passAll(ctx context.Context) error {
 	for _, l := range w.lanes {
-		if l != nil && l.n > 0 {
-			if err := w.pass(ctx, l); err != nil {
-				return err
-			}
+		if l == nil {
+			continue
+		}
+		if err := l.Pass(ctx); err != nil {
+			return w.failed(err)
 		}
 	}
 	return nil
@@ -180,7 +141,7 @@ func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
 
 func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	interfaces := r.Interfaces()
-	link, known := linkOf(interfaces, index)
+	link, known := feed.LinkOf(interfaces, index)
 	if !known {
 		return nil, nil
 	}
@@ -193,11 +154,10 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	name := w.src.tapName(interfaces, index)
 	tap := w.cfg.Tap(name)
 	tap.Weight = max(tap.Weight, 1)
-	l, err := w.newLane(tap, uint64(w.chunk)<<seqChunkShift|uint64(index)<<seqInterfaceShift)
+	l, err := w.newLane(tap, link, uint64(w.chunk)<<seqChunkShift|uint64(index)<<seqInterfaceShift)
 	if err != nil {
 		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
 	}
-	l.link = link
 	w.lanes[index] = l
 	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
 	return l, nil
@@ -205,11 +165,12 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 
 // newLane prefers a lane of an earlier chunk, whose shard knows addresses and
 // locators already, to a new one.
-func (w *worker) newLane(tap Tap, seqBase uint64) (*lane, error) {
+func (w *worker) newLane(tap feed.Tap, link decode.Link, seqBase uint64) (*lane, error) {
 	if spare := w.spare[tap]; len(spare) > 0 {
 		l := spare[len(spare)-1]
 		w.spare[tap] = spare[:len(spare)-1]
-		return l, l.shard.Reset(w.src.id, seqBase)
+		l.Renew(link)
+		return l, l.Shard().Reset(w.src.id, seqBase)
 	}
 	shard, err := aggregate.NewShard(aggregate.Config{
 		Domain:        w.cfg.Decode.Domain,
@@ -228,7 +189,7 @@ func (w *worker) newLane(tap Tap, seqBase uint64) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lane{tap: tap, shard: shard, obs: make([]decode.Observation, maxPending+decode.MaxObservations)}, nil
+	return &lane{feed.NewLane(link, shard), tap}, nil
 }
 
 // flush closes all windows and takes over the shards' counts.
@@ -240,10 +201,10 @@ func (w *worker) flush(ctx context.Context) error {
 		if l == nil {
 			continue
 		}
-		if err := l.shard.Flush(ctx); err != nil {
-			return fmt.Errorf("replay %q: %w", w.src.path, err)
+		if err := l.Shard().Flush(ctx); err != nil {
+			return w.failed(err)
 		}
-		counts := l.shard.Counts()
+		counts := l.Shard().Counts()
 		w.counts.Merge(&counts)
 		w.spare[l.tap] = append(w.spare[l.tap], l)
 	}
@@ -251,14 +212,16 @@ func (w *worker) flush(ctx context.Context) error {
 	return nil
 }
 
-func (r *Result) take(t *tally) {
-	r.Packets += t.packets
-	r.WireBytes += t.wireBytes
-	r.SkippedLink.merge(t.skipped)
-	r.Damaged.merge(t.damaged)
-	for i, n := range t.frames {
+// take adds what a worker counted.
+func (r *Result) take(w *worker) {
+	t := &w.feed.Tally
+	r.Packets += t.Packets
+	r.WireBytes += t.WireBytes
+	r.SkippedLink.Merge(t.Skipped)
+	for i, n := range t.Frames {
 		r.Frames[i] += n
 	}
-	r.Found.merge(&t.found)
-	r.Counts.Merge(&t.counts)
+	r.Found.Merge(&t.Found)
+	r.Damaged.merge(w.damaged)
+	r.Counts.Merge(&w.counts)
 }

@@ -59,7 +59,7 @@ func TestPipes(t *testing.T) {
 	}
 	piped := func(args []string) string {
 		fed := make(chan error, 1)
-		go func() { fed <- feed(fifo, file) }()
+		go func() { fed <- feedFile(fifo, file) }()
 		out := mustRun(t, os.Environ(), append(args, fifo)...)
 		if err := <-fed; err != nil {
 			t.Error(err)
@@ -87,8 +87,8 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// feed writes a file into a named pipe.
-func feed(fifo, file string) error {
+// feedFile writes a file into a named pipe.
+func feedFile(fifo, file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err

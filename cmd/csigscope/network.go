@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/replay"
 )
 
 // network is what the configuration and the fabric file say together: the domain,
@@ -83,7 +83,7 @@ func newNetwork(configPath string, topology *fabric.Spec, name string) (*network
 
 // tap places a capture interface: by the configuration, else by the fabric file,
 // else as place says.
-func (n *network) tap(name, place string) replay.Tap {
+func (n *network) tap(name, place string) feed.Tap {
 	spec := fabric.TapSpec{Place: place, Weight: 1}
 	if t, ok := n.fabric.Tap(name); ok {
 		spec = t
@@ -96,5 +96,5 @@ func (n *network) tap(name, place string) replay.Tap {
 	// Only whole paths may enter the heatmaps: a tap at the receiver sees tags that
 	// have passed every hop and reflections that have arrived.
 	terminal := spec.Place == "receiver" || spec.Place == ""
-	return replay.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1))}
+	return feed.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1))}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/replay"
 )
 
@@ -39,7 +40,7 @@ func (f *replayFlags) add(cmd *cobra.Command) {
 func (f *replayFlags) config(files []string, n *network) (replay.Config, error) {
 	c := replay.Config{
 		Files: files, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch,
-		Tap:           func(name string) replay.Tap { return n.tap(name, f.place) },
+		Tap:           func(name string) feed.Tap { return n.tap(name, f.place) },
 		TapSettings:   fmt.Sprint(f.place, n.config.Taps),
 		Resolutions:   n.config.Windows.Resolutions,
 		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,

@@ -1,4 +1,4 @@
-package replay
+package feed
 
 import (
 	"github.com/csigscope/csigscope/decode"
@@ -15,7 +15,8 @@ func (f *Found) add(o *decode.Observation) {
 	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.T&(numTypes-1)]++
 }
 
-func (f *Found) merge(other *Found) {
+// Merge adds what another Feeder found.
+func (f *Found) Merge(other *Found) {
 	for k := range f {
 		for l := range f[k] {
 			for t := range f[k][l] {
@@ -33,7 +34,8 @@ type FoundCount struct {
 	Count  uint64
 }
 
-func (f *Found) list() (counts []FoundCount) {
+// List is what was found, by kind, layout and signal type.
+func (f *Found) List() (counts []FoundCount) {
 	for k := range f {
 		for l := range f[k] {
 			for t, n := range f[k][l] {

@@ -1,4 +1,4 @@
-package replay
+package feed
 
 import (
 	"encoding/json"
@@ -18,16 +18,18 @@ var ErrLinkType = errors.New("no packet is of a link type that is read: expected
 // Links counts packets of link types that are not read. The zero value is ready.
 type Links map[capture.LinkType]uint64
 
-func (l *Links) add(link capture.LinkType, n uint64) {
+// Add counts n packets of the link type.
+func (l *Links) Add(link capture.LinkType, n uint64) {
 	if *l == nil {
 		*l = Links{}
 	}
 	(*l)[link] += n
 }
 
-func (l *Links) merge(other Links) {
+// Merge adds what another counted.
+func (l *Links) Merge(other Links) {
 	for link, n := range other {
-		l.add(link, n)
+		l.Add(link, n)
 	}
 }
 
@@ -39,27 +41,27 @@ func (l Links) Total() (n uint64) {
 	return n
 }
 
-// list calls f for each link type, in the order of their numbers.
-func (l Links) list(f func(link capture.LinkType, n uint64)) {
+// List calls f for each link type, in the order of their numbers.
+func (l Links) List(f func(link capture.LinkType, n uint64)) {
 	for _, link := range slices.Sorted(maps.Keys(l)) {
 		f(link, l[link])
 	}
 }
 
-// refused is an error where all of the packets are of link types that are not read.
-func (l Links) refused(packets uint64) error {
+// Refused is an error (ErrLinkType) where all of the packets are of link types that are not read.
+func (l Links) Refused(packets uint64) error {
 	if packets == 0 || l.Total() < packets {
 		return nil
 	}
 	var found []string
-	l.list(func(link capture.LinkType, n uint64) { found = append(found, fmt.Sprintf("%d of %s", n, link)) })
+	l.List(func(link capture.LinkType, n uint64) { found = append(found, fmt.Sprintf("%d of %s", n, link)) })
 	return fmt.Errorf("%w, found %s", ErrLinkType, strings.Join(found, ", "))
 }
 
 // MarshalJSON implements json.Marshaler: packets by the name of their link type.
 func (l Links) MarshalJSON() ([]byte, error) {
 	names := make(map[string]uint64, len(l))
-	l.list(func(link capture.LinkType, n uint64) { names[link.String()] += n })
+	l.List(func(link capture.LinkType, n uint64) { names[link.String()] += n })
 	b, err := json.Marshal(names)
 	if err != nil {
 		return nil, fmt.Errorf("encode link types: %w", err)

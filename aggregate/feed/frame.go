@@ -1,13 +1,13 @@
-package replay
+package feed
 
 import (
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
 
-// linkOf is the link type of a capture interface; ok is false for one that the
+// LinkOf is the link type of a capture interface; ok is false for one that the
 // decoder cannot read.
-func linkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok bool) {
+func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok bool) {
 	if int(index) >= len(interfaces) {
 		return decode.Ethernet, true
 	}
@@ -15,10 +15,10 @@ func linkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok 
 	return link, link.Known()
 }
 
-// decodeFrame decodes a frame, or the one that a switch mirrored in it, and gives its
+// Decode decodes a frame, or the one that a switch mirrored in it, and gives its
 // length on the wire. Only a frame without CSIG of its own is looked into, so that a tag
 // of the mirror's path is not hidden by the mirrored one.
-func decodeFrame(d *decode.Decoder, link decode.Link, f *capture.Frame, r *decode.Result) (wireLen uint32) {
+func Decode(d *decode.Decoder, link decode.Link, f *capture.Frame, r *decode.Result) (wireLen uint32) {
 	d.DecodeLink(link, f.Data, r)
 	if r.N == 0 && link == decode.Ethernet {
 		if inner, _, mirror := capture.Unwrap(f); mirror == capture.MirrorOK {
@@ -29,7 +29,7 @@ func decodeFrame(d *decode.Decoder, link decode.Link, f *capture.Frame, r *decod
 	return f.WireLen
 }
 
-// stamp sets what the capture knows of an observation.
-func stamp(o *decode.Observation, f *capture.Frame, wireLen uint32) {
+// Stamp sets what the capture knows of an observation.
+func Stamp(o *decode.Observation, f *capture.Frame, wireLen uint32) {
 	o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, wireLen
 }

@@ -1,0 +1,119 @@
+// Package feed carries frames into shards: it decodes them, looks into mirrored ones,
+// and hands what they say to aggregate. Files and live taps go the same way.
+//
+// It knows frames and observations. It must never know where frames come from or where
+// windows go.
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// Tap says how the packets of a capture interface count.
+type Tap struct {
+	Tags        bool   // tags seen here have passed the whole path
+	Reflections bool   // reflections seen here have arrived at the original sender
+	Weight      uint64 // each packet stands for so many; at least 1
+}
+
+// Tally is what a Feeder counts.
+type Tally struct {
+	Packets, WireBytes uint64
+	Skipped            Links                     // packets of link types that are not read
+	Frames             [decode.NumReasons]uint64 // by what decoding them came to
+	Found              Found                     // observations, by what they are
+}
+
+// Merge adds what another Feeder counted.
+func (t *Tally) Merge(o *Tally) {
+	t.Packets += o.Packets
+	t.WireBytes += o.WireBytes
+	t.Skipped.Merge(o.Skipped)
+	for i, n := range o.Frames {
+		t.Frames[i] += n
+	}
+	t.Found.Merge(&o.Found)
+}
+
+// Feeder decodes the frames of one goroutine, by which alone it is used. Its Tally may
+// be read and reset between calls.
+type Feeder struct {
+	Tally
+	decoder *decode.Decoder
+	result  decode.Result
+}
+
+// New makes a Feeder. It fails where decode.New does.
+func New(cfg decode.Config) (*Feeder, error) {
+	d, err := decode.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Feeder{decoder: d}, nil
+}
+
+// maxPending is how many observations a lane holds before they go to its shard, which
+// counts up to 256 at a time.
+const maxPending = 256 - decode.MaxObservations
+
+// A Lane is the way of one tap's observations into its shard. They are decoded where
+// the shard reads them: obs[:n] are there already, and there is always room for those
+// of one more frame.
+type Lane struct {
+	link  decode.Link
+	shard *aggregate.Shard
+	obs   []decode.Observation
+	n     int
+}
+
+// NewLane makes a lane of frames of the link type, which has to be Known.
+func NewLane(link decode.Link, shard *aggregate.Shard) *Lane {
+	return &Lane{link: link, shard: shard, obs: make([]decode.Observation, maxPending+decode.MaxObservations)}
+}
+
+// Shard is where the lane leads.
+func (l *Lane) Shard() *aggregate.Shard { return l.shard }
+
+// Renew gives an empty lane to frames of another link type.
+func (l *Lane) Renew(link decode.Link) { l.link = link }
+
+// Pending is how many observations wait in the lane.
+func (l *Lane) Pending() int { return l.n }
+
+// Add puts what a frame says behind what waits in the lane, and passes that on when it
+// is enough. It keeps nothing of the frame and does not allocate.
+func (f *Feeder) Add(ctx context.Context, l *Lane, frame *capture.Frame) error {
+	f.WireBytes += uint64(frame.WireLen)
+	r := &f.result
+	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
+	wireLen := Decode(f.decoder, l.link, frame, r)
+	f.Frames[r.Reason]++
+	for i := range r.Obs[:r.N] {
+		o := &r.Obs[i]
+		Stamp(o, frame, wireLen)
+		f.Found.add(o)
+	}
+	l.n += r.N
+	if l.n < maxPending {
+		return nil
+	}
+	return l.Pass(ctx)
+}
+
+// Pass gives the lane's observations to its shard.
+func (l *Lane) Pass(ctx context.Context) error {
+	if l.n == 0 {
+		return nil
+	}
+	n := l.n
+	l.n = 0
+	if err := l.shard.Add(ctx, l.obs[:n]); err != nil {
+		return fmt.Errorf("aggregate observations: %w", err)
+	}
+	return nil
+}
