@@ -335,7 +335,7 @@ func (s *Shard) Counts() Counts {
 	if s.repeats != nil {
 		c.ReflectionEvictions = s.repeats.evictions
 	}
-	c.CacheResets = s.ends.resets + s.keys.resets
+	c.CacheResets += s.ends.resets + s.keys.resets
 	return c
 }
 
