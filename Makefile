@@ -38,6 +38,7 @@ deps: engine $(CLIENT) ## install what the tests need, by package name
 	@.ci/need curl curl
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
+	@.ci/need ip iproute2
 
 test: build deps ## run all tests, with the race detector where it pays
 	$(GO) vet ./...

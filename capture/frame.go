@@ -1,6 +1,9 @@
 package capture
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // BatchSize is the number of frames that one Batch holds at most: large enough
 // to spread the cost of a call, small enough for the batch to stay in cache.
@@ -11,11 +14,32 @@ const BatchSize = 256
 type Frame struct {
 	Data      []byte // captured bytes
 	TimeNS    int64  // Unix time in ns, saturated at the range of int64; 0 with NoTime
-	WireLen   uint32 // original length on the wire, bytes
+	WireLen   uint32 // original length on the wire, bytes, with a tag that was stripped
 	Interface uint32 // index into Interfaces()
 	NoTime    bool   // simple packet block: no timestamp
+	// TPID and TCI are the outermost tag that a live tap's network card or kernel took
+	// out of the frame: Data goes on behind it, from offset 12. TPID 0 is none.
+	TPID, TCI uint16
 	Packet    uint64 // counts from 1 in the file (in the chunk with OpenChunk); only packet blocks count
 	Offset    int64  // byte offset of the record in the file (in the inflated stream of a compressed file)
+}
+
+// strippedLen is the length of a stripped tag, and tagOffset where it was.
+const (
+	strippedLen = 4
+	tagOffset   = 12
+)
+
+// Append appends the captured bytes as they were on the wire: with the tag that was
+// stripped off the frame, if any.
+func (f *Frame) Append(b []byte) []byte {
+	if f.TPID == 0 || len(f.Data) < tagOffset {
+		return append(b, f.Data...)
+	}
+	b = append(b, f.Data[:tagOffset]...)
+	b = binary.BigEndian.AppendUint16(b, f.TPID)
+	b = binary.BigEndian.AppendUint16(b, f.TCI)
+	return append(b, f.Data[tagOffset:]...)
 }
 
 // Batch is a caller-owned set of frames that ReadBatch fills. It is meant to be

@@ -98,6 +98,7 @@ func Unwrap(f *Frame) (inner Frame, s Session, m Mirror) {
 	s.Source = c.source
 	inner = *f
 	inner.Data, inner.WireLen = c.data, uint32(c.wire)
+	inner.TPID, inner.TCI = 0, 0 // they were of the outer packet
 	return inner, s, MirrorOK
 }
 
@@ -130,7 +131,11 @@ func (c *carrier) limit(wire int) {
 // carrierOf walks to the GRE header of a packet that carries ERSPAN. Everything
 // that cannot be recognised as that, for whatever reason, is not one.
 func carrierOf(f *Frame) (carrier, bool) {
-	wire := max(int(f.WireLen), len(f.Data)) // hostile files say less than they hold
+	wire := int(f.WireLen)
+	if f.TPID != 0 {
+		wire -= strippedLen
+	}
+	wire = max(wire, len(f.Data)) // hostile files say less than they hold
 	at := 12
 	for range maxOuterTags + 1 {
 		if len(f.Data) < at+2 {

@@ -38,6 +38,8 @@ type Writer struct {
 	known   int // interfaces written
 	packets uint64
 	scratch []byte
+
+	restored []byte // a frame with its stripped tag
 }
 
 // NewWriter writes to w, which stays the caller's to close. Frame.Interface
@@ -92,7 +94,7 @@ func (w *Writer) describe(in *Interface) error {
 
 // Write appends a frame with a comment; an empty one is left out. A comment of
 // more than MaxComment bytes is cut, and made valid UTF-8. The frame's Data is
-// copied. Errors are those of the destination, and one for a frame whose
+// copied, with the tag that was stripped off it. Errors are those of the destination, and one for a frame whose
 // interface has not been declared or that is longer than 1 GiB.
 func (w *Writer) Write(f *Frame, comment string) error {
 	if err := w.begin(); err != nil {
@@ -105,9 +107,14 @@ func (w *Writer) Write(f *Frame, comment string) error {
 	if len(f.Data) > largestMaxFrame {
 		return fmt.Errorf("write packet %d: it is %d bytes long, expected at most %d", w.packets+1, len(f.Data), largestMaxFrame)
 	}
+	data := f.Data
+	if f.TPID != 0 {
+		w.restored = f.Append(w.restored[:0])
+		data = w.restored
+	}
 	comment = clip(comment, MaxComment)
-	padding := -len(f.Data) & 3
-	total := packetHeader + len(f.Data) + padding + blockTrailer
+	padding := -len(data) & 3
+	total := packetHeader + len(data) + padding + blockTrailer
 	if comment != "" {
 		total += 4 + len(comment) + (-len(comment) & 3) + 4
 	}
@@ -118,12 +125,12 @@ func (w *Writer) Write(f *Frame, comment string) error {
 	w.scratch = w.scratch[:0]
 	for _, v := range [...]uint32{
 		blockEnhanced, uint32(total), f.Interface,
-		uint32(ticks >> 32), uint32(ticks), uint32(len(f.Data)), f.WireLen,
+		uint32(ticks >> 32), uint32(ticks), uint32(len(data)), f.WireLen,
 	} {
 		w.u32(v)
 	}
-	_ = w.emit()               // the buffer keeps its first error:
-	_, _ = w.out.Write(f.Data) // it is returned below
+	_ = w.emit()             // the buffer keeps its first error:
+	_, _ = w.out.Write(data) // it is returned below
 	w.zeros(padding)
 	if comment != "" {
 		w.option(optComment, comment)

@@ -1,0 +1,306 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"golang.org/x/net/bpf"
+)
+
+// Defaults and limits of a TapConfig.
+const (
+	DefaultTapBlocks    = 64
+	DefaultTapBlockSize = 1 << 20
+	DefaultTapRetire    = 20 * time.Millisecond
+	DefaultTapWait      = 20 * time.Millisecond
+	MaxTapRings         = 256
+
+	maxTapMemory    = 16 << 30 // of all rings
+	minTapBlockSize = 64 << 10 // holds any frame that an interface may have
+	maxTapWait      = time.Second
+	maxTapRetire    = time.Second
+	maxInstructions = 4096 // BPF_MAXINSNS
+	maxNameLen      = 15   // IFNAMSIZ without its end
+)
+
+// Stamp says who puts the time on frames.
+type Stamp uint8
+
+const (
+	// StampAuto takes the network card's times where it stamps every frame already
+	// and its clock is within a second of the system's, the kernel's otherwise.
+	StampAuto Stamp = iota
+	// StampSoftware is the kernel's time when it received the frame, of the system clock.
+	StampSoftware
+	// StampHardware is the network card's time, of its own clock, whatever it shows.
+	StampHardware
+)
+
+// String is "auto", "software" or "hardware".
+func (s Stamp) String() string {
+	switch s {
+	case StampAuto:
+		return "auto"
+	case StampSoftware:
+		return "software"
+	case StampHardware:
+		return "hardware"
+	}
+	return "unknown"
+}
+
+// ParseStamp reads what String writes; nothing is auto.
+func ParseStamp(s string) (Stamp, error) {
+	switch s {
+	case "", "auto":
+		return StampAuto, nil
+	case "software":
+		return StampSoftware, nil
+	case "hardware":
+		return StampHardware, nil
+	}
+	return 0, fmt.Errorf("parse timestamps %q: expected auto, software or hardware", s)
+}
+
+// TapConfig says what a Tap captures and in how much memory. All but Interface has
+// a use as it is.
+type TapConfig struct {
+	// Interface is the name of an Ethernet interface, whose frames are captured
+	// whatever its index is: it may go away and come back.
+	Interface string
+	// Rings is how many cores share the frames: each has a ring of its own.
+	// Default 1, at most MaxTapRings.
+	Rings int
+	// Filter is a classic BPF program that the kernel runs on each frame, without
+	// the VLAN tag that was stripped off it: what it returns is how many bytes are
+	// kept, and 0 costs no more than that. Nil lets everything pass.
+	Filter []bpf.RawInstruction
+	// Fanout is a classic BPF program that chooses the ring of a frame, modulo Rings;
+	// its offsets have to be relative to the link layer. Nil leaves it to the
+	// kernel's flow hash, which does not look behind EtherTypes that the kernel does
+	// not know: all that is tagged with one goes to a single ring.
+	Fanout []bpf.RawInstruction
+	// SnapLen is how many bytes of a frame are kept at most; 0 is what Filter says.
+	SnapLen uint32
+	// Outgoing captures also what this host sends through the interface.
+	Outgoing bool
+	// Promiscuous takes in frames that are addressed to others.
+	Promiscuous bool
+	// Stamp is whose times are wanted. The tap never changes the card's settings:
+	// stamping every frame is switched on with hwstamp_ctl -i IFACE -r 1.
+	Stamp Stamp
+
+	// A ring has Blocks of BlockSize bytes each, a power of two from 64 KiB on. A
+	// block is handed over when it is full, or Retire to twice Retire after its first
+	// frame: a long time loses the tail of a short run when the tap ends. Defaults 64,
+	// 1 MiB and 20 ms.
+	Blocks    int
+	BlockSize int
+	Retire    time.Duration
+	// Wait is how long ReadBatch waits for a frame. Default 20 ms, 1 ms to 1 s.
+	Wait time.Duration
+
+	Logger *slog.Logger // of links that come and go; nil is silent
+}
+
+func (c *TapConfig) setDefaults() {
+	if c.Rings == 0 {
+		c.Rings = 1
+	}
+	if c.Blocks == 0 {
+		c.Blocks = DefaultTapBlocks
+	}
+	if c.BlockSize == 0 {
+		c.BlockSize = DefaultTapBlockSize
+	}
+	if c.Retire == 0 {
+		c.Retire = DefaultTapRetire
+	}
+	if c.Wait == 0 {
+		c.Wait = DefaultTapWait
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func (c *TapConfig) check() error {
+	switch {
+	case c.Interface == "" || len(c.Interface) > maxNameLen:
+		return fmt.Errorf("expected the name of an interface, 1 to %d bytes", maxNameLen)
+	case c.Rings < 1 || c.Rings > MaxTapRings:
+		return fmt.Errorf("%d rings: expected 1 to %d", c.Rings, MaxTapRings)
+	case c.BlockSize < minTapBlockSize || c.BlockSize > 1<<30 || c.BlockSize&(c.BlockSize-1) != 0:
+		return fmt.Errorf("block size %d: expected a power of two from %d on", c.BlockSize, minTapBlockSize)
+	case c.Blocks < 2 || c.Blocks > maxTapMemory/c.BlockSize/c.Rings:
+		return fmt.Errorf("%d blocks: expected at least 2, and at most %d GiB in all rings", c.Blocks, maxTapMemory>>30)
+	case c.Retire < time.Millisecond || c.Retire > maxTapRetire:
+		return fmt.Errorf("retire %s: expected 1 ms to %s", c.Retire, maxTapRetire)
+	case c.Wait < time.Millisecond || c.Wait > maxTapWait:
+		return fmt.Errorf("wait %s: expected 1 ms to %s", c.Wait, maxTapWait)
+	case len(c.Filter) > maxInstructions || len(c.Fanout) > maxInstructions:
+		return fmt.Errorf("filter of %d and fanout of %d instructions: expected at most %d", len(c.Filter), len(c.Fanout), maxInstructions)
+	case c.Stamp > StampHardware:
+		return fmt.Errorf("timestamps %d: expected auto, software or hardware", c.Stamp)
+	}
+	return nil
+}
+
+// Operations of classic BPF that end a program.
+const (
+	returnConstant = 0x06
+	returnA        = 0x16
+)
+
+// limited is the filter with what it keeps of a frame bounded by snap: that is how a
+// packet socket is told its snapshot length.
+func limited(filter []bpf.RawInstruction, snap uint32) ([]bpf.RawInstruction, error) {
+	if snap == 0 {
+		snap = math.MaxUint32
+	}
+	if filter == nil {
+		return []bpf.RawInstruction{{Op: returnConstant, K: min(snap, math.MaxInt32)}}, nil
+	}
+	out := make([]bpf.RawInstruction, len(filter))
+	for i, in := range filter {
+		switch {
+		case in.Op == returnConstant:
+			in.K = min(in.K, snap)
+		case in.Op == returnA && snap != math.MaxUint32:
+			return nil, errors.New("a snapshot length needs a filter that returns constants")
+		}
+		out[i] = in
+	}
+	return out, nil
+}
+
+// LinkState is what a tap knows of its interface.
+type LinkState uint8
+
+// States of a link.
+const (
+	LinkGone LinkState = iota // there is no interface of that name
+	LinkDown                  // it is there, but set down or without carrier
+	LinkUp
+)
+
+// String is "gone", "down" or "up".
+func (s LinkState) String() string {
+	switch s {
+	case LinkGone:
+		return "gone"
+	case LinkDown:
+		return "down"
+	case LinkUp:
+		return "up"
+	}
+	return "unknown"
+}
+
+// TapCounters are the totals of one Ring since it was opened. Received is at least
+// Frames + Dropped: the rest waits in the ring, or was there when the ring ended.
+type TapCounters struct {
+	Frames uint64 // delivered by ReadBatch
+	Bytes  uint64 // of these frames on the wire
+
+	Received uint64 // passed the filter
+	Dropped  uint64 // of these, for which the ring had no room
+	Freezes  uint64 // times that the ring was full
+
+	Stripped uint64 // frames whose outermost tag came beside them: Frame.TPID
+	// SuperFrames are frames that receive offload (GRO, LRO) made of several: their
+	// number and length is not that of the wire. Those of TCP are marked by the
+	// kernel, others are told by being longer than the interface's MTU allows.
+	SuperFrames uint64
+	// HardwareStamps are frames with the time of the network card.
+	HardwareStamps uint64
+	// Restamped are frames whose hardware time was more than a second off with
+	// StampAuto: they have the system's time of when they were read.
+	Restamped uint64
+	Malformed uint64 // blocks of the ring whose lengths contradict each other
+
+	Downs   uint64 // times that the link went down or away
+	Ups     uint64 // times that it came up again
+	Reopens uint64 // times that the ring was made anew, for an interface created anew
+}
+
+// Add adds o to c.
+func (c *TapCounters) Add(o *TapCounters) {
+	to, from := c.fields(), o.fields()
+	for i := range to {
+		*to[i] += *from[i]
+	}
+}
+
+func (c *TapCounters) fields() [13]*uint64 {
+	return [...]*uint64{
+		&c.Frames, &c.Bytes, &c.Received, &c.Dropped, &c.Freezes, &c.Stripped, &c.SuperFrames,
+		&c.HardwareStamps, &c.Restamped, &c.Malformed, &c.Downs, &c.Ups, &c.Reopens,
+	}
+}
+
+// Tap captures the live frames of one interface by AF_PACKET rings of version 3
+// (TPACKET_V3), on Linux. It survives that the link goes down or away: frames come
+// again when it does.
+type Tap struct {
+	cfg    TapConfig
+	filter []bpf.RawInstruction
+	rings  []*Ring
+	groups groups
+}
+
+// NewTap checks the configuration. Nothing is opened before Open.
+func NewTap(cfg TapConfig) (*Tap, error) {
+	cfg.setDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("configure tap %q: %w", cfg.Interface, err)
+	}
+	filter, err := limited(cfg.Filter, cfg.SnapLen)
+	if err != nil {
+		return nil, fmt.Errorf("configure tap %q: %w", cfg.Interface, err)
+	}
+	return &Tap{cfg: cfg, filter: filter}, nil
+}
+
+// Open opens all rings. It fails where the interface does not exist or is not
+// Ethernet, and where packet sockets are not permitted; a link that is down is no
+// error. Each ring is then for one goroutine to read from.
+func (t *Tap) Open() error {
+	if t.rings != nil {
+		return fmt.Errorf("open tap %q: it is open already", t.cfg.Interface)
+	}
+	for range t.cfg.Rings {
+		r, err := openRing(t)
+		if err != nil {
+			return errors.Join(fmt.Errorf("open tap %q: %w", t.cfg.Interface, err), t.Close())
+		}
+		t.rings = append(t.rings, r)
+	}
+	return nil
+}
+
+// Rings are the tap's rings, once it is open.
+func (t *Tap) Rings() []*Ring { return t.rings }
+
+// Close closes all rings, after the last ReadBatch has returned.
+func (t *Tap) Close() error {
+	var errs []error
+	for _, r := range t.rings {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Counters are the totals of all rings. It is safe to call at any time after Open.
+// Downs, Ups and Reopens are counted by each ring.
+func (t *Tap) Counters() TapCounters {
+	var sum TapCounters
+	for _, r := range t.rings {
+		c := r.Counters()
+		sum.Add(&c)
+	}
+	return sum
+}

@@ -1,0 +1,391 @@
+package capture_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/bpf"
+
+	"github.com/csigscope/csigscope/capture"
+)
+
+// TestTapRestoresTags sends every sequence of up to three tags, of which the kernel
+// strips some: all arrive as they were sent.
+func TestTapRestoresTags(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	makeLink(t)
+	frames := [][]byte{plain(1, 2, 60)}
+	for first := 0; len(frames) < 1+4+16+64; first++ {
+		for _, tpid := range []uint32{0x8100, 0x88a8, 0x9100, 0x9900} {
+			// A TCI of 0 is a tag like any other.
+			tci := []uint32{0, 0x2b85, 0xffff, 0x1fff, 0xe000}[len(frames)%5]
+			frames = append(frames, tagged(frames[first], tpid<<16|tci))
+		}
+	}
+	tap := openTap(t, capture.TapConfig{})
+	s := newSender(t, sendEnd)
+	began := time.Now().UnixNano()
+	s.send(frames...)
+	got := collect(t, tap.Rings()[0], len(frames))
+	if len(got) != len(frames) {
+		t.Fatalf("%d frames arrived of %d", len(got), len(frames))
+	}
+	stripped := 0
+	for i := range frames {
+		if !bytes.Equal(got[i], frames[i]) {
+			t.Errorf("frame %d:\n%x\nwant\n%x", i, got[i], frames[i])
+		}
+		if tpid := binary.BigEndian.Uint16(frames[i][12:]); tpid == 0x8100 || tpid == 0x88a8 {
+			stripped++
+		}
+	}
+	c := tap.Counters()
+	if c.Frames != uint64(len(frames)) || c.Stripped != uint64(stripped) || c.Dropped != 0 || c.SuperFrames != 0 {
+		t.Errorf("%+v, want %d frames, %d stripped", c, len(frames), stripped)
+	}
+	r := tap.Rings()[0]
+	if r.Stamp() != capture.StampSoftware || r.State() != capture.LinkUp {
+		t.Errorf("timestamps %s, link %s", r.Stamp(), r.State())
+	}
+	s.send(tagged(plain(1, 2, 60), 0x8100<<16))
+	var b capture.Batch
+	until(t, r, "one more frame", func() bool { return b.N > 0 || r.ReadBatch(&b) != nil })
+	f := &b.Frames[0]
+	if f.TPID != 0x8100 || f.TCI != 0 || f.WireLen != 64 || len(f.Data) != 60 || f.Packet != uint64(len(frames)+1) || f.TimeNS < began || f.TimeNS > time.Now().UnixNano() {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestTapEndsAtIdle waits for an idle tap: each call returns in time, and its clock
+// goes on.
+func TestTapEndsAtIdle(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	makeLink(t)
+	r := openTap(t, capture.TapConfig{}).Rings()[0]
+	var b capture.Batch
+	last := int64(0)
+	for range 5 {
+		began := time.Now()
+		if err := r.ReadBatch(&b); err != nil || b.N != 0 {
+			t.Fatalf("%d frames, error %v", b.N, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("an idle call took %s", took)
+		}
+		if q := r.QuietUntil(); q <= last || time.Since(time.Unix(0, q)) > 2*time.Second {
+			t.Errorf("quiet until %d after %d, at %d", q, last, time.Now().UnixNano())
+		}
+		last = r.QuietUntil()
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ReadBatch(&b); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("error %v, want one that says closed", err)
+	}
+}
+
+func assemble(t *testing.T, program ...bpf.Instruction) []bpf.RawInstruction {
+	t.Helper()
+	raw, err := bpf.Assemble(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestTapFilters lets the kernel drop what a filter refuses, and cut what it keeps.
+func TestTapFilters(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	makeLink(t)
+	tap := openTap(t, capture.TapConfig{SnapLen: 100, Filter: assemble(t,
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0x9900, SkipTrue: 1},
+		bpf.RetConstant{Val: 200},
+		bpf.RetConstant{Val: 0})})
+	s := newSender(t, sendEnd)
+	for range 500 {
+		s.send(plain(1, 2, 300), tagged(plain(1, 2, 300), 0x9900<<16|7), tagged(plain(1, 2, 60), 0x9900<<16|7))
+	}
+	got := collect(t, tap.Rings()[0], 1000)
+	c := tap.Counters()
+	if len(got) != 1000 || c.Frames != 1000 || c.Bytes != 500*(304+64) {
+		t.Errorf("%d frames, %+v", len(got), c)
+	}
+	for i, f := range got {
+		if want := []int{100, 64}[i%2]; len(f) != want || binary.BigEndian.Uint16(f[12:]) != 0x9900 {
+			t.Fatalf("frame %d: %x, want %d bytes", i, f, want)
+		}
+	}
+	until(t, tap.Rings()[0], "counting", func() bool { return tap.Counters().Received == 1000 })
+}
+
+// TestTapCountsDrops reads nothing from a small ring while frames come: what does not
+// fit is counted.
+func TestTapCountsDrops(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	makeLink(t)
+	const sent = 5000
+	tap := openTap(t, capture.TapConfig{Blocks: 4, BlockSize: 64 << 10})
+	s := newSender(t, sendEnd)
+	for range sent {
+		s.send(plain(1, 2, 200))
+	}
+	r := tap.Rings()[0]
+	got := collect(t, r, sent)
+	until(t, r, "counting", func() bool { c := r.Counters(); return c.Received == sent })
+	c := r.Counters()
+	if c.Dropped == 0 || c.Freezes == 0 || c.Dropped+uint64(len(got)) != sent {
+		t.Errorf("%d frames, %+v", len(got), c)
+	}
+	s.send(plain(1, 2, 200))
+	if got := collect(t, r, 1); len(got) != 1 {
+		t.Error("the ring did not recover")
+	}
+}
+
+// TestTapSurvivesLinks sets the link down and up, deletes it and makes it again: each
+// time, frames come again.
+func TestTapSurvivesLinks(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, rings := range []int{1, 2} {
+		t.Run(fmt.Sprint(rings, " rings"), func(t *testing.T) { surviveLinks(t, rings) })
+	}
+}
+
+func surviveLinks(t *testing.T, rings int) {
+	defer goleak.VerifyNone(t)
+	makeLink(t)
+	defer ip(t, "link", "del", sendEnd)
+	tap := openTap(t, capture.TapConfig{Rings: rings, Fanout: byLastAddress(t), Retire: 5 * time.Millisecond})
+	s := newSender(t, sendEnd)
+	all := func(what string, state capture.LinkState) {
+		t.Helper()
+		for _, r := range tap.Rings() {
+			until(t, r, what, func() bool { return r.State() == state })
+		}
+	}
+	arrive := func(what string) {
+		t.Helper()
+		for i, r := range tap.Rings() {
+			s.send(plain(1, i, 60))
+			if got := collect(t, r, 1); len(got) != 1 {
+				t.Errorf("%s: %d frames arrived at ring %d, want 1: %+v", what, len(got), i, r.Counters())
+			}
+		}
+	}
+	all("open", capture.LinkUp)
+	arrive("at first")
+	for range 2 {
+		ip(t, "link", "set", tapEnd, "down")
+		all("down", capture.LinkDown)
+		ip(t, "link", "set", tapEnd, "up")
+		all("up again", capture.LinkUp)
+		arrive("up again")
+	}
+	ip(t, "link", "set", sendEnd, "down") // the carrier goes
+	all("without carrier", capture.LinkDown)
+	ip(t, "link", "set", sendEnd, "up")
+	all("with carrier", capture.LinkUp)
+	arrive("with carrier")
+	for range 2 {
+		ip(t, "link", "del", sendEnd)
+		all("deleted", capture.LinkGone)
+		makeLink(t)
+		s.bind(sendEnd)
+		all("made again", capture.LinkUp)
+		arrive("made again")
+	}
+	for _, r := range tap.Rings() {
+		if c := r.Counters(); c.Downs != 5 || c.Ups != 5 || c.Reopens != 2 || c.Frames != 6 || c.Dropped != 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// byLastAddress is a fanout program: the last byte of the destination's address.
+func byLastAddress(t *testing.T) []bpf.RawInstruction {
+	const linkLayer = 0xffe00000 // SKF_LL_OFF
+	return assemble(t, bpf.LoadAbsolute{Off: linkLayer + 5, Size: 1}, bpf.RetA{})
+}
+
+// TestTapFansOut shares flows between rings: each is whole in one of them.
+func TestTapFansOut(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	makeLink(t)
+	const each = 400
+	for _, program := range [][]bpf.RawInstruction{byLastAddress(t), nil} {
+		tap := openTap(t, capture.TapConfig{Rings: 4, Fanout: program, BlockSize: 64 << 10})
+		s := newSender(t, sendEnd)
+		for range each {
+			for host := range 16 {
+				s.send(plain(100, host, 60))
+			}
+		}
+		total := 0
+		home := map[byte]int{}
+		for i, r := range tap.Rings() {
+			got := collect(t, r, 16*each)
+			total += len(got)
+			for _, f := range got {
+				if at, known := home[f[5]]; known && at != i || program != nil && int(f[5])%4 != i {
+					t.Fatalf("host %d is in ring %d and in %d", f[5], at, i)
+				}
+				home[f[5]] = i
+			}
+		}
+		if total != 16*each || tap.Counters().Frames != 16*each {
+			t.Errorf("%d frames of %d, %+v", total, 16*each, tap.Counters())
+		}
+		if err := tap.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTapLeavesOutgoingOut sends through the captured interface.
+func TestTapLeavesOutgoingOut(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	makeLink(t)
+	there, back := newSender(t, sendEnd), newSender(t, tapEnd)
+	for _, tc := range []struct {
+		cfg  capture.TapConfig
+		want int
+	}{
+		{capture.TapConfig{}, 1},
+		{capture.TapConfig{Rings: 2, Fanout: byLastAddress(t)}, 1},
+		{capture.TapConfig{Outgoing: true}, 2},
+		{capture.TapConfig{Outgoing: true, Rings: 2, Fanout: byLastAddress(t)}, 2},
+		{capture.TapConfig{Promiscuous: true}, 1},
+	} {
+		tap := openTap(t, tc.cfg)
+		there.send(plain(1, 2, 60))
+		back.send(plain(2, 4, 60))
+		if got := collect(t, tap.Rings()[0], 3); len(got) != tc.want {
+			t.Errorf("%+v: %d frames, want %d", tc.cfg, len(got), tc.want)
+		}
+		if err := tap.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTapCountsSuperFrames captures TCP over loopback, whose segments are never cut
+// to packets.
+func TestTapCountsSuperFrames(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	ip(t, "link", "set", "lo", "up")
+	r := openTap(t, capture.TapConfig{Interface: "lo"}).Rings()[0]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	done := make(chan int64)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			done <- 0
+			return
+		}
+		defer c.Close()
+		n, _ := io.Copy(io.Discard, c)
+		done <- n
+	}()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Write(make([]byte, 4<<20))
+	if c.Close(); err != nil || <-done != 4<<20 {
+		t.Fatalf("transfer: %v", err)
+	}
+	collect(t, r, 1<<30)
+	if n := r.Counters().SuperFrames; n == 0 || n > r.Counters().Frames {
+		t.Errorf("%+v, want super-frames", r.Counters())
+	}
+}
+
+func TestTapTellsWhatIsWrong(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	makeLink(t)
+	for _, tc := range []struct {
+		cfg  capture.TapConfig
+		want string
+	}{
+		{capture.TapConfig{Interface: "nosuch0"}, `interface "nosuch0": no such device`},
+		{capture.TapConfig{Interface: tapEnd, Stamp: capture.StampHardware}, "ask for software timestamps"},
+		{capture.TapConfig{Interface: tapEnd, Filter: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a filter of 1 instructions"},
+		{capture.TapConfig{Interface: tapEnd, Rings: 2, Fanout: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a fanout program of 1 instructions"},
+	} {
+		tap, err := capture.NewTap(tc.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tap.Open(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("error %v, want one with %q", err, tc.want)
+		}
+	}
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil || len(files) > 20 {
+		t.Errorf("%d open files: sockets are left open, %v", len(files), err)
+	}
+}
+
+// TestTapAllocatesNothing reads frames by the thousand.
+func TestTapAllocatesNothing(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	makeLink(t)
+	tap := openTap(t, capture.TapConfig{})
+	s := newSender(t, sendEnd)
+	const frames = 20000
+	for range frames {
+		s.send(tagged(plain(1, 2, 60), 0x8100<<16|5))
+	}
+	time.Sleep(50 * time.Millisecond) // the last block retires
+	r := tap.Rings()[0]
+	var b capture.Batch
+	allocs := testing.AllocsPerRun(frames/capture.BatchSize-20, func() {
+		if err := r.ReadBatch(&b); err != nil || b.N == 0 {
+			t.Fatalf("%d frames, error %v", b.N, err)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations a batch, want none", allocs)
+	}
+}

@@ -1,0 +1,137 @@
+package capture
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxStampError is how far the card's clock may be off to be believed.
+	maxStampError = time.Second
+
+	frameHeaderLen = int(unsafe.Sizeof(unix.Tpacket3Hdr{}))
+	defaultTPID    = 0x8100 // of kernels that do not tell
+)
+
+// cursor is where in the blocks of a ring reading is. A block belongs to the kernel
+// or to the reader; its status says to whom:
+//
+//	block   status, frames, offset of the first | frame | frame | ...
+//	frame   tpacket3_hdr: next, time, lengths, status, tag | sockaddr_ll | bytes
+type cursor struct {
+	ring      []byte
+	blockSize int
+	blocks    int
+	longest   uint32 // frame of the wire, without the stripped tag
+	stamps    Stamp
+
+	block int  // number
+	held  bool // block is the reader's
+	first bool // nothing of it has been handed out
+	left  int  // frames of the block that are yet to be handed out
+	at    int  // offset of the next frame in ring
+	begun int64
+}
+
+// batchTally is what is counted of one batch.
+type batchTally struct {
+	frames, bytes, stripped, supers, hardware, restamped, bad uint64
+}
+
+func (c *cursor) header() *unix.TpacketHdrV1 {
+	d := (*unix.TpacketBlockDesc)(unsafe.Pointer(&c.ring[c.block*c.blockSize]))
+	return (*unix.TpacketHdrV1)(unsafe.Pointer(&d.Hdr))
+}
+
+// acquire takes the next block, if the kernel is done with it.
+func (c *cursor) acquire() bool {
+	h := c.header()
+	if atomic.LoadUint32(&h.Block_status)&unix.TP_STATUS_USER == 0 {
+		return false
+	}
+	c.held, c.first = true, true
+	c.left, c.at = int(h.Num_pkts), c.block*c.blockSize+int(h.Offset_to_first_pkt)
+	return true
+}
+
+// release gives back a block whose frames are all handed out.
+func (c *cursor) release() {
+	if !c.held || c.left > 0 {
+		return
+	}
+	atomic.StoreUint32(&c.header().Block_status, unix.TP_STATUS_KERNEL)
+	c.held = false
+	if c.block++; c.block == c.blocks {
+		c.block = 0
+	}
+}
+
+// fill hands out frames of the block at hand, numbered after packets.
+func (c *cursor) fill(b *Batch, packets uint64, t *batchTally) {
+	end := (c.block + 1) * c.blockSize
+	n := 0
+	for ; n < BatchSize && c.left > 0; n++ {
+		if c.at+frameHeaderLen > end {
+			c.left, t.bad = 0, t.bad+1
+			break
+		}
+		h := (*unix.Tpacket3Hdr)(unsafe.Pointer(&c.ring[c.at]))
+		from := c.at + int(h.Mac)
+		to := from + int(h.Snaplen)
+		if to > end {
+			c.left, t.bad = 0, t.bad+1
+			break
+		}
+		f := &b.Frames[n]
+		f.Data = c.ring[from:to:to]
+		f.TimeNS = int64(h.Sec)*nanosPerSecond + int64(h.Nsec)
+		f.WireLen, f.Interface, f.NoTime = h.Len, 0, false
+		f.TPID, f.TCI = 0, 0
+		f.Packet, f.Offset = packets+uint64(n)+1, 0
+		if h.Status&unix.TP_STATUS_VLAN_VALID != 0 {
+			restore(f, h)
+			t.stripped++
+		}
+		if h.Status&unix.TP_STATUS_GSO_TCP != 0 || h.Len > c.longest {
+			t.supers++
+		}
+		if h.Status&unix.TP_STATUS_TS_RAW_HARDWARE != 0 {
+			c.judgeStamp(f, t)
+		}
+		t.bytes += uint64(f.WireLen)
+		c.at += int(h.Next_offset)
+		c.left--
+	}
+	b.N = n
+	t.frames += uint64(n)
+}
+
+// restore puts the tag that was stripped beside the frame. Its TCI may be 0: the
+// flags of the status say what is there.
+func restore(f *Frame, h *unix.Tpacket3Hdr) {
+	f.TPID, f.TCI = defaultTPID, uint16(h.Hv1.Vlan_tci)
+	if h.Status&unix.TP_STATUS_VLAN_TPID_VALID != 0 {
+		f.TPID = h.Hv1.Vlan_tpid
+	}
+	f.WireLen += strippedLen
+}
+
+// judgeStamp believes the network card's time with StampAuto only where it is near the
+// system's: many cards count international atomic time, or from when they were
+// switched on.
+func (c *cursor) judgeStamp(f *Frame, t *batchTally) {
+	t.hardware++
+	if c.stamps != StampAuto {
+		return
+	}
+	if c.first || c.begun == 0 {
+		c.begun, c.first = time.Now().UnixNano(), true
+	}
+	if d := f.TimeNS - c.begun; d > int64(maxStampError) || d < -int64(maxStampError) {
+		f.TimeNS = c.begun
+		t.restamped++
+	}
+}
