@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -52,7 +54,7 @@ func (t Target) String() string {
 
 // ParseDSN reads a target. A server's may carry the parameters secure, ca, cert, key
 // (files in PEM), skip_verify and dial_timeout; ca, cert, key and skip_verify imply
-// secure. max_execution_time (a time such as 30s), max_rows_to_read, max_memory_usage
+// secure. password_file names a file whose first line is the password. max_execution_time (a time such as 30s), max_rows_to_read, max_memory_usage
 // and max_result_rows limit each question. The port defaults to 9000, with TLS to 9440. Errors never show the password.
 func ParseDSN(s string) (Target, error) {
 	kind, rest, _ := strings.Cut(s, ":")
@@ -107,11 +109,15 @@ func parseServer(s string) (Target, error) {
 			port = "9440"
 		}
 	}
+	login, err := auth(u.User, p.passwordFile)
+	if err != nil {
+		return fail(err)
+	}
 	t.Limits = p.limits
 	t.Options = &clickhouse.Options{
 		Protocol:    clickhouse.Native,
 		Addr:        []string{net.JoinHostPort(u.Hostname(), port)},
-		Auth:        auth(u.User),
+		Auth:        login,
 		TLS:         config,
 		DialTimeout: p.dialTimeout,
 		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
@@ -119,22 +125,71 @@ func parseServer(s string) (Target, error) {
 	return t, nil
 }
 
-func auth(user *url.Userinfo) clickhouse.Auth {
+const (
+	passwordFile = "password_file"
+	maxPassword  = 4096 // bytes that are read of it
+)
+
+// auth takes the password from the target, else from the file, else from the environment.
+func auth(user *url.Userinfo, file string) (clickhouse.Auth, error) {
+	a := clickhouse.Auth{Username: defaultTo(user.Username(), "default")}
 	password, given := user.Password()
-	if !given {
-		password = os.Getenv(PasswordVariable)
+	switch {
+	case given && file != "":
+		return a, errors.New("a password and password_file: expected one of them")
+	case given:
+		a.Password = password
+	case file == "":
+		a.Password = os.Getenv(PasswordVariable)
+	default:
+		f, err := os.Open(file)
+		if err != nil {
+			return a, fmt.Errorf("read password_file: %w", err)
+		}
+		defer f.Close()
+		line, err := bufio.NewReader(io.LimitReader(f, maxPassword)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return a, fmt.Errorf("read password_file: %w", err)
+		}
+		if a.Password = strings.TrimRight(line, "\r\n"); a.Password == "" {
+			return a, fmt.Errorf("read password_file %s: its first line is empty", file)
+		}
 	}
-	name := user.Username()
-	if name == "" {
-		name = "default"
+	return a, nil
+}
+
+// WithoutPassword is the text of a target without the password that it may hold, and
+// whether it held one. Of a text that is no target nothing is left: it may hold one
+// anywhere.
+func WithoutPassword(dsn string) (string, bool) {
+	kind, rest, _ := strings.Cut(dsn, ":")
+	if dsn == "" || dsn == KindNone || kind == KindEmbedded {
+		return dsn, false
 	}
-	return clickhouse.Auth{Username: name, Password: password}
+	u, err := url.Parse(dsn)
+	if err != nil || kind != KindServer || !strings.HasPrefix(rest, "//") {
+		return "", true
+	}
+	_, held := u.User.Password()
+	parameters := u.Query()
+	for name := range parameters {
+		if name != passwordFile && strings.Contains(strings.ToLower(name), "password") {
+			parameters.Del(name)
+			held = true
+		}
+	}
+	if !held {
+		return dsn, false
+	}
+	u.User, u.RawQuery = url.User(u.User.Username()), parameters.Encode()
+	return u.String(), true
 }
 
 // parameters are what follows the question mark.
 type parameters struct {
 	secure, skipVerify bool
 	ca, cert, key      string
+	passwordFile       string
 	dialTimeout        time.Duration
 	limits             Limits
 }
@@ -156,6 +211,8 @@ func parseParameters(query string) (parameters, error) {
 			p.skipVerify, err = strconv.ParseBool(v[0])
 		case "dial_timeout":
 			p.dialTimeout, err = positiveTime(v[0])
+		case passwordFile:
+			p.passwordFile = v[0]
 		case "ca":
 			p.ca = v[0]
 		case "cert":
@@ -171,8 +228,8 @@ func parseParameters(query string) (parameters, error) {
 		case settingResultRows:
 			p.limits.ResultRows, err = positiveNumber(v[0])
 		default:
-			return p, fmt.Errorf("unknown parameter %s: expected secure, ca, cert, key, skip_verify, dial_timeout, %s, %s, %s or %s",
-				name, settingTime, settingReadRows, settingMemory, settingResultRows)
+			return p, fmt.Errorf("unknown parameter %s: expected %s, secure, ca, cert, key, skip_verify, dial_timeout, %s, %s, %s or %s",
+				name, passwordFile, settingTime, settingReadRows, settingMemory, settingResultRows)
 		}
 		if err != nil {
 			return p, fmt.Errorf("parameter %s: %w", name, err)

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +52,50 @@ func TestParseDSNOptions(t *testing.T) {
 	}
 }
 
+func TestPasswordFile(t *testing.T) {
+	t.Setenv(PasswordVariable, "from-env")
+	path := filepath.Join(t.TempDir(), "password")
+	for content, want := range map[string]string{"s3cret\n": "s3cret", "a b\r\nsecond": "a b", "bare": "bare"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ParseDSN("clickhouse://u@h/db?password_file=" + path)
+		if err != nil || got.Options.Auth.Password != want {
+			t.Errorf("%q: %v, want the password %q", content, err, want)
+		}
+	}
+	if _, err := ParseDSN("clickhouse://u:p@h/db?password_file=" + path); err == nil || !strings.Contains(err.Error(), "one of them") {
+		t.Errorf("two passwords: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("\nsecond"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{path, path + "-absent"} {
+		if _, err := ParseDSN("clickhouse://u@h/db?password_file=" + file); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestWithoutPassword(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"": "", "none": "none", "embedded:/a:b@c": "embedded:/a:b@c",
+		"clickhouse://u@h:9/db?secure=true&password_file=f": "clickhouse://u@h:9/db?secure=true&password_file=f",
+		"clickhouse://u:secret@h:9/db?secure=true":          "clickhouse://u@h:9/db?secure=true",
+		"clickhouse://u:@h":                                 "clickhouse://u@h",
+		"clickhouse://u@h/db?password=secret&secure=1":      "clickhouse://u@h/db?secure=1",
+		"clickhouse://u:secret%zz@h":                        "",
+		"clickhouse:u:secret@h":                             "",
+		"postgres://u:secret@h":                             "",
+		"u:secret":                                          "",
+	} {
+		got, held := WithoutPassword(dsn)
+		if got != want || held != (got != dsn) {
+			t.Errorf("%s: %q, %t, want %q", dsn, got, held, want)
+		}
+	}
+}
+
 func TestParseDSNErrors(t *testing.T) {
 	for dsn, want := range map[string]string{
 		"":                                   "expected none, embedded",
@@ -84,7 +130,7 @@ func FuzzParseDSN(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, dsn string) {
-		if strings.Contains(dsn, "ca=") || strings.Contains(dsn, "cert=") {
+		if strings.Contains(dsn, "ca=") || strings.Contains(dsn, "password_file=") || strings.Contains(dsn, "cert=") {
 			t.Skip("names files")
 		}
 		got, err := ParseDSN(dsn)

@@ -52,8 +52,8 @@ func (s *Store) Retention(ctx context.Context) (Retention, error) {
 
 // Bounds of a retention. Servers look for expired parts once an hour.
 const (
-	minRetention = time.Hour
-	maxRetention = forever
+	MinRetention = time.Hour
+	MaxRetention = forever
 )
 
 // SetRetention changes how long rows of each table of partials are kept after they were
@@ -62,8 +62,8 @@ const (
 // server in its own time.
 func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 	for g, d := range keep {
-		if d != 0 && (d < minRetention || d > maxRetention || d%time.Second != 0) {
-			return fmt.Errorf("keep %s for %s: %w: expected whole seconds, at least %s", grainAt(g).table(), d, ErrRetention, minRetention)
+		if d != 0 && (d < MinRetention || d > MaxRetention || d%time.Second != 0) {
+			return fmt.Errorf("keep %s for %s: %w: expected whole seconds, at least %s", grainAt(g).table(), d, ErrRetention, MinRetention)
 		}
 	}
 	now, err := s.Retention(ctx)

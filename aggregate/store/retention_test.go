@@ -30,7 +30,7 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("after a migration", Retention{3601 * time.Second, 30 * day, 400 * day})
-	for _, d := range []time.Duration{-time.Hour, time.Hour - 1, time.Hour + time.Millisecond, maxRetention + time.Second} {
+	for _, d := range []time.Duration{-time.Hour, time.Hour - 1, time.Hour + time.Millisecond, MaxRetention + time.Second} {
 		if err := s.SetRetention(t.Context(), Retention{0, d}); !errors.Is(err, ErrRetention) {
 			t.Errorf("%s: %v, want ErrRetention", d, err)
 		}

@@ -53,6 +53,7 @@ type Store struct {
 	retry    retry
 
 	deliveries []*delivery // of outboxes, the own one first; none without
+	trims      trimCounts
 }
 
 // Open connects, and refuses servers before 24.8 (ErrOldServer). It changes nothing:

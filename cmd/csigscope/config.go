@@ -32,6 +32,8 @@ type config struct {
 	Windows windowsConfig `yaml:"windows,omitempty"`
 	// Taps places capture interfaces by name.
 	Taps []fabric.TapSpec `yaml:"taps,omitempty"`
+	// Store says where rows go. It is no part of the epoch.
+	Store storeConfig `yaml:"store,omitempty"`
 }
 
 type decodeConfig struct {
@@ -61,6 +63,7 @@ func defaultConfig() config {
 			FineHeavyOnly: &heavyOnly,
 			MaxKeys:       1 << 20,
 		},
+		Store: defaultStoreConfig(),
 	}
 }
 
@@ -92,6 +95,9 @@ func loadConfig(path string) (config, error) {
 			return c, usageError{fmt.Errorf("read configuration %q: decode: %w", path, err)}
 		}
 	}
+	if err := c.Store.check(); err != nil {
+		return c, usageError{fmt.Errorf("read configuration %q: %w", path, err)}
+	}
 	// Alone, so that an error counts the tables of this file.
 	if _, err := c.CSIG.Compile(); err != nil {
 		return c, usageError{fmt.Errorf("read configuration %q: csig: %w", path, err)}
@@ -115,6 +121,7 @@ func (c config) merge() config {
 	d := defaultConfig()
 	d.CSIG = d.CSIG.Overlay(c.CSIG)
 	d.Taps = c.Taps
+	d.Store = c.Store.merge()
 	d.Decode.InnerTags = c.Decode.InnerTags
 	if c.Decode.Endpoints != "" {
 		d.Decode.Endpoints = c.Decode.Endpoints

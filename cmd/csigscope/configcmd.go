@@ -28,12 +28,15 @@ func newConfigCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if _, err := n.config.Store.target(); err != nil {
+			return usageError{fmt.Errorf("check %q: %w", path, err)}
+		}
 		fmt.Fprintf(cmd.OutOrStdout(), "configuration is good: epoch %016x\n", n.epoch)
 		return nil
 	}
 	dump := &cobra.Command{
 		Use:     "dump",
-		Short:   "Print the configuration with all defaults filled in",
+		Short:   "Print the configuration with all defaults filled in, but without the store's password",
 		Example: "  csigscope config dump > csigscope.yaml",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

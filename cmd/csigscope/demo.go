@@ -51,7 +51,8 @@ heatmaps on a local page: mean available bandwidth, and the mode of the bottlene
 	flags.StringVar(&f.dir, "dir", "csigscope-demo", "`FOLDER` for captures and data")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
 	addClickHouseFlag(cmd, &f.clickhouse)
-	flags.StringVar(&f.dsn, "store", "", "where to store, default embedded in the demo's folder")
+	addStoreConfigFlag(cmd)
+	flags.StringVar(&f.dsn, "store", "", "where to store, default embedded in the demo's folder, whatever the configuration file says")
 	f.outbox.add(flags)
 	flags.BoolVar(&f.once, "once", false, "write "+demoDataFile+" and "+demoReportFile+" to the folder and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }

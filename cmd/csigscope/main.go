@@ -69,7 +69,9 @@ func newRoot() *cobra.Command {
 works out the bottleneck of every source-destination pair over time, stores it
 in ClickHouse, and shows it as heatmaps.
 
-Every flag can also be given in the environment: --fabric as CSIGSCOPE_FABRIC.
+Every flag can also be given in the environment: --fabric as CSIGSCOPE_FABRIC. A flag
+comes first, then the environment, then the configuration file (CSIGSCOPE_CONFIG names
+it), then the default.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findings.`,
 		Example: `  csigscope demo                                  # everything at once, in a browser

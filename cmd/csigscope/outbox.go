@@ -16,6 +16,8 @@ type outboxFlags struct {
 	dir  string
 	size int64
 	keep time.Duration
+
+	flags *pflag.FlagSet
 }
 
 const (
@@ -27,15 +29,32 @@ const (
 )
 
 func (f *outboxFlags) add(flags *pflag.FlagSet) {
+	f.flags = flags
 	flags.StringVar(&f.dir, "outbox", "", "`FOLDER` in which rows wait on disk until the store has them, or none (default in the embedded store's folder, for a server in the user's data folder)")
 	flags.Int64Var(&f.size, "outbox-size", store.DefaultOutboxBytes, "largest size of the outbox in `BYTES`; when it is full, replays wait for the store")
 	flags.DurationVar(&f.keep, "outbox-keep", store.DefaultOutboxKeep, "how long rows are kept after the store took them, to be sent again if it comes back without them; at most 1h")
 }
 
+// over are the flags that were given, and for the others what the file says.
+func (f *outboxFlags) over(c outboxConfig) outboxFlags {
+	o := *f
+	left := func(name string) bool { return !f.flags.Changed(name) }
+	if left("outbox") && c.Dir != "" {
+		o.dir = c.Dir
+	}
+	if left("outbox-size") && !c.Size.IsZero() {
+		o.size = int64(c.Size.n)
+	}
+	if left("outbox-keep") && !c.Keep.IsZero() {
+		o.keep = c.Keep.d
+	}
+	return o
+}
+
 // options are nil for no outbox. Each store has a folder of its own, since what waits
 // for one must not go to another.
 func (f *outboxFlags) options(target store.Target) (*store.Outbox, error) {
-	if f == nil || f.dir == "none" {
+	if f.dir == "none" {
 		return nil, nil
 	}
 	if f.size < minOutboxBytes {

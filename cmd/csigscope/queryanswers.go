@@ -174,6 +174,7 @@ its address for all.`,
 		if err := db.listen(cmd, clickhouse); err != nil {
 			return err
 		}
+		db.keepTrimmed(cmd.Context())
 		announce(cmd, l)
 		return serve(cmd.Context(), newPageServer(db, name), l)
 	}

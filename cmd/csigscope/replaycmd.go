@@ -170,6 +170,7 @@ func newReplayRun(cmd *cobra.Command, c replay.Config, n *network) (*replayRun, 
 func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) error {
 	ctx := cmd.Context()
 	if db != nil {
+		db.keepTrimmed(ctx)
 		*r.sinks = append(*r.sinks, db.store)
 		if err := db.begin(ctx, r.replay, r.network); err != nil {
 			return err

@@ -69,13 +69,13 @@ func newSchemaMigrate() *cobra.Command {
 	addStoreFlag(cmd, &dsn)
 	box.add(cmd.Flags())
 	cmd.Flags().StringSliceVar(&keep, "keep", nil,
-		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; at first fine=6h,1s=14d,1m=400d; holds until it is changed")
+		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; at first fine=6h,1s=14d,1m=400d; holds until it is changed, here or by a command whose configuration file says otherwise")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		retention, err := parseRetention(keep)
 		if err != nil {
 			return usageError{fmt.Errorf("--keep: %w", err)}
 		}
-		db, err := openStore(cmd, dsn, &box)
+		db, err := openStoreKeeping(cmd, dsn, &box, retention)
 		if err != nil {
 			return err
 		}
@@ -83,9 +83,6 @@ func newSchemaMigrate() *cobra.Command {
 			return usageError{fmt.Errorf("schema migrate: --store none has no schema")}
 		}
 		defer db.Close()
-		if err := db.store.SetRetention(cmd.Context(), retention); err != nil {
-			return asUsage(err)
-		}
 		if err := db.store.Flush(cmd.Context()); err != nil {
 			return err
 		}

@@ -21,18 +21,19 @@ func newSchemaTrim() *cobra.Command {
 		Short: "Delete the oldest windows until a database fits its disk budget",
 		Long: `Delete the oldest windows until a database takes no more disk than its budget: fine
 windows by the hour first, then 1 s windows by the day, never 1 min windows. What was
-deleted is printed. Run it regularly, from cron say: nothing trims by itself.`,
+deleted is printed. The budget of the configuration file (store: max_disk) is the default;
+to that, query serve, demo and replay trim by themselves while they run.`,
 		Example: "  csigscope schema trim --max-disk 50GB",
 		Args:    usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)
 	box.add(cmd.Flags())
 	addOutputFlag(cmd, &output)
-	cmd.Flags().StringVar(&budget, "max-disk", "", "`SIZE` such as 50GB or 200GiB (required)")
+	cmd.Flags().StringVar(&budget, "max-disk", "", "`SIZE` such as 50GB or 200GiB, default that of the configuration file")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		limit, err := parseBytes(budget)
+		limit, err := diskBudget(cmd, dsn, budget)
 		if err != nil {
-			return usageError{fmt.Errorf("--max-disk: %w", err)}
+			return err
 		}
 		db, err := connect(cmd, dsn, mustExist, &box)
 		if err != nil {
@@ -50,6 +51,21 @@ deleted is printed. Run it regularly, from cron say: nothing trims by itself.`,
 		return errors.Join(t.write(cmd.OutOrStdout(), output), err)
 	}
 	return cmd
+}
+
+// diskBudget is what the flag says, else the configuration file.
+func diskBudget(cmd *cobra.Command, dsn, flag string) (uint64, error) {
+	if flag == "" {
+		c, err := storeSettings(cmd, dsn)
+		if err != nil || !c.MaxDisk.IsZero() {
+			return c.MaxDisk.n, err
+		}
+	}
+	limit, err := parseBytes(flag)
+	if err != nil {
+		return 0, usageError{fmt.Errorf("--max-disk: %w", err)}
+	}
+	return limit, nil
 }
 
 var byteUnits = []struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,18 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
+// addStoreFlag adds --store, and --config where the command has none: what the file says
+// of the store holds for all of them.
 func addStoreFlag(cmd *cobra.Command, dsn *string) {
+	addStoreConfigFlag(cmd)
 	cmd.Flags().StringVar(dsn, "store", store.KindEmbedded,
 		"where to store: none, embedded[:DIR] (default in the user's data folder) or clickhouse://USER@HOST:PORT/DB?secure=true&ca=FILE")
+}
+
+func addStoreConfigFlag(cmd *cobra.Command) {
+	if cmd.Flags().Lookup("config") == nil {
+		cmd.Flags().String("config", "", "configuration `FILE` (YAML), of which the section store is used")
+	}
 }
 
 // addClickHouseFlag is for commands that keep the store open.
@@ -31,7 +41,10 @@ type openedStore struct {
 	store  *store.Store
 	engine *chdb.Engine
 	target store.Target
+	config storeConfig
 	logger *slog.Logger
+
+	stopTrim func() // nil without a trim loop
 }
 
 // What connect does about an embedded store that does not exist.
@@ -41,13 +54,25 @@ const (
 )
 
 // openStore opens what --store names for writing, through the outbox, and brings its
-// schema up to date; it is nil for none.
+// schema and its retention up to date; it is nil for none.
 func openStore(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, error) {
+	return openStoreKeeping(cmd, dsn, f, store.Retention{})
+}
+
+// openStoreKeeping is openStore with a retention that comes before the file's.
+func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store.Retention) (*openedStore, error) {
 	db, err := connect(cmd, dsn, makeMissing, f)
 	if err != nil || db == nil {
 		return nil, err
 	}
-	if err := db.store.Migrate(cmd.Context()); err != nil {
+	for g, d := range db.config.retention() {
+		keep[g] = cmp.Or(keep[g], d)
+	}
+	err = db.store.Migrate(cmd.Context())
+	if err == nil && keep != (store.Retention{}) {
+		err = asUsage(db.store.SetRetention(cmd.Context(), keep))
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
@@ -59,12 +84,16 @@ func connectStore(cmd *cobra.Command, dsn string, exists bool) (*openedStore, er
 }
 
 func connect(cmd *cobra.Command, dsn string, exists bool, f *outboxFlags) (*openedStore, error) {
-	target, err := store.ParseDSN(dsn)
+	config, err := storeSettings(cmd, dsn)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--store: %w", err)}
+		return nil, err
 	}
-	db := &openedStore{target: target, logger: newLogger(cmd, cmd.ErrOrStderr())}
-	o := store.Options{Database: target.Database, Logger: db.logger, Limits: target.Limits}
+	target, err := config.target()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	db := &openedStore{target: target, config: config, logger: newLogger(cmd, cmd.ErrOrStderr())}
+	o := store.Options{Database: target.Database, Logger: db.logger, Limits: config.limits(target.Limits)}
 	switch target.Kind {
 	case store.KindNone:
 		return nil, nil
@@ -78,14 +107,58 @@ func connect(cmd *cobra.Command, dsn string, exists bool, f *outboxFlags) (*open
 	default:
 		o.Writer = target.Options
 	}
-	if o.Outbox, err = f.options(db.target); err != nil {
-		return nil, errors.Join(err, db.Close())
+	if f != nil {
+		box := f.over(config.Outbox)
+		if o.Outbox, err = box.options(db.target); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	db.store, err = store.Open(cmd.Context(), o)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// storeSettings is the section store of the command's configuration file, with the target
+// from the command line unless that is the command's default.
+func storeSettings(cmd *cobra.Command, dsn string) (storeConfig, error) {
+	path, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return storeConfig{}, fmt.Errorf("find configuration: %w", err)
+	}
+	c, err := loadConfig(path)
+	if err != nil {
+		return storeConfig{}, err
+	}
+	flag := cmd.Flags().Lookup("store")
+	if flag.Changed || dsn != flag.DefValue || c.Store.DSN.IsZero() {
+		c.Store.DSN = storeTarget{text: dsn}
+	}
+	return c.Store, nil
+}
+
+// keepTrimmed trims the store to the budget of the configuration until it is closed.
+func (db *openedStore) keepTrimmed(ctx context.Context) {
+	if db.config.MaxDisk.IsZero() || db.stopTrim != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := db.store.RunTrim(ctx, db.config.MaxDisk.n, db.config.TrimEvery.d); err != nil {
+			db.logger.Error("the store is not trimmed any more", slog.Any("error", err))
+		}
+	}()
+	db.stopTrim = func() {
+		cancel()
+		<-done
+		if n := db.store.TrimStats(); n.Partitions > 0 {
+			db.logger.Warn("the store was trimmed to its disk budget",
+				slog.Uint64("partitions", n.Partitions), slog.Uint64("rows", n.Rows), slog.Uint64("bytes", n.Bytes))
+		}
+	}
 }
 
 // startEngine attaches to the embedded engine over the target's folder, or starts it
@@ -150,6 +223,10 @@ func dataFolder() (string, error) {
 // Close writes what is buffered and leaves the engine. Closing twice does nothing.
 func (db *openedStore) Close() error {
 	var failed error
+	if db.stopTrim != nil {
+		db.stopTrim()
+		db.stopTrim = nil
+	}
 	if db.store != nil {
 		failed = db.store.Close()
 		db.store = nil
