@@ -271,3 +271,43 @@ func TestFailedSync(t *testing.T) {
 		t.Errorf("%d records sent, want 4", len(h.sent))
 	}
 }
+
+// TestTornIsNotReadAgain: a record that was torn by a crash was never confirmed, so it
+// is none of those that Read gives for a second look, or that Discard gives up.
+func TestTornIsNotReadAgain(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	for range 2 {
+		if err := h.append(l, 0, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsys = fsys.killed()
+	file := fsys.files[fsys.segments("fine")[0]]
+	file.data = file.data[:len(file.data)-10]
+
+	l = h.mustOpen(fsys)
+	read := func(s Segment) (seqs []uint64) {
+		r, err := l.Read(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for {
+			e, err := r.Next()
+			if err != nil {
+				return seqs
+			}
+			seqs = append(seqs, e.First)
+		}
+	}
+	waiting, ok := l.Oldest(0)
+	if got := read(waiting); !ok || len(got) != 1 || got[0] != 1 {
+		t.Errorf("waiting records %d, want 1", got)
+	}
+	h.send(l, 10)
+	if acked := l.Acked(); len(acked) != 1 || len(read(acked[0])) != 1 {
+		t.Errorf("%d acknowledged segments, want 1 with 1 record", len(acked))
+	}
+	h.wantLost(1)
+}

@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// Reader gives the records of a segment out of turn. It passes over damage.
+// Reader gives the records of a segment out of turn. It passes over damage, and over a
+// record that the segment ends within: that one was never confirmed.
 type Reader struct {
 	log     *Log
 	segment Segment
@@ -38,7 +39,7 @@ func (r *Reader) Next() (Entry, error) {
 			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
 		}
 		r.offset = f.next()
-		if f.seq < r.segment.from || f.seq > r.segment.to {
+		if f.cut || f.seq < r.segment.from || f.seq > r.segment.to {
 			continue
 		}
 		r.at = f
