@@ -62,6 +62,9 @@ type delivery struct {
 	batch   batch
 	payload []byte
 	outage  bool // a record could not be sent: see what the server has left
+	// sure says of each class that the record before was taken at the first attempt.
+	// Until then a record may have been sent before, by an earlier process even.
+	sure [numGrains]bool
 
 	mu      sync.Mutex
 	told    time.Time                   // when the wait was told of last
@@ -140,6 +143,10 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 			token := e.Token()
 			err = d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendBatch(ctx, &d.batch, token) })
 		}
+		if err == nil && !d.sure[e.Class] {
+			err = d.deliver(ctx, e, func(ctx context.Context) error { return d.ensure(ctx, e) })
+			d.sure[e.Class] = err == nil
+		}
 		d.finish(ctx, e, err)
 	}
 	d.note(func() {})
@@ -195,6 +202,9 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 			return err
 		}
 		d.outage = true
+		if e.Class < numGrains {
+			d.sure[e.Class] = false
+		}
 		d.fail(err)
 		d.sleep(ctx, &pause)
 		d.note(func() { d.sent.Retries++ })

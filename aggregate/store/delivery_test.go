@@ -22,6 +22,7 @@ type fakeServer struct {
 	mu     sync.Mutex
 	err    error // of everything
 	refuse uint64
+	dies   int // inserts after which it comes back knowing the token, without the rows
 	rows   map[probe]uint64 // observations
 	raw    int              // rows, as often as they came
 	tokens map[string]int   // rows by token
@@ -45,6 +46,14 @@ func (f *fakeServer) sendBatch(_ context.Context, b *batch, token string) error 
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return f.err
+	}
+	if _, known := f.tokens[token]; known && token != "" {
+		return nil
+	}
+	if f.dies > 0 {
+		f.dies--
+		f.tokens[token] = 0
+		return errAway
 	}
 	for i := range b.rows() {
 		p := b.probe(i)
@@ -252,6 +261,34 @@ func TestServerForgets(t *testing.T) {
 		if f.tokens[""] != 30 {
 			t.Errorf("%d rows without a token, want those that were forgotten", f.tokens[""])
 		}
+	})
+}
+
+// TestServerDies: a server that dies in an insert may know its token and not its rows.
+// They are there before anybody is told that they are, in this process or the next.
+func TestServerDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		s := storeBefore(t, f, o)
+		put(t, s, 1, 1, time.Second, 10)
+		if err := s.Flush(t.Context()); err != nil || f.observations() != 10 {
+			t.Fatalf("%d observations, %v, want 10", f.observations(), err)
+		}
+		f.dies = 1
+		put(t, s, 1, 2, time.Second, 10)
+		if err := s.Flush(t.Context()); err != nil || f.observations() != 20 {
+			t.Errorf("%d observations, %v, want 20", f.observations(), err)
+		}
+		f.dies = 1 << 20 // again and again, until the process ends
+		put(t, s, 1, 3, time.Second, 10)
+		closeStore(t, s)
+		f.dies = 0
+		s = storeBefore(t, f, o)
+		put(t, s, 1, 4, time.Minute, 10) // is sent first
+		if err := s.Flush(t.Context()); err != nil || f.observations() != 40 {
+			t.Errorf("%d observations, %v, want 40", f.observations(), err)
+		}
+		closeStore(t, s)
 	})
 }
 

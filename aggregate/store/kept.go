@@ -24,6 +24,24 @@ func (d *delivery) verify(ctx context.Context) bool {
 	return true
 }
 
+// ensure sends the rows of the batch that was sent last once more, without its token,
+// unless the server has them: one that dies while it takes a batch may come back
+// knowing the token and not the rows.
+func (d *delivery) ensure(ctx context.Context, e *outbox.Entry) error {
+	probes := parseLabel(e.Label).Probes
+	if n := len(probes); n > 0 && n <= maxProbes {
+		found, err := d.to.present(ctx, e.Class, probes)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(probes, func(p probe) bool { return !found[p] }) {
+			return nil
+		}
+	}
+	d.logger.Warn("the server knows a batch whose rows it has lost: sending them again", slog.Uint64("rows", e.Weight))
+	return d.to.sendBatch(ctx, &d.batch, "")
+}
+
 // tidy removes acknowledged segments that were kept long enough, after a last look
 // whether the server still has them.
 func (d *delivery) tidy(ctx context.Context) {
