@@ -11,7 +11,7 @@ BENCHSTAT := $(TOOLS)/benchstat
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test bench bench-peers accuracy generate lint fmt fuzz deps clean
+.PHONY: help build engine demo test torture bench bench-peers accuracy generate lint fmt fuzz deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +42,14 @@ deps: engine $(CLIENT) ## install what the tests need, by package name
 
 test: build deps ## run all tests, with the race detector where it pays
 	$(GO) vet ./...
-	$(GO) test -count=1 ./...
+	@mkdir -p .cache && rm -f .cache/torture.txt
+	CSIGSCOPE_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 ./...
+	@cat .cache/torture.txt
 	$(GO) test -count=1 -race -short $$($(GO) list ./... | grep -v /cmd/)
+
+torture: engine ## kill and cut what stores rows, 1000 times and more, and look what is left (KILLS=N SEED=N)
+	CSIGSCOPE_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TORTURE_SEED=$(SEED) \
+		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 
 bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
 	@mkdir -p .cache/bench

@@ -22,7 +22,7 @@ type fakeServer struct {
 	mu     sync.Mutex
 	err    error // of everything
 	refuse uint64
-	dies   int // inserts after which it comes back knowing the token, without the rows
+	dies   int              // inserts after which it comes back knowing the token, without the rows
 	rows   map[probe]uint64 // observations
 	raw    int              // rows, as often as they came
 	tokens map[string]int   // rows by token
