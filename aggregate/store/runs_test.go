@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -84,6 +85,52 @@ func TestReplaysSupersede(t *testing.T) {
 	rt.want("the first repeated, done", 100)
 	rt.begin(first)
 	rt.want("a visible run repeated, under way", 100)
+}
+
+// TestPartialRuns are those whose numbers are shown and not whole.
+func TestPartialRuns(t *testing.T) {
+	rt := runTest{t, openStore(t)}
+	want := func(when string, epochs ...uint64) {
+		t.Helper()
+		list, err := rt.s.PartialRuns(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []uint64
+		for _, r := range list {
+			got = append(got, r.Epoch)
+			if r.Name != "capture.pcap" || time.Since(r.Started) > time.Hour {
+				t.Errorf("%s: %+v", when, r)
+			}
+		}
+		if !slices.Equal(got, epochs) {
+			t.Errorf("%s: epochs %v, want %v", when, got, epochs)
+		}
+		infos := 0
+		err = rt.s.Verify(t.Context(), VerifyOptions{Now: time.Now()}, func(f Finding) error {
+			if f.Check == "run under way or interrupted" && f.Info {
+				infos += int(f.Count)
+			}
+			return nil
+		})
+		if err != nil || infos != len(epochs) {
+			t.Errorf("%s: verified %d, %v, want %d", when, infos, err, len(epochs))
+		}
+	}
+	first, second := rt.run(100, RunReplay), rt.run(20, RunReplay)
+	want("nothing stored")
+	rt.begin(first)
+	want("a first pass under way", 100)
+	rt.begin(second)
+	want("none done: the latest is shown", 20)
+	rt.end(first)
+	want("one done: it is shown")
+	rt.begin(first)
+	want("the one that is done, repeated")
+	live := rt.run(3, RunLive)
+	live.Producer = 78
+	rt.begin(live)
+	want("a live run")
 }
 
 func TestLiveRunsAddUp(t *testing.T) {

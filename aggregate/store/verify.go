@@ -53,6 +53,9 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	if err := v.runs(ctx); err != nil {
 		return err
 	}
+	if err := v.partial(ctx); err != nil {
+		return err
+	}
 	var days [numGrains][]time.Time
 	for g := range numGrains {
 		if days[g], err = v.slots(ctx, grainAt(g).table(), 24*time.Hour, "1"); err != nil {

@@ -145,11 +145,18 @@ func (q *question) prepare(f *queryFlags) error {
 	if !extent.First.Before(extent.Last) {
 		return fmt.Errorf("query %s: nothing is stored yet: run csigscope replay first", q.db.target)
 	}
+	if _, err := notePartial(ctx, q.cmd.ErrOrStderr(), q.db); err != nil {
+		return err
+	}
 	if q.query.From.IsZero() {
 		q.query.From = extent.First
 	}
 	if q.query.To.IsZero() {
 		q.query.To = extent.Last
+	}
+	// A replay that was interrupted early has left fine windows alone.
+	if n := len(extent.Resolutions); q.query.Resolution == 0 && n > 0 && extent.Resolutions[n-1] < time.Second {
+		q.query.Resolution = extent.Resolutions[n-1]
 	}
 	if err := q.findSignal(f.signal, extent.Signals); err != nil {
 		return err

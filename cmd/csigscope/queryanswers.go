@@ -127,13 +127,21 @@ func newQueryExtent() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		partial, err := notePartial(cmd.Context(), cmd.ErrOrStderr(), db)
+		if err != nil {
+			return err
+		}
+		incomplete := any(nil)
+		if len(partial) > 0 {
+			incomplete = strings.Join(partial, ", ")
+		}
 		signals := csig.SignalNames(e.Signals)
 		var resolutions []string
 		for _, r := range e.Resolutions {
 			resolutions = append(resolutions, r.String())
 		}
-		t := table{columns: []string{"first", "last", "signals", "resolutions", "observations", "heavy"}}
-		t.rows = [][]any{{stamp(e.First), stamp(e.Last), strings.Join(signals, " "), strings.Join(resolutions, " "), e.Observations, e.Heavy}}
+		t := table{columns: []string{"first", "last", "signals", "resolutions", "observations", "heavy", "incomplete"}}
+		t.rows = [][]any{{stamp(e.First), stamp(e.Last), strings.Join(signals, " "), strings.Join(resolutions, " "), e.Observations, e.Heavy, incomplete}}
 		return t.write(cmd.OutOrStdout(), output)
 	}
 	return cmd

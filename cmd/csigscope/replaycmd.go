@@ -80,6 +80,10 @@ captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR fir
 since their content is their identity as well. With --pace all files are replayed side by side, by their times.
 Damaged files are read as decode reads them.
 
+A replay that is interrupted or fails is not done: what an earlier one of the same file
+gave stays visible. Where there is none, what was stored is shown, and named as incomplete
+by query and schema verify, until the file is replayed to its end.
+
 With --scenario or --scenario-file, what emit would write is simulated and replayed at
 once, without files; the scenario is its identity.`,
 		Example: `  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
@@ -169,7 +173,13 @@ func newReplayRun(cmd *cobra.Command, c replay.Config, n *network) (*replayRun, 
 // run replays into the store, nil for none, and prints the summary.
 func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) error {
 	ctx := cmd.Context()
+	done := db == nil
 	if db != nil {
+		defer func() {
+			if !done {
+				r.tellPartial(cmd, db)
+			}
+		}()
 		db.keepTrimmed(ctx)
 		*r.sinks = append(*r.sinks, db.store)
 		if err := db.begin(ctx, r.replay, r.network); err != nil {
@@ -183,6 +193,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) erro
 		if err := db.end(ctx, r.replay, r.network); err != nil {
 			return err
 		}
+		done = true
 	}
 	result := r.replay.Result()
 	if err := printSummary(cmd.OutOrStdout(), result, r.summary, r.network, output); err != nil {

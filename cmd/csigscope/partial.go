@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+)
+
+// lookPatience bounds a last look at the store after an interrupt.
+const lookPatience = 10 * time.Second
+
+// maxNamed bounds the names in one line.
+const maxNamed = 5
+
+// tellPartial says what became of files whose replay failed or was interrupted.
+func (r *replayRun) tellPartial(cmd *cobra.Command, db *openedStore) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), lookPatience)
+	defer cancel()
+	shown, err := db.store.PartialRuns(ctx)
+	if err != nil {
+		db.logger.Debug("read runs", slog.Any("error", err))
+		fmt.Fprintln(cmd.ErrOrStderr(), "the replay was not done: run it again; what an earlier one gave stays visible")
+		return
+	}
+	var partial, earlier []string
+	for _, s := range r.replay.Sources() {
+		run := runOf(s)
+		if slices.ContainsFunc(shown, func(p store.PartialRun) bool { return p.Source == run.Source }) {
+			partial = append(partial, run.Name)
+		} else {
+			earlier = append(earlier, run.Name)
+		}
+	}
+	if len(partial) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "stored in part, and named as incomplete until a replay is done: %s: run it again\n", someOf(partial))
+	}
+	if len(earlier) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "what an earlier replay gave stays visible: %s\n", someOf(earlier))
+	}
+}
+
+// notePartial warns who asks that some numbers are of captures in part.
+func notePartial(ctx context.Context, w io.Writer, db *openedStore) ([]string, error) {
+	runs, err := db.store.PartialRuns(ctx)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	list := make([]string, 0, len(runs))
+	for _, r := range runs {
+		list = append(list, r.Name)
+	}
+	fmt.Fprintf(w, "note: stored in part, since their replay is under way or was interrupted: %s\n", someOf(list))
+	return list, nil
+}
+
+// someOf joins the first of a list.
+func someOf(list []string) string {
+	if len(list) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNamed], ", "), len(list)-maxNamed)
+	}
+	return strings.Join(list, ", ")
+}
