@@ -49,7 +49,9 @@ const (
 	numColumns8  = len(columns8)
 	numColumns64 = len(columns64)
 
-	observationsColumn = 7 // of columns64
+	producerColumn     = 4 // of columns64
+	seqColumn          = 6
+	observationsColumn = 7
 	measuredColumn     = 9
 
 	codeSize, countSize = 2, 8 // bytes, in packed distributions

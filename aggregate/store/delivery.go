@@ -43,6 +43,7 @@ type delivery struct {
 	to     target
 	logger *slog.Logger
 	keep   time.Duration
+	limit  int64         // bytes of the outbox
 	leave  int64         // bytes of acknowledged records that stay when this process ends
 	retry  time.Duration // how long a disk that fails is tried
 
@@ -79,7 +80,8 @@ type delivery struct {
 func newDelivery(log *outbox.Log, to target, o *Outbox, retry time.Duration, logger *slog.Logger) *delivery {
 	d := &delivery{
 		log: log, to: to, retry: retry,
-		keep: max(defaultTo(o.Keep, DefaultOutboxKeep), 0), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
+		keep:  max(defaultTo(o.Keep, DefaultOutboxKeep), 0),
+		limit: defaultTo(o.MaxBytes, DefaultOutboxBytes), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
 		logger: logger.With(slog.String("outbox", log.Dir())),
 		done:   make(chan struct{}), changed: make(chan struct{}),
 		lost: make(map[aggregate.Source]uint64), before: log.Mark(),

@@ -51,6 +51,7 @@ type Store struct {
 	names    driver.Conn // of the writer
 	writer   *writer     // nil without a writer
 	retry    retry
+	latency  latency
 
 	deliveries []*delivery // of outboxes, the own one first; none without
 	trims      trimCounts
@@ -119,10 +120,11 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	s.names = conn
 	s.retry = retry{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
 	insert := &inserter{conn: conn, database: s.database}
-	send := func(ctx context.Context, b *batch) error { return insert.send(ctx, b, "") }
+	to := &server{s, insert}
+	send := func(ctx context.Context, b *batch) error { return to.sendBatch(ctx, b, "") }
 	sending := s.retry
 	if o.Outbox != nil {
-		if err := s.openOutboxes(o.Outbox, &server{s, insert}, s.retry.limit); err != nil {
+		if err := s.openOutboxes(o.Outbox, to, s.retry.limit); err != nil {
 			return err
 		}
 		send = s.deliveries[0].take
@@ -142,7 +144,11 @@ type server struct {
 }
 
 func (s *server) sendBatch(ctx context.Context, b *batch, token string) error {
-	return s.send(ctx, b, token)
+	err := s.send(ctx, b, token)
+	if err == nil {
+		s.latency.taken(b, time.Now())
+	}
+	return err
 }
 
 // dial does not connect yet: connections are made when they are needed.

@@ -112,6 +112,7 @@ func (l *Log) wrote(c *class, h *header, written int64, err error) {
 	l.changed = true
 	c.waiting.Records++
 	c.waiting.Weight += h.weight
+	c.ages.note(h.seq, h.time())
 }
 
 // activate makes sure that there is a segment to write to.

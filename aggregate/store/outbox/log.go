@@ -76,6 +76,7 @@ type class struct {
 	next     uint64 // sequence number of the next record
 	ackedAt  time.Time
 	waiting  Waiting
+	ages     ages
 
 	active File   // of the last segment, nil when that is sealed; guarded by files
 	rotate bool   // the active segment is not to be trusted
@@ -102,7 +103,10 @@ type Lost struct {
 type Stats struct {
 	Bytes   int64
 	Waiting Waiting
-	Lost    map[Reason]Lost // since the log was opened
+	// Oldest is when the oldest record that waits came, or somewhat before where many
+	// wait; the zero Time when none does. Exempt records do not count.
+	Oldest time.Time
+	Lost   map[Reason]Lost // since the log was opened
 }
 
 // Open takes a folder into possession and finds out where its log stands. A position
@@ -233,6 +237,7 @@ func (l *Log) survey(c *class) error {
 				last = f.seq
 				c.waiting.Records++
 				c.waiting.Weight += f.weight
+				c.ages.note(f.seq, f.time())
 			}
 		})
 		if err != nil {
@@ -279,6 +284,9 @@ func (l *Log) Stats() Stats {
 	for i := range l.classes {
 		s.Waiting.Records += l.classes[i].waiting.Records
 		s.Waiting.Weight += l.classes[i].waiting.Weight
+		if at, ok := l.classes[i].oldest(); ok && (s.Oldest.IsZero() || at.Before(s.Oldest)) {
+			s.Oldest = at
+		}
 	}
 	for reason, n := range l.lost {
 		s.Lost[reason] = n

@@ -314,6 +314,7 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 // ack moves the class on; the caller holds mu.
 func (c *class) ack(to, records, weight uint64, now time.Time) {
 	c.acked, c.ackedAt = to, now
+	c.ages.forget(to)
 	c.waiting.Records -= min(records, c.waiting.Records)
 	c.waiting.Weight -= min(weight, c.waiting.Weight)
 	if c.acked >= c.appended {
