@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/csigscope/csigscope/dashboards/metrics"
 )
 
 //go:generate sh -c "go run . reference > REFERENCE.md"
@@ -17,6 +19,17 @@ import (
 //
 //go:embed tables.md
 var tablesReference string
+
+// metricsReference leads to the table of all metrics.
+const metricsReference = `
+## Metrics
+
+What is exported to Prometheus at /metrics; which of them depends on the command. Labels
+are bounded: reasons are fixed sets, the first 256 taps, producers and exporters have a
+name of their own and the rest is "other", and of locations only the worst are there.
+The Go runtime and the process export theirs beside these.
+
+`
 
 // newReferenceCommand prints the reference of the command line, which is generated
 // from the commands themselves.
@@ -34,7 +47,8 @@ func newReferenceCommand(root *cobra.Command) *cobra.Command {
 				return err
 			}
 			fmt.Fprint(out, "```\n\n"+tablesReference)
-			return nil
+			fmt.Fprint(out, metricsReference)
+			return metrics.WriteReference(out)
 		},
 	}
 }

@@ -1,0 +1,121 @@
+package metrics_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/dashboards/metrics"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// now is when the tests scrape.
+var now = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+
+func clock() time.Time { return now }
+
+// everything is one of each collector over a pipeline in which all has happened, every
+// number unlike the others.
+func everything() []prometheus.Collector {
+	return []prometheus.Collector{
+		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
+		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, place, worst), metrics.NewFabric(fallbacks),
+		metrics.NewLive(live), metrics.NewIngest(ingest), metrics.NewSpool(spool), metrics.NewStore(status),
+		metrics.NewLatency(latency), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewHTTP(),
+	}
+}
+
+func taps() []metrics.Tap {
+	return []metrics.Tap{
+		{
+			Name: "eth0", Up: true, Frames: 101, Bytes: 102, Dropped: 103, Freezes: 104, Stripped: 105, SuperFrames: 106, HardwareStamps: 107,
+			Restamped: 108, Malformed: 109, Downs: 110, Ups: 111, Reopens: 112, LastFrame: now.Add(-time.Second), ClockOffset: -113 * time.Millisecond,
+		},
+		{Name: "eth1"},
+	}
+}
+
+func decoded() decode.Counters {
+	c := decode.Counters{Tags: 231, Orphans: 232, Reflections: 233, EmptyReflections: 234, InvalidReflections: 235, Encrypted: 236, ExcessReflections: 237}
+	for i := range c.Reasons {
+		c.Reasons[i] = uint64(200 + i)
+	}
+	return c
+}
+
+func counts() aggregate.Counts {
+	c := aggregate.Counts{
+		In: 301, Stored: 302, Overflow: 303, Late: 304, Untouched: 305, Trimmed: 306, Unknown: 307,
+		Blocks: 308, Rows: 309, Deltas: 310, ReflectionEvictions: 311, CacheResets: 312,
+	}
+	for i := range c.Rejected {
+		c.Rejected[i] = uint64(320 + i)
+	}
+	return c
+}
+
+func producers() []metrics.Producer {
+	return []metrics.Producer{
+		{Name: "eth0", Watermark: now.Add(-1500 * time.Millisecond).UnixNano(), StateBytes: 401},
+		{Name: "eth1", StateBytes: 402},
+		// A second ring of the same tap: the one that is further behind counts.
+		{Name: "eth0", Watermark: now.Add(-2500 * time.Millisecond).UnixNano(), StateBytes: 403},
+	}
+}
+
+func place(id aggregate.LocationID) string { return fmt.Sprintf("leaf%d:up1", id) }
+
+func worst(_ int64, top int) []aggregate.WorstSignal {
+	all := []aggregate.WorstLocation{{Location: 11, Heavy: 30}, {Location: 12, Heavy: 15}, {Location: 13, Heavy: 5}}
+	return []aggregate.WorstSignal{
+		{Signal: csig.MinABWRatio, Kind: decode.Tag, Observations: 100, Heavy: 60, Locations: all[:top]},
+		{Signal: csig.MaxDelay, Kind: decode.Reflection, Observations: 10},
+	}
+}
+
+func fallbacks() fabric.Counts {
+	return fabric.Counts{SetFallbacks: 451, OffPathFallbacks: 452, PathFallbacks: 453, GroupFallbacks: 454}
+}
+
+func live() metrics.Live {
+	return metrics.Live{Checkpoints: 501, Failed: 502, LastCheckpoint: now.Add(-2 * time.Second), Stalled: 503, Full: 504, Reloads: 505, LostStates: 506}
+}
+
+func ingest() metrics.Ingest {
+	return metrics.Ingest{
+		Exporters: []metrics.Exporter{
+			{
+				Name: "host1", LastSeen: now.Add(-time.Minute), ClockOffset: 600 * time.Millisecond, Requests: 601, Bytes: 602, Items: 603,
+				Rows: 604, Observations: 605, Overflowed: 606, Repeated: 607, Undone: 608, Denied: 609,
+			},
+			{Name: "host2"},
+		},
+		Refused: map[string]uint64{"unknown_token": 651, "byte_rate": 652},
+	}
+}
+
+func spool() metrics.Spool {
+	return metrics.Spool{
+		Connected: true, Bytes: 701, Limit: 702, Waiting: 703, Age: 704 * time.Second, Sent: 705, Retries: 706,
+		Lost: map[string]uint64{"full": 707, "refused": 708},
+	}
+}
+
+func status() store.WriterStatus {
+	return store.WriterStatus{
+		WriterStats: store.WriterStats{Rows: 801, Batches: 802, Retries: 803, Buffered: 804, Waiting: 805},
+		LostBy:      []store.LostRows{{Reason: "full", Rows: 806}, {Reason: "disk", Rows: 807}},
+		Outboxes:    1, OutboxBytes: 808, OutboxLimit: 809, OutboxAge: 810 * time.Millisecond,
+	}
+}
+
+func latency() store.Latency {
+	return store.Latency{
+		Bounds: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, Counts: []uint64{1, 0, 7, 2}, Sum: 20500 * time.Millisecond,
+	}
+}

@@ -1,0 +1,133 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// An Exporter is one identity that hands in partials or observations over the network.
+type Exporter struct {
+	Name string
+	// LastSeen is the time of its last request; the zero Time for one that is configured
+	// and has not come yet.
+	LastSeen time.Time
+	// ClockOffset is how far its clock is ahead of the collector's.
+	ClockOffset time.Duration
+
+	Requests, Bytes          uint64
+	Items, Rows              uint64 // stored blocks and batches, and the rows in them
+	Observations             uint64 // in stored items
+	Overflowed               uint64 // observations that its key limit put into overflow rows
+	Repeated, Undone, Denied uint64 // items answered before, to be sent again, refused
+}
+
+// Ingest is what a collector has taken from exporters.
+type Ingest struct {
+	Exporters []Exporter
+	Refused   map[string]uint64 // requests, connections, names and items, by a fixed set of reasons
+}
+
+// NewIngest exports what exporters hand in, each of them, and what was refused.
+func NewIngest(read func() Ingest) *Collector {
+	c := new(Collector)
+	named := new(first)
+	refused := c.counter("ingest_refused_total", "Requests, connections, names and items refused.", "reason")
+	exporters := c.gauge("ingest_exporters", "Exporters that are known: configured, or met.")
+	last := c.gauge("exporter_last_seen_timestamp_seconds", "Time of the exporter's last request, 0 for one that is configured and has not come; the earliest for other.", "exporter")
+	offset := c.gauge("exporter_clock_offset_seconds", "How far the exporter's clock is ahead of the collector's, negative behind; the largest for other.", "exporter")
+	counters := []struct {
+		*family
+		of func(*Exporter) *uint64
+	}{
+		{c.counter("exporter_requests_total", "Requests of the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Requests }},
+		{c.counter("exporter_bytes_total", "Bytes of its requests, as they came over the network.", "exporter"), func(e *Exporter) *uint64 { return &e.Bytes }},
+		{c.counter("exporter_items_total", "Blocks and batches taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Items }},
+		{c.counter("exporter_rows_total", "Rows taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Rows }},
+		{c.counter("exporter_observations_total", "Observations in what was taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Observations }},
+		{c.counter("exporter_overflow_observations_total", "Observations in overflow rows, because the exporter's key limit was spent.", "exporter"), func(e *Exporter) *uint64 { return &e.Overflowed }},
+		{c.counter("exporter_repeated_items_total", "Items that had been taken before, and were not counted again.", "exporter"), func(e *Exporter) *uint64 { return &e.Repeated }},
+		{c.counter("exporter_retried_items_total", "Items that the exporter was asked to send again.", "exporter"), func(e *Exporter) *uint64 { return &e.Undone }},
+		{c.counter("exporter_refused_items_total", "Items refused for good.", "exporter"), func(e *Exporter) *uint64 { return &e.Denied }},
+	}
+	c.read = func(to emit) {
+		in := read()
+		for _, reason := range slices.Sorted(maps.Keys(in.Refused)) {
+			to(refused, float64(in.Refused[reason]), reason)
+		}
+		to(exporters, float64(len(in.Exporters)))
+		var all sums[Exporter]
+		for _, e := range in.Exporters {
+			sum := all.at(named.name(e.Name))
+			sum.worsen(&e)
+			for _, n := range counters {
+				*n.of(sum) += *n.of(&e)
+			}
+		}
+		for _, name := range all.order {
+			e := all.of[name]
+			if e.LastSeen.IsZero() {
+				to(last, 0, name)
+			} else {
+				to(last, seconds(e.LastSeen.UnixNano()), name)
+			}
+			to(offset, e.ClockOffset.Seconds(), name)
+			for _, n := range counters {
+				to(n.family, float64(*n.of(e)), name)
+			}
+		}
+	}
+	return c
+}
+
+// worsen takes over what is worse with another exporter of the same label.
+func (e *Exporter) worsen(o *Exporter) {
+	if e.Name == "" { // the first one
+		e.Name, e.LastSeen, e.ClockOffset = o.Name, o.LastSeen, o.ClockOffset
+		return
+	}
+	if o.LastSeen.Before(e.LastSeen) {
+		e.LastSeen = o.LastSeen
+	}
+	if o.ClockOffset.Abs() > e.ClockOffset.Abs() {
+		e.ClockOffset = o.ClockOffset
+	}
+}
+
+// Spool is what an exporter keeps on disk for its collector.
+type Spool struct {
+	Connected    bool // the last request was answered
+	Bytes, Limit int64
+	Waiting      uint64 // items
+	Age          time.Duration
+	Sent         uint64 // items that the collector has acknowledged
+	Retries      uint64
+	Lost         map[string]uint64 // items, by a fixed set of reasons
+}
+
+// NewSpool exports how an exporter's items get to the collector.
+func NewSpool(read func() Spool) *Collector {
+	c := new(Collector)
+	up := c.gauge("spool_collector_up", "1 while the collector answers, 0 since a request failed.")
+	size := c.gauge("spool_bytes", "Bytes of the spool on disk.")
+	limit := c.gauge("spool_limit_bytes", "Largest size of the spool.")
+	waiting := c.gauge("spool_items_waiting", "Items that the collector has not acknowledged.")
+	age := c.gauge("spool_age_seconds", "How long the oldest item that waits has waited, 0 when nothing waits.")
+	sent := c.counter("spool_items_total", "Items that the collector has acknowledged.")
+	retries := c.counter("spool_retries_total", "Attempts after a first one.")
+	lost := c.counter("spool_items_lost_total", "Items given up.", "reason")
+	c.read = func(to emit) {
+		s := read()
+		to(up, flag(s.Connected))
+		to(size, float64(s.Bytes))
+		to(limit, float64(s.Limit))
+		to(waiting, float64(s.Waiting))
+		to(age, s.Age.Seconds())
+		to(sent, float64(s.Sent))
+		to(retries, float64(s.Retries))
+		for _, reason := range slices.Sorted(maps.Keys(s.Lost)) {
+			to(lost, float64(s.Lost[reason]), reason)
+		}
+	}
+	return c
+}

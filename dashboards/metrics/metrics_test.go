@@ -1,0 +1,212 @@
+package metrics_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/dashboards/metrics"
+	"github.com/csigscope/csigscope/decode"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func registry(t testing.TB, list ...prometheus.Collector) *prometheus.Registry {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	for _, c := range list {
+		if err := r.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// scrape is what Prometheus gets.
+func scrape(t testing.TB, r *prometheus.Registry) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusOK {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+func TestExposition(t *testing.T) {
+	r := registry(t, everything()...)
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	got := scrape(t, r)
+	const golden = "testdata/exposition.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-update writes it anew): %s", golden, diff)
+	}
+}
+
+// TestReference: what is exported is what the reference lists, with its type and labels,
+// and the golden exposition has an example of everything.
+func TestReference(t *testing.T) {
+	r := registry(t, append(everything()[:13], counting(t))...)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[string]metrics.Family)
+	for _, f := range metrics.All() {
+		if listed[f.Name].Name != "" {
+			t.Errorf("%s is listed twice", f.Name)
+		}
+		listed[f.Name] = f
+	}
+	var text bytes.Buffer
+	if err := metrics.WriteReference(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		want, ok := listed[f.GetName()]
+		delete(listed, f.GetName())
+		if !ok || string(want.Type) != strings.ToLower(f.GetType().String()) || want.Help != f.GetHelp() {
+			t.Errorf("%s %s is not as the reference says: %+v", f.GetType(), f.GetName(), want)
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName())
+			}
+			if !slices.Equal(labels, slices.Sorted(slices.Values(want.Labels))) {
+				t.Errorf("%s has labels %q, listed %q", f.GetName(), labels, want.Labels)
+			}
+		}
+		if !strings.Contains(text.String(), "| `"+f.GetName()+"` | "+string(want.Type)+" |") {
+			t.Errorf("%s is missing in the text", f.GetName())
+		}
+	}
+	for name := range listed {
+		t.Errorf("%s is listed and never exported", name)
+	}
+}
+
+// counting is an HTTP that has answered, in place of the last one of everything.
+func counting(t *testing.T) prometheus.Collector {
+	t.Helper()
+	h := metrics.NewHTTP()
+	h.Count(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	return h
+}
+
+// TestBounded: however many producers there are, and whatever they are called, the
+// exposition stays small and whole, and no counter goes back.
+func TestBounded(t *testing.T) {
+	many := []metrics.Exporter{{Name: "late", Rows: 1}}
+	r := registry(t, metrics.NewIngest(func() metrics.Ingest { return metrics.Ingest{Exporters: many} }))
+	scrape(t, r)
+	for i := range 10_000 {
+		many = append(many, metrics.Exporter{Name: fmt.Sprintf("host%d", i), Rows: 2, LastSeen: now.Add(time.Duration(-i) * time.Second)})
+	}
+	text := scrape(t, r)
+	rows := regexp.MustCompile(`(?m)^csigscope_exporter_rows_total\{exporter="(.*)"\} (\d+)$`).FindAllStringSubmatch(text, -1)
+	if len(rows) != metrics.MaxProducers+1 || !strings.Contains(text, `csigscope_exporter_rows_total{exporter="late"} 1`) {
+		t.Errorf("%d exporters", len(rows))
+	}
+	rest := fmt.Sprintf(`csigscope_exporter_rows_total{exporter="other"} %d`, 2*(10_000-metrics.MaxProducers+1))
+	if !strings.Contains(text, rest) {
+		t.Errorf("want %s in %s", rest, text)
+	}
+	many = many[len(many)-9_000:] // those with names went away
+	if text := scrape(t, r); !strings.Contains(text, `{exporter="other"} 18000`) {
+		t.Errorf("others: %s", text)
+	}
+
+	hostile := []metrics.Exporter{
+		{Name: "same"}, {Name: "same"}, {Name: "\xff\xfe"}, {Name: "a\nb\"c\\"}, {Name: strings.Repeat("x", 1<<20)}, {Name: ""}, {Name: ""},
+	}
+	text = scrape(t, registry(t, metrics.NewIngest(func() metrics.Ingest { return metrics.Ingest{Exporters: hostile} })))
+	if len(text) > 20_000 || !strings.Contains(text, `exporter="same"`) {
+		t.Errorf("%d bytes: %.2000s", len(text), text)
+	}
+}
+
+// TestBottlenecksBounded: the worst alone, and no repetition of a name fails a scrape.
+func TestBottlenecksBounded(t *testing.T) {
+	w := aggregate.NewWorst(time.Second, time.Minute, 1000)
+	var b aggregate.Block
+	b.Resolution, b.WindowStart = int64(time.Second), now.Add(-time.Second).UnixNano()
+	for i := range uint64(500) {
+		b.Signal, b.Kind = append(b.Signal, 1), append(b.Kind, uint8(decode.Tag))
+		b.Location, b.Observations, b.Heavy = append(b.Location, 2+i), append(b.Observations, 10), append(b.Heavy, 1+i%7)
+	}
+	if err := w.WriteBlock(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	r := registry(t, metrics.NewBottlenecks(clock, 10, func(aggregate.LocationID) string { return "same" }, w.Top))
+	if text := scrape(t, r); strings.Count(text, "csigscope_bottleneck_heavy_ratio{") != 1 {
+		t.Errorf("got %s", text)
+	}
+	r = registry(t, metrics.NewBottlenecks(clock, 10, place, w.Top))
+	if text := scrape(t, r); strings.Count(text, "csigscope_bottleneck_heavy_ratio{") != 10 {
+		t.Errorf("got %s", text)
+	}
+}
+
+// TestScrapeWhileRunning is for the race detector: scrapes at the same time, of values
+// that change.
+func TestScrapeWhileRunning(t *testing.T) {
+	var n atomic.Uint64
+	w := aggregate.NewWorst(time.Second, time.Minute, 100)
+	http1 := metrics.NewHTTP()
+	r := registry(t, http1,
+		metrics.NewTaps(func() []metrics.Tap {
+			return []metrics.Tap{{Name: fmt.Sprint("eth", n.Load()%3), Frames: n.Load()}}
+		}),
+		metrics.NewProducers(time.Now, func() []metrics.Producer {
+			return []metrics.Producer{{Name: fmt.Sprint(n.Load()), Watermark: 1}}
+		}),
+		metrics.NewBottlenecks(time.Now, 5, place, w.Top),
+	)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 50 {
+				n.Add(1)
+				_ = w.WriteBlock(t.Context(), &aggregate.Block{
+					Resolution: int64(time.Second), WindowStart: time.Now().UnixNano(),
+					Signal: []uint8{1}, Kind: []uint8{1}, Location: []uint64{5}, Observations: []uint64{1}, Heavy: []uint64{1},
+				})
+				http1.Count(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+				scrape(t, r)
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,89 @@
+package metrics
+
+import "time"
+
+// A Tap is one place where frames are captured, all of its rings together. Counters are
+// since it was opened; a link that goes away and comes back does not set them back.
+type Tap struct {
+	Name string // of the interface
+	Up   bool   // the interface is there and its link is up
+
+	Frames, Bytes  uint64 // delivered
+	Dropped        uint64 // frames that the kernel had no room for
+	Freezes        uint64 // times that a ring was full
+	Stripped       uint64 // frames whose outermost tag came beside them
+	SuperFrames    uint64 // frames that the kernel had merged: counts and sizes are wrong
+	HardwareStamps uint64 // frames with the time of the network card
+	Restamped      uint64 // frames whose hardware time was wrong
+	Malformed      uint64 // blocks of a ring that contradict themselves
+	Downs, Ups     uint64 // changes of the link
+	Reopens        uint64 // rings made anew
+
+	// LastFrame is the capture time of the last frame; the zero Time for none yet.
+	LastFrame time.Time
+	// ClockOffset is how far the tap's times are ahead of the machine's clock.
+	ClockOffset time.Duration
+}
+
+// NewTaps exports what taps count.
+func NewTaps(read func() []Tap) *Collector {
+	c := new(Collector)
+	named := new(first)
+	up := c.gauge("tap_up", "1 while the interface is there and its link is up, else 0.", "tap")
+	last := c.gauge("tap_last_frame_timestamp_seconds", "Capture time of the last frame. Absent before the first one.", "tap")
+	offset := c.gauge("tap_clock_offset_seconds", "How far the tap's times are ahead of the machine's clock, negative behind.", "tap")
+	counters := []struct {
+		*family
+		of func(*Tap) *uint64
+	}{
+		{c.counter("tap_frames_total", "Frames captured.", "tap"), func(t *Tap) *uint64 { return &t.Frames }},
+		{c.counter("tap_bytes_total", "Bytes captured, as on the wire.", "tap"), func(t *Tap) *uint64 { return &t.Bytes }},
+		{c.counter("tap_kernel_drops_total", "Frames that the kernel dropped because the ring was full.", "tap"), func(t *Tap) *uint64 { return &t.Dropped }},
+		{c.counter("tap_ring_freezes_total", "Times that a ring was full.", "tap"), func(t *Tap) *uint64 { return &t.Freezes }},
+		{c.counter("tap_stripped_frames_total", "Frames whose outermost VLAN or CSIG tag came beside them.", "tap"), func(t *Tap) *uint64 { return &t.Stripped }},
+		{c.counter("tap_super_frames_total", "Frames that receive offload (GRO, LRO) made of several: packet counts and sizes are wrong, signals are right.", "tap"), func(t *Tap) *uint64 { return &t.SuperFrames }},
+		{c.counter("tap_hardware_stamped_frames_total", "Frames with the time of the network card.", "tap"), func(t *Tap) *uint64 { return &t.HardwareStamps }},
+		{c.counter("tap_restamped_frames_total", "Frames whose hardware time was more than a second off: they have the system's.", "tap"), func(t *Tap) *uint64 { return &t.Restamped }},
+		{c.counter("tap_malformed_blocks_total", "Blocks of a ring dropped because their lengths contradict each other.", "tap"), func(t *Tap) *uint64 { return &t.Malformed }},
+		{c.counter("tap_link_downs_total", "Times that the link went down or away.", "tap"), func(t *Tap) *uint64 { return &t.Downs }},
+		{c.counter("tap_link_ups_total", "Times that the link came up again.", "tap"), func(t *Tap) *uint64 { return &t.Ups }},
+		{c.counter("tap_reopens_total", "Times that a ring was made anew, for an interface created anew.", "tap"), func(t *Tap) *uint64 { return &t.Reopens }},
+	}
+	c.read = func(to emit) {
+		var all sums[Tap]
+		for _, t := range read() {
+			sum := all.at(named.name(t.Name))
+			sum.worsen(&t)
+			for _, n := range counters {
+				*n.of(sum) += *n.of(&t)
+			}
+		}
+		for _, name := range all.order {
+			t := all.of[name]
+			to(up, flag(t.Up), name)
+			to(offset, t.ClockOffset.Seconds(), name)
+			if !t.LastFrame.IsZero() {
+				to(last, seconds(t.LastFrame.UnixNano()), name)
+			}
+			for _, n := range counters {
+				to(n.family, float64(*n.of(t)), name)
+			}
+		}
+	}
+	return c
+}
+
+// worsen takes over what is worse with another tap of the same label.
+func (t *Tap) worsen(o *Tap) {
+	if t.Name == "" { // the first one
+		t.Name, t.Up, t.LastFrame, t.ClockOffset = o.Name, o.Up, o.LastFrame, o.ClockOffset
+		return
+	}
+	t.Up = t.Up && o.Up
+	if o.LastFrame.Before(t.LastFrame) {
+		t.LastFrame = o.LastFrame
+	}
+	if o.ClockOffset.Abs() > t.ClockOffset.Abs() {
+		t.ClockOffset = o.ClockOffset
+	}
+}
