@@ -83,14 +83,23 @@ func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
+	key, err := keyOf(b)
+	if err != nil {
+		return err
+	}
+	return s.describe("write partials", s.writer.write(ctx, key, b))
+}
+
+// keyOf is where the rows of a block belong.
+func keyOf(b *aggregate.Block) (batchKey, error) {
 	g, err := grainOf(time.Duration(b.Resolution))
 	if err != nil {
-		return fmt.Errorf("write block: %w", err)
+		return batchKey{}, fmt.Errorf("write block: %w", err)
 	}
 	if b.WindowStart < 0 || b.WindowStart >= endOfTime {
-		return fmt.Errorf("write block: window at %d ns: expected a time in 1970 to 2105, check the capture's clock", b.WindowStart)
+		return batchKey{}, fmt.Errorf("write block: window at %d ns: expected a time in 1970 to 2105, check the capture's clock", b.WindowStart)
 	}
-	return s.describe("write partials", s.writer.write(ctx, batchKey{g, partition(g, b.WindowStart)}, b))
+	return batchKey{g, partition(g, b.WindowStart)}, nil
 }
 
 // Flush waits until all rows taken so far are written. With an outbox it also waits for
@@ -106,6 +115,15 @@ func (s *Store) Flush(ctx context.Context) error {
 		}
 	}
 	return s.describe("write partials", err)
+}
+
+// Sync waits until all rows taken so far are durable: in the outbox or, without one, at
+// the server. Rows that had to be given up, and left a gap, are not waited for.
+func (s *Store) Sync(ctx context.Context) error {
+	if s.writer == nil {
+		return nil
+	}
+	return s.describe("write partials", s.writer.flush(ctx))
 }
 
 // WriterStats is a snapshot of the writer's counts.
