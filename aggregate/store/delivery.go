@@ -72,6 +72,8 @@ type delivery struct {
 	failure error                       // why nothing is sent, nil while it is
 	changed chan struct{}               // closed and replaced when a record is done or failure changes
 	sent    WriterStats                 // Rows, Batches and Retries
+	resent  uint64                      // batches that the server had lost
+	checked bool                        // all that is kept was looked up
 	lost    map[aggregate.Source]uint64 // rows, since the outbox was opened
 	unknown uint64                      // lost records of whose rows nothing is known
 	before  []uint64                    // where the outbox stood then
@@ -193,7 +195,7 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 		if err == nil {
 			d.recovered()
 			if d.outage {
-				d.outage = !d.verify(ctx)
+				d.look(ctx)
 			}
 			return nil
 		}
@@ -270,7 +272,7 @@ func (d *delivery) sleep(ctx context.Context, pause *time.Duration) {
 // idle waits for the next record, and looks after what is kept meanwhile.
 func (d *delivery) idle(ctx context.Context) {
 	if d.outage {
-		d.outage = !d.verify(ctx)
+		d.look(ctx)
 	}
 	d.tidy(ctx)
 	d.log.Save()

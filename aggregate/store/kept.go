@@ -175,6 +175,9 @@ func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uin
 		if err != nil {
 			return err
 		}
-		d.note(func() { d.sent.Retries++ })
+		d.note(func() {
+			d.sent.Retries++
+			d.resent++
+		})
 	}
 }

@@ -23,7 +23,7 @@ ClickHouse's BACKUP; of a ClickHouse server make backups with its own means.`,
 	}
 	addStoreFlag(cmd, &dsn)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		db, err := openEmbedded(cmd, dsn, mustExist)
+		db, err := openEmbedded(cmd, dsn, mustExist, nil)
 		if err != nil {
 			return err
 		}
@@ -39,18 +39,29 @@ ClickHouse's BACKUP; of a ClickHouse server make backups with its own means.`,
 
 func newSchemaRestore() *cobra.Command {
 	var dsn string
+	var box outboxFlags
+	var discard bool
 	cmd := &cobra.Command{
 		Use:   "restore FOLDER",
 		Short: "Fill a new embedded store from a backup",
 		Long: `restore fills an embedded store that holds nothing yet from a folder that schema backup
 has written, checks all of it against its checksums, and brings it to this version's
-schema. A backup that is damaged is refused, and leaves the store empty.`,
-		Example: "  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+schema. A backup that is damaged is refused, and leaves the store empty.
+
+Where the outbox of the store is still there, what it holds is newer than the backup or in
+it: rows that wait are sent, and so are rows that the store took in the last minutes
+(--outbox-keep) and that the backup lacks. Runs that came back without their names are
+counted: replay their captures again. To have the backup and nothing else, give
+--discard-outbox.`,
+		Example: `  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere
+  csigscope schema restore /backup/csigscope-2026-01-22 --discard-outbox`,
+		Args: usageArgs(cobra.ExactArgs(1)),
 	}
 	addStoreFlag(cmd, &dsn)
+	box.add(cmd.Flags())
+	cmd.Flags().BoolVar(&discard, "discard-outbox", false, "forget what is in the store's outbox, instead of sending what the backup lacks")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		db, err := openEmbedded(cmd, dsn, makeMissing)
+		db, err := openEmbedded(cmd, dsn, makeMissing, &box)
 		if err != nil {
 			return err
 		}
@@ -66,14 +77,41 @@ schema. A backup that is damaged is refused, and leaves the store empty.`,
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is restored from %s\n", db.target, args[0])
+		if err := db.settle(cmd, discard); err != nil {
+			return err
+		}
 		return db.Close()
 	}
 	return cmd
 }
 
+// settle makes a restored store and its outbox agree, and tells how.
+func (db *openedStore) settle(cmd *cobra.Command, discard bool) error {
+	out := cmd.OutOrStdout()
+	if discard {
+		lost, err := db.store.DiscardOutbox()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "the outbox is discarded, with %d rows that were never stored\n", lost)
+		return nil
+	}
+	done, err := db.store.Settle(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("send what the backup lacks: %w", err)
+	}
+	if done.Sent > 0 || done.Resent > 0 {
+		fmt.Fprintf(out, "from the outbox: %d rows that had waited, %d batches that the backup lacks\n", done.Sent, done.Resent)
+	}
+	if done.Strangers > 0 {
+		fmt.Fprintf(out, "%d runs came back without their names, perhaps in part: replay their captures again (schema verify names them)\n", done.Strangers)
+	}
+	return nil
+}
+
 // openEmbedded opens a store for what only the embedded engine does.
-func openEmbedded(cmd *cobra.Command, dsn string, exists bool) (*openedStore, error) {
-	db, err := connectStore(cmd, dsn, exists)
+func openEmbedded(cmd *cobra.Command, dsn string, exists bool, box *outboxFlags) (*openedStore, error) {
+	db, err := connect(cmd, dsn, exists, box)
 	if err != nil {
 		return nil, err
 	}
