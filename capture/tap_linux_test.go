@@ -15,28 +15,29 @@ import (
 	"golang.org/x/net/bpf"
 
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/capture/livetest"
 )
 
 // TestTapRestoresTags sends every sequence of up to three tags, of which the kernel
 // strips some: all arrive as they were sent.
 func TestTapRestoresTags(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	makeLink(t)
-	frames := [][]byte{plain(1, 2, 60)}
+	livetest.MakeLink(t)
+	frames := [][]byte{livetest.Plain(1, 2, 60)}
 	for first := 0; len(frames) < 1+4+16+64; first++ {
 		for _, tpid := range []uint32{0x8100, 0x88a8, 0x9100, 0x9900} {
 			// A TCI of 0 is a tag like any other.
 			tci := []uint32{0, 0x2b85, 0xffff, 0x1fff, 0xe000}[len(frames)%5]
-			frames = append(frames, tagged(frames[first], tpid<<16|tci))
+			frames = append(frames, livetest.Tagged(frames[first], tpid<<16|tci))
 		}
 	}
 	tap := openTap(t, capture.TapConfig{})
-	s := newSender(t, sendEnd)
+	s := livetest.NewSender(t, livetest.SendEnd)
 	began := time.Now().UnixNano()
-	s.send(frames...)
+	s.Send(frames...)
 	got := collect(t, tap.Rings()[0], len(frames))
 	if len(got) != len(frames) {
 		t.Fatalf("%d frames arrived of %d", len(got), len(frames))
@@ -58,7 +59,7 @@ func TestTapRestoresTags(t *testing.T) {
 	if r.Stamp() != capture.StampSoftware || r.State() != capture.LinkUp {
 		t.Errorf("timestamps %s, link %s", r.Stamp(), r.State())
 	}
-	s.send(tagged(plain(1, 2, 60), 0x8100<<16))
+	s.Send(livetest.Tagged(livetest.Plain(1, 2, 60), 0x8100<<16))
 	var b capture.Batch
 	until(t, r, "one more frame", func() bool { return b.N > 0 || r.ReadBatch(&b) != nil })
 	f := &b.Frames[0]
@@ -67,14 +68,47 @@ func TestTapRestoresTags(t *testing.T) {
 	}
 }
 
-// TestTapEndsAtIdle waits for an idle tap: each call returns in time, and its clock
-// goes on.
-func TestTapEndsAtIdle(t *testing.T) {
-	if !inNamespace(t) {
+// TestTapRestoresEveryEncapsulation sends whole frames of the emitter, whose first tag
+// takes the form of each TPID.
+func TestTapRestoresEveryEncapsulation(t *testing.T) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	makeLink(t)
+	livetest.MakeLink(t)
+	var frames [][]byte
+	for _, f := range livetest.EveryEncapsulation(t) {
+		frames = append(frames, f)
+		switch binary.BigEndian.Uint16(f[12:]) {
+		case 0x8100, 0x88a8, 0x88b6:
+			for _, tpid := range []uint16{0x8100, 0x88a8, 0x9100, 0x9900} {
+				changed := append([]byte{}, f...)
+				binary.BigEndian.PutUint16(changed[12:], tpid)
+				frames = append(frames, changed)
+			}
+		}
+	}
+	tap := openTap(t, capture.TapConfig{})
+	livetest.NewSender(t, livetest.SendEnd).Send(frames...)
+	got := collect(t, tap.Rings()[0], len(frames))
+	if len(got) != len(frames) || len(frames) < 2000 {
+		t.Fatalf("%d frames arrived of %d: %+v", len(got), len(frames), tap.Counters())
+	}
+	for i := range frames {
+		if !bytes.Equal(got[i], frames[i]) {
+			t.Fatalf("frame %d:\n%x\nwant\n%x", i, got[i], frames[i])
+		}
+	}
+}
+
+// TestTapEndsAtIdle waits for an idle tap: each call returns in time, and its clock
+// goes on.
+func TestTapEndsAtIdle(t *testing.T) {
+	if !livetest.InNamespace(t) {
+		return
+	}
+	defer goleak.VerifyNone(t)
+	livetest.MakeLink(t)
 	r := openTap(t, capture.TapConfig{}).Rings()[0]
 	var b capture.Batch
 	last := int64(0)
@@ -110,19 +144,19 @@ func assemble(t *testing.T, program ...bpf.Instruction) []bpf.RawInstruction {
 
 // TestTapFilters lets the kernel drop what a filter refuses, and cut what it keeps.
 func TestTapFilters(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	makeLink(t)
+	livetest.MakeLink(t)
 	tap := openTap(t, capture.TapConfig{SnapLen: 100, Filter: assemble(t,
 		bpf.LoadAbsolute{Off: 12, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0x9900, SkipTrue: 1},
 		bpf.RetConstant{Val: 200},
 		bpf.RetConstant{Val: 0})})
-	s := newSender(t, sendEnd)
+	s := livetest.NewSender(t, livetest.SendEnd)
 	for range 500 {
-		s.send(plain(1, 2, 300), tagged(plain(1, 2, 300), 0x9900<<16|7), tagged(plain(1, 2, 60), 0x9900<<16|7))
+		s.Send(livetest.Plain(1, 2, 300), livetest.Tagged(livetest.Plain(1, 2, 300), 0x9900<<16|7), livetest.Tagged(livetest.Plain(1, 2, 60), 0x9900<<16|7))
 	}
 	got := collect(t, tap.Rings()[0], 1000)
 	c := tap.Counters()
@@ -140,16 +174,16 @@ func TestTapFilters(t *testing.T) {
 // TestTapCountsDrops reads nothing from a small ring while frames come: what does not
 // fit is counted.
 func TestTapCountsDrops(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	makeLink(t)
+	livetest.MakeLink(t)
 	const sent = 5000
 	tap := openTap(t, capture.TapConfig{Blocks: 4, BlockSize: 64 << 10})
-	s := newSender(t, sendEnd)
+	s := livetest.NewSender(t, livetest.SendEnd)
 	for range sent {
-		s.send(plain(1, 2, 200))
+		s.Send(livetest.Plain(1, 2, 200))
 	}
 	r := tap.Rings()[0]
 	got := collect(t, r, sent)
@@ -158,7 +192,7 @@ func TestTapCountsDrops(t *testing.T) {
 	if c.Dropped == 0 || c.Freezes == 0 || c.Dropped+uint64(len(got)) != sent {
 		t.Errorf("%d frames, %+v", len(got), c)
 	}
-	s.send(plain(1, 2, 200))
+	s.Send(livetest.Plain(1, 2, 200))
 	if got := collect(t, r, 1); len(got) != 1 {
 		t.Error("the ring did not recover")
 	}
@@ -167,7 +201,7 @@ func TestTapCountsDrops(t *testing.T) {
 // TestTapSurvivesLinks sets the link down and up, deletes it and makes it again: each
 // time, frames come again.
 func TestTapSurvivesLinks(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	for _, rings := range []int{1, 2} {
@@ -177,10 +211,10 @@ func TestTapSurvivesLinks(t *testing.T) {
 
 func surviveLinks(t *testing.T, rings int) {
 	defer goleak.VerifyNone(t)
-	makeLink(t)
-	defer ip(t, "link", "del", sendEnd)
+	livetest.MakeLink(t)
+	defer livetest.IP(t, "link", "del", livetest.SendEnd)
 	tap := openTap(t, capture.TapConfig{Rings: rings, Fanout: byLastAddress(t), Retire: 5 * time.Millisecond})
-	s := newSender(t, sendEnd)
+	s := livetest.NewSender(t, livetest.SendEnd)
 	all := func(what string, state capture.LinkState) {
 		t.Helper()
 		for _, r := range tap.Rings() {
@@ -190,7 +224,7 @@ func surviveLinks(t *testing.T, rings int) {
 	arrive := func(what string) {
 		t.Helper()
 		for i, r := range tap.Rings() {
-			s.send(plain(1, i, 60))
+			s.Send(livetest.Plain(1, i, 60))
 			if got := collect(t, r, 1); len(got) != 1 {
 				t.Errorf("%s: %d frames arrived at ring %d, want 1: %+v", what, len(got), i, r.Counters())
 			}
@@ -199,22 +233,22 @@ func surviveLinks(t *testing.T, rings int) {
 	all("open", capture.LinkUp)
 	arrive("at first")
 	for range 2 {
-		ip(t, "link", "set", tapEnd, "down")
+		livetest.IP(t, "link", "set", livetest.TapEnd, "down")
 		all("down", capture.LinkDown)
-		ip(t, "link", "set", tapEnd, "up")
+		livetest.IP(t, "link", "set", livetest.TapEnd, "up")
 		all("up again", capture.LinkUp)
 		arrive("up again")
 	}
-	ip(t, "link", "set", sendEnd, "down") // the carrier goes
+	livetest.IP(t, "link", "set", livetest.SendEnd, "down") // the carrier goes
 	all("without carrier", capture.LinkDown)
-	ip(t, "link", "set", sendEnd, "up")
+	livetest.IP(t, "link", "set", livetest.SendEnd, "up")
 	all("with carrier", capture.LinkUp)
 	arrive("with carrier")
 	for range 2 {
-		ip(t, "link", "del", sendEnd)
+		livetest.IP(t, "link", "del", livetest.SendEnd)
 		all("deleted", capture.LinkGone)
-		makeLink(t)
-		s.bind(sendEnd)
+		livetest.MakeLink(t)
+		s.Bind(livetest.SendEnd)
 		all("made again", capture.LinkUp)
 		arrive("made again")
 	}
@@ -233,18 +267,18 @@ func byLastAddress(t *testing.T) []bpf.RawInstruction {
 
 // TestTapFansOut shares flows between rings: each is whole in one of them.
 func TestTapFansOut(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	makeLink(t)
+	livetest.MakeLink(t)
 	const each = 400
 	for _, program := range [][]bpf.RawInstruction{byLastAddress(t), nil} {
 		tap := openTap(t, capture.TapConfig{Rings: 4, Fanout: program, BlockSize: 64 << 10})
-		s := newSender(t, sendEnd)
+		s := livetest.NewSender(t, livetest.SendEnd)
 		for range each {
 			for host := range 16 {
-				s.send(plain(100, host, 60))
+				s.Send(livetest.Plain(100, host, 60))
 			}
 		}
 		total := 0
@@ -270,12 +304,12 @@ func TestTapFansOut(t *testing.T) {
 
 // TestTapLeavesOutgoingOut sends through the captured interface.
 func TestTapLeavesOutgoingOut(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	makeLink(t)
-	there, back := newSender(t, sendEnd), newSender(t, tapEnd)
+	livetest.MakeLink(t)
+	there, back := livetest.NewSender(t, livetest.SendEnd), livetest.NewSender(t, livetest.TapEnd)
 	for _, tc := range []struct {
 		cfg  capture.TapConfig
 		want int
@@ -287,8 +321,8 @@ func TestTapLeavesOutgoingOut(t *testing.T) {
 		{capture.TapConfig{Promiscuous: true}, 1},
 	} {
 		tap := openTap(t, tc.cfg)
-		there.send(plain(1, 2, 60))
-		back.send(plain(2, 4, 60))
+		there.Send(livetest.Plain(1, 2, 60))
+		back.Send(livetest.Plain(2, 4, 60))
 		if got := collect(t, tap.Rings()[0], 3); len(got) != tc.want {
 			t.Errorf("%+v: %d frames, want %d", tc.cfg, len(got), tc.want)
 		}
@@ -301,11 +335,11 @@ func TestTapLeavesOutgoingOut(t *testing.T) {
 // TestTapCountsSuperFrames captures TCP over loopback, whose segments are never cut
 // to packets.
 func TestTapCountsSuperFrames(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	ip(t, "link", "set", "lo", "up")
+	livetest.IP(t, "link", "set", "lo", "up")
 	r := openTap(t, capture.TapConfig{Interface: "lo"}).Rings()[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -338,18 +372,18 @@ func TestTapCountsSuperFrames(t *testing.T) {
 }
 
 func TestTapTellsWhatIsWrong(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
-	makeLink(t)
+	livetest.MakeLink(t)
 	for _, tc := range []struct {
 		cfg  capture.TapConfig
 		want string
 	}{
 		{capture.TapConfig{Interface: "nosuch0"}, `interface "nosuch0": no such device`},
-		{capture.TapConfig{Interface: tapEnd, Stamp: capture.StampHardware}, "ask for software timestamps"},
-		{capture.TapConfig{Interface: tapEnd, Filter: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a filter of 1 instructions"},
-		{capture.TapConfig{Interface: tapEnd, Rings: 2, Fanout: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a fanout program of 1 instructions"},
+		{capture.TapConfig{Interface: livetest.TapEnd, Stamp: capture.StampHardware}, "ask for software timestamps"},
+		{capture.TapConfig{Interface: livetest.TapEnd, Filter: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a filter of 1 instructions"},
+		{capture.TapConfig{Interface: livetest.TapEnd, Rings: 2, Fanout: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a fanout program of 1 instructions"},
 	} {
 		tap, err := capture.NewTap(tc.cfg)
 		if err != nil {
@@ -367,15 +401,15 @@ func TestTapTellsWhatIsWrong(t *testing.T) {
 
 // TestTapAllocatesNothing reads frames by the thousand.
 func TestTapAllocatesNothing(t *testing.T) {
-	if !inNamespace(t) {
+	if !livetest.InNamespace(t) {
 		return
 	}
-	makeLink(t)
+	livetest.MakeLink(t)
 	tap := openTap(t, capture.TapConfig{})
-	s := newSender(t, sendEnd)
+	s := livetest.NewSender(t, livetest.SendEnd)
 	const frames = 20000
 	for range frames {
-		s.send(tagged(plain(1, 2, 60), 0x8100<<16|5))
+		s.Send(livetest.Tagged(livetest.Plain(1, 2, 60), 0x8100<<16|5))
 	}
 	time.Sleep(50 * time.Millisecond) // the last block retires
 	r := tap.Rings()[0]

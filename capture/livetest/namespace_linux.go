@@ -1,0 +1,149 @@
+package livetest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const namespaceEnv = "CSIGSCOPE_TEST_NAMESPACE"
+
+// InNamespace runs the test in a child process that has a network of its own, for
+// which no rights are needed, and is true there. In CI it has to be possible.
+func InNamespace(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(namespaceEnv) != "" {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=3m")
+	cmd.Env = append(os.Environ(), namespaceEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil && strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("SKIPPED in a network namespace:\n%s", out)
+	case err == nil:
+		t.Logf("in a network namespace:\n%s", out)
+	case errors.As(err, &exit):
+		t.Fatalf("in a network namespace: %v\n%s", err, out)
+	default:
+		Missing(t, "no network namespace: %v", err)
+	}
+	return false
+}
+
+// Missing ends a test that lacks something of the system.
+func Missing(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf("SKIPPED: "+format, args...)
+}
+
+// IP runs the ip command.
+func IP(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// The ends of the tests' link: frames are sent into one and captured at the other.
+const (
+	SendEnd = "vsend"
+	TapEnd  = "vtap"
+)
+
+// MakeLink makes the link, and waits until it is up.
+func MakeLink(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		Missing(t, "ip (package iproute2) is not installed")
+	}
+	IP(t, "link", "add", SendEnd, "mtu", "9000", "type", "veth", "peer", "name", TapEnd, "mtu", "9000")
+	for _, end := range []string{SendEnd, TapEnd} {
+		// The kernel's own packets would be in the way of exact counts.
+		IP(t, "link", "set", end, "addrgenmode", "none")
+		IP(t, "link", "set", end, "up")
+	}
+	// The carrier comes a moment later.
+	for range 200 {
+		if b, err := os.ReadFile("/sys/class/net/" + TapEnd + "/operstate"); err != nil || strings.TrimSpace(string(b)) == "up" {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Sender sends whole frames into the link.
+type Sender struct {
+	t  *testing.T
+	fd int
+}
+
+// NewSender sends into an interface until the test ends.
+func NewSender(t *testing.T, name string) *Sender {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Sender{t, fd}
+	s.Bind(name)
+	t.Cleanup(func() { unix.Close(fd) })
+	return s
+}
+
+// Bind makes it send into another interface, or into one created anew.
+func (s *Sender) Bind(name string) {
+	s.t.Helper()
+	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: indexOf(s.t, name)}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func indexOf(t *testing.T, name string) int {
+	t.Helper()
+	r, err := unix.NewIfreq(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, r); err != nil {
+		t.Fatalf("index of %s: %v", name, err)
+	}
+	return int(r.Uint32())
+}
+
+// Send sends frames, each as often as it takes.
+func (s *Sender) Send(frames ...[]byte) {
+	s.t.Helper()
+	for _, f := range frames {
+		for {
+			_, err := unix.Write(s.fd, f)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
+				s.t.Fatalf("send %x: %v", f, err)
+			}
+		}
+	}
+}

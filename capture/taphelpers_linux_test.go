@@ -1,0 +1,63 @@
+package capture_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/capture/livetest"
+)
+
+func openTap(t *testing.T, cfg capture.TapConfig) *capture.Tap {
+	t.Helper()
+	if cfg.Interface == "" {
+		cfg.Interface = livetest.TapEnd
+	}
+	tap, err := capture.NewTap(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tap.Open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tap.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return tap
+}
+
+// collect reads frames as they were on the wire until want are there, or nothing has
+// come for a while.
+func collect(t *testing.T, r *capture.Ring, want int) [][]byte {
+	t.Helper()
+	var b capture.Batch
+	var got [][]byte
+	for quiet := 0; quiet < 10 && len(got) < want; {
+		if err := r.ReadBatch(&b); err != nil {
+			t.Fatal(err)
+		}
+		if quiet++; b.N > 0 {
+			quiet = 0
+		}
+		for i := range b.N {
+			got = append(got, b.Frames[i].Append(nil))
+		}
+	}
+	return got
+}
+
+// until reads, and drops what comes, until the condition holds.
+func until(t *testing.T, r *capture.Ring, what string, ok func() bool) {
+	t.Helper()
+	var b capture.Batch
+	for end := time.Now().Add(5 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it did not happen; state %s, %+v", what, r.State(), r.Counters())
+		}
+		if err := r.ReadBatch(&b); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

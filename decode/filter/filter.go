@@ -1,0 +1,184 @@
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/net/bpf"
+
+	"github.com/csigscope/csigscope/decode"
+)
+
+// Config is what a program is written for.
+type Config struct {
+	// Decode is the configuration of the decoder that gets the frames.
+	Decode decode.Config
+	// Mirrors passes mirror sessions that arrive at the tap: ERSPAN with frames that
+	// pass on their own, and TZSP whole.
+	Mirrors bool
+	// TZSPPort is the UDP port of TZSP; 0 is 37008.
+	TZSPPort uint16
+	// SnapLen is how many bytes of a frame are kept; 0 is what decoding needs.
+	SnapLen uint32
+}
+
+// Bytes that the headers which are followed may have in all: those of L2 with a tag,
+// of two IP packets, one inside the other in a tunnel, and of a transport with all its
+// options; and those that a mirror session adds.
+const (
+	needHeaders   = 384
+	needMirror    = 96
+	needTransport = 60
+	udpHeader     = 8
+	defaultTZSP   = 37008
+)
+
+// SnapLen is how many bytes of a frame decoding needs.
+func SnapLen(cfg Config) uint32 {
+	n := needHeaders
+	if cfg.Mirrors {
+		n += needMirror
+	}
+	deepest := 0
+	if cfg.Decode.Domain != nil {
+		for _, r := range cfg.Decode.Domain.UDPReflections() {
+			deepest = max(deepest, int(r.Offset)+r.Layout.Format.DataLen(), int(r.MatchOffset)+1, int(r.ValidOffset)+1)
+		}
+	}
+	return uint32(n + max(0, udpHeader+deepest-needTransport))
+}
+
+// New writes the filter of a packet socket, which gets frames from their Ethernet
+// addresses on, and the outermost VLAN tag beside them when it was stripped. It
+// returns the number of bytes to keep, or 0 for a frame that holds nothing.
+func New(cfg Config) ([]bpf.RawInstruction, error) {
+	code, err := build(cfg, strippedTag)
+	if err != nil {
+		return nil, fmt.Errorf("write filter: %w", err)
+	}
+	raw, err := bpf.Assemble(code)
+	if err != nil {
+		return nil, fmt.Errorf("write filter: %w", err)
+	}
+	return raw, nil
+}
+
+// strippedTag sets the accumulator to the TPID of the stripped tag, 0 without one.
+func strippedTag(a *assembler) {
+	a.emit(bpf.LoadExtension{Num: bpf.ExtVLANTagPresent}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1},
+		bpf.LoadExtension{Num: bpf.ExtVLANProto})
+}
+
+// maxLevels is how many tunnels inside each other are followed, and the outermost
+// packet.
+const maxLevels = 3
+
+// writer writes one program.
+type writer struct {
+	*assembler
+	tpids      []uint32
+	kinds      []uint32 // of TCP options
+	reflecting []uint32 // UDP ports
+	tunnels    map[uint16]decode.Encap
+	ports      []uint16 // of the tunnels
+	mirrors    bool
+	tzsp       uint16
+
+	pass, drop, tcp label
+	levels          [maxLevels + 1]places
+}
+
+// places are where a level's headers are read.
+type places struct {
+	ether label // X: at an EtherType
+	typed label // A: an EtherType, X: two bytes before what it names
+	ipv4  label // X: at the header
+	ipv6  label
+}
+
+// build writes the program behind head, which leaves a stripped TPID in A. It follows
+// as many tunnels as fit.
+func build(cfg Config, head func(*assembler)) (code []bpf.Instruction, err error) {
+	for levels := maxLevels; levels > 0; levels-- {
+		if code, err = buildLevels(cfg, head, levels); !errors.Is(err, errTooLong) {
+			break
+		}
+	}
+	return code, err
+}
+
+func buildLevels(cfg Config, head func(*assembler), levels int) ([]bpf.Instruction, error) {
+	w, err := newWriter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for i := range levels {
+		w.levels[i] = places{w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()}
+	}
+	w.levels[levels] = places{w.pass, w.pass, w.pass, w.pass} // what is deeper
+	head(w.assembler)
+	w.anyOf(w.tpids, w.pass)
+	w.emit(bpf.LoadConstant{Dst: bpf.RegX, Val: addresses})
+	for i := range levels {
+		w.level(i)
+	}
+	w.place(w.tcp)
+	w.tcpOptions()
+	w.place(w.drop)
+	w.emit(bpf.RetConstant{Val: 0})
+	w.place(w.pass)
+	snap := cfg.SnapLen
+	if snap == 0 {
+		snap = SnapLen(cfg)
+	}
+	w.emit(bpf.RetConstant{Val: snap})
+	return w.finish()
+}
+
+func newWriter(cfg Config) (*writer, error) {
+	d := cfg.Decode.Domain
+	if d == nil {
+		return nil, errors.New("no domain is configured")
+	}
+	w := &writer{assembler: newAssembler(), tunnels: cfg.Decode.UDPTunnels, mirrors: cfg.Mirrors, tzsp: cfg.TZSPPort}
+	if w.tzsp == 0 {
+		w.tzsp = defaultTZSP
+	}
+	if w.tunnels == nil {
+		w.tunnels = decode.DefaultUDPTunnels()
+	}
+	w.ports = slices.Sorted(maps.Keys(w.tunnels))
+	for _, id := range d.TPIDs() {
+		w.tpids = append(w.tpids, uint32(id))
+	}
+	for _, r := range d.Reflections() {
+		w.kinds = append(w.kinds, uint32(r.Kind))
+	}
+	for _, r := range d.UDPReflections() {
+		for _, port := range r.Ports {
+			w.reflecting = append(w.reflecting, uint32(port))
+		}
+	}
+	slices.Sort(w.kinds)
+	slices.Sort(w.reflecting)
+	w.kinds, w.reflecting = slices.Compact(w.kinds), slices.Compact(w.reflecting)
+	w.pass, w.drop, w.tcp = w.newLabel(), w.newLabel(), w.newLabel()
+	return w, nil
+}
+
+// level writes the headers of one packet, up to the tunnel that the next is in.
+func (w *writer) level(i int) {
+	at, next := &w.levels[i], &w.levels[i+1]
+	labelled, transport := w.newLabel(), w.newLabel()
+	w.ether(at, labelled)
+	w.place(labelled)
+	w.mpls(at, next)
+	w.place(at.ipv4)
+	w.ipv4(transport)
+	w.place(at.ipv6)
+	w.ipv6(transport)
+	w.place(transport)
+	w.transport(next)
+}

@@ -1,0 +1,198 @@
+package filter
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/bpf"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func domain(t testing.TB, change func(*csig.Spec)) *csig.Domain {
+	t.Helper()
+	s := csig.DefaultSpec()
+	if change != nil {
+		change(&s)
+	}
+	d, err := s.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// machine runs the program that a configuration gives in place of the kernel. The
+// stripped tag, which the machine knows nothing of, is written into its program.
+type machine struct {
+	t   testing.TB
+	cfg Config
+	of  map[uint16]*bpf.VM // by TPID of the stripped tag
+}
+
+func newMachine(t testing.TB, cfg Config) *machine {
+	return &machine{t: t, cfg: cfg, of: map[uint16]*bpf.VM{}}
+}
+
+func (m *machine) run(frame []byte, tpid uint16) int {
+	m.t.Helper()
+	vm := m.of[tpid]
+	if vm == nil {
+		code, err := build(m.cfg, func(a *assembler) { a.emit(bpf.LoadConstant{Dst: bpf.RegA, Val: uint32(tpid)}) })
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if vm, err = bpf.NewVM(code); err != nil {
+			m.t.Fatal(err)
+		}
+		m.of[tpid] = vm
+	}
+	n, err := vm.Run(frame)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return n
+}
+
+// strip takes the tag out that the kernel strips.
+func strip(frame []byte) (rest []byte, tpid uint16) {
+	if len(frame) < 16 {
+		return frame, 0
+	}
+	if tpid = binary.BigEndian.Uint16(frame[12:]); tpid != 0x8100 && tpid != 0x88a8 {
+		return frame, 0
+	}
+	return append(append([]byte{}, frame[:12]...), frame[16:]...), tpid
+}
+
+// finds tells whether the decoder finds something in the frame: an observation, or
+// what only a tap that sees the frame can count.
+func finds(t testing.TB, cfg decode.Config, frame []byte) bool {
+	t.Helper()
+	d, err := decode.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r decode.Result
+	d.Decode(frame, &r)
+	c := d.Counters()
+	return r.N > 0 || r.Reason == decode.Hidden || c.EmptyReflections+c.InvalidReflections+c.ExcessReflections > 0
+}
+
+// goldens are the frames of the decoder's tests, which take every way through it.
+func goldens(t testing.TB) [][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no frames: %v", err)
+	}
+	var frames [][]byte
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var digits strings.Builder
+		for line := range strings.Lines(string(text)) {
+			bare, _, _ := strings.Cut(line, "#")
+			digits.WriteString(strings.Join(strings.Fields(bare), ""))
+		}
+		frame, err := hex.DecodeString(digits.String())
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		frames = append(frames, frame)
+	}
+	return frames
+}
+
+func configs(t testing.TB) map[string]decode.Config {
+	t.Helper()
+	pony := func(s *csig.Spec) {
+		s.UDPReflections = []csig.UDPReflectionSpec{{Ports: []uint16{4000}, Offset: 20, Format: "compact", Profile: "ietf01"}}
+	}
+	return map[string]decode.Config{
+		"default": {Domain: domain(t, nil)},
+		"udp":     {Domain: domain(t, pony), InnerTags: true},
+		"bare": {Domain: domain(t, func(s *csig.Spec) {
+			s.TPIDs, s.Reflections = s.TPIDs[2:], []csig.ReflectionSpec{}
+		}), UDPTunnels: map[uint16]decode.Encap{}},
+	}
+}
+
+// check holds the filter against the decoder: what it finds something in passes, as it
+// was sent and with its VLAN tag stripped.
+func check(t *testing.T, m *machine, frame []byte) (passed bool) {
+	t.Helper()
+	rest, tpid := strip(frame)
+	whole, stripped := m.run(frame, 0), m.run(rest, tpid)
+	if finds(t, m.cfg.Decode, frame) && (whole == 0 || stripped == 0) {
+		t.Errorf("a frame with something in it does not pass (%d whole, %d stripped):\n%x", whole, stripped, frame)
+	}
+	return whole > 0
+}
+
+// TestPassesWhatDecodes runs every frame of the decoder's tests and of the emitter, cut
+// and changed in places too.
+func TestPassesWhatDecodes(t *testing.T) {
+	emitted := livetest.EveryEncapsulation(t)
+	for name, cfg := range configs(t) {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t, Config{Decode: cfg})
+			for _, frame := range goldens(t) {
+				check(t, m, frame)
+				for i := range frame {
+					changed := append([]byte{}, frame...)
+					changed[i] ^= byte(1 << (i % 8))
+					check(t, m, changed)
+				}
+			}
+			found := 0
+			for i, frame := range emitted {
+				if i%3 == 0 && check(t, m, frame) {
+					found++
+				}
+			}
+			if found < 100 {
+				t.Errorf("%d emitted frames passed", found)
+			}
+		})
+	}
+}
+
+// TestDropsPlainTraffic lets nothing pass of what the emitter sends without tags and
+// reflections, whatever it is in, but for what is encrypted.
+func TestDropsPlainTraffic(t *testing.T) {
+	cfg := decode.Config{Domain: domain(t, nil)}
+	m := newMachine(t, Config{Decode: cfg, Mirrors: true})
+	plain := 0
+	for _, frame := range livetest.EveryEncapsulation(t) {
+		if finds(t, cfg, frame) {
+			continue
+		}
+		plain++
+		if rest, tpid := strip(frame); m.run(frame, 0) != 0 || m.run(rest, tpid) != 0 {
+			t.Errorf("a frame with nothing in it passes:\n%x", frame)
+		}
+	}
+	if plain < 100 {
+		t.Errorf("%d plain frames", plain)
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	cfg := Config{Decode: decode.Config{Domain: domain(b, nil)}, Mirrors: true}
+	for b.Loop() {
+		raw, err := New(cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(raw)), "instructions")
+	}
+}

@@ -1,0 +1,125 @@
+package filter
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/bpf"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func TestNewNeedsADomain(t *testing.T) {
+	for _, f := range []func(Config) ([]bpf.RawInstruction, error){New, Fanout} {
+		if _, err := f(Config{}); err == nil || !strings.Contains(err.Error(), "no domain") {
+			t.Errorf("error %v, want one that says that there is no domain", err)
+		}
+	}
+}
+
+// TestFitsTheKernel configures as much as csig takes: fewer tunnels are followed
+// then, and the rest passes.
+func TestFitsTheKernel(t *testing.T) {
+	dom := domain(t, func(s *csig.Spec) {
+		s.TPIDs, s.Reflections, s.UDPReflections = nil, nil, nil
+		for i := range 16 {
+			s.TPIDs = append(s.TPIDs, csig.TPIDSpec{TPID: uint16(0xa000 + i), Format: "compact", Profile: "ietf01"})
+		}
+		for i := range 12 {
+			u := csig.UDPReflectionSpec{Offset: 20, Format: "compact", Profile: "ietf01"}
+			for port := range 16 {
+				u.Ports = append(u.Ports, uint16(20000+i*16+port))
+			}
+			s.UDPReflections = append(s.UDPReflections, u)
+		}
+	})
+	cfg := Config{Decode: decode.Config{Domain: dom}, Mirrors: true}
+	raw, err := New(cfg)
+	if err != nil || len(raw) > maxInstructions {
+		t.Fatalf("%d instructions, %v", len(raw), err)
+	}
+	m := newMachine(t, cfg)
+	if n := m.run(livetest.Tagged(livetest.Plain(1, 2, 60), 0xa00f<<16), 0); n != int(SnapLen(cfg)) {
+		t.Errorf("%d bytes of the last TPID's frame pass", n)
+	}
+	if n := m.run(livetest.Plain(1, 2, 60), 0); n != 0 {
+		t.Errorf("%d bytes of a plain frame pass", n)
+	}
+}
+
+// TestStrippedTPID passes frames whose stripped tag is itself one of CSIG.
+func TestStrippedTPID(t *testing.T) {
+	m := newMachine(t, Config{Decode: decode.Config{Domain: domain(t, nil)}, SnapLen: 99})
+	for tpid, want := range map[uint16]int{0: 0, 0x8100: 0, 0x9900: 99} {
+		if n := m.run(livetest.Plain(1, 2, 60), tpid); n != want {
+			t.Errorf("stripped %#x: %d bytes, want %d", tpid, n, want)
+		}
+	}
+}
+
+func TestSnapLen(t *testing.T) {
+	deep := domain(t, func(s *csig.Spec) {
+		s.UDPReflections = []csig.UDPReflectionSpec{{Ports: []uint16{4000}, Offset: 1000, Format: "wide", Profile: "uec050"}}
+	})
+	for _, tc := range []struct {
+		cfg  Config
+		want uint32
+	}{
+		{Config{}, 384},
+		{Config{Mirrors: true}, 480},
+		{Config{Decode: decode.Config{Domain: deep}}, 384 + 8 + 1000 + 6 - 60},
+	} {
+		if got := SnapLen(tc.cfg); got != tc.want {
+			t.Errorf("%d bytes, want %d", got, tc.want)
+		}
+	}
+}
+
+// inERSPAN is the frame in a mirror session of a type (draft-foschiano-erspan-03).
+func inERSPAN(kind int, frame []byte) []byte {
+	b := livetest.Plain(3, 4, 60)[:34]
+	b[23] = 47
+	switch kind {
+	case 1:
+		b = append(b, 0, 0, 0x88, 0xbe)
+	case 2:
+		b = append(b, 0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 7, 0, 0, 0, 0)
+	case 3:
+		b = append(append(b, 0x10, 0, 0x22, 0xeb, 0, 0, 0, 1), 0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0)
+	case 4: // with a subheader
+		b = append(append(b, 0x10, 0, 0x22, 0xeb, 0, 0, 0, 1), 0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+	}
+	binary.BigEndian.PutUint16(b[16:], uint16(len(b)-14+len(frame)))
+	return append(b, frame...)
+}
+
+// TestMirrors passes mirrored frames by what is in them, where mirrors are expected.
+func TestMirrors(t *testing.T) {
+	dec := decode.Config{Domain: domain(t, nil)}
+	with, without := newMachine(t, Config{Decode: dec, Mirrors: true}), newMachine(t, Config{Decode: dec})
+	plain := livetest.Plain(1, 2, 60)
+	for kind := 1; kind <= 4; kind++ {
+		for _, tc := range []struct {
+			m     *machine
+			frame []byte
+			want  bool
+		}{
+			{with, livetest.Tagged(plain, 0x9900<<16), true},
+			{with, livetest.Tagged(plain, 0x8100<<16|5, 0x9900<<16), true},
+			{with, plain, false},
+			{without, livetest.Tagged(plain, 0x9900<<16), false},
+		} {
+			if got := tc.m.run(inERSPAN(kind, tc.frame), 0) > 0; got != tc.want {
+				t.Errorf("type %d, mirrors %t: passes %t, want %t: %x", kind, tc.m.cfg.Mirrors, got, tc.want, tc.frame)
+			}
+		}
+	}
+	tzsp := livetest.Plain(1, 2, 60)
+	binary.BigEndian.PutUint16(tzsp[36:], defaultTZSP)
+	if with.run(tzsp, 0) == 0 || without.run(tzsp, 0) != 0 {
+		t.Error("TZSP has to pass where mirrors are expected, and there alone")
+	}
+}
