@@ -8,6 +8,7 @@ CLIENT   := aggregate/store/chdb/testdata/nodeclient/node_modules/.installed
 TOOLS    := .cache/tools
 LINT     := $(TOOLS)/golangci-lint
 BENCHSTAT := $(TOOLS)/benchstat
+PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
@@ -65,10 +66,11 @@ accuracy: ## print how often the location that replay names is the true port, by
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
 	@cat .cache/accuracy.txt
 
-generate: build engine ## write the generated files anew
+generate: build engine $(PROTOC_PLUGINS) ## write the generated files anew
+	@.ci/need protoc protobuf-compiler
 	$(GO) generate ./...
 
-$(LINT) $(BENCHSTAT): .ci/tools/go.sum
+$(LINT) $(BENCHSTAT) $(PROTOC_PLUGINS): .ci/tools/go.sum
 	mkdir -p $(TOOLS)
 	cd .ci/tools && $(GO) build -o ../../$@ $$($(GO) list tool | grep '/$(notdir $@)$$')
 

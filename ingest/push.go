@@ -1,0 +1,214 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"connectrpc.com/connect"
+
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// service is the collector as the protocol's library calls it.
+type service struct{ *Server }
+
+// Push implements wire.IngestServiceHandler.
+func (s service) Push(ctx context.Context, r *connect.Request[wire.PushRequest]) (*connect.Response[wire.PushResponse], error) {
+	c := callOf(ctx)
+	if c == nil {
+		return nil, connect.NewError(connect.CodeUnauthenticated, errUnknown)
+	}
+	c.decoded = true
+	answer, err := s.take(ctx, c, r.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// push is the work on one request.
+type push struct {
+	*Server
+	e       *exporter
+	answer  *wire.PushResponse
+	items   []*item
+	begun   announcement
+	written int // items that are in the sink
+}
+
+// take does what a request asks, and answers when that is durable.
+func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.PushResponse, error) {
+	e := c.exporter
+	if name := m.GetExporter(); name != "" && name != e.name {
+		s.refuse(e, ReasonForged, slog.String("calls_itself", limited(name)))
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential is that of %q", e.name))
+	}
+	if err := s.spend(e, e.rows, rowsOf(m), ReasonRowRate); err != nil {
+		return nil, err
+	}
+	for _, d := range m.GetDescriptions() {
+		if err := s.describe(ctx, c, d); err != nil {
+			return nil, err
+		}
+	}
+	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
+	p.admit(m)
+	err := p.write(ctx, c)
+	c.release()
+	// What was decoded may be large, and waiting for the disk takes long.
+	m.Reset()
+	for i := range p.items {
+		p.items[i].drop()
+	}
+	if p.written > 0 {
+		if err != nil {
+			s.refuse(e, ReasonSink, slog.String("error", err.Error()))
+		}
+		err = s.commits.wait(ctx, struct{}{})
+	}
+	p.finish(err == nil)
+	if err != nil {
+		return nil, s.unavailable(ctx, e, err)
+	}
+	return p.answer, nil
+}
+
+func rowsOf(m *wire.PushRequest) (n int) {
+	for _, b := range m.GetBlocks() {
+		n += len(b.GetSignal())
+	}
+	for _, o := range m.GetObservations() {
+		n += len(o.GetKind())
+	}
+	return n
+}
+
+// unavailable is for what the store did not take: the exporter comes again.
+func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		s.refuse(e, ReasonSink, slog.String("error", err.Error()))
+	}
+	return connect.NewError(connect.CodeUnavailable, errors.New("the store does not take it now"))
+}
+
+// describe takes a part of a description.
+func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) error {
+	e := c.exporter
+	if err := checkDescription(d); err != nil {
+		s.refuse(e, ReasonDescription, slog.String("error", limited(err.Error())))
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	a, taken := s.names.news(d)
+	if taken > 0 {
+		e.counts.refused[ReasonNameTaken].Add(uint64(taken - 1))
+		s.refuse(e, ReasonNameTaken, slog.Int("names", taken))
+	}
+	if n := len(a.groups) + len(a.locations); n > 0 {
+		if err := s.spend(e, e.naming, n, ReasonNames); err != nil {
+			return err
+		}
+	}
+	if a.text != "" || len(a.groups)+len(a.locations) > 0 {
+		c.release() // others go on when the directory is away
+		if err := s.announces.wait(ctx, a); err != nil {
+			return s.unavailable(ctx, e, err)
+		}
+		s.names.wrote(d)
+	}
+	if d.GetText() != "" {
+		e.describe(described{d.GetId(), d.GetEpoch()})
+		s.names.share(d)
+	}
+	return nil
+}
+
+// admit finds an outcome for every item, and begins those that are to be written.
+func (p *push) admit(m *wire.PushRequest) {
+	f, _ := p.folders.Get().(*folder)
+	if f == nil {
+		f = &folder{}
+	}
+	defer p.folders.Put(f)
+	for _, b := range m.GetBlocks() {
+		it := blockItem(b)
+		p.add(it, p.checkBlock(it, b, f))
+	}
+	for _, o := range m.GetObservations() {
+		it := batchItem(o)
+		p.add(it, p.checkBatch(it, o))
+	}
+}
+
+// write gives what is new to the sink. Items behind one that fails are left.
+func (p *push) write(ctx context.Context, c *call) error {
+	if len(p.begun.runs) > 0 {
+		c.release()
+		if err := p.announces.wait(ctx, p.begun); err != nil {
+			return err
+		}
+		for _, it := range p.items {
+			if it.outcome == wire.Outcome_OUTCOME_STORED {
+				p.e.announced(it.at, it.epoch)
+			}
+		}
+	}
+	var failed error
+	for _, it := range p.items {
+		if it.outcome != wire.Outcome_OUTCOME_STORED {
+			continue
+		}
+		if failed == nil {
+			failed = p.writeItem(ctx, it)
+		}
+		if failed != nil {
+			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
+			continue
+		}
+		p.written++
+	}
+	return failed
+}
+
+func (p *push) writeItem(ctx context.Context, it *item) error {
+	for _, b := range it.blocks {
+		if err := p.sink.WriteBlock(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish counts the items, and answers for them.
+func (p *push) finish(durable bool) {
+	c := &p.e.counts
+	for _, it := range p.items {
+		if it.outcome == wire.Outcome_OUTCOME_STORED && !durable {
+			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
+		}
+		if it.began {
+			p.e.finish(it.at, it.outcome == wire.Outcome_OUTCOME_STORED)
+		}
+		c.items.Add(1)
+		c.observed.Add(it.observed)
+		switch it.outcome {
+		case wire.Outcome_OUTCOME_STORED:
+			c.stored.Add(1)
+			c.storedRows.Add(it.rows)
+			c.storedObservations.Add(it.observed)
+			c.overflowRows.Add(it.folded)
+			c.overflowObservations.Add(it.foldedObservations)
+			c.rejectedObs.Add(it.rejected)
+		case wire.Outcome_OUTCOME_REPEAT:
+			c.repeated.Add(1)
+		case wire.Outcome_OUTCOME_UNDESCRIBED:
+			c.undescribed.Add(1)
+		case wire.Outcome_OUTCOME_UNSPECIFIED:
+			c.retried.Add(1)
+		default:
+			c.refusedItems.Add(1)
+		}
+		p.answer.Outcomes = append(p.answer.Outcomes, it.outcome)
+	}
+}

@@ -1,0 +1,57 @@
+package ingest
+
+import "fmt"
+
+// Reason is why something was refused.
+type Reason uint8
+
+// The reasons. Those before ReasonForged concern peers that are nobody yet.
+const (
+	ReasonNoCredential Reason = iota
+	ReasonUnknownToken
+	ReasonExpiredToken
+	ReasonForeignCertificate // not of our authority, or not for clients
+	ReasonExpiredCertificate // or not valid yet
+	ReasonNamelessCertificate
+	ReasonExporters // too many of them
+
+	ReasonForged    // calls itself by another one's name
+	ReasonOversized // beyond a hard limit of size
+	ReasonMalformed // no message of the protocol
+	ReasonInFlight
+	ReasonRequestRate
+	ReasonByteRate
+	ReasonRowRate
+	ReasonNames       // more names than an exporter may describe
+	ReasonNameTaken   // a name for something that has another one
+	ReasonDescription // whose text and epoch do not fit, or whose strings are too long
+	ReasonSink        // the store did not take it, or not in time
+
+	// The outcomes of blocks and batches; see the protocol.
+	ReasonInvalid
+	ReasonFuture
+	ReasonPast
+	ReasonStale
+	ReasonStreams
+	ReasonForeign
+	ReasonUnsupported
+
+	// NumReasons bounds every Reason.
+	NumReasons
+)
+
+var reasonNames = [NumReasons]string{
+	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate",
+	"nameless_certificate", "exporters",
+	"forged", "oversized", "malformed", "in_flight", "request_rate", "byte_rate", "row_rate", "names", "name_taken",
+	"description", "sink",
+	"invalid", "future", "past", "stale", "streams", "foreign", "unsupported",
+}
+
+// String is the reason as metrics and logs name it, in snake case.
+func (r Reason) String() string {
+	if r < NumReasons {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason_%d", uint8(r))
+}

@@ -1,0 +1,123 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// errHardLimit is the error of a message that would cost too much to decode.
+var errHardLimit = errors.New("beyond a hard limit of the protocol")
+
+// The numbers of fields that scan looks at; see ingest.proto.
+const (
+	fieldExporter, fieldDescriptions, fieldBlocks, fieldObservations = 1, 2, 3, 4
+
+	fieldText, fieldGroups, fieldLocations = 3, 4, 5
+	fieldCandidates                        = 8
+	fieldStream, fieldSignal               = 1, 9
+	fieldObservedKind                      = 10
+)
+
+// census counts what a message holds. A message is small next to what it makes a decoder
+// allocate only where it has many empty messages and strings: those are bounded here,
+// before anything is allocated. Numbers take at most 8 times their size.
+type census struct {
+	items, rows, names int
+}
+
+// scan refuses a PushRequest that is malformed or beyond the protocol's bounds.
+func scan(data []byte) error {
+	var c census
+	return eachField(data, func(n protowire.Number, v []byte) error {
+		switch n {
+		case fieldExporter:
+			return atMost("name of the exporter", len(v), maxNameBytes)
+		case fieldDescriptions:
+			return c.item(v, c.description)
+		case fieldBlocks:
+			return c.item(v, c.columns(fieldSignal))
+		case fieldObservations:
+			return c.item(v, c.columns(fieldObservedKind))
+		}
+		return nil
+	})
+}
+
+func (c *census) item(data []byte, field func(protowire.Number, []byte) error) error {
+	c.items++
+	if err := atMost("blocks, batches and descriptions", c.items, maxItems); err != nil {
+		return err
+	}
+	return eachField(data, field)
+}
+
+// columns is for messages whose rows show in the length of one column.
+func (c *census) columns(column protowire.Number) func(protowire.Number, []byte) error {
+	return func(n protowire.Number, v []byte) error {
+		switch n {
+		case fieldStream:
+			return atMost("name of a stream", len(v), maxStreamBytes)
+		case column:
+			c.rows += len(v)
+			return atMost("rows", c.rows, maxRows)
+		}
+		return nil
+	}
+}
+
+func (c *census) description(n protowire.Number, v []byte) error {
+	switch n {
+	case fieldText:
+		return atMost("configuration", len(v), maxTextBytes)
+	case fieldGroups, fieldLocations:
+		c.names++
+		if err := atMost("groups and locations", c.names, maxMessageNames); err != nil {
+			return err
+		}
+		candidates := 0
+		return eachField(v, func(f protowire.Number, s []byte) error {
+			if n == fieldLocations && f == fieldCandidates {
+				candidates++
+			}
+			if err := atMost("candidates", candidates, maxCandidates); err != nil {
+				return err
+			}
+			return atMost("name", len(s), maxNameBytes)
+		})
+	}
+	return nil
+}
+
+func atMost(what string, n, limit int) error {
+	if n > limit {
+		return fmt.Errorf("%w: %s: %d, at most %d", errHardLimit, what, n, limit)
+	}
+	return nil
+}
+
+// eachField visits the fields of a message; v is nil but for those that have a length.
+func eachField(data []byte, visit func(n protowire.Number, v []byte) error) error {
+	for len(data) > 0 {
+		n, typ, size := protowire.ConsumeTag(data)
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		data = data[size:]
+		var v []byte
+		if typ == protowire.BytesType {
+			v, size = protowire.ConsumeBytes(data)
+		} else {
+			size = protowire.ConsumeFieldValue(n, typ, data)
+		}
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		data = data[size:]
+		if err := visit(n, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	headerTime    = 10 * time.Second // to read a request's head, or its body
+	idleTime      = 3 * time.Minute  // of a connection
+	shutdownTime  = 10 * time.Second // for requests that are under way at the end
+	maxHeader     = 16 << 10
+	maxConnStream = 16 // requests at a time on a connection
+)
+
+// Run listens and serves until the context ends.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.cfg.Auth.checkListen(s.cfg.Listen, s.cfg.DangerouslyExposed); err != nil {
+		return fmt.Errorf("run collector: %w", err)
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("run collector: %w", err)
+	}
+	return s.Serve(ctx, ln)
+}
+
+// Serve serves a listener until the context ends, and closes it. Whoever calls it
+// instead of Run has checked that the address is safe. It may be called once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var groups sync.WaitGroup
+	groups.Go(func() { s.commits.run(work) })
+	groups.Go(func() { s.announces.run(work) })
+	defer groups.Wait()
+	defer stop()
+	server := s.httpServer()
+	failed := make(chan error, 1)
+	ln = &limitedListener{Listener: ln, free: make(chan struct{}, s.limits.MaxConns)}
+	s.logger.Info("collector listens", slog.String("address", ln.Addr().String()), slog.Bool("tls", server.TLSConfig != nil))
+	go func() {
+		if server.TLSConfig != nil {
+			failed <- server.ServeTLS(ln, "", "")
+			return
+		}
+		failed <- server.Serve(ln)
+	}()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("run collector: %w", err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(work, shutdownTime)
+	defer cancel()
+	if err := server.Shutdown(end); err != nil {
+		s.logger.Warn("requests are cut off", slog.String("error", err.Error()))
+		server.Close()
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("run collector: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) httpServer() *http.Server {
+	server := &http.Server{
+		Handler: s, TLSConfig: s.gate.config(),
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog:  slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+		Protocols: new(http.Protocols),
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxConnStream},
+	}
+	server.Protocols.SetHTTP1(true)
+	if server.TLSConfig != nil {
+		server.Protocols.SetHTTP2(true)
+	} else {
+		server.Protocols.SetUnencryptedHTTP2(true)
+	}
+	return server
+}
+
+// limitedListener accepts no more connections than there is room for.
+type limitedListener struct {
+	net.Listener
+	free chan struct{}
+}
+
+// Accept implements net.Listener. Beyond the limit it takes connections and closes them,
+// so that whoever comes learns of it.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.free <- struct{}{}:
+			return &limitedConn{Conn: c, free: l.free}, nil
+		default:
+			c.Close()
+		}
+	}
+}
+
+type limitedConn struct {
+	net.Conn
+	once sync.Once
+	free chan struct{}
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	c.once.Do(func() { <-c.free })
+	return c.Conn.Close()
+}

@@ -1,0 +1,215 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// Sink takes what exporters handed in; *store.Store is one.
+type Sink interface {
+	// WriteBlock takes rows; it copies what it keeps. An error concerns this block alone.
+	// It is called from several goroutines.
+	WriteBlock(context.Context, *aggregate.Block) error
+	// Sync returns nil when all that WriteBlock took before is durable.
+	Sync(context.Context) error
+}
+
+// ServerConfig is what a collector needs to know.
+type ServerConfig struct {
+	// Listen is the address of Run, such as "127.0.0.1:4319". Beyond loopback it takes
+	// TLS and authentication.
+	Listen string
+	// DangerouslyExposed lets Run listen beyond loopback without them.
+	DangerouslyExposed bool
+	Auth               Auth
+	Limits             Limits
+	// CommitEvery is how long blocks are gathered for one Sync, at least; 200 ms unless
+	// set. It is part of the time until they can be asked for.
+	CommitEvery time.Duration
+	// Timeout is how long a request may take, for the store to be slow; 30 s unless set.
+	Timeout time.Duration
+	// Known are descriptions that are in the directory already: exporters that were
+	// configured alike need not hand them in, and cannot change what they name.
+	Known []Description
+	// Observations is how observations are aggregated; nil: they are refused. Source,
+	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
+	// its resolver finds are the caller's to write.
+	Observations *aggregate.Config
+
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silent
+}
+
+// Server is the collector's side. Its methods are safe for concurrent use.
+type Server struct {
+	cfg       ServerConfig
+	limits    Limits
+	sink      Sink
+	now       func() time.Time
+	logger    *slog.Logger
+	gate      *gate
+	names     *registry
+	observer  *observer // nil: none
+	commits   *group[struct{}]
+	announces *group[announcement]
+	decoding  chan struct{} // a token for each request that may be decoded
+	handler   http.Handler
+	errors    *connect.ErrorWriter
+	folders   sync.Pool
+	bodies    sync.Pool
+
+	strangers counts // of peers that are nobody
+
+	mu        sync.Mutex
+	exporters map[string]*exporter
+	owners    map[uint64]string // of producers
+	gone      Counts            // of exporters that were forgotten
+	forgotten uint64
+}
+
+// NewServer makes a collector that gives what it takes to the sink, and what it means to
+// the directory. It reads credentials, and does nothing else before Run or Serve.
+func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error) {
+	limits, err := cfg.Limits.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("configure collector: %w", err)
+	}
+	setDefault(&cfg.CommitEvery, 200*time.Millisecond)
+	setDefault(&cfg.Timeout, 30*time.Second)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
+		names:     newRegistry(directory, cfg.Logger),
+		decoding:  make(chan struct{}, limits.MaxDecoding),
+		exporters: map[string]*exporter{}, owners: map[uint64]string{},
+	}
+	s.commits = newGroup(cfg.CommitEvery, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
+	s.announces = newGroup(0, s.names.write)
+	if s.gate, err = newGate(cfg.Auth, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
+		return nil, fmt.Errorf("configure collector: %w", err)
+	}
+	if cfg.Observations != nil {
+		if s.observer, err = newObserver(*cfg.Observations); err != nil {
+			return nil, fmt.Errorf("configure collector: %w", err)
+		}
+	}
+	for i := range cfg.Known {
+		s.names.adopt(&cfg.Known[i])
+	}
+	options := s.options()
+	_, s.handler = wire.NewIngestServiceHandler(service{s}, options...)
+	s.errors = connect.NewErrorWriter(options...)
+	return s, nil
+}
+
+func (s *Server) refuseStranger(r Reason, attrs ...slog.Attr) {
+	s.strangers.refuse(s.logger, s.now(), r, attrs...)
+}
+
+// refuse counts and logs what an exporter may not do.
+func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
+	e.counts.refuse(s.logger, s.now(), r, append([]slog.Attr{slog.String("exporter", e.name)}, attrs...)...)
+}
+
+// exporter finds or remembers an exporter; nil where there are too many that are busy.
+func (s *Server) exporter(name string) *exporter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.exporters[name]
+	if e == nil {
+		if len(s.exporters) >= s.limits.MaxExporters && !s.forget() {
+			return nil
+		}
+		e = newExporter(name, &s.limits)
+		s.exporters[name] = e
+	}
+	e.last.Store(s.now().UnixNano())
+	e.inFlight.Add(1)
+	return e
+}
+
+// forget drops the exporter that was silent for longest, and is not at work. The caller
+// holds mu.
+func (s *Server) forget() bool {
+	var oldest *exporter
+	for _, e := range s.exporters {
+		if e.inFlight.Load() == 0 && (oldest == nil || e.last.Load() < oldest.last.Load()) {
+			oldest = e
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	delete(s.exporters, oldest.name)
+	maps.DeleteFunc(s.owners, func(_ uint64, name string) bool { return name == oldest.name })
+	c := oldest.counts.snapshot()
+	s.gone.Merge(&c)
+	s.forgotten++
+	return true
+}
+
+// owns tells whether a producer is the exporter's, or nobody's so far.
+func (s *Server) owns(e *exporter, producer uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	owner, taken := s.owners[producer]
+	if !taken && len(s.owners) < s.limits.MaxExporters*s.limits.MaxStreams {
+		s.owners[producer] = e.name
+	}
+	return !taken || owner == e.name
+}
+
+// ExporterStats is what became of one exporter's blocks.
+type ExporterStats struct {
+	Name string
+	Last time.Time // of its last request
+	Counts
+}
+
+// ServerStats is a snapshot of a collector's counts.
+type ServerStats struct {
+	Total     Counts // of all exporters, those too that were forgotten
+	Strangers Counts // of peers that are nobody: Refused alone
+	Exporters []ExporterStats
+	Forgotten uint64
+}
+
+// Stats is a snapshot of the collector's counts, by exporter in the order of names.
+func (s *Server) Stats() ServerStats {
+	s.mu.Lock()
+	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Strangers: s.strangers.snapshot()}
+	list := slices.Collect(maps.Values(s.exporters))
+	s.mu.Unlock()
+	for _, e := range list {
+		c := e.counts.snapshot()
+		st.Total.Merge(&c)
+		st.Exporters = append(st.Exporters, ExporterStats{e.name, time.Unix(0, e.last.Load()), c})
+	}
+	slices.SortFunc(st.Exporters, func(a, b ExporterStats) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return st
+}
+
+// errBusy says that an exporter has to come again.
+var errBusy = errors.New("come again later")

@@ -1,0 +1,88 @@
+package ingest
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// watchEvery is how often files are looked at, at most.
+const watchEvery = time.Second
+
+// watched is what files hold, read again when one of them changes. A change that cannot
+// be read is logged, and what was there before stays in force. Safe for concurrent use.
+type watched[T any] struct {
+	paths  []string
+	load   func() (T, error)
+	now    func() time.Time
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	looked time.Time
+	stamps []stamp
+	value  T
+}
+
+// stamp tells one state of a file from another.
+type stamp struct {
+	modified time.Time
+	size     int64
+	file     os.FileInfo
+}
+
+func newWatched[T any](load func() (T, error), now func() time.Time, logger *slog.Logger, paths ...string) (*watched[T], error) {
+	w := &watched[T]{paths: paths, load: load, now: now, logger: logger, looked: now()}
+	// Stamps come first: a change in between is noticed later.
+	stamps, err := w.stat()
+	if err != nil {
+		return nil, err
+	}
+	w.stamps = stamps
+	w.value, err = load()
+	return w, err
+}
+
+func (w *watched[T]) stat() ([]stamp, error) {
+	var list []stamp
+	for _, p := range w.paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			return nil, fmt.Errorf("look at file: %w", err)
+		}
+		list = append(list, stamp{info.ModTime(), info.Size(), info})
+	}
+	return list, nil
+}
+
+// get is what the files hold, as of a second ago at most.
+func (w *watched[T]) get() T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if now.Sub(w.looked) < watchEvery {
+		return w.value
+	}
+	w.looked = now
+	stamps, err := w.stat()
+	if err == nil && slices.EqualFunc(stamps, w.stamps, stamp.equal) {
+		return w.value
+	}
+	var value T
+	if err == nil {
+		value, err = w.load()
+	}
+	if err != nil {
+		w.logger.Error("file changed and cannot be read: what it held before stays in force", slog.String("error", err.Error()))
+		return w.value
+	}
+	w.logger.Info("file changed and was read again", slog.Any("files", w.paths))
+	w.value, w.stamps = value, stamps
+	return value
+}
+
+func (a stamp) equal(b stamp) bool {
+	return a.modified.Equal(b.modified) && a.size == b.size && os.SameFile(a.file, b.file)
+}
