@@ -57,6 +57,9 @@ func New(cfg decode.Config) (*Feeder, error) {
 	return &Feeder{decoder: d}, nil
 }
 
+// Decoded is what the decoder has counted since New.
+func (f *Feeder) Decoded() decode.Counters { return f.decoder.Counters() }
+
 // maxPending is how many observations a lane holds before they go to its shard, which
 // counts up to 256 at a time.
 const maxPending = 256 - decode.MaxObservations

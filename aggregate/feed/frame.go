@@ -19,7 +19,11 @@ func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok 
 // length on the wire. Only a frame without CSIG of its own is looked into, so that a tag
 // of the mirror's path is not hidden by the mirrored one.
 func Decode(d *decode.Decoder, link decode.Link, f *capture.Frame, r *decode.Result) (wireLen uint32) {
-	d.DecodeLink(link, f.Data, r)
+	if f.TPID != 0 {
+		d.DecodeStripped(f.Data, f.TPID, f.TCI, r)
+	} else {
+		d.DecodeLink(link, f.Data, r)
+	}
 	if r.N == 0 && link == decode.Ethernet {
 		if inner, _, mirror := capture.Unwrap(f); mirror == capture.MirrorOK {
 			d.Decode(inner.Data, r)
