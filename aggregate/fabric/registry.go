@@ -23,6 +23,7 @@ type registry struct {
 	numbers map[aggregate.LocationID]number
 	sets    int
 	offPath int
+	met     []*Location // sets and contradictions that evidence called for
 	counts  Counts
 
 	rawIDs, unknownIDs [csig.NumLayouts]numberIDs
@@ -82,6 +83,7 @@ func (r *registry) addSet(l *Location) (id aggregate.LocationID, ok bool) {
 		return 0, false
 	}
 	r.sets++
+	r.met = append(r.met, l)
 	r.add(l)
 	return l.ID, true
 }
@@ -105,6 +107,7 @@ func (r *registry) addOffPath(l *Location) aggregate.LocationID {
 		return aggregate.OverflowLocation
 	}
 	r.offPath++
+	r.met = append(r.met, l)
 	r.add(l)
 	return l.ID
 }
