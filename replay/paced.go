@@ -22,6 +22,10 @@ type pacedRun struct {
 	merge  *capture.Merger
 	files  []*pacedFile // by source; nil before the first packet and after the last
 	spare  []*worker    // of files that have ended
+	frames []uint64     // by source: how many were handed out
+	ended  []bool       // by source
+	shards []byte       // reused
+	state  []byte       // reused
 }
 
 // A pacedFile feeds the packets of one file to the worker of the chunk they are
@@ -32,12 +36,33 @@ type pacedFile struct {
 	batch  capture.Batch
 }
 
+func newPacedRun(r *Replay) *pacedRun {
+	n := len(r.sources)
+	return &pacedRun{replay: r, files: make([]*pacedFile, n), frames: make([]uint64, n), ended: make([]bool, n)}
+}
+
+// paced is the run that was resumed, or a new one, on a merge that has not begun.
+func (r *Replay) paced(merge *capture.Merger) *pacedRun {
+	run := r.resumed
+	if run == nil {
+		run = newPacedRun(r)
+	}
+	for i := range run.frames {
+		merge.Skip(i, run.frames[i])
+		if run.ended[i] {
+			merge.Leave(i)
+		}
+	}
+	run.merge = merge
+	return run
+}
+
 func (r *Replay) runPaced(ctx context.Context) error {
 	paths := make([]string, len(r.sources))
 	for i, s := range r.sources {
 		paths[i] = s.path
 	}
-	run := &pacedRun{replay: r, merge: capture.MergeFiles(paths, capture.Options{Resume: resume(r.cfg.ChunkBytes)}), files: make([]*pacedFile, len(paths))}
+	run := r.paced(capture.MergeFiles(paths, capture.Options{Resume: resume(r.cfg.ChunkBytes)}))
 	defer run.merge.Close()
 	if err := run.feed(ctx); err != nil {
 		return err
@@ -50,7 +75,7 @@ func (r *Replay) runPaced(ctx context.Context) error {
 
 func (p *pacedRun) feed(ctx context.Context) error {
 	clock := pace{speed: p.replay.cfg.Pace}
-	for {
+	for n := uint(1); ; n++ {
 		frame, i, err := p.merge.Next()
 		if ended := p.end(ctx); ended != nil {
 			return ended
@@ -66,15 +91,59 @@ func (p *pacedRun) feed(ctx context.Context) error {
 			p.replay.result.Cuts = append(p.replay.result.Cuts, cut)
 			continue
 		}
-		if !frame.NoTime {
-			if err := clock.wait(ctx, frame.TimeNS); err != nil {
+		if n%checkpointLook == 0 {
+			if err := p.checkpoint(ctx); err != nil {
 				return err
 			}
+		}
+		for !frame.NoTime {
+			if wait := clock.ahead(frame.TimeNS); wait < pacedLead {
+				break
+			} else if err := p.wait(ctx, wait); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := p.add(ctx, i, frame); err != nil {
 			return err
 		}
 	}
+}
+
+// checkpointLook is how many packets there are between looks at whether a checkpoint is
+// due, unless there is time to wait.
+const checkpointLook = 256
+
+// wait sleeps for that long, or until a checkpoint is due, which it takes. The packet at
+// hand is not counted yet, and all before it are.
+func (p *pacedRun) wait(ctx context.Context, wait time.Duration) error {
+	if p.replay.checkpoints != nil {
+		wait = min(wait, max(p.replay.checkpoints.Due(), pacedLead))
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return p.checkpoint(ctx)
+	}
+}
+
+// checkpoint saves the state if that is due. No file has an end or a cut that is not
+// accounted for.
+func (p *pacedRun) checkpoint(ctx context.Context) error {
+	c := p.replay.checkpoints
+	if c == nil || c.Due() > 0 {
+		return nil
+	}
+	var err error
+	if p.state, err = p.appendState(p.state[:0]); err != nil {
+		return err
+	}
+	return c.Save(ctx, p.state)
 }
 
 // end takes over what the files that have ended were counted.
@@ -85,6 +154,7 @@ func (p *pacedRun) end(ctx context.Context) error {
 				p.replay.result.Cuts = append(p.replay.result.Cuts, damage)
 			}
 		}
+		p.ended[i] = true
 		f := p.files[i]
 		if f == nil {
 			continue
@@ -117,6 +187,7 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 		f.worker.begin(f.src, next)
 	}
 	f.batch.Frames[0], f.batch.N = *frame, 1
+	p.frames[i]++
 	p.replay.progress.packets.Add(1)
 	p.replay.progress.bytes.Add(uint64(len(frame.Data)))
 	if err := f.worker.add(ctx, &f.batch, p.merge.Reader(i)); err != nil {
@@ -151,23 +222,11 @@ type pace struct {
 	first   int64
 }
 
-// wait sleeps until the time of a packet has come. Packets of a time before the
-// first one go at once.
-func (p *pace) wait(ctx context.Context, at int64) error {
+// ahead is how long it is until the time of a packet has come. Packets of a time before
+// the first one are due at once.
+func (p *pace) ahead(at int64) time.Duration {
 	if p.started.IsZero() {
 		p.started, p.first = time.Now(), at
 	}
-	due := time.Duration(float64(at-p.first) / p.speed)
-	ahead := due - time.Since(p.started)
-	if ahead < pacedLead {
-		return ctx.Err()
-	}
-	t := time.NewTimer(ahead)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return time.Duration(float64(at-p.first)/p.speed) - time.Since(p.started)
 }

@@ -64,6 +64,11 @@ type Replay struct {
 	sources  []*source
 	progress progress
 	result   Result
+	begun    time.Time     // Run
+	before   time.Duration // what was resumed took
+
+	checkpoints Checkpoints // nil for none
+	resumed     *pacedRun   // nil for none
 }
 
 // progress is written by workers once a batch and read by anyone.
@@ -151,7 +156,7 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 // pcap that is damaged in the middle is read on from where its records prove themselves,
 // at any pace the same (capture.Options.Resume); a pcapng file is read up to the damage.
 func (r *Replay) Run(ctx context.Context) error {
-	begin := time.Now()
+	r.begun, r.before = time.Now(), r.result.Elapsed
 	var err error
 	switch {
 	case r.cfg.Stream != nil:
@@ -161,12 +166,15 @@ func (r *Replay) Run(ctx context.Context) error {
 	default:
 		err = r.runFast(ctx)
 	}
-	r.result.Elapsed = time.Since(begin)
+	r.result.Elapsed = r.elapsed()
 	if err == nil {
 		err = r.refused()
 	}
 	return err
 }
+
+// elapsed is how long the replay has run, with what was before it was resumed.
+func (r *Replay) elapsed() time.Duration { return r.before + time.Since(r.begun) }
 
 // refused is an error where no packet of any file could be read.
 func (r *Replay) refused() error {

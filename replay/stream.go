@@ -57,8 +57,7 @@ func (r *Replay) runStream(ctx context.Context) error {
 			return fmt.Errorf("replay: %w", err)
 		}
 		if r.cfg.Pace > 0 {
-			p := &pacedRun{replay: r, merge: capture.NewMerger(reader), files: make([]*pacedFile, 1)}
-			return p.feed(ctx)
+			return r.paced(capture.NewMerger(reader)).feed(ctx)
 		}
 		return r.readStream(ctx, reader)
 	})

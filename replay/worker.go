@@ -44,7 +44,9 @@ type tally struct {
 // A lane is that of a tap.
 type lane struct {
 	*feed.Lane
-	tap feed.Tap
+	tap  feed.Tap
+	name string // of the tap
+	link decode.Link
 }
 
 func newWorker(cfg *Config) (*worker, error) {
@@ -148,35 +150,61 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	if index >= maxTaps {
 		return nil, fmt.Errorf("replay %q: capture interface %d: expected at most %d interfaces a file: split the capture by interface", w.src.path, index, maxTaps)
 	}
-	for int(index) >= len(w.lanes) {
-		w.lanes = append(w.lanes, nil)
-	}
 	name := w.src.tapName(interfaces, index)
-	tap := w.cfg.Tap(name)
-	tap.Weight = max(tap.Weight, 1)
-	l, err := w.newLane(tap, link, uint64(w.chunk)<<seqChunkShift|uint64(index)<<seqInterfaceShift)
+	l, err := w.takeLane(w.tap(name), link, index)
 	if err != nil {
 		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
 	}
-	w.lanes[index] = l
+	w.place(l, index, name)
 	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
 	return l, nil
 }
 
-// newLane prefers a lane of an earlier chunk, whose shard knows addresses and
+// tap says how the packets of a tap count.
+func (w *worker) tap(name string) feed.Tap {
+	tap := w.cfg.Tap(name)
+	tap.Weight = max(tap.Weight, 1)
+	return tap
+}
+
+// place makes the lane that of an interface, whose number is below maxTaps.
+func (w *worker) place(l *lane, index uint32, name string) {
+	for int(index) >= len(w.lanes) {
+		w.lanes = append(w.lanes, nil)
+	}
+	l.name = name
+	w.lanes[index] = l
+}
+
+// takeLane prefers a lane of an earlier chunk, whose shard knows addresses and
 // locators already, to a new one.
-func (w *worker) newLane(tap feed.Tap, link decode.Link, seqBase uint64) (*lane, error) {
+func (w *worker) takeLane(tap feed.Tap, link decode.Link, index uint32) (*lane, error) {
+	cfg := w.shardConfig(tap, index)
 	if spare := w.spare[tap]; len(spare) > 0 {
 		l := spare[len(spare)-1]
 		w.spare[tap] = spare[:len(spare)-1]
+		l.link = link
 		l.Renew(link)
-		return l, l.Shard().Reset(w.src.id, seqBase)
+		return l, l.Shard().Reset(cfg.Source, cfg.SeqBase)
 	}
-	shard, err := aggregate.NewShard(aggregate.Config{
+	shard, err := aggregate.NewShard(cfg, w.cfg.Sink)
+	if err != nil {
+		return nil, err
+	}
+	return newLane(tap, link, shard), nil
+}
+
+func newLane(tap feed.Tap, link decode.Link, shard *aggregate.Shard) *lane {
+	return &lane{Lane: feed.NewLane(link, shard), tap: tap, link: link}
+}
+
+// shardConfig is the configuration of an interface's shard in the chunk.
+func (w *worker) shardConfig(tap feed.Tap, index uint32) aggregate.Config {
+	return aggregate.Config{
 		Domain:        w.cfg.Decode.Domain,
 		Resolver:      w.cfg.Resolver,
 		Source:        w.src.id,
-		SeqBase:       seqBase,
+		SeqBase:       uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift,
 		Resolutions:   w.cfg.Resolutions,
 		FineHeavyOnly: w.cfg.FineHeavyOnly,
 		MaxKeys:       w.cfg.MaxKeys,
@@ -185,11 +213,7 @@ func (w *worker) newLane(tap feed.Tap, link decode.Link, seqBase uint64) (*lane,
 		Weight:        tap.Weight,
 
 		LocateUntouched: w.cfg.LocateUntouched,
-	}, w.cfg.Sink)
-	if err != nil {
-		return nil, err
 	}
-	return &lane{feed.NewLane(link, shard), tap}, nil
 }
 
 // flush closes all windows and takes over the shards' counts.
@@ -213,8 +237,9 @@ func (w *worker) flush(ctx context.Context) error {
 }
 
 // take adds what a worker counted.
-func (r *Result) take(w *worker) {
-	t := &w.feed.Tally
+func (r *Result) take(w *worker) { r.add(&w.feed.Tally, &w.tally) }
+
+func (r *Result) add(t *feed.Tally, rest *tally) {
 	r.Packets += t.Packets
 	r.WireBytes += t.WireBytes
 	r.SkippedLink.Merge(t.Skipped)
@@ -222,6 +247,6 @@ func (r *Result) take(w *worker) {
 		r.Frames[i] += n
 	}
 	r.Found.Merge(&t.Found)
-	r.Damaged.merge(w.damaged)
-	r.Counts.Merge(&w.counts)
+	r.Damaged.merge(rest.damaged)
+	r.Counts.Merge(&rest.counts)
 }
