@@ -40,6 +40,7 @@ deps: engine $(CLIENT) ## install what the tests need, by package name
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
 	@.ci/need ip iproute2
+	@.ci/need tcpreplay tcpreplay
 
 test: build deps ## run all tests, with the race detector where it pays
 	$(GO) vet ./...
@@ -57,6 +58,9 @@ bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
 	CSIGSCOPE_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_BENCH_DIR=$(CURDIR)/.cache/bench \
 		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay
 	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./aggregate/store ./replay/emitter
+
+bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less)
+	CSIGSCOPE_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
 
 bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)
