@@ -22,13 +22,13 @@ var (
 // ClusterStatements is the whole schema as it is made on every server of a cluster,
 // whose servers know the macros {shard} and {replica}.
 //
-// Partials lie in shards: partials_1s_local on each, with its replicas, and partials_1s
-// over all of them. FINAL counts a row once within a shard only, so all rows of a
+// Partials and flows lie in shards: partials_1s_local on each, with its replicas, and
+// partials_1s over all of them. FINAL counts a row once within a shard only, so all rows of a
 // producer belong on the shard that its hash chooses: cityHash64(producer) modulo the
 // total weight of the shards, as the distributed table has it. What writes does so to
 // the _local table of that shard with insert_quorum = 'auto'; an insert into the
-// distributed table is right with distributed_foreground_insert = 1 alone. The tables
-// of names and runs are small, and whole on every server: the views join them there.
+// distributed table is right with distributed_foreground_insert = 1 alone. The other
+// tables are small, and whole on every server: the views join them there.
 //
 // Nothing of this was run on a cluster: only that an engine takes it was.
 func ClusterStatements(database, cluster string) ([]string, error) {
@@ -55,8 +55,8 @@ type clustered struct{ database, cluster string }
 
 func (c clustered) on() string { return " ON CLUSTER `" + c.cluster + "`" }
 
-// sharded tells the tables whose rows are of one producer each.
-func sharded(table string) bool { return strings.HasPrefix(table, "partials_") }
+// sharded tells the tables that grow with the traffic. Each row is of one producer.
+func sharded(table string) bool { return strings.HasPrefix(table, "partials_") || table == "flows" }
 
 // translate makes a statement of one server into those of a cluster.
 func (c clustered) translate(s string) ([]string, error) {

@@ -28,8 +28,8 @@ func TestClusterStatements(t *testing.T) {
 			distributed++
 		}
 	}
-	if distributed != numGrains {
-		t.Errorf("%d distributed tables, want %d", distributed, numGrains)
+	if want := numGrains + 1; distributed != want {
+		t.Errorf("%d distributed tables, want %d", distributed, want)
 	}
 	for _, bad := range []string{"", "a b", "a`", "a'", "1"} {
 		if _, err := ClusterStatements("elsewhere", bad); err == nil {
@@ -66,6 +66,8 @@ func TestClusterPlans(t *testing.T) {
 	for _, view := range []string{
 		q.view(DefaultDatabase, "cells", false), q.view(DefaultDatabase, "cell_windows", true),
 		q.view(DefaultDatabase, "location_windows", true), q.view(DefaultDatabase, "top_locations", false), q.totals(DefaultDatabase),
+		q.call(DefaultDatabase, "coverage_windows", q.spanArgs(), q.stepArgs()), q.call(DefaultDatabase, "coverage_cells", q.signalArgs(), q.spanArgs()),
+		s.recordView("tap_totals", q.From, q.To), s.recordView("finding_totals", q.From, q.To), s.flowView(&q),
 	} {
 		if plan := readStrings(t, s, "EXPLAIN SELECT * FROM "+view); len(plan) == 0 {
 			t.Errorf("%s: no plan", view)

@@ -34,6 +34,7 @@ const (
 type target interface {
 	sendBatch(ctx context.Context, b *batch, token string) error
 	sendGaps(ctx context.Context, list []gap) error
+	sendRecords(ctx context.Context, in insertion) error
 	present(ctx context.Context, grain int, probes []probe) (map[probe]bool, error)
 }
 
@@ -135,10 +136,10 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 	case e.Lost != "":
 		d.report(e.Lost, e)
 		d.log.Ack(e)
-	case e.Class == gapsClass:
-		list, err := decodeGaps(e.Payload)
+	case e.Class >= numGrains:
+		send, err := d.few(e.Class, e.Payload)
 		if err == nil {
-			err = d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendGaps(ctx, list) })
+			err = d.deliver(ctx, e, send)
 		}
 		d.finish(ctx, e, err)
 	default:
@@ -161,7 +162,7 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	switch {
 	case err == nil:
 		d.log.Ack(e)
-		if e.Class != gapsClass {
+		if e.Class < numGrains {
 			d.note(func() {
 				d.sent.Rows += e.Weight
 				d.sent.Batches++

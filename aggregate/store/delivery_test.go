@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,10 +28,12 @@ type fakeServer struct {
 	raw    int              // rows, as often as they came
 	tokens map[string]int   // rows by token
 	gaps   map[gap]bool
+
+	records map[string]int // rows by table
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{rows: map[probe]uint64{}, tokens: map[string]int{}, gaps: map[gap]bool{}}
+	return &fakeServer{rows: map[probe]uint64{}, tokens: map[string]int{}, gaps: map[gap]bool{}, records: map[string]int{}}
 }
 
 var errAway = &net.OpError{Op: "dial", Err: errors.New("refused")}
@@ -72,6 +75,16 @@ func (f *fakeServer) sendGaps(_ context.Context, list []gap) error {
 	defer f.mu.Unlock()
 	for _, g := range list {
 		f.gaps[g] = true
+	}
+	return f.err
+}
+
+func (f *fakeServer) sendRecords(_ context.Context, in insertion) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		table, _, _ := strings.Cut(in.into, " ")
+		f.records[table] += in.rows
 	}
 	return f.err
 }

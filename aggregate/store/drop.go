@@ -17,17 +17,17 @@ var ErrForeign = errors.New("not a database of csigscope's own")
 
 // Contents is what a database holds.
 type Contents struct {
-	Tables      []TableContents // of partials, finest first
+	Tables      []TableContents // of partials, finest first, and of records
 	First, Last time.Time       // start of the first and of the last window, in any of them; zero without rows
 	Bytes       uint64          // on disk, of all tables
 	Waiting     uint64          // rows that wait in the outbox for the database
 }
 
-// TableContents is one table of partials.
+// TableContents is one table of partials or records.
 type TableContents struct {
 	Name        string
-	Rows, Bytes uint64 // rows as stored: those written again may count twice
-	First, Last time.Time
+	Rows, Bytes uint64    // rows as stored: those written again may count twice
+	First, Last time.Time // zero for records
 }
 
 // created finds the tables and views that statements make.
@@ -119,22 +119,19 @@ func (s *Store) Contents(ctx context.Context) (Contents, error) {
 		c.Bytes += o.bytes
 	}
 	for g := range numGrains {
-		at := slices.IndexFunc(there, func(o object) bool { return o.name == grainAt(g).table() })
-		if at < 0 {
-			continue // a migration was killed before it
-		}
-		t := TableContents{Name: there[at].name, Bytes: there[at].bytes}
-		if err := s.countTable(ctx, &t); err != nil {
+		t, err := s.countTable(ctx, there, grainAt(g).table(), "min(window_start), max(window_start)")
+		if err != nil {
 			return Contents{}, err
 		}
-		c.Tables = append(c.Tables, t)
-		if t.Rows == 0 {
-			continue
+		c.add(t)
+	}
+	for _, name := range recordTables() {
+		t, err := s.countTable(ctx, there, name, "toDateTime64(0, 9, 'UTC'), toDateTime64(0, 9, 'UTC')")
+		if err != nil {
+			return Contents{}, err
 		}
-		if c.First.IsZero() || t.First.Before(c.First) {
-			c.First = t.First
-		}
-		c.Last = later(c.Last, t.Last)
+		t.First, t.Last = time.Time{}, time.Time{}
+		c.add(t)
 	}
 	for _, d := range s.deliveries {
 		c.Waiting += d.log.Stats().Waiting.Weight
@@ -142,12 +139,34 @@ func (s *Store) Contents(ctx context.Context) (Contents, error) {
 	return c, nil
 }
 
-// countTable is answered from what the server knows of parts.
-func (s *Store) countTable(ctx context.Context, t *TableContents) error {
-	query := fmt.Sprintf("SELECT count(), min(window_start), max(window_start) FROM %s.%s", s.database, t.Name)
-	return s.query(ctx, s.migrator, "count rows", query, func(rows driver.Rows) error {
+// add takes a table that is there.
+func (c *Contents) add(t TableContents) {
+	if t.Name == "" {
+		return
+	}
+	c.Tables = append(c.Tables, t)
+	if t.Rows == 0 || t.First.IsZero() {
+		return
+	}
+	if c.First.IsZero() || t.First.Before(c.First) {
+		c.First = t.First
+	}
+	c.Last = later(c.Last, t.Last)
+}
+
+// countTable is answered from what the server knows of parts. It has no name for a table
+// that is not there: a migration was killed before it.
+func (s *Store) countTable(ctx context.Context, there []object, name, windows string) (t TableContents, err error) {
+	at := slices.IndexFunc(there, func(o object) bool { return o.name == name })
+	if at < 0 {
+		return t, nil
+	}
+	t.Name, t.Bytes = name, there[at].bytes
+	query := fmt.Sprintf("SELECT count(), %s FROM %s.%s", windows, s.database, name)
+	err = s.query(ctx, s.migrator, "count rows", query, func(rows driver.Rows) error {
 		return rows.Scan(&t.Rows, &t.First, &t.Last)
 	})
+	return t, err
 }
 
 // Drop deletes the database and all that it holds, for good. It fails with ErrForeign

@@ -68,6 +68,15 @@ func fillTables(t testing.TB, s *Store) {
 	if err := s.sendGaps(ctx, gapsOf([]part{lost}, string(lostFull), 7, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
 		t.Fatal(err)
 	}
+	for _, err := range []error{
+		s.WriteTaps(ctx, []TapRow{aTap(live.Source, 1, testStart)}),
+		s.WriteFlows(ctx, []FlowRow{aFlow(live.Source, 1, testStart, 1)}),
+		s.WriteFindings(ctx, []FindingRow{aFinding(live.Source, 1, testStart)}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := s.WriteEpoch(ctx, 3, "text:\n- of a configuration;\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -173,11 +173,4 @@ func (s *Store) Signals(ctx context.Context, from, to time.Time) ([]csig.Signal,
 	return list, err
 }
 
-func (q *Query) totals(database string) string {
-	g, _ := grainOf(q.Resolution)
-	args := fmt.Sprintf("from = '%s', to = '%s'", stamp(q.From), stamp(q.To))
-	if g == fineGrain {
-		args += fmt.Sprintf(", resolution_ns = %d", q.Resolution.Nanoseconds())
-	}
-	return fmt.Sprintf("%s.totals_%s(%s)", database, grainAt(g).Suffix, args)
-}
+func (q *Query) totals(database string) string { return q.call(database, "totals", q.spanArgs()) }

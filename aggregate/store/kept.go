@@ -13,12 +13,19 @@ import (
 
 // verify asks the server for the acknowledged batches that are still kept, and sends
 // those again that it has no longer: it may have lost its disk, been restored from a
-// backup, or been cut from power before its files were on disk. It tells whether all
-// were looked at.
+// backup, or been cut from power before its files were on disk. Gaps, taps and findings
+// are few and are sent again unasked. It tells whether all were looked at.
 func (d *delivery) verify(ctx context.Context) bool {
 	for _, s := range d.log.Acked() {
-		if s.Class != gapsClass && !d.verifySegment(ctx, s) {
-			return false
+		switch {
+		case s.Class < numGrains:
+			if !d.verifySegment(ctx, s) {
+				return false
+			}
+		case s.Class != flowsClass:
+			if err := d.repeat(ctx, s); err != nil {
+				return false
+			}
 		}
 	}
 	return true
@@ -49,7 +56,7 @@ func (d *delivery) tidy(ctx context.Context) {
 		if !s.Acked || time.Since(s.AckedAt) < d.keep {
 			continue
 		}
-		if d.keep > 0 && s.Class != gapsClass && !d.verifySegment(ctx, s) {
+		if d.keep > 0 && s.Class < numGrains && !d.verifySegment(ctx, s) {
 			return
 		}
 		if err := d.log.Release(s); err != nil {
@@ -180,4 +187,47 @@ func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uin
 			d.resent++
 		})
 	}
+}
+
+// repeat sends the records of a segment once more. They replace themselves.
+func (d *delivery) repeat(ctx context.Context, s outbox.Segment) error {
+	r, err := d.log.Read(s)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		if _, err := r.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		payload, err := r.Payload(nil)
+		if err != nil {
+			return err
+		}
+		if payload == nil {
+			continue // was sent once, and is of no use now
+		}
+		send, err := d.few(s.Class, payload)
+		if err != nil {
+			return err
+		}
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err = send(attempt)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// few decodes a record that is no batch, for the server.
+func (d *delivery) few(class int, payload []byte) (send func(context.Context) error, err error) {
+	if class == gapsClass {
+		list, err := decodeGaps(payload)
+		return func(ctx context.Context) error { return d.to.sendGaps(ctx, list) }, err
+	}
+	in, err := decodeRecords(class, payload)
+	return func(ctx context.Context) error { return d.to.sendRecords(ctx, in) }, err
 }

@@ -68,11 +68,14 @@ func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 }
 
 func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
-	classes := make([]outbox.Class, gapsClass+1)
+	classes := make([]outbox.Class, numClasses)
 	for i := range numGrains {
 		classes[i].Name = grainAt(i).Suffix
 	}
-	classes[gapsClass] = outbox.Class{Name: "gaps", Exempt: true}
+	for _, few := range []int{gapsClass, tapsClass, findingsClass} {
+		classes[few] = outbox.Class{Name: className(few), Exempt: true}
+	}
+	classes[flowsClass] = outbox.Class{Name: className(flowsClass), Expendable: true}
 	return outbox.Options{
 		Dir: dir, Classes: classes, FS: o.FS, Logger: logger,
 		MaxBytes:   defaultTo(o.MaxBytes, DefaultOutboxBytes),

@@ -17,6 +17,8 @@ func (n *devNull) sendBatch(_ context.Context, b *batch, _ string) error {
 
 func (*devNull) sendGaps(context.Context, []gap) error { return nil }
 
+func (*devNull) sendRecords(context.Context, insertion) error { return nil }
+
 func (*devNull) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
 	found := map[probe]bool{}
 	for _, p := range probes {

@@ -65,21 +65,31 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.0000
 // view is the call of one of the parameterized views, with its parameters as literals
 // of our own making.
 func (q *Query) view(database, name string, windowed bool) string {
-	g, _ := grainOf(q.Resolution)
-	args := []string{
-		fmt.Sprintf("signal = %d", q.Signal),
-		fmt.Sprintf("from = '%s'", stamp(q.From)),
-		fmt.Sprintf("to = '%s'", stamp(q.To)),
-		fmt.Sprintf("level = %d", q.Level),
-	}
-	if g == fineGrain {
-		args = append(args, fmt.Sprintf("resolution_ns = %d", q.Resolution.Nanoseconds()))
-	}
+	args := []string{q.signalArgs(), q.spanArgs(), fmt.Sprintf("level = %d", q.Level)}
 	if windowed {
-		args = append(args, fmt.Sprintf("step_ns = %d", q.Step.Nanoseconds()))
+		args = append(args, q.stepArgs())
 	}
+	return q.call(database, name, args...)
+}
+
+// call names the view of the question's resolution.
+func (q *Query) call(database, name string, args ...string) string {
+	g, _ := grainOf(q.Resolution)
 	return fmt.Sprintf("%s.%s_%s(%s)", database, name, grainAt(g).Suffix, strings.Join(args, ", "))
 }
+
+func (q *Query) signalArgs() string { return fmt.Sprintf("signal = %d", q.Signal) }
+
+// spanArgs are the range, and the length of the windows where the table has several.
+func (q *Query) spanArgs() string {
+	args := fmt.Sprintf("from = '%s', to = '%s'", stamp(q.From), stamp(q.To))
+	if g, _ := grainOf(q.Resolution); g == fineGrain {
+		args += fmt.Sprintf(", resolution_ns = %d", q.Resolution.Nanoseconds())
+	}
+	return args
+}
+
+func (q *Query) stepArgs() string { return fmt.Sprintf("step_ns = %d", q.Step.Nanoseconds()) }
 
 // cells is the condition that chooses cells.
 func (q *Query) cells() string {

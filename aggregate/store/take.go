@@ -91,7 +91,7 @@ func (d *delivery) drop(s outbox.Segment) bool {
 		noted = d.appendGaps(nil) == nil
 	}
 	d.lose(c.parts, c.sum.Records, c.last > d.before[s.Class])
-	d.logger.Error("outbox is full: dropped its oldest, finest rows", slog.String("table", grainAt(s.Class).table()),
+	d.logger.Error("outbox is full: dropped its oldest, finest rows", slog.String("table", className(s.Class)),
 		slog.Uint64("rows", c.sum.Weight), slog.Bool("gap", noted))
 	return true
 }
@@ -136,7 +136,7 @@ func (d *delivery) giveUp(reason outbox.Reason, class int, rows uint64, text []b
 	err := d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64(text), time.Now()))
 	d.log.Count(reason, outbox.Lost{Records: 1, Weight: rows})
 	d.lose(parts, 1, true)
-	d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("table", grainAt(class).table()),
+	d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("table", className(class)),
 		slog.Uint64("rows", rows), slog.Bool("gap", err == nil))
 }
 

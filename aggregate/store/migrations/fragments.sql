@@ -149,3 +149,25 @@ FROM
                   AND source_kind = 1
               ))
 {{- end}}
+
+{{define "length" -}}
+{{if .Fine}}{resolution_ns:UInt64}{{else}}{{.Length.Nanoseconds}}{{end}}
+{{- end}}
+
+{{- /* The gaps of a resolution, and those of nobody knows which, cut at windows of step_ns. */ -}}
+{{define "gap slots" -}}
+            SELECT
+                arrayJoin(range(toUInt64(intDiv(first, toInt64({step_ns:UInt64}))), toUInt64(intDiv(last - 1, toInt64({step_ns:UInt64})) + 1))) AS slot_,
+                toInt64(slot_) AS slot,
+                greatest(slot * toInt64({step_ns:UInt64}), first) AS begin,
+                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS end,
+                intDiv(toUInt128(g.observations) * toUInt128(end - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
+                greatest(toUnixTimestamp64Nano(g.window_from), toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS first,
+                least(toUnixTimestamp64Nano(g.window_to), toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')})) AS last
+            FROM {{.Database}}.gaps AS g FINAL
+            WHERE (g.resolution_ns = {{template "length" .}} OR g.resolution_ns = 0 AND g.producer = 0)
+              AND g.window_from < g.window_to
+              AND g.window_from < {to:DateTime64(9, 'UTC')}
+              AND g.window_to > {from:DateTime64(9, 'UTC')}
+              AND (g.producer, g.incarnation, g.epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+{{- end}}

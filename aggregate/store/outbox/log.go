@@ -26,6 +26,8 @@ type Class struct {
 	Name string // letters and digits; part of file names
 	// Exempt records are few and small, and are taken beyond MaxBytes.
 	Exempt bool
+	// Expendable records give way before those of any class, and only to each other.
+	Expendable bool
 }
 
 // Options configure a log.

@@ -132,16 +132,34 @@ func (l *Log) Release(s Segment) error {
 }
 
 // Oldest is the oldest segment with waiting records of the least important class up to
-// and including one.
+// and including one; expendable classes come first, and have only each other below them.
 func (l *Log) Oldest(class int) (Segment, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.classes[:class+1] {
-		c := &l.classes[i]
-		for j, s := range c.segments {
-			if last := c.last(j); c.acked < last && !c.Exempt {
-				return Segment{Class: i, Bytes: s.size, from: c.acked + 1, to: last, segment: s}, true
+	for i := range l.classes {
+		if l.classes[i].Expendable {
+			if s, ok := l.waiting(i); ok {
+				return s, true
 			}
+		}
+	}
+	if l.classes[class].Expendable {
+		return Segment{}, false
+	}
+	for i := range l.classes[:class+1] {
+		if s, ok := l.waiting(i); ok {
+			return s, true
+		}
+	}
+	return Segment{}, false
+}
+
+// waiting is the oldest segment of a class with waiting records that can give way.
+func (l *Log) waiting(class int) (Segment, bool) {
+	c := &l.classes[class]
+	for j, s := range c.segments {
+		if last := c.last(j); c.acked < last && !c.Exempt {
+			return Segment{Class: class, Bytes: s.size, from: c.acked + 1, to: last, segment: s}, true
 		}
 	}
 	return Segment{}, false

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// Coverage says what is known of a window, over all signals.
+type Coverage struct {
+	Window                       time.Time
+	Observations                 uint64
+	Tags, Reflections            uint64
+	Untouched, Trimmed, Overflow uint64
+	Producers                    uint64  // taps and captures with observations
+	Lost                         uint64  // observations that gaps are missing
+	GapNS                        int64   // time that at least one producer's rows are missing of
+	GapShare                     float64 // of the window's part in the range
+}
+
+// CoverageWindows has one row for each window of Step with observations or gaps, in
+// their order. Of the question it considers From, To, Resolution and Step.
+func (s *Store) CoverageWindows(ctx context.Context, q Query) ([]Coverage, error) {
+	if err := s.resolve(ctx, &q, true); err != nil {
+		return nil, fmt.Errorf("read coverage: %w", err)
+	}
+	query := fmt.Sprintf(`SELECT window_start, observations, tags, reflections, untouched, trimmed, overflow, producers, lost, gap_ns, gap_share
+FROM %s ORDER BY window_start LIMIT %d`, q.call(s.database, "coverage_windows", q.spanArgs(), q.stepArgs()), s.maxRows+1)
+	var list []Coverage
+	err := s.query(ctx, s.reader, "read coverage", query, func(rows driver.Rows) error {
+		var c Coverage
+		err := rows.Scan(&c.Window, &c.Observations, &c.Tags, &c.Reflections, &c.Untouched, &c.Trimmed, &c.Overflow, &c.Producers, &c.Lost, &c.GapNS, &c.GapShare)
+		list = append(list, c)
+		return err
+	})
+	return list, err
+}
+
+// CellCoverage says what is known of a cell and signal over a range.
+type CellCoverage struct {
+	Src, Dst                     aggregate.GroupID
+	Observations                 uint64
+	Tags, Reflections            uint64
+	Untouched, Trimmed, Overflow uint64
+	Producers                    uint64
+	Covered                      float64 // share of the range's windows with observations
+}
+
+// CoverageCells has one row for each cell with observations, the least covered first.
+func (s *Store) CoverageCells(ctx context.Context, q Query) ([]CellCoverage, error) {
+	if err := s.resolve(ctx, &q, false); err != nil {
+		return nil, fmt.Errorf("read coverage: %w", err)
+	}
+	query := fmt.Sprintf("SELECT src_group, dst_group, observations, tags, reflections, untouched, trimmed, overflow, producers, covered FROM %s WHERE %s ORDER BY covered, src_group, dst_group LIMIT %d",
+		q.call(s.database, "coverage_cells", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
+	var list []CellCoverage
+	err := s.query(ctx, s.reader, "read coverage", query, func(rows driver.Rows) error {
+		var c CellCoverage
+		var src, dst uint64
+		err := rows.Scan(&src, &dst, &c.Observations, &c.Tags, &c.Reflections, &c.Untouched, &c.Trimmed, &c.Overflow, &c.Producers, &c.Covered)
+		c.Src, c.Dst = aggregate.GroupID(src), aggregate.GroupID(dst)
+		list = append(list, c)
+		return err
+	})
+	return list, err
+}

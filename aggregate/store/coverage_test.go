@@ -1,0 +1,94 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// notExpiredGap is when gaps of tests were given up: they expire by that.
+var notExpiredGap = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// covered writes windows 0, 1 and 3 of 1 s of one cell, the last with an overflow, and
+// gaps of two producers.
+func covered(t *testing.T) *Store {
+	t.Helper()
+	s := openStore(t)
+	r := row{
+		resolution: int64(time.Second), window: testStart.UnixNano(), source: aggregate.Source{Producer: 1}, signal: uint8(csig.MaxDelay), kind: 1,
+		src: 10, dst: 11, location: 5, observations: 10, untouched: 3, trimmed: 2,
+	}
+	reflected, other, overflow := r, r, r
+	reflected.kind, reflected.observations, reflected.untouched, reflected.trimmed = 2, 4, 0, 0
+	other.window += int64(time.Second)
+	other.source.Producer, other.signal = 2, uint8(csig.MinABW)
+	overflow.window += 3 * int64(time.Second)
+	overflow.location, overflow.src, overflow.dst = 1, 1, 1
+	write(t, s, blocks([]row{r}))
+	write(t, s, blocks([]row{reflected}))
+	write(t, s, blocks([]row{other}))
+	write(t, s, blocks([]row{overflow}))
+	at := func(d time.Duration) int64 { return testStart.Add(d).UnixNano() }
+	gap := func(producer uint64, resolution time.Duration, from, to time.Duration, observations uint64) part {
+		return part{Producer: producer, Resolution: int64(resolution), From: at(from), To: at(to), Rows: 1, Observations: observations}
+	}
+	gaps := gapsOf([]part{
+		gap(1, time.Second, time.Second, 3*time.Second, 100),
+		gap(2, time.Second, 2*time.Second, 3*time.Second, 7),
+		gap(0, 0, 2500*time.Millisecond, 3500*time.Millisecond, 10), // of nobody knows which
+		gap(1, time.Minute, 0, time.Minute, 1000),                   // of others
+		gap(1, 0, 0, time.Minute, 0),                                // of records
+	}, "full", 1, notExpiredGap)
+	if err := s.sendGaps(t.Context(), append(gaps, gapsOf(nil, "missing", 2, notExpiredGap)...)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCoverageWindows(t *testing.T) {
+	s := covered(t)
+	q := Query{From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second, Step: time.Second}
+	at := func(i int) time.Time { return testStart.Add(time.Duration(i) * time.Second) }
+	want := []Coverage{
+		{Window: at(0), Observations: 14, Tags: 10, Reflections: 4, Untouched: 3, Trimmed: 2, Producers: 1},
+		{Window: at(1), Observations: 10, Tags: 10, Untouched: 3, Trimmed: 2, Producers: 1, Lost: 50, GapNS: 1e9, GapShare: 1},
+		{Window: at(2), Lost: 50 + 7 + 5, GapNS: 1e9, GapShare: 1},
+		{Window: at(3), Observations: 10, Tags: 10, Untouched: 3, Trimmed: 2, Overflow: 10, Producers: 1, Lost: 5, GapNS: 5e8, GapShare: 0.5},
+	}
+	got, err := s.CoverageWindows(t.Context(), q)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	// Steps are cut at the range, and gaps in one window count once.
+	q.From, q.To, q.Step = at(1), at(4), time.Minute
+	want = []Coverage{{
+		Window: testStart, Observations: 20, Tags: 20, Untouched: 6, Trimmed: 4, Overflow: 10, Producers: 2,
+		Lost: 117, GapNS: 2_500_000_000, GapShare: 2.5 / 3,
+	}}
+	got, err = s.CoverageWindows(t.Context(), q)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("minutes: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestCoverageCells(t *testing.T) {
+	s := covered(t)
+	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second}
+	want := []CellCoverage{
+		{Src: 1, Dst: 1, Observations: 10, Tags: 10, Untouched: 3, Trimmed: 2, Overflow: 10, Producers: 1, Covered: 0.25},
+		{Src: 10, Dst: 11, Observations: 14, Tags: 10, Reflections: 4, Untouched: 3, Trimmed: 2, Producers: 1, Covered: 0.25},
+	}
+	got, err := s.CoverageCells(t.Context(), q)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	src := aggregate.GroupID(10)
+	q.Src = &src
+	if got, err := s.CoverageCells(t.Context(), q); err != nil || len(got) != 1 {
+		t.Errorf("one source: %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// Severities of findings.
+const (
+	SeverityInfo    = "info"
+	SeverityWarning = "warning"
+	SeverityError   = "error"
+)
+
+// FindingRow says that something broke the protocol or the configuration. Rows with the
+// same Kind and ID are one finding, whose counts add up.
+type FindingRow struct {
+	aggregate.Source
+	Seq uint64 // tells the rows of a producer apart
+
+	Kind     string
+	ID       uint64 // what it is about
+	Severity string
+	From, To int64 // of the first and of the last one, Unix ns
+	Count    uint64
+
+	Device, Port string
+	Location     aggregate.LocationID
+	Evidence     string   // for people; cut at 4 KiB
+	Packets      []uint64 // numbers in the capture; the first 64 are kept
+}
+
+// What a row of findings holds at most.
+const (
+	maxEvidence       = 4 << 10
+	maxFindingPackets = 64
+)
+
+var findingTable = recordTable[FindingRow]{
+	what: "findings", class: findingsClass,
+	into: "findings (producer, incarnation, epoch, seq, kind, id, severity, time_from, time_to, count, device, port, location, evidence, packets)",
+	check: func(r *FindingRow) error {
+		if !slices.Contains([]string{SeverityInfo, SeverityWarning, SeverityError}, r.Severity) {
+			return fmt.Errorf("severity %q: expected %s, %s or %s", r.Severity, SeverityInfo, SeverityWarning, SeverityError)
+		}
+		r.Kind, r.Device, r.Port = bounded(r.Kind, maxRecordName), bounded(r.Device, maxRecordName), bounded(r.Port, maxRecordName)
+		r.Evidence = bounded(r.Evidence, maxEvidence)
+		r.Packets = r.Packets[:min(len(r.Packets), maxFindingPackets)]
+		return checkTimes(r.From, r.To)
+	},
+	append: func(to driver.Batch, r *FindingRow) error {
+		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Seq, r.Kind, r.ID, r.Severity, utcTime(r.From), utcTime(r.To), r.Count,
+			r.Device, r.Port, uint64(r.Location), r.Evidence, r.Packets)
+	},
+	part: func(r *FindingRow) part { return recordPart(r.Source, r.From, r.To) },
+}
+
+// WriteFindings stores findings. Rows that are there already are replaced. With an outbox
+// it returns when they are on disk.
+func (s *Store) WriteFindings(ctx context.Context, rows []FindingRow) error {
+	return writeRecords(ctx, s, &findingTable, rows)
+}
+
+// Findings are those with something in a range, the most severe and latest first. What a
+// finding says besides its counts and times is of its first row. Source and Seq are not
+// set.
+func (s *Store) Findings(ctx context.Context, from, to time.Time) ([]FindingRow, error) {
+	if err := checkRange(from, to); err != nil {
+		return nil, fmt.Errorf("read findings: %w", err)
+	}
+	query := fmt.Sprintf("SELECT kind, id, severity, first, last, count, device, port, location, evidence, packets FROM %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d",
+		s.recordView("finding_totals", from, to), s.maxRows+1)
+	var list []FindingRow
+	err := s.query(ctx, s.reader, "read findings", query, func(rows driver.Rows) error {
+		var r FindingRow
+		var first, last time.Time
+		var location uint64
+		err := rows.Scan(&r.Kind, &r.ID, &r.Severity, &first, &last, &r.Count, &r.Device, &r.Port, &location, &r.Evidence, &r.Packets)
+		r.From, r.To, r.Location = first.UnixNano(), last.UnixNano(), aggregate.LocationID(location)
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}

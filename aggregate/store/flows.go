@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Flow is who sent what to whom: the measured direction. The zero value is all flows
+// that are not named.
+type Flow struct {
+	Src, Dst         netip.Addr
+	SrcPort, DstPort uint16
+	Proto            uint8
+}
+
+// FlowRow is one flow in one window. Producers write the flows with the most heavy
+// observations of a window, and what all others come to in a row with the zero Flow.
+type FlowRow struct {
+	aggregate.Source
+	Seq        uint64
+	Window     int64 // start, Unix ns, a multiple of Resolution
+	Resolution int64 // length, ns: 1 s or 1 min
+	Signal     csig.Signal
+	Kind       decode.Kind
+
+	SrcGroup, DstGroup aggregate.GroupID
+	Flow               Flow
+
+	Observations, Bytes uint64
+	Measured            uint64 // observations with a value
+	Sum, Min, Max       uint64 // in stored units
+	Heavy, HeavySum     uint64
+
+	Location      aggregate.LocationID // that most heavy observations name
+	LocationHeavy uint64               // heavy observations that name it
+}
+
+var errFlowWindow = errors.New("expected a window of 1 s or 1 min in 1970 to 2105")
+
+var flowTable = recordTable[FlowRow]{
+	what: "flows", class: flowsClass,
+	into: "flows (producer, incarnation, config_epoch, seq, window_start, resolution_ns, signal, source_kind, src_group, dst_group, " +
+		"src, dst, src_port, dst_port, proto, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy)",
+	check: func(r *FlowRow) error {
+		if g, err := grainOf(time.Duration(r.Resolution)); err != nil || g == fineGrain ||
+			r.Window < 0 || r.Window >= endOfTime || r.Window%r.Resolution != 0 {
+			return fmt.Errorf("window of %d ns at %d: %w", r.Resolution, r.Window, errFlowWindow)
+		}
+		return nil
+	},
+	append: func(to driver.Batch, r *FlowRow) error {
+		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Seq, utcTime(r.Window), uint64(r.Resolution), uint8(r.Signal), uint8(r.Kind),
+			uint64(r.SrcGroup), uint64(r.DstGroup), wide(r.Flow.Src), wide(r.Flow.Dst), r.Flow.SrcPort, r.Flow.DstPort, r.Flow.Proto,
+			r.Observations, r.Bytes, r.Measured, r.Sum, r.Min, r.Max, r.Heavy, r.HeavySum, uint64(r.Location), r.LocationHeavy)
+	},
+	part: func(r *FlowRow) part { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
+}
+
+// wide is an address as IPv6; :: for none.
+func wide(a netip.Addr) netip.Addr {
+	if !a.IsValid() {
+		return netip.IPv6Unspecified()
+	}
+	return netip.AddrFrom16(a.As16())
+}
+
+// narrow is the address that wide was given.
+func narrow(a netip.Addr) netip.Addr {
+	if a == netip.IPv6Unspecified() {
+		return netip.Addr{}
+	}
+	return a.Unmap()
+}
+
+// WriteFlows stores flows of windows. Rows that are there already are replaced. With an
+// outbox it returns when they are on disk, and gives them up where there is no room for
+// them that partials do not need.
+func (s *Store) WriteFlows(ctx context.Context, rows []FlowRow) error {
+	return writeRecords(ctx, s, &flowTable, rows)
+}
+
+// FlowTotal is a flow over a range.
+type FlowTotal struct {
+	Flow
+	SrcGroup, DstGroup  aggregate.GroupID
+	Kind                decode.Kind
+	Observations, Bytes uint64
+	Measured            uint64
+	Mean                float64 // in the signal's unit; NaN when nothing was measured
+	Min, Max            uint64  // in stored units
+	Heavy               uint64
+	Windows             uint64 // in which it was among the first
+	Location            aggregate.LocationID
+	LocationHeavy       uint64
+}
+
+// TopFlows has the n flows with the most heavy observations, the most first. Of the
+// question it considers Signal, From, To, Resolution (1 s or 1 min; 0 is 1 s), Src and
+// Dst.
+func (s *Store) TopFlows(ctx context.Context, q Query, n int) ([]FlowTotal, error) {
+	q.Resolution = defaultTo(q.Resolution, time.Second)
+	if err := q.check(false); err != nil {
+		return nil, fmt.Errorf("read flows: %w", err)
+	}
+	if n < 1 || n > s.maxRows || q.Resolution < time.Second {
+		return nil, fmt.Errorf("read flows: %w: %d flows of windows of %s: expected 1 to %d, of 1 s or 1 min", ErrQuestion, n, q.Resolution, s.maxRows)
+	}
+	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, observations, bytes, measured, mean, min, max, heavy, windows, location, location_heavy
+FROM %s WHERE %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
+		s.flowView(&q), q.cells(), n)
+	var list []FlowTotal
+	err := s.query(ctx, s.reader, "read flows", query, func(rows driver.Rows) error {
+		var r FlowTotal
+		var src, dst, location uint64
+		var kind uint8
+		err := rows.Scan(&src, &dst, &r.Src, &r.Dst, &r.SrcPort, &r.DstPort, &r.Proto, &kind, &r.Observations, &r.Bytes, &r.Measured, &r.Mean,
+			&r.Min, &r.Max, &r.Heavy, &r.Windows, &location, &r.LocationHeavy)
+		r.SrcGroup, r.DstGroup, r.Location = aggregate.GroupID(src), aggregate.GroupID(dst), aggregate.LocationID(location)
+		r.Src, r.Dst, r.Kind = narrow(r.Src), narrow(r.Dst), decode.Kind(kind)
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}
+
+func (s *Store) flowView(q *Query) string {
+	return fmt.Sprintf("%s.top_flows(signal = %d, from = '%s', to = '%s', resolution_ns = %d)",
+		s.database, q.Signal, stamp(q.From), stamp(q.To), q.Resolution.Nanoseconds())
+}

@@ -1,0 +1,176 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// The classes of the outbox behind that of gaps. Their numbers are in files on disk.
+const (
+	tapsClass = gapsClass + 1 + iota
+	findingsClass
+	flowsClass
+	numClasses
+)
+
+// maxRecordRows bounds the rows of one record of the outbox.
+const maxRecordRows = 1000
+
+// insertion is rows on their way to a table. Writing them again replaces them.
+type insertion struct {
+	into string // table and columns
+	rows int
+	row  func(to driver.Batch, i int) error
+}
+
+// recordTable is how rows of a type come to their table.
+type recordTable[T any] struct {
+	what   string // for people
+	class  int    // of the outbox
+	into   string
+	check  func(*T) error // what a row must be for the table to take it; may shorten it
+	append func(to driver.Batch, r *T) error
+	part   func(*T) part // what is missing when it is lost
+}
+
+func (t *recordTable[T]) insertion(rows []T) insertion {
+	return insertion{t.into, len(rows), func(to driver.Batch, i int) error { return t.append(to, &rows[i]) }}
+}
+
+// writeRecords stores rows. With an outbox they are on disk when it returns, and wait
+// there for the server; without one it waits itself.
+func writeRecords[T any](ctx context.Context, s *Store, t *recordTable[T], rows []T) error {
+	if s.writer == nil {
+		return ErrReadOnly
+	}
+	for i := range rows {
+		if err := t.check(&rows[i]); err != nil {
+			return fmt.Errorf("write %s: %w", t.what, err)
+		}
+	}
+	if len(s.deliveries) == 0 {
+		in := t.insertion(rows)
+		return s.insert(ctx, "write "+t.what, in.into, in.rows, in.row)
+	}
+	for len(rows) > 0 {
+		n := min(len(rows), maxRecordRows)
+		if err := takeRecords(s.deliveries[0], t, rows[:n]); err != nil {
+			return s.describe("write "+t.what, err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// takeRecords puts rows into the outbox as one record.
+func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {
+	d.start()
+	var l label
+	for i := range rows {
+		p := t.part(&rows[i])
+		p.Rows = 1
+		l.Parts = addPart(l.Parts, p)
+	}
+	text, err := json.Marshal(&l)
+	if err != nil {
+		return fmt.Errorf("encode label: %w", err)
+	}
+	payload, err := json.Marshal(rows)
+	if err != nil {
+		return fmt.Errorf("encode rows: %w", err)
+	}
+	return d.append(t.class, uint64(len(rows)), text, payload)
+}
+
+// decodeRecords reads what takeRecords wrote. Payloads have checksums: one that makes no
+// sense is of a newer program (errNewerBatch).
+func decodeRecords(class int, payload []byte) (insertion, error) {
+	switch class {
+	case tapsClass:
+		return decodeRows(&tapTable, payload)
+	case findingsClass:
+		return decodeRows(&findingTable, payload)
+	case flowsClass:
+		return decodeRows(&flowTable, payload)
+	}
+	return insertion{}, errNewerBatch
+}
+
+func decodeRows[T any](t *recordTable[T], payload []byte) (insertion, error) {
+	var rows []T
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&rows); err != nil {
+		return insertion{}, fmt.Errorf("decode %s: %w: %w", t.what, errNewerBatch, err)
+	}
+	return t.insertion(rows), nil
+}
+
+// sendRecords writes rows once.
+func (s *Store) sendRecords(ctx context.Context, in insertion) error {
+	to, err := s.names.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+in.into)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	for i := range in.rows {
+		if err := in.row(to, i); err != nil {
+			return err
+		}
+	}
+	return to.Send()
+}
+
+// recordTables are the tables of records, in the order of their classes.
+func recordTables() []string { return []string{"taps", "findings", "flows"} }
+
+// className is what the rows of a class are called.
+func className(class int) string {
+	switch {
+	case class < numGrains:
+		return grainAt(class).table()
+	case class == gapsClass:
+		return "gaps"
+	}
+	return recordTables()[class-tapsClass]
+}
+
+// recordPart is a part that no windows of partials are missing of: without a resolution
+// and observations.
+func recordPart(s aggregate.Source, from, to int64) part {
+	return part{Producer: s.Producer, Incarnation: s.Incarnation, Epoch: s.Epoch, From: from, To: to}
+}
+
+// checkTimes wants a range that the server's times can hold.
+func checkTimes(from, to int64) error {
+	if from < 0 || to < from || to >= endOfTime {
+		return fmt.Errorf("times %d to %d ns: expected an order, in 1970 to 2105", from, to)
+	}
+	return nil
+}
+
+// bounded cuts text to n bytes.
+func bounded(text string, n int) string { return text[:min(len(text), n)] }
+
+// maxRecordName bounds names in records.
+const maxRecordName = 256
+
+func utcTime(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+
+// recordView is how the views of records are called.
+func (s *Store) recordView(name string, from, to time.Time) string {
+	return fmt.Sprintf("%s.%s(from = '%s', to = '%s')", s.database, name, stamp(from), stamp(to))
+}
+
+// checkRange is the check of questions for records.
+func checkRange(from, to time.Time) error {
+	q := Query{From: from, To: to, Resolution: time.Second}
+	return q.check(false)
+}

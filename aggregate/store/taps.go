@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// TapRow is what one tap took in over a period: a piece of a capture file, or some
+// seconds of a live tap. Rows of the same tap add up.
+type TapRow struct {
+	aggregate.Source
+	Seq uint64 // tells the periods and interfaces of a producer apart
+
+	Name       string  // of the tap
+	Place      string  // receiver, sender or mid
+	Interface  string  // as the capture names it; empty where it does not
+	Link       string  // link type
+	Timestamps string  // who wrote the times: file, software or hardware
+	TickNS     float64 // resolution of the times, ns
+	From, To   int64   // earliest and latest packet, Unix ns; both 0 without times
+
+	Packets, Bytes uint64            // Bytes on the wire
+	Frames         map[string]uint64 // packets by what decoding them came to
+
+	// Weighted observations. Tags + Reflections = Observations = Stored + Overflow +
+	// Late + the sum of Rejected. Untouched and Trimmed are parts of Stored + Overflow.
+	Tags, Reflections                    uint64
+	Observations, Stored, Overflow, Late uint64
+	Rejected                             map[string]uint64 // by reason
+	Untouched, Trimmed                   uint64
+
+	KernelDrops, Freezes uint64 // packets the kernel had no room for; times its ring was full
+	Lost                 uint64 // packets missing in the numbers of a mirror session
+	SkewNS               int64  // of the clock, as far as it is known
+}
+
+var tapTable = recordTable[TapRow]{
+	what: "taps", class: tapsClass,
+	into: "taps (producer, incarnation, epoch, seq, name, place, interface, link, timestamps, tick_ns, time_from, time_to, packets, bytes, frames, " +
+		"tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, lost, skew_ns)",
+	check: func(r *TapRow) error {
+		r.Name, r.Interface = bounded(r.Name, maxRecordName), bounded(r.Interface, maxRecordName)
+		return checkTimes(r.From, r.To)
+	},
+	append: func(to driver.Batch, r *TapRow) error {
+		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Seq, r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS,
+			utcTime(r.From), utcTime(r.To), r.Packets, r.Bytes, r.Frames, r.Tags, r.Reflections, r.Observations, r.Stored, r.Overflow, r.Late,
+			r.Rejected, r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.Lost, r.SkewNS)
+	},
+	part: func(r *TapRow) part { return recordPart(r.Source, r.From, r.To) },
+}
+
+// WriteTaps stores what taps took in. Rows that are there already are replaced. With an
+// outbox it returns when they are on disk.
+func (s *Store) WriteTaps(ctx context.Context, rows []TapRow) error {
+	return writeRecords(ctx, s, &tapTable, rows)
+}
+
+// TapTotal is what a tap took in over a range. Its Source and Seq are not set.
+type TapTotal struct {
+	TapRow
+	Runs uint64 // captures and lives of the tap
+}
+
+// Taps has one row for each tap with packets in a range, ordered by name. Captures that
+// were replayed more than once count once.
+func (s *Store) Taps(ctx context.Context, from, to time.Time) ([]TapTotal, error) {
+	if err := checkRange(from, to); err != nil {
+		return nil, fmt.Errorf("read taps: %w", err)
+	}
+	query := fmt.Sprintf(`SELECT name, place, interface, link, timestamps, tick_ns, first, last, runs, packets, bytes, frames,
+tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, lost, skew_ns
+FROM %s ORDER BY name, place, interface LIMIT %d`, s.recordView("tap_totals", from, to), s.maxRows+1)
+	var list []TapTotal
+	err := s.query(ctx, s.reader, "read taps", query, func(rows driver.Rows) error {
+		var r TapTotal
+		var first, last time.Time
+		err := rows.Scan(&r.Name, &r.Place, &r.Interface, &r.Link, &r.Timestamps, &r.TickNS, &first, &last, &r.Runs, &r.Packets, &r.Bytes, &r.Frames,
+			&r.Tags, &r.Reflections, &r.Observations, &r.Stored, &r.Overflow, &r.Late, &r.Rejected, &r.Untouched, &r.Trimmed,
+			&r.KernelDrops, &r.Freezes, &r.Lost, &r.SkewNS)
+		r.From, r.To = first.UnixNano(), last.UnixNano()
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}
