@@ -70,7 +70,10 @@ type savedLane struct {
 	Interface uint32 `json:"interface"`
 	Tap       string `json:"tap"`
 	Link      uint64 `json:"link"`
-	Size      int    `json:"size"` // of the shard's state
+	Size      int    `json:"size"` // of the shard's state, 0 where its frames cannot be read
+
+	Of   capture.Interface `json:"of"`
+	Seen feed.Seen         `json:"seen"`
 }
 
 // savedTally is what is counted of a chunk, or of all before. Links have a JSON of their
@@ -149,10 +152,12 @@ func (w *worker) appendLanes(b []byte) (lanes []savedLane, _ []byte, err error) 
 			continue
 		}
 		at := len(b)
-		if b, err = l.Shard().AppendState(b); err != nil {
-			return nil, b, w.failed(err)
+		if l.Shard() != nil {
+			if b, err = l.Shard().AppendState(b); err != nil {
+				return nil, b, w.failed(err)
+			}
 		}
-		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at})
+		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen()})
 	}
 	return lanes, b, nil
 }
@@ -250,15 +255,19 @@ func (r *Replay) restoreWorker(src *source, saved *savedSource, shards []byte) (
 }
 
 func (w *worker) restoreLane(saved *savedLane, state []byte) error {
-	tap := w.tap(saved.Tap)
-	shard, err := aggregate.RestoreShard(w.shardConfig(tap, saved.Interface), w.cfg.Sink, state)
-	if err != nil {
-		return fmt.Errorf("%w: tap %q: %w", ErrState, saved.Tap, err)
-	}
-	link := decode.Link(saved.Link)
-	if !link.Known() {
+	tap, link := w.tap(saved.Tap), decode.Link(saved.Link)
+	var shard *aggregate.Shard
+	if link.Known() {
+		var err error
+		if shard, err = aggregate.RestoreShard(w.shardConfig(tap, saved.Interface), w.cfg.Sink, state); err != nil {
+			return fmt.Errorf("%w: tap %q: %w", ErrState, saved.Tap, err)
+		}
+	} else if len(state) > 0 {
 		return fmt.Errorf("%w: tap %q: link type %d", ErrState, saved.Tap, saved.Link)
 	}
-	w.place(newLane(tap, link, shard), saved.Interface, saved.Tap)
+	l := newLane(tap, link, shard)
+	l.of = saved.Of
+	*l.Seen() = saved.Seen
+	w.place(l, saved.Interface, saved.Tap)
 	return nil
 }

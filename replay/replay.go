@@ -44,6 +44,9 @@ type Config struct {
 	// TapSettings is a text that differs whenever Tap answers differently: part of
 	// what rows are identified by.
 	TapSettings string
+	// Taps, unless nil, is given what each capture interface of a chunk came to, after
+	// the chunk's blocks. It is called from several goroutines and may keep the list.
+	Taps func(context.Context, []TapCounts) error
 
 	Resolutions   []time.Duration // as aggregate.Config
 	FineHeavyOnly bool

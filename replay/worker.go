@@ -47,6 +47,8 @@ type lane struct {
 	tap  feed.Tap
 	name string // of the tap
 	link decode.Link
+	seq  uint64 // of its first block
+	of   capture.Interface
 }
 
 func newWorker(cfg *Config) (*worker, error) {
@@ -133,7 +135,8 @@ func (w *worker) passAll(ctx context.Context) error {
 	return nil
 }
 
-// lane is the lane of an interface, nil for one whose link type cannot be decoded.
+// lane is the lane of an interface, nil for one beyond maxTaps whose link type cannot be
+// decoded.
 func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
 	if int(index) < len(w.lanes) && w.lanes[index] != nil {
 		return w.lanes[index], nil
@@ -144,17 +147,21 @@ func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
 func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	interfaces := r.Interfaces()
 	link, known := feed.LinkOf(interfaces, index)
-	if !known {
+	switch {
+	case index >= maxTaps && !known:
 		return nil, nil
-	}
-	if index >= maxTaps {
+	case index >= maxTaps:
 		return nil, fmt.Errorf("replay %q: capture interface %d: expected at most %d interfaces a file: split the capture by interface", w.src.path, index, maxTaps)
 	}
 	name := w.src.tapName(interfaces, index)
-	l, err := w.takeLane(w.tap(name), link, index)
-	if err != nil {
-		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
+	l := newLane(w.tap(name), link, nil)
+	if known {
+		var err error
+		if l, err = w.takeLane(l.tap, link, index); err != nil {
+			return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
+		}
 	}
+	l.of = interfaceAt(interfaces, index)
 	w.place(l, index, name)
 	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
 	return l, nil
@@ -172,7 +179,7 @@ func (w *worker) place(l *lane, index uint32, name string) {
 	for int(index) >= len(w.lanes) {
 		w.lanes = append(w.lanes, nil)
 	}
-	l.name = name
+	l.name, l.seq = name, w.seqBase(index)
 	w.lanes[index] = l
 }
 
@@ -198,13 +205,18 @@ func newLane(tap feed.Tap, link decode.Link, shard *aggregate.Shard) *lane {
 	return &lane{Lane: feed.NewLane(link, shard), tap: tap, link: link}
 }
 
+// seqBase is the sequence number of an interface's first block in the chunk.
+func (w *worker) seqBase(index uint32) uint64 {
+	return uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift
+}
+
 // shardConfig is the configuration of an interface's shard in the chunk.
 func (w *worker) shardConfig(tap feed.Tap, index uint32) aggregate.Config {
 	return aggregate.Config{
 		Domain:        w.cfg.Decode.Domain,
 		Resolver:      w.cfg.Resolver,
 		Source:        w.src.id,
-		SeqBase:       uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift,
+		SeqBase:       w.seqBase(index),
 		Resolutions:   w.cfg.Resolutions,
 		FineHeavyOnly: w.cfg.FineHeavyOnly,
 		MaxKeys:       w.cfg.MaxKeys,
@@ -221,19 +233,24 @@ func (w *worker) flush(ctx context.Context) error {
 	if err := w.passAll(ctx); err != nil {
 		return err
 	}
+	var taps []TapCounts
 	for _, l := range w.lanes {
 		if l == nil {
 			continue
 		}
-		if err := l.Shard().Flush(ctx); err != nil {
-			return w.failed(err)
+		var counts aggregate.Counts
+		if l.Shard() != nil {
+			if err := l.Shard().Flush(ctx); err != nil {
+				return w.failed(err)
+			}
+			counts = l.Shard().Counts()
+			w.counts.Merge(&counts)
+			w.spare[l.tap] = append(w.spare[l.tap], l)
 		}
-		counts := l.Shard().Counts()
-		w.counts.Merge(&counts)
-		w.spare[l.tap] = append(w.spare[l.tap], l)
+		taps = append(taps, l.tapCounts(w.src, &counts))
 	}
 	w.lanes = w.lanes[:0]
-	return nil
+	return w.writeTaps(ctx, taps)
 }
 
 // take adds what a worker counted.

@@ -19,6 +19,7 @@ type Tap struct {
 	Tags        bool   // tags seen here have passed the whole path
 	Reflections bool   // reflections seen here have arrived at the original sender
 	Weight      uint64 // each packet stands for so many; at least 1
+	Place       string // what it is called: receiver, sender or mid
 }
 
 // Tally is what a Feeder counts.
@@ -72,18 +73,27 @@ type Lane struct {
 	shard *aggregate.Shard
 	obs   []decode.Observation
 	n     int
+	seen  Seen
 }
 
-// NewLane makes a lane of frames of the link type, which has to be Known.
+// NewLane makes a lane of frames of the link type. Where that is not Known the shard is
+// nil, and frames are counted and skipped.
 func NewLane(link decode.Link, shard *aggregate.Shard) *Lane {
-	return &Lane{link: link, shard: shard, obs: make([]decode.Observation, maxPending+decode.MaxObservations)}
+	l := &Lane{link: link, shard: shard}
+	if shard != nil {
+		l.obs = make([]decode.Observation, maxPending+decode.MaxObservations)
+	}
+	return l
 }
 
-// Shard is where the lane leads.
+// Shard is where the lane leads; nil where its frames cannot be read.
 func (l *Lane) Shard() *aggregate.Shard { return l.shard }
 
 // Renew gives an empty lane to frames of another link type.
-func (l *Lane) Renew(link decode.Link) { l.link = link }
+func (l *Lane) Renew(link decode.Link) { l.link, l.seen = link, Seen{} }
+
+// Seen is what the lane has counted.
+func (l *Lane) Seen() *Seen { return &l.seen }
 
 // Pending is how many observations wait in the lane.
 func (l *Lane) Pending() int { return l.n }
@@ -91,14 +101,22 @@ func (l *Lane) Pending() int { return l.n }
 // Add puts what a frame says behind what waits in the lane, and passes that on when it
 // is enough. It keeps nothing of the frame and does not allocate.
 func (f *Feeder) Add(ctx context.Context, l *Lane, frame *capture.Frame) error {
+	l.seen.count(frame)
+	if l.shard == nil {
+		l.seen.Frames[decode.UnknownLink]++
+		f.Skipped.Add(capture.LinkType(l.link), 1)
+		return nil
+	}
 	f.WireBytes += uint64(frame.WireLen)
 	r := &f.result
 	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
 	wireLen := Decode(f.decoder, l.link, frame, r)
 	f.Frames[r.Reason]++
+	l.seen.Frames[r.Reason]++
 	for i := range r.Obs[:r.N] {
 		o := &r.Obs[i]
 		Stamp(o, frame, wireLen)
+		l.seen.Kinds[(o.Kind-decode.Tag)&1]++
 		f.Found.add(o)
 	}
 	l.n += r.N

@@ -56,6 +56,9 @@ func (q *Query) check(windowed bool) error {
 	return err
 }
 
+// Everything is the range of all times that can be stored.
+func Everything() (from, to time.Time) { return time.Unix(0, 0).UTC(), time.Unix(0, endOfTime).UTC() }
+
 // maxSteps bounds the windows of an answer.
 const maxSteps = 100_000
 

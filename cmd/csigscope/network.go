@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
@@ -96,5 +97,5 @@ func (n *network) tap(name, place string) feed.Tap {
 	// Only whole paths may enter the heatmaps: a tap at the receiver sees tags that
 	// have passed every hop and reflections that have arrived.
 	terminal := spec.Place == "receiver" || spec.Place == ""
-	return feed.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1))}
+	return feed.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1)), Place: cmp.Or(spec.Place, "receiver")}
 }

@@ -26,6 +26,8 @@ has none.`,
   csigscope query cells --signal min_abw_ratio
   csigscope query windows --signal max_delay --src rack5 --step 1s -o csv
   csigscope query locations --signal max_delay --level device
+  csigscope query coverage --step 1m
+  csigscope query taps
   csigscope query serve`,
 	}
 	cmd.AddCommand(
@@ -34,6 +36,9 @@ has none.`,
 		newQuestionCommand("windows", "The same for each window of the range", (*question).windows),
 		newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*question).locations),
 		newQuestionCommand("timeline", "The same for each window of the range", (*question).timeline),
+		newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*question).flows),
+		newQueryCoverage(),
+		newQueryTaps(),
 		newQueryServe(),
 	)
 	return cmd
@@ -70,7 +75,7 @@ func newQuestionCommand(name, short string, answer func(*question) (*table, erro
 	flags.StringVar(&f.dst, "dst", "", "only cells to this destination `GROUP`")
 	flags.DurationVar(&f.step, "step", time.Second, "length of the answer's windows")
 	flags.DurationVar(&f.resolution, "resolution", 0, "length of the stored windows to read, default the coarsest that fits")
-	flags.IntVar(&f.top, "top", 20, "how many locations")
+	flags.IntVar(&f.top, "top", 20, "how many locations or flows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		q, err := f.open(cmd)
 		if err != nil {
@@ -96,16 +101,8 @@ func (f *queryFlags) open(cmd *cobra.Command) (*question, error) {
 	if q.query.Level, err = fabric.ParseLevel(f.level); err != nil {
 		return nil, usageError{fmt.Errorf("--level: %w", err)}
 	}
-	for _, o := range []struct {
-		name, text string
-		to         *time.Time
-	}{{"from", f.from, &q.query.From}, {"to", f.to, &q.query.To}} {
-		if o.text == "" {
-			continue
-		}
-		if *o.to, err = time.Parse(time.RFC3339Nano, o.text); err != nil {
-			return nil, usageError{fmt.Errorf("--%s: %w", o.name, err)}
-		}
+	if err = parseRange(f.from, f.to, &q.query.From, &q.query.To); err != nil {
+		return nil, err
 	}
 	if q.db, err = openForReading(cmd, f.dsn); err != nil {
 		return nil, err
@@ -115,6 +112,24 @@ func (f *queryFlags) open(cmd *cobra.Command) (*question, error) {
 		return nil, err
 	}
 	return q, nil
+}
+
+// parseRange reads the flags --from and --to; empty ones change nothing.
+func parseRange(from, to string, begin, end *time.Time) error {
+	for _, o := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"from", from, begin}, {"to", to, end}} {
+		if o.text == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339Nano, o.text)
+		if err != nil {
+			return usageError{fmt.Errorf("--%s: %w", o.name, err)}
+		}
+		*o.to = t
+	}
+	return nil
 }
 
 // openForReading opens a store that has to exist. A server is left as it is, since who

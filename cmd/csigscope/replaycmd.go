@@ -13,6 +13,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/replay"
 )
 
@@ -155,6 +156,7 @@ type replayRun struct {
 	network *network
 	summary *aggregate.Summary
 	sinks   *sinks
+	store   *store.Store // nil for none
 }
 
 func newReplayRun(cmd *cobra.Command, c replay.Config, n *network) (*replayRun, error) {
@@ -164,6 +166,7 @@ func newReplayRun(cmd *cobra.Command, c replay.Config, n *network) (*replayRun, 
 	}
 	r.sinks = &sinks{r.summary}
 	c.Sink = r.sinks
+	c.Taps = r.writeTaps
 	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	var err error
 	r.replay, err = replay.New(c)
@@ -181,6 +184,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) erro
 			}
 		}()
 		db.keepTrimmed(ctx)
+		r.store = db.store
 		*r.sinks = append(*r.sinks, db.store)
 		if err := db.begin(ctx, r.replay, r.network); err != nil {
 			return err

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+)
+
+func (q *question) flows() (*table, error) {
+	query := q.query
+	if query.Resolution == 0 {
+		query.Resolution = time.Second
+	}
+	rows, err := q.db.store.TopFlows(q.cmd.Context(), query, q.top)
+	if err != nil {
+		return nil, err
+	}
+	unit := q.query.Signal.Unit()
+	t := &table{columns: []string{
+		"src", "src_port", "dst", "dst_port", "proto", "src_group", "dst_group", "kind", "observations", "bytes",
+		"mean", "min", "max", "unit", "heavy", "windows", "location", "location_heavy",
+	}}
+	for i := range rows {
+		f := &rows[i]
+		row := []any{"others", nil, "others", nil, nil}
+		if f.Src.IsValid() {
+			row = []any{f.Src.String(), f.SrcPort, f.Dst.String(), f.DstPort, f.Proto}
+		}
+		row = append(row, q.group(f.SrcGroup), q.group(f.DstGroup), f.Kind.String(), f.Observations, f.Bytes, number(f.Mean), nil, nil, unit.String(), f.Heavy, f.Windows, nil, nil)
+		if f.Measured > 0 {
+			row[11], row[12] = unit.FromStored(f.Min), unit.FromStored(f.Max)
+		}
+		if f.LocationHeavy > 0 {
+			row[16], row[17] = q.location(f.Location), f.LocationHeavy
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t, nil
+}
+
+func newQueryCoverage() *cobra.Command {
+	var by string
+	cmd := newQuestionCommand("coverage", "How much of the range is known, by window or cell", func(q *question) (*table, error) {
+		switch by {
+		case "window":
+			return q.coverageWindows()
+		case "cell":
+			return q.coverageCells()
+		}
+		return nil, usageError{fmt.Errorf("--by %q: expected window or cell", by)}
+	})
+	cmd.Long = `coverage tells what answers are made of. By window, over all signals: observations by
+kind, those that no hop touched, trimmed ones and those past a producer's key budget, how
+many producers there were, and what is missing: rows that were taken and never stored
+leave gaps. gap_share is the part of the window that is missing of at least one producer.
+A window that is not listed was silent.
+
+By cell, of one signal: the same, and covered, the share of the range's stored windows in
+which the cell was observed at all, the least first.`
+	cmd.Flags().StringVar(&by, "by", "window", "window or cell")
+	return cmd
+}
+
+func (q *question) coverageWindows() (*table, error) {
+	rows, err := q.db.store.CoverageWindows(q.cmd.Context(), q.query)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{columns: []string{
+		"window_start", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers", "lost", "gap_seconds", "gap_share",
+	}}
+	for _, c := range rows {
+		t.rows = append(t.rows, []any{
+			stamp(c.Window), c.Observations, c.Tags, c.Reflections, c.Untouched, c.Trimmed, c.Overflow, c.Producers,
+			c.Lost, time.Duration(c.GapNS).Seconds(), c.GapShare,
+		})
+	}
+	return t, nil
+}
+
+func (q *question) coverageCells() (*table, error) {
+	rows, err := q.db.store.CoverageCells(q.cmd.Context(), q.query)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{columns: []string{
+		"src_group", "dst_group", "covered", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers",
+	}}
+	for _, c := range rows {
+		t.rows = append(t.rows, []any{
+			q.group(c.Src), q.group(c.Dst), c.Covered, c.Observations, c.Tags, c.Reflections, c.Untouched, c.Trimmed, c.Overflow, c.Producers,
+		})
+	}
+	return t, nil
+}
+
+func newQueryTaps() *cobra.Command {
+	var dsn, output, from, to string
+	cmd := &cobra.Command{
+		Use:   "taps",
+		Short: "What each tap took in, and what became of it",
+		Long: `taps lists what taps took in over a range, and what became of it: packets by what
+decoding them came to, observations = stored + overflow + late + rejected, what the
+kernel dropped, and what is missing in the numbers of mirror sessions. A piece of a
+capture counts whole if any of it lies in the range. Where files have no names for their
+interfaces, a tap is called like its file.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	addStoreFlag(cmd, &dsn)
+	addOutputFlag(cmd, &output)
+	cmd.Flags().StringVar(&from, "from", "", "begin of the range (`TIME`, RFC 3339), default that of all")
+	cmd.Flags().StringVar(&to, "to", "", "end of the range (`TIME`, RFC 3339), default that of all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		begin, end := store.Everything()
+		if err := parseRange(from, to, &begin, &end); err != nil {
+			return err
+		}
+		db, err := openForReading(cmd, dsn)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		rows, err := db.store.Taps(cmd.Context(), begin, end)
+		if errors.Is(err, store.ErrQuestion) {
+			return usageError{err}
+		}
+		if err != nil {
+			return err
+		}
+		return tapTable(rows).write(cmd.OutOrStdout(), output)
+	}
+	return cmd
+}
+
+func tapTable(rows []store.TapTotal) *table {
+	t := &table{columns: []string{
+		"tap", "place", "interface", "link", "timestamps", "tick_ns", "first", "last", "runs", "packets", "bytes", "frames",
+		"observations", "tags", "reflections", "stored", "overflow", "late", "rejected", "untouched", "trimmed",
+		"kernel_drops", "freezes", "lost", "skew_ns",
+	}}
+	for i := range rows {
+		r := &rows[i]
+		t.rows = append(t.rows, []any{
+			r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS, stamp(time.Unix(0, r.From)), stamp(time.Unix(0, r.To)), r.Runs,
+			r.Packets, r.Bytes, countsText(r.Frames), r.Observations, r.Tags, r.Reflections, r.Stored, r.Overflow, r.Late, countsText(r.Rejected),
+			r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.Lost, r.SkewNS,
+		})
+	}
+	return t
+}
+
+// countsText is counts by name as one value, the most first.
+func countsText(counts map[string]uint64) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		if counts[a] != counts[b] {
+			return cmp.Compare(counts[b], counts[a])
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s=%d", name, counts[name])
+	}
+	return strings.Join(names, " ")
+}

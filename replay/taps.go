@@ -1,0 +1,46 @@
+package replay
+
+import (
+	"context"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/capture"
+)
+
+// TapCounts is what one capture interface gave in one chunk of a file, and what became
+// of it. The chunks of an interface add up.
+type TapCounts struct {
+	aggregate.Source
+	Seq       uint64 // of the chunk and interface; the same whenever the file is replayed
+	Name      string // of the tap
+	Tap       feed.Tap
+	Interface capture.Interface
+	Seen      feed.Seen
+	Counts    aggregate.Counts
+}
+
+// tapCounts is what the lane came to.
+func (l *lane) tapCounts(src *source, counts *aggregate.Counts) TapCounts {
+	return TapCounts{Source: src.id, Seq: l.seq, Name: l.name, Tap: l.tap, Interface: l.of, Seen: *l.Seen(), Counts: *counts}
+}
+
+// writeTaps hands over what the lanes of a chunk came to.
+func (w *worker) writeTaps(ctx context.Context, list []TapCounts) error {
+	if w.cfg.Taps == nil || len(list) == 0 {
+		return nil
+	}
+	if err := w.cfg.Taps(ctx, list); err != nil {
+		return w.failed(err)
+	}
+	return nil
+}
+
+// interfaceAt describes an interface; packets may name one that their file does not
+// describe, which is Ethernet.
+func interfaceAt(interfaces []capture.Interface, index uint32) capture.Interface {
+	if int(index) >= len(interfaces) {
+		return capture.Interface{Link: capture.LinkEthernet}
+	}
+	return interfaces[index]
+}
