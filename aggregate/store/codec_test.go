@@ -65,13 +65,17 @@ func secondOfRack(rng *rand.Rand, rack, window int) *aggregate.Block {
 	return b
 }
 
+type codecChoice struct{ name, times, counts, ids, dist string }
+
 // codecs are the choices that are compared: by columns of times, counts, ids and the
 // distribution. An empty one leaves what the schema says.
-var codecs = []struct{ name, times, counts, ids, dist string }{
+var codecs = []codecChoice{
 	{name: "schema"},
 	{"T64, ZSTD", "Delta, ZSTD(1)", "T64, ZSTD(1)", "ZSTD(1)", "ZSTD(1)"},
 	{"ZSTD", "ZSTD(1)", "ZSTD(1)", "ZSTD(1)", "ZSTD(1)"},
 	{"DoubleDelta, Delta", "DoubleDelta, LZ4", "Delta, LZ4", "Delta, LZ4", "LZ4"},
+	{"LZ4", "LZ4", "LZ4", "LZ4", "LZ4"},
+	{"none", "NONE", "NONE", "NONE", "NONE"},
 }
 
 // BenchmarkCodecs stores an hour of 64 racks under several codecs and logs, with -v, the
@@ -92,15 +96,21 @@ func BenchmarkCodecs(b *testing.B) {
 	if err := s.Flush(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	columns := storedColumns(b, s, "partials_1s")
+	compareCodecs(b, s, "partials_1s", codecs)
+}
+
+// compareCodecs logs what each choice makes of a table.
+func compareCodecs(b *testing.B, s *Store, from string, choices []codecChoice) {
+	b.Helper()
+	columns := storedColumns(b, s, from)
 	sizes := map[string][]float64{}
-	head := fmt.Sprintf("%-14s", "bytes a row")
-	scans := fmt.Sprintf("%-14s", "scan, ms")
-	for i, c := range codecs {
+	head := fmt.Sprintf("%-15s", "bytes a row")
+	scans := fmt.Sprintf("%-15s", "scan, ms")
+	for i, c := range choices {
 		table := fmt.Sprintf("codecs_%d", i)
-		b.Run(strings.ReplaceAll(c.name, ", ", "+"), func(b *testing.B) {
+		b.Run(from+"/"+strings.ReplaceAll(c.name, ", ", "+"), func(b *testing.B) {
 			for b.Loop() {
-				recode(b, s, table, c.times, c.counts, c.ids, c.dist)
+				recode(b, s, from, table, func(column string) string { return codecOf(columns, column, c.times, c.counts, c.ids, c.dist) })
 			}
 		})
 		head += fmt.Sprintf("%20s", c.name)
@@ -109,7 +119,7 @@ func BenchmarkCodecs(b *testing.B) {
 	}
 	var report strings.Builder
 	for _, column := range append(columns, "all") {
-		fmt.Fprintf(&report, "%-14s", column)
+		fmt.Fprintf(&report, "%-15s", column)
 		for _, size := range sizes[column] {
 			fmt.Fprintf(&report, "%20.2f", size)
 		}
@@ -118,8 +128,51 @@ func BenchmarkCodecs(b *testing.B) {
 	b.Logf("\n%s\n%s%s", head, report.String(), scans)
 }
 
-// recode copies the rows of seconds to a new table with other codecs.
-func recode(b *testing.B, s *Store, table, times, counts, ids, dist string) {
+// codecOf is the choice for a column; what stands before observations is ids.
+func codecOf(columns []string, column, times, counts, ids, dist string) string {
+	switch {
+	case column == "window_start" || column == "stored_at" || strings.HasPrefix(column, "time_"):
+		return times
+	case column == "dist" || column == "frames" || column == "rejected":
+		return dist
+	case slices.Index(columns, column) >= slices.Index(columns, "observations"):
+		return counts
+	case column == "signal" || column == "source_kind" || column == "encoding":
+		return "" // bytes, all the same
+	}
+	return ids
+}
+
+// BenchmarkRecordCodecs is BenchmarkCodecs for an hour of the 20 worst of 4000 flows a
+// second, from 16 producers, and for the taps of 1000 producers over an hour, in periods
+// of 10 s. Numbers and addresses are as random as the hash of what they are of.
+func BenchmarkRecordCodecs(b *testing.B) {
+	s := openStore(b)
+	for _, statement := range []string{
+		`INSERT INTO csigscope.flows (resolution_ns, window_start, signal, source_kind, src_group, dst_group, src, dst, src_port, dst_port, proto, config_epoch, producer, incarnation, seq,
+observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy)
+WITH intDiv(number, 320) AS second, number % 16 AS tap, cityHash64(number) AS h, tap * 250 + h % 250 AS flow, cityHash64(flow) AS f, 1 + h % 97 AS n, cityHash64(h) % 100000 AS low
+SELECT 1000000000, toDateTime64('2026-01-05 00:00:00', 9, 'UTC') + second, 1 + h % 2, 1, cityHash64(f % 64), cityHash64(tap), toIPv6(IPv4NumToString(toUInt32(167772160 + f % 65536))),
+toIPv6(IPv4NumToString(toUInt32(167837696 + tap * 256 + flow % 16))), 32768 + f % 28000, 4791, 17, 77777777777777777, cityHash64(tap), 88888888888888888, second,
+n, n * (64 + h % 1400), n, n * low, low, low + h % 3000, intDiv(n, 1 + h % 4) AS heavy, heavy * low, cityHash64(f % 48), intDiv(heavy, 2) FROM numbers(3600 * 320)`,
+		`INSERT INTO csigscope.taps (name, time_from, time_to, place, interface, link, timestamps, tick_ns, epoch, producer, incarnation, seq, packets, bytes, frames,
+tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, lost, skew_ns)
+WITH intDiv(number, 1000) AS period, number % 1000 AS tap, cityHash64(number) AS h, toDateTime64('2026-01-05 00:00:00', 9, 'UTC') + period * 10 AS start, h % 900000 AS n
+SELECT concat('host', toString(tap)), start + toIntervalNanosecond(h % 1000000), start + 9 + toIntervalNanosecond(h % 999999999), 'receiver', 'eth0', 'Ethernet', 'software', 1, 7777777777777777, cityHash64(tap), 8888888888888888, period,
+n, n * 700, map('ok', n - h % 100, 'no-csig', h % 100), n - h % 100, h % 100, n, n - h % 7, 0, h % 3, map('repeat', h % 4), h % 1000, h % 10, 0, 0, 0, toInt64(h % 1000) - 500 FROM numbers(360 * 1000)`,
+	} {
+		if err := s.migrator.Exec(b.Context(), statement); err != nil {
+			b.Fatal(err)
+		}
+	}
+	// Not all of their ids are numbers.
+	choices := slices.DeleteFunc(slices.Clone(codecs), func(c codecChoice) bool { return strings.Contains(c.ids, "Delta") })
+	compareCodecs(b, s, "flows", choices)
+	compareCodecs(b, s, "taps", choices)
+}
+
+// recode copies the rows of a table to a new one with other codecs.
+func recode(b *testing.B, s *Store, from, table string, codec func(column string) string) {
 	b.Helper()
 	exec := func(statement string) {
 		if err := s.migrator.Exec(b.Context(), statement); err != nil {
@@ -127,26 +180,15 @@ func recode(b *testing.B, s *Store, table, times, counts, ids, dist string) {
 		}
 	}
 	exec("DROP TABLE IF EXISTS csigscope." + table + " SYNC")
-	exec("CREATE TABLE csigscope." + table + " AS csigscope.partials_1s")
-	columns := storedColumns(b, s, "partials_1s")
-	for i, column := range columns {
-		codec := ids
-		switch {
-		case column == "window_start" || column == "stored_at":
-			codec = times
-		case column == "dist":
-			codec = dist
-		case i >= slices.Index(columns, "observations"):
-			codec = counts
-		case strings.HasPrefix(column, "s") && column != "src_group" && column != "seq" || column == "encoding":
-			codec = "" // bytes, all the same
-		}
-		if codec != "" {
-			exec(fmt.Sprintf("ALTER TABLE csigscope.%s MODIFY COLUMN %s CODEC(%s)", table, column, codec))
+	exec("CREATE TABLE csigscope." + table + " AS csigscope." + from)
+	columns := storedColumns(b, s, from)
+	for _, column := range columns {
+		if c := codec(column); c != "" {
+			exec(fmt.Sprintf("ALTER TABLE csigscope.%s MODIFY COLUMN %s CODEC(%s)", table, column, c))
 		}
 	}
 	list := strings.Join(columns, ", ")
-	exec(fmt.Sprintf("INSERT INTO csigscope.%s (%s) SELECT %s FROM csigscope.partials_1s", table, list, list))
+	exec(fmt.Sprintf("INSERT INTO csigscope.%s (%s) SELECT %s FROM csigscope.%s", table, list, list, from))
 	exec("OPTIMIZE TABLE csigscope." + table + " FINAL")
 }
 

@@ -159,6 +159,8 @@ func (l *loggingServer) sendBatch(_ context.Context, b *batch, _ string) error {
 
 func (l *loggingServer) sendGaps(context.Context, []gap) error { return nil }
 
+func (l *loggingServer) sendRecords(context.Context, insertion) error { return nil }
+
 func (l *loggingServer) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
 	found := map[probe]bool{}
 	for _, p := range probes {

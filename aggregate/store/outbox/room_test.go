@@ -156,3 +156,35 @@ func TestClear(t *testing.T) {
 		t.Errorf("%d sent, %v lost, want the last record alone", n, h.lost)
 	}
 }
+
+// TestExpendable: records of an expendable class give way first, and make nothing else
+// give way.
+func TestExpendable(t *testing.T) {
+	l, err := Open(Options{
+		Dir: "box", Classes: []Class{{Name: "a"}, {Name: "b"}, {Name: "x", Expendable: true}}, MaxBytes: 4 << 10, SegmentBytes: 1 << 10, FS: newFakeFS(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for class := range 3 {
+		if err := l.Append(class, 1, nil, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, asking := range []int{0, 1, 2} {
+		if s, ok := l.Oldest(asking); !ok || s.Class != 2 {
+			t.Errorf("for class %d: %+v, %v, want the expendable one", asking, s, ok)
+		}
+	}
+	s, _ := l.Oldest(2)
+	if err := l.Discard(s, "full", Lost{Records: 1, Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := l.Oldest(2); ok {
+		t.Errorf("%+v gives way to an expendable record", s)
+	}
+	if s, ok := l.Oldest(1); !ok || s.Class != 0 {
+		t.Errorf("%+v, %v, want class 0", s, ok)
+	}
+}

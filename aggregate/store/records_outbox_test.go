@@ -1,0 +1,162 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// TestRecordsWait: taps, flows and findings wait for a server that is away, also for the
+// next command, and are sent again to one that came back without them.
+func TestRecordsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		f.setErr(errAway)
+		s := storeBefore(t, f, o)
+		source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
+		flows := make([]FlowRow, maxRecordRows+1)
+		for i := range flows {
+			flows[i] = aFlow(source, uint64(i), testStart, 1)
+		}
+		if err := errors.Join(
+			s.WriteTaps(t.Context(), []TapRow{aTap(source, 1, testStart)}),
+			s.WriteFindings(t.Context(), []FindingRow{aFinding(source, 1, testStart), aFinding(source, 2, testStart)}),
+			s.WriteFlows(t.Context(), flows),
+		); err != nil {
+			t.Fatal(err)
+		}
+		closeStore(t, s)
+		if len(f.records) != 0 {
+			t.Fatalf("sent %v to a server that is away", f.records)
+		}
+		f.setErr(nil)
+		s = storeBefore(t, f, o)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{"taps": 1, "findings": 2, "flows": maxRecordRows + 1}
+		if diff := cmp.Diff(want, f.records); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		f.setErr(errAway)
+		if err := s.WriteTaps(t.Context(), []TapRow{aTap(source, 3, testStart)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		f.setErr(nil)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		want["taps"], want["findings"] = 1+2, 2+2
+		if diff := cmp.Diff(want, f.records); diff != "" {
+			t.Errorf("after an outage (-want +got):\n%s", diff)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestFlowsGiveWay: in a full outbox flows make room for partials and for each other,
+// and leave gaps that are none of partials.
+func TestFlowsGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), smallOutbox(t)
+		s := storeBefore(t, f, o)
+		s.deliveries[0].live.Store(true)
+		f.setErr(errAway)
+		source := aggregate.Source{Producer: 5, Incarnation: 2, Epoch: 3}
+		written := 0
+		flows := func(n int) {
+			for range n {
+				written += 10
+				rows := make([]FlowRow, 10)
+				for i := range rows {
+					rows[i] = aFlow(source, uint64(written+i), testStart, uint16(i))
+				}
+				if err := s.WriteFlows(t.Context(), rows); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		flows(100)
+		for seq := range uint64(60) {
+			put(t, s, 1, seq, 10*time.Millisecond, 40)
+		}
+		flows(10)
+		if err := s.WriteTaps(t.Context(), []TapRow{aTap(source, 1, testStart)}); err != nil {
+			t.Fatal(err)
+		}
+		f.setErr(nil)
+		for range 2 {
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lost := uint64(0)
+		for g := range f.gaps {
+			if g.Producer != 5 || g.Resolution != 0 || g.Observations != 0 || g.Reason != "full" {
+				t.Errorf("gap %+v, want flows", g)
+			}
+			lost += g.Rows
+		}
+		if f.raw != 60*40 || lost == 0 || f.records["flows"]+int(lost) != written || f.records["taps"] != 1 {
+			t.Errorf("%d partials, %v, %d flows in gaps, want 2400 and %d flows together", f.raw, f.records, lost, written)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestNewerRecord: what a newer program left waits for it.
+func TestNewerRecord(t *testing.T) {
+	for payload, want := range map[string]error{
+		`[{"Seq":1}]`:              nil,
+		`[{"Seq":1,"Colour":"?"}]`: errNewerBatch,
+		`{}`:                       errNewerBatch,
+	} {
+		if _, err := decodeRecords(tapsClass, []byte(payload)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", payload, err, want)
+		}
+	}
+	if _, err := decodeRecords(numClasses, nil); !errors.Is(err, errNewerBatch) {
+		t.Errorf("unknown class: %v", err)
+	}
+}
+
+// TestRecordsOnEngine has the engine keep what went through an outbox.
+func TestRecordsOnEngine(t *testing.T) {
+	s := openWithOutbox(t)
+	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
+	finding := aFinding(source, 1, testStart)
+	finding.Evidence = strings.Repeat("\x00é\\", 100)
+	for range 2 {
+		if err := errors.Join(
+			s.WriteTaps(t.Context(), []TapRow{aTap(source, 1, testStart)}),
+			s.WriteFlows(t.Context(), []FlowRow{aFlow(source, 1, testStart, 1)}),
+			s.WriteFindings(t.Context(), []FindingRow{finding}),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	from, to := testStart, testStart.Add(time.Minute)
+	taps, err := s.Taps(t.Context(), from, to)
+	if err != nil || len(taps) != 1 || taps[0].Packets != 10 || taps[0].Rejected["orphan"] != 2 {
+		t.Errorf("taps %+v, %v", taps, err)
+	}
+	flows, err := s.TopFlows(t.Context(), Query{Signal: aFlow(source, 1, from, 1).Signal, From: from, To: to}, 5)
+	if err != nil || len(flows) != 1 || flows[0].Flow != aFlow(source, 1, from, 1).Flow {
+		t.Errorf("flows %+v, %v", flows, err)
+	}
+	findings, err := s.Findings(t.Context(), from, to)
+	if err != nil || len(findings) != 1 || findings[0].Evidence != finding.Evidence || findings[0].Packets[1] != 1<<63 {
+		t.Errorf("findings %+v, %v", findings, err)
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestQueryTaps: what taps took in is what the replay says, also after a second replay,
+// and answers are covered.
+func TestQueryTaps(t *testing.T) {
+	env := engineEnv(t)
+	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	e := emit(t, "--scenario", "quickstart", "--duration", "2s")
+	var s summaryOutput
+	for _, args := range [][]string{nil, {"--chunk-size", "100000"}} {
+		s = replayInto(t, env, dsn, e, e.captures(t), args...)
+	}
+	ask := func(args ...string) string {
+		return mustRun(t, env, append(append([]string{"query"}, args...), "--store", dsn, "-o", "json")...)
+	}
+	taps := decodeJSON[[]struct {
+		Tap, Place, Link, Frames                      string
+		Packets, Observations, Stored, Late, Overflow uint64
+		Tags, Reflections                             uint64
+	}](t, ask("taps"))
+	var packets, in, stored uint64
+	for _, tap := range taps {
+		packets += tap.Packets
+		in += tap.Observations
+		stored += tap.Stored + tap.Overflow
+		if tap.Place != "receiver" || tap.Link != "Ethernet" || tap.Tags+tap.Reflections != tap.Observations || !strings.HasPrefix(tap.Frames, "ok=") {
+			t.Errorf("%+v", tap)
+		}
+	}
+	if o := s.Observations; len(taps) != 4 || packets != s.Packets || in != o.In || stored != o.Stored+o.Overflow {
+		t.Errorf("%d taps with %d packets and %d observations, want 4, %d and %+v", len(taps), packets, in, s.Packets, o)
+	}
+	if none := decodeJSON[[]any](t, ask("taps", "--to", "1999-01-01T00:00:00Z")); len(none) != 0 {
+		t.Errorf("before the capture: %v", none)
+	}
+
+	windows := decodeJSON[[]struct {
+		Observations uint64
+		GapShare     float64 `json:"gap_share"`
+	}](t, ask("coverage"))
+	sum := uint64(0)
+	for _, w := range windows {
+		sum += w.Observations
+		if w.GapShare != 0 {
+			t.Errorf("%+v", w)
+		}
+	}
+	if sum != stored {
+		t.Errorf("%d observations in windows, want %d", sum, stored)
+	}
+	cells := decodeJSON[[]struct{ Covered float64 }](t, ask("coverage", "--by", "cell"))
+	if len(cells) == 0 || cells[0].Covered <= 0 || cells[len(cells)-1].Covered > 1 {
+		t.Errorf("cells %+v", cells)
+	}
+	if flows := decodeJSON[[]any](t, ask("flows")); len(flows) != 0 {
+		t.Errorf("flows %v", flows)
+	}
+	if r := runBinary(t, env, "query", "coverage", "--by", "rack", "--store", dsn); r.code != 2 || !strings.Contains(r.stderr, "expected window or cell") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestCountsText(t *testing.T) {
+	if got := countsText(map[string]uint64{"b": 2, "a": 2, "c": 1 << 63}); got != "c=9223372036854775808 a=2 b=2" {
+		t.Error(got)
+	}
+}
