@@ -80,6 +80,20 @@ func writeException(w http.ResponseWriter, err error, blocks compress.Method) {
 	_, _ = io.WriteString(body, e.text+"\n")
 }
 
+// writeExceptionBelowHead answers a request that failed after its status was sent.
+func writeExceptionBelowHead(w http.ResponseWriter, err error, blocks compress.Method) {
+	tag, header := exceptionTag(), w.Header()
+	header.Set("Content-Type", "text/plain; charset=UTF-8")
+	header.Set("X-ClickHouse-Exception-Tag", tag)
+	header.Set("X-ClickHouse-Exception-Code", strconv.Itoa(asException(err).code))
+	header.Del("Content-Encoding")
+	var body io.Writer = w
+	if blocks != noBlocks {
+		body = newBlockWriter(w, blocks)
+	}
+	writeLateException(body, tag, err)
+}
+
 // exceptionTag returns the random tag that marks a genuine exception block
 // inside the body of one response.
 func exceptionTag() string {

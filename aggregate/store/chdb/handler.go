@@ -40,6 +40,15 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 	if err == nil {
 		err = q.read(w, r, values, limit)
 	}
+	if err == nil && q.progress && r.Method != http.MethodHead && r.ProtoAtLeast(1, 1) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		r = r.WithContext(ctx)
+		began := time.Now()
+		p := newProgressWriter(w, q.interval, func() string { return h.pool.progress(ctx, q.running(), began) }, cancel)
+		defer func() { p.close(err == nil || !errors.Is(err, errStarted) || ctx.Err() == nil && !isTooSlow(err)) }()
+		w, control = p, http.NewResponseController(p)
+	}
 	if err == nil {
 		err = h.run(w, r, role, q, control)
 	}
@@ -56,6 +65,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 	_ = control.SetReadDeadline(time.Now().Add(stalledClient))
 	_, _ = io.Copy(io.Discard, io.LimitReader(body, drain))
 	_ = control.SetWriteDeadline(time.Now().Add(stalledClient))
+	if p, ok := w.(*progressWriter); ok && p.headSent() {
+		writeExceptionBelowHead(w, err, q.blocks)
+		return
+	}
 	writeException(w, err, q.blocks)
 }
 
@@ -121,6 +134,7 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, role Role, q *quer
 		return err
 	}
 	defer h.pool.release(s)
+	q.tag.Store(&s.tag)
 	defer func() {
 		// A killed stream can end without an error, and then the engine keeps
 		// the query until the connection runs another one.

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/ClickHouse/ch-go/compress"
 )
@@ -46,6 +48,16 @@ type query struct {
 	blocks   compress.Method // of ClickHouse's own blocks in it
 	whole    bool            // wait for the end before the first byte
 	progress bool            // say in the head how much was read
+	interval time.Duration   // how often, while the query runs
+	tag      atomic.Pointer[string]
+}
+
+// running is the tag of the connection that the query has, "" before.
+func (q *query) running() string {
+	if tag := q.tag.Load(); tag != nil {
+		return *tag
+	}
+	return ""
 }
 
 // newQuery takes what the address and the head say.
@@ -54,6 +66,7 @@ func newQuery(r *http.Request, values url.Values) (*query, error) {
 		database: first(values.Get("database"), r.Header.Get("X-ClickHouse-Database")),
 		id:       headerSafe(first(values.Get("query_id"), r.Header.Get("X-ClickHouse-Query-Id"))),
 		whole:    isSet(values, "wait_end_of_query"), progress: isSet(values, "send_progress_in_http_headers"),
+		interval:   progressInterval(values),
 		dedupToken: values.Get(dedupTokenParam), encoding: identity, blocks: noBlocks,
 	}
 	if len(q.id) > maxQueryID {

@@ -1,0 +1,271 @@
+package chdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Progress in the head of an answer, as ClickHouse's HTTP interface has it: with
+// send_progress_in_http_headers=1 the status line goes out while the query still runs,
+// followed by a line X-ClickHouse-Progress at intervals, so that neither clients nor
+// proxies take a long query for a dead connection. Go's server sends a head at once, so
+// that this one is written to the connection itself.
+
+const (
+	progressHeader       = "X-ClickHouse-Progress"
+	progressIntervalName = "http_headers_progress_interval_ms"
+
+	defaultProgressInterval = 100 * time.Millisecond
+	longestProgressInterval = 2 * time.Minute
+	// Clients bound the size of a head, Node at 16 KiB: after so many lines the
+	// interval doubles, until it is calmProgress.
+	progressLines = 6
+	calmProgress  = 20 * time.Second
+)
+
+// progressInterval is what the client asks for, within bounds.
+func progressInterval(values url.Values) time.Duration {
+	ms, err := strconv.ParseUint(values.Get(progressIntervalName), 10, 32)
+	if err != nil {
+		return defaultProgressInterval
+	}
+	return min(max(time.Duration(ms)*time.Millisecond, defaultProgressInterval), longestProgressInterval)
+}
+
+// phases of an answer.
+const (
+	quiet    = iota // nothing is written; net/http has the connection
+	direct          // net/http writes the answer
+	headOpen        // as of here the connection is the progressWriter's own
+	writing
+)
+
+// progressWriter is a response that sends a head with progress once its first byte
+// takes longer than an interval, and else leaves all to net/http. One goroutine writes;
+// close ends it.
+type progressWriter struct {
+	http.ResponseWriter
+	control  *http.ResponseController
+	interval time.Duration
+	report   func() string // the value of a progress line
+	gone     func()        // called when the client hangs up
+	first    http.Header   // as it was at the beginning; read-only
+	stop     chan struct{}
+	stopped  chan struct{}
+
+	mu    sync.Mutex
+	phase int
+	conn  net.Conn       // as of headOpen
+	body  io.WriteCloser // while writing
+}
+
+// newProgressWriter starts to wait. The header must hold what is known already.
+func newProgressWriter(w http.ResponseWriter, interval time.Duration, report func() string, gone func()) *progressWriter {
+	p := &progressWriter{
+		ResponseWriter: w, control: http.NewResponseController(w), interval: interval, report: report, gone: gone,
+		first: w.Header().Clone(), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	go p.run()
+	return p
+}
+
+func (p *progressWriter) run() {
+	defer close(p.stopped)
+	timer := time.NewTimer(p.interval)
+	defer timer.Stop()
+	wait := p.interval
+	for sent := 1; ; sent++ {
+		select {
+		case <-p.stop:
+			return
+		case <-timer.C:
+		}
+		if !p.send(p.report()) {
+			return
+		}
+		if sent%progressLines == 0 && wait < calmProgress {
+			wait = min(2*wait, calmProgress)
+		}
+		timer.Reset(wait)
+	}
+}
+
+// send writes one line of progress, and what comes before it if it is the first.
+func (p *progressWriter) send(progress string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := ""
+	switch p.phase {
+	case quiet:
+		conn, _, err := p.control.Hijack()
+		if err != nil {
+			return false
+		}
+		p.phase, p.conn = headOpen, conn
+		go p.watch()
+		text = "HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n" + headerLines(p.first, nil)
+	case headOpen:
+	default:
+		return false
+	}
+	_ = p.conn.SetWriteDeadline(time.Now().Add(stalledClient))
+	if _, err := io.WriteString(p.conn, text+progressHeader+": "+progress+"\r\n"); err != nil {
+		p.gone()
+		return false
+	}
+	return true
+}
+
+// watch notices when the client hangs up, as net/http does on a connection of its own.
+func (p *progressWriter) watch() {
+	var b [512]byte
+	for {
+		if _, err := p.conn.Read(b[:]); err != nil {
+			p.gone()
+			return
+		}
+	}
+}
+
+// headerLines are those of header that are not in sent.
+func headerLines(header, sent http.Header) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		if slices.Equal(sent[name], header[name]) {
+			continue
+		}
+		for _, value := range header[name] {
+			fmt.Fprintf(&b, "%s: %s\r\n", name, headerSafe(value))
+		}
+	}
+	return b.String()
+}
+
+// settle chooses who writes, for good, and ends the head.
+func (p *progressWriter) settle() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.phase {
+	case quiet:
+		p.phase = direct
+	case headOpen:
+		p.phase, p.body = writing, httputil.NewChunkedWriter(p.conn)
+		head := headerLines(p.Header(), p.first) + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+		if _, err := io.WriteString(p.conn, head); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headSent tells whether the status can no longer be chosen.
+func (p *progressWriter) headSent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.phase >= headOpen
+}
+
+// Write implements io.Writer.
+func (p *progressWriter) Write(b []byte) (int, error) {
+	if err := p.settle(); err != nil {
+		return 0, err
+	}
+	if p.phase == direct {
+		return p.ResponseWriter.Write(b)
+	}
+	return p.body.Write(b)
+}
+
+// WriteHeader implements http.ResponseWriter. A status that was sent stays.
+func (p *progressWriter) WriteHeader(status int) {
+	_ = p.settle()
+	if p.phase == direct {
+		p.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// SetReadDeadline is for http.ResponseController. A connection of its own is read until
+// the client hangs up.
+func (p *progressWriter) SetReadDeadline(deadline time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase >= headOpen {
+		return nil
+	}
+	return p.control.SetReadDeadline(deadline)
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (p *progressWriter) SetWriteDeadline(deadline time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase >= headOpen {
+		return p.conn.SetWriteDeadline(deadline)
+	}
+	return p.control.SetWriteDeadline(deadline)
+}
+
+// close ends the answer: whole, or so that the client sees that it is not.
+func (p *progressWriter) close(whole bool) {
+	close(p.stop)
+	<-p.stopped
+	if !p.headSent() {
+		return
+	}
+	if whole && p.settle() == nil && p.body.Close() == nil {
+		_, _ = io.WriteString(p.conn, "\r\n") // ends the trailers, of which there are none
+	}
+	p.conn.Close()
+}
+
+// progress is the value of a progress line for what a connection runs, zeros while it
+// waits for one.
+func (p *pool) progress(ctx context.Context, tag string, since time.Time) string {
+	var rows, size, total, memory string
+	if tag != "" && ctx.Err() == nil {
+		rows, size, total, memory = p.running(tag)
+	}
+	decimal := func(s string) string { return first(s, "0") }
+	text, err := json.Marshal(struct {
+		ReadRows  string `json:"read_rows"`
+		ReadBytes string `json:"read_bytes"`
+		TotalRows string `json:"total_rows_to_read"`
+		Elapsed   string `json:"elapsed_ns"`
+		Memory    string `json:"memory_usage"`
+	}{decimal(rows), decimal(size), decimal(total), strconv.FormatInt(time.Since(since).Nanoseconds(), 10), decimal(memory)})
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
+
+// running is what the engine says of the query that a connection runs: rows and bytes
+// read so far, rows that it expects to read in all, bytes of memory. All are empty
+// without one.
+func (p *pool) running(tag string) (rows, size, total, memory string) {
+	p.controlMu.Lock()
+	defer p.controlMu.Unlock()
+	if p.control.handle == nil {
+		return "", "", "", ""
+	}
+	sql := "SELECT read_rows, read_bytes, total_rows_approx, greatest(memory_usage, 0) FROM system.processes WHERE Settings['log_comment'] = " + quoteString(tag) + " LIMIT 1"
+	_ = p.control.query(sql, "TabSeparated", nil, func(line []byte) error {
+		if fields := strings.Fields(string(line)); len(fields) == 4 {
+			rows, size, total, memory = fields[0], fields[1], fields[2], fields[3]
+		}
+		return nil
+	})
+	return rows, size, total, memory
+}

@@ -1,0 +1,24 @@
+// Asks the engine at argv[2] for what takes longer (argv[3]) than the client waits for a
+// silent connection, without and with progress, and prints what came of it as JSON.
+import { createClient } from "@clickhouse/client";
+
+const [, , url, query] = process.argv;
+const result = {};
+
+async function outcome(settings, sql) {
+  const client = createClient({ url, request_timeout: 700, clickhouse_settings: settings });
+  try {
+    const answer = await client.query({ query: sql, format: "JSONEachRow" });
+    return (await answer.json())[0].c;
+  } catch (e) {
+    return e.code ? { code: e.code, message: e.message.slice(0, 200) } : e.message;
+  } finally {
+    await client.close();
+  }
+}
+
+const progress = { send_progress_in_http_headers: 1, http_headers_progress_interval_ms: "200" };
+result.silent = await outcome({}, query);
+result.progress = await outcome(progress, query);
+result.late = await outcome(progress, "SELECT throwIf(sleepEachRow(0.5) = 0) AS c FROM numbers(2)");
+console.log(JSON.stringify(result));
