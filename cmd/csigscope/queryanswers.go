@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"math"
 	"strings"
 	"time"
@@ -149,6 +151,7 @@ func newQueryExtent() *cobra.Command {
 
 func newQueryServe() *cobra.Command {
 	var dsn, listen, clickhouse, name string
+	var ops operationsFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the page and its API over what is stored",
@@ -158,7 +161,11 @@ ClickHouse's HTTP interface. They can read and nothing else: statements that cha
 anything, settings, and functions that reach files or the network are refused. Any user
 name and password will do, so only this machine is served; reach it from elsewhere by a
 tunnel. The engine belongs to all commands that use the same store: one of them opens
-its address for all.`,
+its address for all.
+
+Beside the page are /metrics for Prometheus, /healthz (200 while it works) and /readyz
+(200 while the store answers, else why not). On Linux with Landlock it gives up all files
+but the store's; systemd is told when it is ready.`,
 		Example: `  csigscope query serve
   csigscope query serve --clickhouse-listen 127.0.0.1:8123
   curl 'http://127.0.0.1:8123/?database=csigscope' -d 'SHOW TABLES'`,
@@ -167,14 +174,19 @@ its address for all.`,
 	addStoreFlag(cmd, &dsn)
 	addClickHouseFlag(cmd, &clickhouse)
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
+	ops.add(cmd.Flags())
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` that the page shows for the fabric")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := newOperations(cmd, &ops)
+		if err != nil {
+			return err
+		}
 		l, err := listenLoopback(cmd.Context(), listen)
 		if err != nil {
 			return err
 		}
 		defer l.Close()
-		db, err := openForReading(cmd, dsn)
+		db, err := openRestricted(cmd, dsn, &ops)
 		if err != nil {
 			return err
 		}
@@ -183,8 +195,12 @@ its address for all.`,
 			return err
 		}
 		db.keepTrimmed(cmd.Context())
+		server := newPageServer(db, name)
+		if err := errors.Join(o.watchStore(db), o.beside(server)); err != nil {
+			return err
+		}
 		announce(cmd, l)
-		return serve(cmd.Context(), newPageServer(db, name), l)
+		return o.run(cmd.Context(), func(ctx context.Context) error { return serve(ctx, server, l) })
 	}
 	return cmd
 }

@@ -164,16 +164,15 @@ func (db *openedStore) keepTrimmed(ctx context.Context) {
 // startEngine attaches to the embedded engine over the target's folder, or starts it
 // as a child process of this binary.
 func (db *openedStore) startEngine(ctx context.Context, exists bool) error {
-	if db.target.Dir == "" {
-		data, err := dataFolder()
-		if err != nil {
+	dir, err := embeddedFolder(db.target)
+	if err != nil {
+		return err
+	}
+	db.target.Dir = dir
+	if exists {
+		if err := checkStoreExists(dir, db.target); err != nil {
 			return err
 		}
-		db.target.Dir = filepath.Join(data, "store")
-	}
-	dir := db.target.Dir
-	if _, err := os.Stat(dir); err != nil && exists {
-		return fmt.Errorf("open store %s: %w: run csigscope replay first, or name another with --store", db.target, err)
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -186,6 +185,25 @@ func (db *openedStore) startEngine(ctx context.Context, exists bool) error {
 		return fmt.Errorf("start store: %w", err)
 	}
 	return nil
+}
+
+func checkStoreExists(dir string, target store.Target) error {
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("open store %s: %w: run csigscope replay first, or name another with --store", target, err)
+	}
+	return nil
+}
+
+// embeddedFolder is where an embedded store lies.
+func embeddedFolder(target store.Target) (string, error) {
+	if target.Dir != "" {
+		return target.Dir, nil
+	}
+	data, err := dataFolder()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(data, "store"), nil
 }
 
 // listen opens the embedded engine to other programs at a loopback address, until the

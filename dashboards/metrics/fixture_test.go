@@ -26,7 +26,7 @@ func everything() []prometheus.Collector {
 		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
 		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, place, worst), metrics.NewFabric(fallbacks),
 		metrics.NewLive(live), metrics.NewIngest(ingest), metrics.NewSpool(spool), metrics.NewStore(status),
-		metrics.NewLatency(latency), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewHTTP(),
+		metrics.NewLatency(latency), metrics.NewTrim(trimmed), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewHTTP(),
 	}
 }
 
@@ -118,4 +118,8 @@ func latency() store.Latency {
 	return store.Latency{
 		Bounds: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, Counts: []uint64{1, 0, 7, 2}, Sum: 20500 * time.Millisecond,
 	}
+}
+
+func trimmed() store.TrimStats {
+	return store.TrimStats{Passes: 870, Failures: 8, Partitions: 851, Rows: 852, Bytes: 853}
 }

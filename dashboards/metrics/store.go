@@ -42,6 +42,24 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	return c
 }
 
+// NewTrim exports what was deleted to keep the store within its disk budget.
+func NewTrim(read func() store.TrimStats) *Collector {
+	c := new(Collector)
+	passes := c.counter("store_trim_passes_total", "Times that the store was held against its disk budget, and those of them that failed or could not make enough room.", "result")
+	partitions := c.counter("store_trimmed_partitions_total", "Partitions deleted for the disk budget.")
+	rows := c.counter("store_trimmed_rows_total", "Rows in deleted partitions.")
+	bytes := c.counter("store_trimmed_bytes_total", "Bytes of deleted partitions.")
+	c.read = func(to emit) {
+		t := read()
+		to(passes, float64(t.Passes-min(t.Failures, t.Passes)), "ok")
+		to(passes, float64(t.Failures), "failed")
+		to(partitions, float64(t.Partitions))
+		to(rows, float64(t.Rows))
+		to(bytes, float64(t.Bytes))
+	}
+	return c
+}
+
 // Latency exports how long windows took from their end until the server had
 // acknowledged them, which is when questions see them.
 type Latency struct {

@@ -44,6 +44,33 @@ func openFolder(dir string) (folder, error) {
 	return folder{path}, nil
 }
 
+// Places are the folders that an engine over dir writes and those that it reads, its
+// library's, for whoever restricts processes: the engine runs in a child, which inherits
+// that. dir is made if need be. A missing library is ErrNoEngine.
+func Places(dir, library string) (write, read []string, err error) {
+	f, err := openFolder(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if library, err = FindLibrary(library); err != nil {
+		return nil, nil, err
+	}
+	write = []string{f.path}
+	if len(f.socketFile()) > maxSocketPath {
+		private := farFolder()
+		if err := makePrivate(private); err != nil {
+			return nil, nil, fmt.Errorf("place engine socket: %w", err)
+		}
+		write = append(write, private)
+	}
+	return write, []string{filepath.Dir(library)}, nil
+}
+
+// farFolder holds the sockets of folders whose own path is too long.
+func farFolder() string {
+	return filepath.Join(os.TempDir(), "csigscope-"+strconv.Itoa(os.Getuid()))
+}
+
 func (f folder) data() string       { return filepath.Join(f.path, "data") }
 func (f folder) backups() string    { return filepath.Join(f.path, "backups") }
 func (f folder) logFile() string    { return filepath.Join(f.path, "engine.log") }
@@ -87,7 +114,7 @@ func (f folder) placeSocket() (string, error) {
 		return "", fmt.Errorf("place engine socket: %w", err)
 	}
 	if len(path) > maxSocketPath {
-		private := filepath.Join(os.TempDir(), "csigscope-"+strconv.Itoa(os.Getuid()))
+		private := farFolder()
 		if err := makePrivate(private); err != nil {
 			return "", fmt.Errorf("place engine socket: %w", err)
 		}

@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// checkTimeout bounds each question whether a part is ready.
+const checkTimeout = 5 * time.Second
+
+// Health knows whether the process is alive, which is that its loops turn, and whether it
+// is ready, which is that it could take work now. It is safe for concurrent use.
+type Health struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	beats    []*Beat
+	checks   []check
+	draining atomic.Bool
+}
+
+type check struct {
+	name  string
+	ready func(context.Context) error
+}
+
+// NewHealth makes a Health of a process that is alive, and ready.
+func NewHealth(now func() time.Time) *Health { return &Health{now: now} }
+
+// Beat is the pulse of one loop.
+type Beat struct {
+	name     string
+	patience time.Duration
+	last     atomic.Int64 // Unix ns; 0 once it has ended
+	now      func() time.Time
+}
+
+// Watch takes a loop under observation, from now on: it has to Turn at least once in
+// every patience.
+func (h *Health) Watch(name string, patience time.Duration) *Beat {
+	b := &Beat{name: name, patience: patience, now: h.now}
+	b.Turn()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.beats = append(h.beats, b)
+	return b
+}
+
+// Turn says that the loop turns.
+func (b *Beat) Turn() { b.last.Store(b.now().UnixNano()) }
+
+// End says that the loop has ended as it should.
+func (b *Beat) End() { b.last.Store(0) }
+
+// Require makes the process ready only while the function gives nil.
+func (h *Health) Require(name string, ready func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checks = append(h.checks, check{name, ready})
+}
+
+// Drain says that the process is ending: it is alive, and not ready.
+func (h *Health) Drain() { h.draining.Store(true) }
+
+// Alive is nil while all loops turn, and names those that do not.
+func (h *Health) Alive() error {
+	h.mu.Lock()
+	beats := slices.Clone(h.beats)
+	h.mu.Unlock()
+	var stuck []error
+	at := h.now()
+	for _, b := range beats {
+		last := b.last.Load()
+		if last == 0 {
+			continue
+		}
+		if quiet := at.Sub(time.Unix(0, last)); quiet > b.patience {
+			stuck = append(stuck, fmt.Errorf("%s: has not turned for %s, expected every %s", b.name, quiet.Round(time.Millisecond), b.patience))
+		}
+	}
+	return errors.Join(stuck...)
+}
+
+// Ready is nil when the process could take work now, and names what it waits for.
+func (h *Health) Ready(ctx context.Context) error {
+	if h.draining.Load() {
+		return errors.New("ending: takes no more work")
+	}
+	h.mu.Lock()
+	checks := slices.Clone(h.checks)
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	missing := make([]error, len(checks))
+	var group sync.WaitGroup
+	for i, c := range checks {
+		group.Go(func() {
+			if err := c.ready(ctx); err != nil {
+				missing[i] = fmt.Errorf("%s: %w", c.name, err)
+			}
+		})
+	}
+	group.Wait()
+	return cmp.Or(errors.Join(missing...), h.Alive())
+}
+
+// handle answers 200 and "ok", or 503 and what is wrong, line by line.
+func handle(state func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if err := state(r.Context()); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, err)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Notifier tells systemd what the process is doing (sd_notify(3)). Without systemd it
+// does nothing.
+type Notifier struct {
+	socket   string
+	watchdog time.Duration // 0: not asked for
+	logger   *slog.Logger
+}
+
+// NewNotifier reads from the environment where to tell, and how often.
+func NewNotifier(getenv func(string) string, pid int, logger *slog.Logger) *Notifier {
+	n := &Notifier{socket: getenv("NOTIFY_SOCKET"), logger: logger}
+	if p := getenv("WATCHDOG_PID"); p == "" || p == strconv.Itoa(pid) {
+		if us, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {
+			n.watchdog = time.Duration(us) * time.Microsecond
+		}
+	}
+	return n
+}
+
+// Ready says that the process has started.
+func (n *Notifier) Ready() { n.tell("READY=1") }
+
+// Stopping says that the process is ending.
+func (n *Notifier) Stopping() { n.tell("STOPPING=1") }
+
+// Run keeps systemd's watchdog quiet while the process is alive, until the context ends.
+// A process that is not alive is restarted by systemd then.
+func (n *Notifier) Run(ctx context.Context, h *Health) error {
+	if n.socket == "" || n.watchdog == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(n.watchdog / 3)
+	defer tick.Stop()
+	for {
+		if err := h.Alive(); err != nil {
+			n.logger.Error("not alive: systemd will restart this process", slog.String("error", err.Error()))
+		} else {
+			n.tell("WATCHDOG=1")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (n *Notifier) tell(state string) {
+	if n.socket == "" {
+		return
+	}
+	if err := send(n.socket, state); err != nil {
+		n.logger.Warn("systemd cannot be told", slog.String("state", state), slog.String("error", err.Error()))
+	}
+}
+
+func send(socket, state string) error {
+	if !strings.HasPrefix(socket, "/") && !strings.HasPrefix(socket, "@") {
+		return errors.New("NOTIFY_SOCKET is no Unix socket")
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("reach systemd: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte(state)); err != nil {
+		return fmt.Errorf("tell systemd: %w", err)
+	}
+	return nil
+}

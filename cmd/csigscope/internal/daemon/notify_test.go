@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// manager is what systemd does: it listens.
+func manager(t *testing.T) (socket string, next func() string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return socket, func() string {
+		b := make([]byte, 100)
+		_ = l.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		n, err := l.Read(b)
+		if err != nil {
+			return ""
+		}
+		return string(b[:n])
+	}
+}
+
+func TestNotify(t *testing.T) {
+	socket, next := manager(t)
+	env := map[string]string{"NOTIFY_SOCKET": socket, "WATCHDOG_USEC": strconv.Itoa(30_000), "WATCHDOG_PID": "42"}
+	getenv := func(key string) string { return env[key] }
+	n := NewNotifier(getenv, 42, logger(t))
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{{n.Ready, "READY=1"}, {n.Stopping, "STOPPING=1"}} {
+		step.do()
+		if got := next(); got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
+		}
+	}
+	h := NewHealth(time.Now)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- n.Run(ctx, h) }()
+	for range 3 {
+		if got := next(); got != "WATCHDOG=1" {
+			t.Fatalf("while it is alive: %q", got)
+		}
+	}
+	h.Watch("loop", time.Nanosecond)
+	silent := false
+	for range 5 {
+		silent = silent || next() == ""
+	}
+	if !silent {
+		t.Error("the watchdog is told that a stuck process is alive")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for what, n := range map[string]*Notifier{
+		"without systemd":  NewNotifier(func(string) string { return "" }, 42, logger(t)),
+		"of another":       NewNotifier(getenv, 43, logger(t)),
+		"with a bad place": NewNotifier(func(string) string { return "vsock:2" }, 42, logger(t)),
+	} {
+		n.Ready()
+		if err := n.Run(ctx, h); err != nil || n.watchdog != 0 {
+			t.Errorf("%s: %v, watchdog %s", what, err, n.watchdog)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package daemon
+
+func restrict(Folders) error { return ErrNoSandbox }

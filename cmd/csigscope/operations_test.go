@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daemonProcess is a command that runs for long.
+type daemonProcess struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	notify *net.UnixConn
+	urls   map[string]string // by the begin of the line that names them
+}
+
+// startDaemon runs a command until the test ends, as systemd would. It must end cleanly.
+func startDaemon(t *testing.T, env []string, args ...string) *daemonProcess {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "notify") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "notify")
+	p := &daemonProcess{t: t, cmd: exec.Command(path, args...)}
+	if p.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := os.Create(filepath.Join(dir, "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Env = slices.Concat(env, []string{"NOTIFY_SOCKET=" + socket})
+	p.cmd.Stdout, p.cmd.Stderr = stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.stop)
+	p.await("READY=1")
+	text, err := os.ReadFile(stdout.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.urls = make(map[string]string)
+	for _, line := range regexp.MustCompile(`(?m)^(\S+ \S+).*(http://\S+)/`).FindAllStringSubmatch(string(text), -1) {
+		p.urls[line[1]] = line[2]
+	}
+	return p
+}
+
+func (p *daemonProcess) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	kill := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
+	p.await("STOPPING=1")
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("after a termination: %v\n%s", err, p.stderr.String())
+	}
+}
+
+// await waits for what the process tells systemd.
+func (p *daemonProcess) await(state string) {
+	p.t.Helper()
+	b := make([]byte, 100)
+	_ = p.notify.SetReadDeadline(time.Now().Add(30 * time.Second))
+	n, err := p.notify.Read(b)
+	if err != nil || string(b[:n]) != state {
+		p.t.Errorf("systemd is told %q, %v; want %s", b[:n], err, state)
+	}
+}
+
+// get asks one of the process's addresses.
+func (p *daemonProcess) get(server, path string) (status int, body string) {
+	p.t.Helper()
+	answer, err := http.Get(p.urls[server] + path)
+	if err != nil {
+		p.t.Fatalf("%v; addresses %v; %s", err, p.urls, p.stderr.String())
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// TestServeOperations: the page's process says how it is, gives up its rights, and goes
+// on when the engine is killed, which is then started again without those rights.
+func TestServeOperations(t *testing.T) {
+	env := engineEnv(t)
+	store := filepath.Join(t.TempDir(), "store")
+	mustRun(t, env, "replay", "--scenario", "ring", "--duration", "1s", "--store", "embedded:"+store)
+	p := startDaemon(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--pprof")
+	const aPage, ops = "the page", "metrics and"
+	for _, test := range []struct {
+		server, path, want string
+		status             int
+	}{
+		{aPage, "/", "csigscope", 200},
+		{aPage, "/healthz", "ok", 200},
+		{aPage, "/readyz", "ok", 200},
+		{aPage, "/metrics", `csigscope_http_requests_total{code="200"} 1`, 200},
+		{aPage, "/debug/pprof/", "", 404},
+		{ops, "/metrics", "csigscope_build_info{", 200},
+		{ops, "/metrics", "csigscope_engine_restarts_total 0", 200},
+		{ops, "/metrics", "go_goroutines", 200},
+		{ops, "/readyz", "ok", 200},
+		{ops, "/debug/pprof/", "goroutine", 200},
+	} {
+		if status, body := p.get(test.server, test.path); status != test.status || !strings.Contains(body, test.want) {
+			t.Errorf("%s%s: %d %.300s, want %d %s", test.server, test.path, status, body, test.status, test.want)
+		}
+	}
+	unprivileged(t, p.cmd.Process.Pid)
+	engine := childOf(t, p.cmd.Process.Pid)
+	unprivileged(t, engine)
+	if err := syscall.Kill(engine, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		_, again := p.get(ops, "/metrics")
+		status, why := p.get(ops, "/readyz")
+		if strings.Contains(again, "csigscope_engine_restarts_total 1") && status == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the engine is not back: %d %s\n%s", status, why, p.stderr.String())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if status, body := p.get(aPage, "/api/v1/bundle"); status != http.StatusOK && status != http.StatusNotFound {
+		t.Errorf("a question after that: %d %s", status, body)
+	}
+	unprivileged(t, childOf(t, p.cmd.Process.Pid))
+}
+
+// unprivileged checks that a process can get no more rights: Landlock asks for that.
+func unprivileged(t *testing.T, pid int) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		return
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(status), "NoNewPrivs:\t1") && landlock() {
+		t.Errorf("process %d is not restricted", pid)
+	}
+}
+
+// landlock tells whether the kernel has Landlock.
+func landlock() bool {
+	const createRuleset, askVersion = 444, 1
+	_, _, failed := syscall.Syscall(createRuleset, 0, 0, askVersion)
+	return failed == 0
+}
+
+func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if fields := strings.Fields(string(text)); err == nil && len(fields) == 1 {
+		child, _ := strconv.Atoi(fields[0])
+		return child
+	}
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
+	if err != nil {
+		t.Fatalf("find child of %d: %v", pid, err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return child
+}
+
+// TestOperationsUsage: addresses that others reach, and profiles there, are refused.
+func TestOperationsUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"--ops-listen", "0.0.0.0:9464"},
+		{"--ops-listen", "nonsense"},
+		{"--ops-listen", "0.0.0.0:9464", "--ops-unauthenticated", "--pprof"},
+		{"--pprof"},
+	} {
+		r := runBinary(t, os.Environ(), append([]string{"query", "serve"}, args...)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, "--ops-listen") {
+			t.Errorf("%q: exit code %d: %s", args, r.code, r.stderr)
+		}
+	}
+}

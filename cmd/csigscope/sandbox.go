@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
+)
+
+// openRestricted opens a store for reading, in a process that gives up all files but
+// those of the store. The embedded engine is started after that: it is restricted as
+// well, and may be started again at any time. A server is reached before that, since its
+// target names files.
+func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags) (*openedStore, error) {
+	if f.noSandbox {
+		return openForReading(cmd, dsn)
+	}
+	logger := newLogger(cmd, cmd.ErrOrStderr())
+	folders, embedded, err := engineFolders(cmd, dsn)
+	if err != nil {
+		return nil, err
+	}
+	if embedded {
+		if err := daemon.Restrict(folders, logger); err != nil {
+			return nil, err
+		}
+		return openForReading(cmd, dsn)
+	}
+	db, err := openForReading(cmd, dsn)
+	if err != nil {
+		return nil, err
+	}
+	if err := daemon.Restrict(daemon.Folders{}, logger); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// engineFolders are what the embedded engine needs, and the configuration, which is read
+// once more; embedded is false where --store names no embedded store.
+func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded bool, err error) {
+	config, err := storeSettings(cmd, dsn)
+	if err != nil {
+		return f, false, err
+	}
+	target, err := config.target()
+	if err != nil {
+		return f, false, usageError{err}
+	}
+	if target.Kind != store.KindEmbedded {
+		return f, false, nil
+	}
+	dir, err := embeddedFolder(target)
+	if err != nil {
+		return f, false, err
+	}
+	if err := checkStoreExists(dir, target); err != nil {
+		return f, false, err
+	}
+	f.Write, f.Read, err = chdb.Places(dir, "")
+	if path, _ := cmd.Flags().GetString("config"); path != "" {
+		f.Read = append(f.Read, filepath.Dir(path))
+	}
+	return f, true, err
+}
