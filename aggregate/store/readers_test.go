@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+)
+
+// TestReadersDoNotDelayWrites stores blocks beside readers that ask for all there is,
+// over the store itself and as guests who never read their answers.
+func TestReadersDoNotDelayWrites(t *testing.T) {
+	engine := chdbtest.Start(t)
+	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{
+		Writer: engine.ClickHouseOptions(chdb.RoleWriter), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator),
+		Reader: engine.ClickHouseOptions(chdb.RoleReader), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	window := 0
+	store := func() time.Duration {
+		t.Helper()
+		began := time.Now()
+		if err := s.WriteBlock(t.Context(), hourOfCells(window)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		window++
+		return time.Since(began)
+	}
+	measure := func() []time.Duration {
+		times := make([]time.Duration, 20)
+		for i := range times {
+			times[i] = store()
+		}
+		slices.Sort(times)
+		return times
+	}
+	for range 200 {
+		if err := s.WriteBlock(t.Context(), hourOfCells(window)); err != nil {
+			t.Fatal(err)
+		}
+		window++
+	}
+	store()
+	alone := measure()
+
+	for name, begin := range map[string]func(ctx context.Context, busy *sync.WaitGroup){
+		"heavy questions": func(ctx context.Context, busy *sync.WaitGroup) {
+			q := testQuery()
+			q.To, q.Step = q.From.Add(time.Hour), time.Second
+			for range 3 {
+				busy.Go(func() {
+					for ctx.Err() == nil {
+						if _, err := s.CellWindows(ctx, q); err != nil && ctx.Err() == nil {
+							t.Errorf("question: %v", err)
+							return
+						}
+					}
+				})
+			}
+		},
+		"guests that do not read": func(ctx context.Context, busy *sync.WaitGroup) {
+			for range 4 {
+				conn := unread(t, address, "SELECT a.*, b.* FROM csigscope.partials_1s AS a, csigscope.partials_1s AS b FORMAT CSV")
+				busy.Go(func() { <-ctx.Done(); conn.Close() })
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var busy sync.WaitGroup
+			begin(ctx, &busy)
+			time.Sleep(300 * time.Millisecond) // until they are under way
+			beside := measure()
+			cancel()
+			busy.Wait()
+			n := len(beside)
+			t.Logf("a block of 1700 rows: median %v, slowest %v; alone %v, %v", beside[n/2], beside[n-1], alone[n/2], alone[n-1])
+			// Readers take a core of two, never the writer's turn: a writer that waited
+			// for them would wait for seconds.
+			if bound := 4*alone[n/2] + time.Second; beside[n/2] > bound {
+				t.Errorf("median %v beside readers, want at most %v", beside[n/2], bound)
+			}
+		})
+	}
+}
+
+// unread asks over a connection with a small window and reads no answer.
+func unread(t *testing.T, address, sql string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", address, len(sql), sql)
+	return conn
+}
+
+// TestReadersAreLimited: a question that costs too much ends by the store's limits, and a
+// guest's by the engine's.
+func TestReadersAreLimited(t *testing.T) {
+	engine := chdbtest.Start(t)
+	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{
+		Writer: engine.ClickHouseOptions(chdb.RoleWriter), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator),
+		Reader: engine.ClickHouseOptions(chdb.RoleReader), Limits: Limits{Time: time.Second, ResultRows: 1000},
+	})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for window := range 3 {
+		if err := s.WriteBlock(t.Context(), hourOfCells(window)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q := testQuery()
+	if _, err := s.Cells(t.Context(), q); !errors.Is(err, ErrTooManyRows) {
+		t.Errorf("an answer of 4096 rows: %v, want ErrTooManyRows", err)
+	}
+	began := time.Now()
+	err = s.query(t.Context(), s.reader, "ask", "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)", nil)
+	if took := time.Since(began); err == nil || took > 10*time.Second {
+		t.Errorf("a question without end: %v after %v, want an error after 1 s", err, took)
+	}
+	for sql, want := range map[string]string{
+		"SELECT length(groupArray(number)) FROM numbers(100000000000)":                              "Code: 241.",
+		"SELECT 1 SETTINGS max_execution_time = 0, max_memory_usage = 0":                            "Code: ",
+		"SELECT name, value FROM system.settings WHERE name = 'max_execution_time' AND value = '0'": "",
+	} {
+		response, err := http.Post("http://"+address, "text/plain", strings.NewReader(sql))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || !strings.HasPrefix(string(text), want) || want == "" && len(text) > 0 {
+			t.Errorf("%s: %v, %.200s, want %q", sql, err, text, want)
+		}
+	}
+}
