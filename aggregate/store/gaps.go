@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -82,8 +83,21 @@ func decodeGaps(payload []byte) ([]gap, error) {
 	return list, nil
 }
 
+// maxGapAge bounds how old a gap may say that it is, against the server's clock. Gaps
+// expire by that time: those of a machine whose clock is years behind would be gone as
+// soon as they are stored.
+const maxGapAge = 30 * 24 * time.Hour
+
 // sendGaps writes gap rows; writing them again replaces them.
 func (s *Store) sendGaps(ctx context.Context, list []gap) error {
+	var now time.Time
+	if err := s.reader.QueryRow(undated{ctx}, "SELECT now64(3, 'UTC')").Scan(&now); err != nil {
+		return err
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].At = min(max(list[i].At, now.Add(-maxGapAge).UnixNano()), now.UnixNano())
+	}
 	const columns = "gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)"
 	to, err := s.names.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+columns)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestPresent(t *testing.T) {
 
 func TestGapsTable(t *testing.T) {
 	s := openStore(t)
-	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	at := time.Now().UTC().Truncate(time.Millisecond)
 	p := part{1 << 63, 2, 3, int64(time.Second), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 40, 500}
 	list := append(gapsOf([]part{p}, "full", 9, at), gapsOf(nil, "missing", 10, at)...)
 	for range 2 {
@@ -119,6 +119,32 @@ func TestGapsTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	got := storedGaps(t, s)
+	if diff := cmp.Diff(list, got, cmp.AllowUnexported(gap{}, part{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	wrong := gapsOf([]part{p}, "full", 11, time.Unix(0, 0))
+	wrong = append(wrong, gapsOf([]part{p}, "full", 12, at.Add(1e5*time.Hour))...)
+	if err := s.sendGaps(t.Context(), wrong); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.migrator.Exec(t.Context(), "OPTIMIZE TABLE csigscope.gaps FINAL"); err != nil {
+		t.Fatal(err)
+	}
+	got = storedGaps(t, s)
+	if len(got) != 4 {
+		t.Fatalf("%d gaps, want 4: those of a wrong clock expire", len(got))
+	}
+	for _, g := range got[2:] {
+		if age := time.Since(time.Unix(0, g.At)); age < 0 || age > maxGapAge+time.Minute {
+			t.Errorf("gap %d is of %s, want the server's time or at most %s before", g.ID, time.Unix(0, g.At), maxGapAge)
+		}
+	}
+}
+
+// storedGaps reads the table of gaps.
+func storedGaps(t *testing.T, s *Store) []gap {
+	t.Helper()
 	var got []gap
 	err := s.query(t.Context(), s.reader, "read gaps", `SELECT producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at
 FROM csigscope.gaps FINAL ORDER BY id`, func(rows driver.Rows) error {
@@ -133,7 +159,5 @@ FROM csigscope.gaps FINAL ORDER BY id`, func(rows driver.Rows) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(list, got, cmp.AllowUnexported(gap{}, part{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	return got
 }
