@@ -47,6 +47,7 @@ type delivery struct {
 	limit  int64         // bytes of the outbox
 	leave  int64         // bytes of acknowledged records that stay when this process ends
 	retry  time.Duration // how long a disk that fails is tried
+	now    func() time.Time
 
 	once    sync.Once
 	started atomic.Bool
@@ -82,12 +83,15 @@ type delivery struct {
 
 func newDelivery(log *outbox.Log, to target, o *Outbox, retry time.Duration, logger *slog.Logger) *delivery {
 	d := &delivery{
-		log: log, to: to, retry: retry,
+		log: log, to: to, retry: retry, now: o.Now,
 		keep:  max(defaultTo(o.Keep, DefaultOutboxKeep), 0),
 		limit: defaultTo(o.MaxBytes, DefaultOutboxBytes), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
 		logger: logger.With(slog.String("outbox", log.Dir())),
 		done:   make(chan struct{}), changed: make(chan struct{}),
 		lost: make(map[aggregate.Source]uint64), before: log.Mark(),
+	}
+	if d.now == nil {
+		d.now = time.Now
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d

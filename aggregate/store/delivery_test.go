@@ -101,6 +101,13 @@ func (f *fakeServer) present(_ context.Context, _ int, probes []probe) (map[prob
 	return found, f.err
 }
 
+// forget loses the rows of a block.
+func (f *fakeServer) forget(seq uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.rows, func(p probe, _ uint64) bool { return p.Seq == seq })
+}
+
 func (f *fakeServer) observations() (sum uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,11 +231,6 @@ func TestNextCommandSends(t *testing.T) {
 // TestServerForgets: a server that comes back without rows gets them again, as long as
 // they are kept.
 func TestServerForgets(t *testing.T) {
-	forget := func(f *fakeServer, seq uint64) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		maps.DeleteFunc(f.rows, func(p probe, _ uint64) bool { return p.Seq == seq })
-	}
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir(), Keep: 10 * time.Minute}
 		s := storeBefore(t, f, o)
@@ -248,7 +250,7 @@ func TestServerForgets(t *testing.T) {
 		send(1)
 		send(2)
 		f.setErr(errAway)
-		forget(f, 1)
+		f.forget(1)
 		put(t, s, 1, 3, time.Second, 10)
 		time.Sleep(time.Minute)
 		f.setErr(nil)
@@ -257,15 +259,15 @@ func TestServerForgets(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want("after an outage", 30)
-		forget(f, 2)
+		f.forget(2)
 		time.Sleep(20 * time.Minute)
 		want("before they are deleted", 30)
-		forget(f, 3)
+		f.forget(3)
 		time.Sleep(time.Hour)
 		want("when they are no longer kept", 20)
 		send(4)
 		closeStore(t, s)
-		forget(f, 4)
+		f.forget(4)
 		s = storeBefore(t, f, o)
 		s.deliveries[0].start()
 		time.Sleep(time.Minute)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
@@ -53,7 +52,7 @@ func (d *delivery) ensure(ctx context.Context, e *outbox.Entry) error {
 // whether the server still has them.
 func (d *delivery) tidy(ctx context.Context) {
 	for _, s := range d.log.Acked() {
-		if !s.Acked || time.Since(s.AckedAt) < d.keep {
+		if !s.Acked || d.now().Sub(s.AckedAt) < d.keep {
 			continue
 		}
 		if d.keep > 0 && s.Class < numGrains && !d.verifySegment(ctx, s) {
@@ -76,7 +75,6 @@ func (d *delivery) trim(atMost int64) {
 			total += s.Bytes
 		}
 	}
-	slices.SortStableFunc(list, func(a, b outbox.Segment) int { return a.AckedAt.Compare(b.AckedAt) })
 	for _, s := range list {
 		if !s.Acked || total <= atMost {
 			continue

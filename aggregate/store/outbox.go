@@ -26,7 +26,8 @@ type Outbox struct {
 	// if it comes back without them; 10 min unless set, negative for not at all. When
 	// a process ends, at most a 16th of MaxBytes of them stays.
 	Keep time.Duration
-	FS   outbox.FS // nil: the operating system's
+	FS   outbox.FS        // nil: the operating system's
+	Now  func() time.Time // nil: time.Now; may differ by anything from one process to the next
 }
 
 // Defaults of Outbox.
@@ -77,7 +78,7 @@ func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
 	}
 	classes[flowsClass] = outbox.Class{Name: className(flowsClass), Expendable: true}
 	return outbox.Options{
-		Dir: dir, Classes: classes, FS: o.FS, Logger: logger,
+		Dir: dir, Classes: classes, FS: o.FS, Now: o.Now, Logger: logger,
 		MaxBytes:   defaultTo(o.MaxBytes, DefaultOutboxBytes),
 		SegmentAge: max(defaultTo(o.Keep, DefaultOutboxKeep)/4, time.Second),
 	}

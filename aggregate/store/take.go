@@ -82,7 +82,7 @@ func (d *delivery) drop(s outbox.Segment) bool {
 	if err != nil {
 		d.logger.Error("rows to drop cannot be read", slog.String("error", err.Error()))
 	}
-	noted := d.appendGaps(gapsOf(c.parts, string(lostFull), c.id, time.Now())) == nil
+	noted := d.appendGaps(gapsOf(c.parts, string(lostFull), c.id, d.now())) == nil
 	if err := d.log.Discard(s, lostFull, c.sum); err != nil {
 		d.logger.Error("rows cannot be dropped", slog.String("error", err.Error()))
 		return false
@@ -133,7 +133,7 @@ func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
 // giveUp counts a record that never came into the outbox.
 func (d *delivery) giveUp(reason outbox.Reason, class int, rows uint64, text []byte) {
 	parts := parseLabel(text).Parts
-	err := d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64(text), time.Now()))
+	err := d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64(text), d.now()))
 	d.log.Count(reason, outbox.Lost{Records: 1, Weight: rows})
 	d.lose(parts, 1, true)
 	d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("table", className(class)),
@@ -146,7 +146,7 @@ func (d *delivery) report(reason outbox.Reason, e *outbox.Entry) {
 	parts := parseLabel(e.Label).Parts
 	gap := reason != outbox.Torn
 	if gap {
-		gap = d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64String(e.Token()), time.Now())) == nil
+		gap = d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64String(e.Token()), d.now())) == nil
 	}
 	d.lose(parts, e.Last-e.First+1, e.Last > d.before[e.Class])
 	d.logger.Error("records of the outbox are lost", slog.String("reason", string(reason)), slog.Int("class", e.Class),

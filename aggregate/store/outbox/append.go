@@ -122,7 +122,8 @@ func (l *Log) activate(c *class, h *header) error {
 	if !fresh {
 		s := &c.segments[len(c.segments)-1]
 		full := s.end > 0 && s.end+h.size() > l.o.SegmentBytes
-		old := s.end > 0 && l.o.SegmentAge > 0 && h.time().Sub(s.begun) >= l.o.SegmentAge
+		age := h.time().Sub(s.begun) // below 0 where the clock was set back
+		old := s.end > 0 && l.o.SegmentAge > 0 && (age < 0 || age >= l.o.SegmentAge)
 		fresh = full || old
 	}
 	l.mu.Unlock()

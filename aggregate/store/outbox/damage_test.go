@@ -1,7 +1,9 @@
 package outbox
 
 import (
+	"cmp"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -212,6 +214,38 @@ func TestSegmentAge(t *testing.T) {
 	}
 	if n := len(fsys.segments("fine")); n != 2 {
 		t.Errorf("%d segments, want 2", n)
+	}
+	h.now = h.now.Add(-24 * time.Hour)
+	if err := h.append(l, 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(fsys.segments("fine")); n != 3 {
+		t.Errorf("%d segments after the clock was set back, want 3: it would never be old enough", n)
+	}
+}
+
+// TestClockBetweenProcesses: whatever the clock says in the next one, nothing is older
+// than that process, and nothing is from the future.
+func TestClockBetweenProcesses(t *testing.T) {
+	for _, jump := range []time.Duration{-1e5 * time.Hour, -time.Hour, 0, time.Hour, 1e5 * time.Hour} {
+		h, fsys := smallLog(t, true)
+		h.now = h.now.Add(jump)
+		opened := h.now
+		l := h.mustOpen(fsys)
+		list := l.Acked()
+		for _, s := range list {
+			if s.AckedAt.Before(opened) || s.AckedAt.After(h.now) {
+				t.Errorf("clock set by %s: acknowledged at %s, want between %s and %s", jump, s.AckedAt, opened, h.now)
+			}
+		}
+		if len(list) == 0 {
+			t.Error("nothing was acknowledged")
+		}
+		h.send(l, 100)
+		list = l.Acked()
+		if !slices.IsSortedFunc(list, func(a, b Segment) int { return cmp.Compare(a.segment.number, b.segment.number) }) {
+			t.Errorf("segments %v, want them in order", list)
+		}
 	}
 }
 

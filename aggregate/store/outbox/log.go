@@ -175,12 +175,14 @@ func (l *Log) recover() error {
 	l.id = rand.Uint64()
 	for i := range l.classes {
 		c := &l.classes[i]
+		// The clock may have been set since it was acknowledged: nobody knows how long
+		// ago that was.
 		c.ackedAt = l.o.Now()
 		if p != nil {
 			l.id = p.ID
 			at := p.Classes[c.Name]
 			c.acked, c.appended = at.Acked, max(at.Acked, at.Appended)
-			c.ackedAt, c.saved = p.At, at.Acked
+			c.saved = at.Acked
 		} else if len(c.segments) > 0 {
 			c.acked = c.segments[0].first - 1
 		}

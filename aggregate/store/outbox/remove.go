@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,14 +92,15 @@ func (l *Log) remove(c *class, s segment) error {
 type Segment struct {
 	Class   int
 	Acked   bool      // all of it is acknowledged
-	AckedAt time.Time // since when at the latest, if Acked
+	AckedAt time.Time // since when at the latest, if Acked; not before the log was opened
 	Bytes   int64
 	from    uint64 // the sequence numbers that Read gives
 	to      uint64
 	segment segment
 }
 
-// Acked lists the segments that hold acknowledged records, oldest first.
+// Acked lists the segments that hold acknowledged records, in the order in which they
+// were begun.
 func (l *Log) Acked() []Segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,6 +120,7 @@ func (l *Log) Acked() []Segment {
 			})
 		}
 	}
+	slices.SortFunc(list, func(a, b Segment) int { return cmp.Compare(a.segment.number, b.segment.number) })
 	return list
 }
 
