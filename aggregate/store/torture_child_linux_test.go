@@ -63,7 +63,10 @@ func (e *errand) options(p *points) Options {
 	}
 	o := Options{
 		Writer: connect("/writer"), Migrator: connect("/migrator"), Reader: connect("/reader"),
-		Outbox: &Outbox{Dir: e.Dir, MaxBytes: e.MaxBytes, Keep: e.Keep},
+		Outbox: &Outbox{
+			Dir: e.Dir, MaxBytes: e.MaxBytes, Keep: e.Keep,
+			Now: func() time.Time { return time.Now().Add(e.Clock) },
+		},
 	}
 	if p != nil {
 		o.Outbox.FS = &deadlyDisk{outbox.OS{}, p}

@@ -50,7 +50,7 @@ func TestTorture(t *testing.T) {
 	}
 	t.Run("lanes", func(t *testing.T) {
 		for i, l := range lanes() {
-			l.home, l.tally, l.rng = home, count, rand.New(rand.NewPCG(seed, uint64(i)))
+			l.home, l.look, l.tally, l.rng = home, s, count, rand.New(rand.NewPCG(seed, uint64(i)))
 			l.producer = uint64(i+1) * 100_000
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
@@ -185,6 +185,7 @@ type lane struct {
 	wireRate float64 // of requests that a proxy disturbs; 0 for none
 
 	home     *errand
+	look     *Store // without faults
 	tally    *tally
 	rng      *rand.Rand
 	producer uint64
@@ -234,6 +235,9 @@ func (l *lane) round(t *testing.T) (kills int) {
 	unconfirmed := uint64(0) // the first
 	for range 1 + l.rng.IntN(2) {
 		group := l.choosePoint(&e)
+		if e.Clock = clocks[l.rng.IntN(len(clocks))]; e.Clock != 0 {
+			l.tally.add("wrong clocks", e.Clock.String())
+		}
 		out := e.send(t)
 		if out.killed {
 			kills++
@@ -260,6 +264,9 @@ func (l *lane) round(t *testing.T) (kills int) {
 	return kills
 }
 
+// clocks are what the clock of a process may be off by.
+var clocks = []time.Duration{0, 0, 0, -26 * time.Hour, 26 * time.Hour, -1e5 * time.Hour, 1e5 * time.Hour}
+
 // choosePoint draws where the next process dies.
 func (l *lane) choosePoint(e *errand) (group string) {
 	groups := slices.Sorted(maps.Keys(pointGroups))
@@ -277,7 +284,9 @@ func (l *lane) choosePoint(e *errand) (group string) {
 // to, and sends all that is left.
 func (l *lane) recover(t *testing.T, life *life, needed func(uint64) bool, from ...uint64) {
 	t.Helper()
-	s := l.open(t)
+	e := l.errand
+	e.Clock = clocks[l.rng.IntN(len(clocks))]
+	s := e.open(t)
 	defer closeStore(t, s)
 	for _, at := range from {
 		if err := life.write(t.Context(), s, at); err != nil {
@@ -287,7 +296,7 @@ func (l *lane) recover(t *testing.T, life *life, needed func(uint64) bool, from 
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := life.compare(t.Context(), s, needed); err != nil {
+	if err := life.compare(t.Context(), l.look, needed); err != nil {
 		t.Error(err)
 	}
 }
