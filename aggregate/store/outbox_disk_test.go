@@ -18,7 +18,8 @@ import (
 // it is bad.
 type badDisk struct {
 	outbox.OS
-	bad atomic.Bool
+	bad  atomic.Bool
+	full bool // what is removed makes room
 }
 
 func (b *badDisk) Open(name string, flag int) (outbox.File, error) {
@@ -27,6 +28,14 @@ func (b *badDisk) Open(name string, flag int) (outbox.File, error) {
 	}
 	f, err := b.OS.Open(name, flag)
 	return &badFile{f, b}, err
+}
+
+// Remove implements outbox.FS.
+func (b *badDisk) Remove(name string) error {
+	if b.full {
+		b.bad.Store(false)
+	}
+	return b.OS.Remove(name)
 }
 
 type badFile struct {
@@ -63,6 +72,50 @@ func TestDiskComesBack(t *testing.T) {
 		put(t, s, 1, 2, time.Second, 10)
 		if err := s.Flush(t.Context()); err != nil || f.observations() != 20 {
 			t.Errorf("%d observations, %v, want 20", f.observations(), err)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestDiskFull: a disk that is full of rows that wait is like a full outbox. A replay
+// waits for the server for as long as it takes, live rows make room.
+func TestDiskFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &badDisk{full: true}
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), FS: disk})
+		f.setErr(errAway)
+		put(t, s, 1, 1, 10*time.Millisecond, 10)
+		disk.bad.Store(true)
+		go func() {
+			time.Sleep(time.Hour)
+			f.setErr(nil)
+		}()
+		put(t, s, 1, 2, time.Second, 10) // the room is that of the first batch
+		if err := s.Flush(t.Context()); err != nil || f.observations() != 20 || len(f.gaps) != 0 {
+			t.Errorf("%d observations and %d gaps, %v, want 20 and none", f.observations(), len(f.gaps), err)
+		}
+
+		closeStore(t, s)
+		s = storeBefore(t, f, &Outbox{Dir: t.TempDir(), FS: disk})
+		s.deliveries[0].live.Store(true)
+		f.setErr(errAway)
+		put(t, s, 1, 3, 10*time.Millisecond, 10)
+		disk.bad.Store(true)
+		put(t, s, 1, 4, time.Second, 10)
+		f.setErr(nil)
+		for range 2 {
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f.observations() != 30 || len(f.gaps) != 1 {
+			t.Errorf("%d observations and gaps %v, want 30 and one", f.observations(), f.gaps)
+		}
+		for g := range f.gaps {
+			if g.Reason != string(lostFull) || g.Rows != 10 || g.Resolution != int64(10*time.Millisecond) {
+				t.Errorf("gap %+v, want the fine rows", g)
+			}
 		}
 		closeStore(t, s)
 	})

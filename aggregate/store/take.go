@@ -33,9 +33,9 @@ func (d *delivery) take(_ context.Context, b *batch) error {
 	return nil
 }
 
-// append writes a record. At the bound of the outbox live rows make room, finest and
-// oldest first; rows that can be had again wait for the server. A disk that fails is
-// tried again for a while.
+// append writes a record. At the bound of the outbox, and on a disk that is full while
+// rows wait on it, live rows make room, finest and oldest first; rows that can be had
+// again wait for the server. A disk that fails is tried again for a while.
 func (d *delivery) append(class int, rows uint64, text, record []byte) error {
 	started, told, pause := time.Now(), time.Time{}, firstPause
 	for {
@@ -43,7 +43,7 @@ func (d *delivery) append(class int, rows uint64, text, record []byte) error {
 		changed := d.changed
 		d.mu.Unlock()
 		err := d.log.Append(class, rows, text, record)
-		full := errors.Is(err, outbox.ErrFull)
+		full := errors.Is(err, outbox.ErrFull) || outbox.NoSpace(err) && d.rowsWait()
 		waited := time.Since(started)
 		switch {
 		case err == nil:
@@ -72,6 +72,12 @@ func (d *delivery) append(class int, rows uint64, text, record []byte) error {
 		}
 		pause = min(2*pause, longestPause)
 	}
+}
+
+// rowsWait tells whether the outbox holds rows whose place others could have.
+func (d *delivery) rowsWait() bool {
+	_, ok := d.log.Oldest(numGrains - 1)
+	return ok
 }
 
 // drop gives up the rows of a segment. The gap goes first: rows are never lost in

@@ -55,13 +55,40 @@ func (l *Log) Append(class int, weight uint64, label, payload []byte) error {
 			l.signal()
 			return nil
 		}
-		l.o.Logger.Error("segment failed, beginning another one", slog.String("class", c.Name), slog.String("error", err.Error()))
-		if errors.Is(err, syscall.ENOSPC) {
+		l.removeEmpty(c)
+		if NoSpace(err) {
 			l.makeRoom(l.o.MaxBytes)
+			continue
 		}
+		l.o.Logger.Error("segment failed, beginning another one", slog.String("class", c.Name), slog.String("error", err.Error()))
 	}
 	return fmt.Errorf("append to outbox %s: %w", l.o.Dir, err)
 }
+
+// removeEmpty deletes a new segment whose first record failed: on a full disk what was
+// written of it would take the place that a later attempt needs.
+func (l *Log) removeEmpty(c *class) {
+	l.mu.Lock()
+	n := len(c.segments)
+	if n == 0 || !c.rotate || c.active == nil || c.segments[n-1].end > 0 {
+		l.mu.Unlock()
+		return
+	}
+	s := c.segments[n-1]
+	l.mu.Unlock()
+	_ = l.seal(c) // nobody needs what was not written
+	if err := l.o.FS.Remove(l.path(c, &s)); err != nil {
+		l.o.Logger.Warn("remove failed segment", slog.String("error", err.Error()))
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total -= s.size
+	c.segments = c.segments[: n-1 : n-1]
+}
+
+// NoSpace tells the errors of a full disk and of a used up quota.
+func NoSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // write appends to the active segment, or to a new one, and seals it where that fails.
 func (l *Log) write(c *class, h *header, label, payload []byte) error {

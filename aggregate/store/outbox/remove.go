@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -69,7 +68,7 @@ func (l *Log) remove(c *class, s segment) error {
 	active := i == len(c.segments)-1
 	l.mu.Unlock()
 	if !known {
-		if err := l.save(); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		if err := l.save(); err != nil && !NoSpace(err) {
 			return err
 		}
 	}

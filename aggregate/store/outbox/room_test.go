@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 )
 
@@ -60,6 +61,43 @@ func TestRoom(t *testing.T) {
 	if got := l.Stats(); got.Lost["full"].Records != uint64(len(h.lost)) || len(h.lost) == 0 || got.Waiting != (Waiting{}) {
 		t.Errorf("%+v, want %d lost", got, len(h.lost))
 	}
+}
+
+// TestFullDiskLeavesNothing: attempts on a full disk do not fill it further.
+func TestFullDiskLeavesNothing(t *testing.T) {
+	h, fsys := newHistory(t), newFakeFS()
+	l := h.mustOpen(fsys)
+	if err := h.append(l, 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	fsys.fail = func(_ int, op string) (float64, error) {
+		if op == "write" {
+			return 0.5, syscall.EDQUOT
+		}
+		return 0, nil
+	}
+	for range 10 {
+		if err := h.append(l, 0, 100); !NoSpace(err) {
+			t.Fatalf("%v, want no space", err)
+		}
+	}
+	if names := fsys.segments("fine"); len(names) != 1 {
+		t.Errorf("segments %s, want one", names)
+	}
+	fsys.fail = nil
+	if err := h.append(l, 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	var size int64
+	for _, name := range fsys.segments("fine") {
+		size += int64(len(fsys.files[name].data))
+	}
+	if got := l.Stats().Bytes; got != size {
+		t.Errorf("%d bytes, want the %d on disk", got, size)
+	}
+	h.send(l, 10)
+	h.check()
+	h.wantLost(0)
 }
 
 func TestTooLarge(t *testing.T) {
