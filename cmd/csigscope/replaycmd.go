@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"slices"
 	"time"
@@ -69,6 +70,7 @@ func newReplayCommand() *cobra.Command {
 	var f replayFlags
 	var scenario emitFlags
 	var box outboxFlags
+	var checkpoints checkpointFlags
 	var dsn, output string
 	cmd := &cobra.Command{
 		Use:   "replay FILE...",
@@ -81,6 +83,10 @@ captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR fir
 since their content is their identity as well. With --pace all files are replayed side by side, by their times.
 Damaged files are read as decode reads them.
 
+A replay with --pace saves every few seconds where it is (--checkpoint). When it is
+interrupted or killed, the same command goes on there, at any pace, and comes to the same
+numbers; --from-start begins anew.
+
 A replay that is interrupted or fails is not done: what an earlier one of the same file
 gave stays visible. Where there is none, what was stored is shown, and named as incomplete
 by query and schema verify, until the file is replayed to its end.
@@ -90,6 +96,8 @@ once, without files; the scenario is its identity.`,
 		Example: `  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
   csigscope replay big.pcap --store none
   csigscope replay tap1.pcapng --pace 1 --fine 10ms
+  csigscope replay tap1.pcapng --pace 1 --fine 10ms                # after Ctrl-C: goes on
+  csigscope replay tap1.pcapng --pace 1 --fine 10ms --from-start   # or begins anew
   csigscope replay --scenario overlay --store none
   csigscope replay tap1.pcapng --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -107,13 +115,18 @@ once, without files; the scenario is its identity.`,
 	f.add(cmd)
 	addStoreFlag(cmd, &dsn)
 	box.add(cmd.Flags())
+	checkpoints.add(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "summary `FORMAT`: text or json")
 	cmd.RunE = func(cmd *cobra.Command, files []string) (err error) {
 		if output != "text" && output != "json" {
 			return usageError{fmt.Errorf("output format %q: expected text or json", output)}
 		}
+		if err := checkpoints.check(); err != nil {
+			return err
+		}
+		to := replayTarget{dsn, &box, &checkpoints, output}
 		if scenario.chosen() {
-			return replayScenario(cmd, &scenario, &f, network.config, dsn, &box, output)
+			return replayScenario(cmd, &scenario, &f, network.config, &to)
 		}
 		n, err := openNetwork(network.config, network.fabric)
 		if err != nil {
@@ -128,26 +141,35 @@ once, without files; the scenario is its identity.`,
 		if err != nil {
 			return err
 		}
-		return replayFiles(cmd, c, n, dsn, &box, output)
+		return replayFiles(cmd, c, n, &to)
 	}
 	return cmd
 }
 
+// replayTarget is what a replay is to come to.
+type replayTarget struct {
+	dsn         string
+	outbox      *outboxFlags
+	checkpoints *checkpointFlags
+	output      string
+}
+
 // replayFiles checks the files first, then opens the store, so that a mistake in
 // a file name costs no engine start.
-func replayFiles(cmd *cobra.Command, c replay.Config, n *network, dsn string, box *outboxFlags, output string) error {
+func replayFiles(cmd *cobra.Command, c replay.Config, n *network, to *replayTarget) error {
 	r, err := newReplayRun(cmd, c, n)
 	if err != nil {
 		return err
 	}
-	db, err := openStore(cmd, dsn, box)
+	r.checkpoints = to.checkpoints
+	db, err := openStore(cmd, to.dsn, to.outbox)
 	if err != nil {
 		return err
 	}
 	if db != nil {
 		defer db.Close()
 	}
-	return r.run(cmd, db, output)
+	return r.run(cmd, db, to.output)
 }
 
 // A replayRun is a replay whose blocks go to the summary and to a store.
@@ -157,17 +179,22 @@ type replayRun struct {
 	summary *aggregate.Summary
 	sinks   *sinks
 	store   *store.Store // nil for none
+	logger  *slog.Logger
+
+	pace        float64
+	resolution  time.Duration    // of the summary
+	checkpoints *checkpointFlags // nil for none
 }
 
 func newReplayRun(cmd *cobra.Command, c replay.Config, n *network) (*replayRun, error) {
 	r := &replayRun{
-		network: n,
-		summary: aggregate.NewSummary(c.Resolutions[len(c.Resolutions)-1], n.config.Windows.MaxKeys),
+		network: n, logger: newLogger(cmd, cmd.ErrOrStderr()),
+		pace: c.Pace, resolution: c.Resolutions[len(c.Resolutions)-1],
 	}
+	r.summary = r.newSummary()
 	r.sinks = &sinks{r.summary}
-	c.Sink = r.sinks
+	c.Sink, c.Logger = r.sinks, r.logger
 	c.Taps = r.writeTaps
-	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	var err error
 	r.replay, err = replay.New(c)
 	return r, err
@@ -175,35 +202,58 @@ func newReplayRun(cmd *cobra.Command, c replay.Config, n *network) (*replayRun, 
 
 // run replays into the store, nil for none, and prints the summary.
 func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) error {
-	ctx := cmd.Context()
-	done := db == nil
-	if db != nil {
-		defer func() {
-			if !done {
-				r.tellPartial(cmd, db)
-			}
-		}()
-		db.keepTrimmed(ctx)
-		r.store = db.store
-		*r.sinks = append(*r.sinks, db.store)
-		if err := db.begin(ctx, r.replay, r.network); err != nil {
-			return err
-		}
+	var err error
+	if db == nil {
+		err = r.withProgress(cmd)
+	} else {
+		err = r.into(cmd, db)
 	}
-	if err := r.withProgress(cmd); err != nil {
+	if err != nil {
 		return err
-	}
-	if db != nil {
-		if err := db.end(ctx, r.replay, r.network); err != nil {
-			return err
-		}
-		done = true
 	}
 	result := r.replay.Result()
 	if err := printSummary(cmd.OutOrStdout(), result, r.summary, r.network, output); err != nil {
 		return err
 	}
 	return errors.Join(result.Cuts...)
+}
+
+// into replays into the store.
+func (r *replayRun) into(cmd *cobra.Command, db *openedStore) (err error) {
+	ctx := cmd.Context()
+	defer func() {
+		if err != nil {
+			r.tellPartial(cmd, db)
+		}
+	}()
+	db.keepTrimmed(ctx)
+	r.store = db.store
+	if err := db.begin(ctx, r.replay, r.network); err != nil {
+		return err
+	}
+	c, err := r.openCheckpoints(cmd, db)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		*r.sinks = append(*r.sinks, db.store)
+		if err := r.withProgress(cmd); err != nil {
+			return err
+		}
+		return db.end(ctx, r.replay, r.network)
+	}
+	defer c.file.Close()
+	*r.sinks = append(*r.sinks, c.journal)
+	if err := r.withProgress(cmd); err != nil {
+		return err
+	}
+	if err := c.end(ctx); err != nil {
+		return err
+	}
+	if err := db.end(ctx, r.replay, r.network); err != nil {
+		return err
+	}
+	return c.journal.Finish()
 }
 
 func (r *replayRun) withProgress(cmd *cobra.Command) error {

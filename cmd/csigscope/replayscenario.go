@@ -14,7 +14,7 @@ import (
 func (f *emitFlags) chosen() bool { return f.scenario != "" || f.file != "" }
 
 // replayScenario replays what a scenario's taps capture while it is simulated.
-func replayScenario(cmd *cobra.Command, of *emitFlags, f *replayFlags, config, dsn string, box *outboxFlags, output string) error {
+func replayScenario(cmd *cobra.Command, of *emitFlags, f *replayFlags, config string, to *replayTarget) error {
 	s, err := of.build(cmd)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func replayScenario(cmd *cobra.Command, of *emitFlags, f *replayFlags, config, d
 			_, err := emitter.Write(ctx, s, w, p)
 			return err
 		}}
-		return emitter.Report{}, replayFiles(cmd, c, n, dsn, box, output)
+		return emitter.Report{}, replayFiles(cmd, c, n, to)
 	})
 	return err
 }

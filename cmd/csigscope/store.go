@@ -42,6 +42,7 @@ type openedStore struct {
 	engine *chdb.Engine
 	target store.Target
 	config storeConfig
+	outbox outboxFlags // as they hold, of a store that is written to
 	logger *slog.Logger
 
 	stopTrim func() // nil without a trim loop
@@ -108,8 +109,8 @@ func connect(cmd *cobra.Command, dsn string, exists bool, f *outboxFlags) (*open
 		o.Writer = target.Options
 	}
 	if f != nil {
-		box := f.over(config.Outbox)
-		if o.Outbox, err = box.options(db.target); err != nil {
+		db.outbox = f.over(config.Outbox)
+		if o.Outbox, err = db.outbox.options(db.target); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
 	}
