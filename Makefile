@@ -39,6 +39,7 @@ deps: engine $(CLIENT) ## install what the tests need, by package name
 	@.ci/need curl curl
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
+	@.ci/need promtool prometheus
 	@.ci/need ip iproute2
 	@.ci/need tcpreplay tcpreplay
 
