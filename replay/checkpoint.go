@@ -61,9 +61,9 @@ type savedSource struct {
 	Ended  bool             `json:"ended"`
 
 	// Of a file that has not ended, the chunk that is being read.
-	Chunk int         `json:"chunk"`
-	Tally savedTally  `json:"tally"`
-	Lanes []savedLane `json:"lanes"`
+	Chunk int         `json:"chunk,omitempty"`
+	Tally *savedTally `json:"tally,omitempty"`
+	Lanes []savedLane `json:"lanes,omitempty"`
 }
 
 type savedLane struct {
@@ -88,8 +88,8 @@ type savedTally struct {
 	Damaged   Damage                      `json:"damaged"`
 }
 
-func saveTally(t *feed.Tally, rest *tally) savedTally {
-	return savedTally{t.Packets, t.WireBytes, t.Skipped, t.Frames, t.Found, rest.counts, rest.damaged}
+func saveTally(t *feed.Tally, rest *tally) *savedTally {
+	return &savedTally{t.Packets, t.WireBytes, t.Skipped, t.Frames, t.Found, rest.counts, rest.damaged}
 }
 
 func (s *savedTally) tally() (*feed.Tally, *tally) {
@@ -236,7 +236,7 @@ func (r *Replay) restoreWorker(src *source, saved *savedSource, shards []byte) (
 	if w, err = newWorker(&r.cfg); err != nil {
 		return nil, nil, err
 	}
-	if saved.Chunk < 0 || saved.Chunk >= len(src.chunks) {
+	if saved.Chunk < 0 || saved.Chunk >= len(src.chunks) || saved.Tally == nil {
 		return nil, nil, fmt.Errorf("%w: chunk %d of %d", ErrState, saved.Chunk, len(src.chunks))
 	}
 	w.begin(src, saved.Chunk)

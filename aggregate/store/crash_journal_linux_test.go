@@ -129,8 +129,8 @@ func (k *killStore) Sync(ctx context.Context) error {
 	return err
 }
 
-// loggingServer appends what it takes to a file, as a server that survives.
-type loggingServer struct{ log *os.File }
+// loggingServer appends what it takes to files, as a server that survives.
+type loggingServer struct{ log, gaps *os.File }
 
 // serverRow is a line of its file.
 type serverRow struct {
@@ -157,7 +157,9 @@ func (l *loggingServer) sendBatch(_ context.Context, b *batch, _ string) error {
 	return err
 }
 
-func (l *loggingServer) sendGaps(context.Context, []gap) error { return nil }
+func (l *loggingServer) sendGaps(_ context.Context, list []gap) error {
+	return json.NewEncoder(l.gaps).Encode(list)
+}
 
 func (l *loggingServer) sendRecords(context.Context, insertion) error { return nil }
 
@@ -186,12 +188,15 @@ func TestJournalCrashChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	log, err := os.OpenFile(filepath.Join(at.Dir, "server"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
+	server := &loggingServer{}
+	for name, f := range map[string]**os.File{"server": &server.log, "gaps": &server.gaps} {
+		var err error
+		if *f, err = os.OpenFile(filepath.Join(at.Dir, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := &Store{host: "file", logger: slog.New(slog.DiscardHandler)}
-	if err := s.openOutboxes(&Outbox{Dir: filepath.Join(at.Dir, "outbox")}, &loggingServer{log}, time.Minute); err != nil {
+	if err := s.openOutboxes(&Outbox{Dir: filepath.Join(at.Dir, "outbox")}, server, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	s.writer = newWriter(s.deliveries[0].take, retry{logger: s.logger})
@@ -202,6 +207,12 @@ func TestJournalCrashChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	state, shard := crashShard(t, at, j, saved)
+	if at.Live && saved != nil {
+		g := Gap{Source: shardSource(state), From: saved.Time, To: time.Now(), Reason: GapRestart}
+		if err := s.WriteGap(ctx, g); err != nil {
+			t.Fatal(err)
+		}
+	}
 	fmt.Printf("\nresumed %d\n", state.Next)
 	for ; state.Next < crashBatches; state.Next++ {
 		if err := shard.Add(ctx, crashObservations(at, state.Next)); err != nil {
@@ -242,6 +253,10 @@ func TestJournalCrashChild(t *testing.T) {
 	fmt.Printf("\ncounted %d of %d\n", counts.Stored+counts.Overflow, counts.In)
 }
 
+func shardSource(state crashState) aggregate.Source {
+	return aggregate.Source{Producer: 1, Incarnation: state.Incarnation}
+}
+
 // crashShard is the shard of the checkpoint or, of a live tap without one, that of a new
 // incarnation.
 func crashShard(t *testing.T, at *failpoint, j *Journal, saved *checkpoint.Saved) (state crashState, shard *aggregate.Shard) {
@@ -260,7 +275,7 @@ func crashShard(t *testing.T, at *failpoint, j *Journal, saved *checkpoint.Saved
 	}
 	cfg := aggregate.Config{
 		Domain: domain, Resolver: countingResolver{}, Tags: true,
-		Source: aggregate.Source{Producer: 1, Incarnation: state.Incarnation},
+		Source: shardSource(state),
 	}
 	if saved != nil {
 		shard, err = aggregate.RestoreShard(cfg, j, saved.Section("shard"))
@@ -344,10 +359,36 @@ func tableOf(t *testing.T, dir string) (map[serverRow]bool, uint64) {
 	return rows, sum
 }
 
+// checkGaps expects a gap of each restart.
+func checkGaps(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, "gaps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	seen := map[int64]bool{}
+	for lines := json.NewDecoder(f); lines.More(); {
+		var list []gap
+		if err := lines.Decode(&list); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range list {
+			seen[g.To] = true
+			if g.Reason != GapRestart || g.source() != (aggregate.Source{Producer: 1, Incarnation: 1}) || g.From >= g.To {
+				t.Errorf("gap %+v", g)
+			}
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("%d gaps, expected one for each of two restarts", len(seen))
+	}
+}
+
 // TestJournalCrash kills processes at every step of taking a checkpoint, some of them
 // twice, and goes on. A replay ends with the rows of an undisturbed one. A live tap, whose
 // packets do not come again, has every row once and as many observations in them as the
-// process counted that came to the end.
+// process counted that came to the end, and a gap for each time it was not there.
 func TestJournalCrash(t *testing.T) {
 	calm := t.TempDir()
 	crashChild(t, crashOrder{Dir: calm, Life: 1})
@@ -380,6 +421,7 @@ func TestJournalCrash(t *testing.T) {
 					t.Errorf("%d observations stored, %d counted", sum, counted)
 				}
 				if live {
+					checkGaps(t, o.Dir)
 					return
 				}
 				if len(rows) != len(want) {

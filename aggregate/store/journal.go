@@ -80,8 +80,9 @@ type JournalStats struct {
 // A live tap goes on with the incarnation of the checkpoint, which belongs into a section
 // as well, and calls Store.WriteGap for each source with the reason GapRestart, from
 // Saved.Time to the first packet of the new process. A replay skips what was read before
-// the checkpoint. Whatever else follows from blocks, such as an aggregate.Summary, is a
-// section too, taken at the same barrier.
+// the checkpoint. Whatever else follows from packets or blocks is a section too, taken at
+// the same barrier: an aggregate.Summary, and what the fabric has met (Fabric.AppendMet),
+// without which restored series have locations that nobody can name.
 //
 // When a checkpoint cannot be written, the one before stays, blocks are held on, and the
 // next one is tried at its time. Once too many are held, the checkpoint on disk is

@@ -93,6 +93,12 @@ func TestFile(t *testing.T) {
 	closed(t, f)
 
 	now = now.Add(DefaultMaxAge + time.Second)
+	f = open(t, o)
+	save(t, f, nil)
+	if _, err := os.Stat(filepath.Join(g.Dir(), fileName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a stale checkpoint stays while others are opened: %v", err)
+	}
+	closed(t, f)
 	g = open(t, other)
 	if saved := load(t, g); saved != nil {
 		t.Errorf("stale: %+v", saved)

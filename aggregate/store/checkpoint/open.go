@@ -73,7 +73,7 @@ func (o *Options) lock() (io.Closer, error) {
 // find is the place of the name or, if there is none, a free one, a new one, or that of
 // the oldest checkpoint.
 func (o *Options) find() (*place, error) {
-	var free, oldest *place
+	var own, free, oldest *place
 	var found []*place
 	defer func() {
 		for _, p := range found {
@@ -89,7 +89,7 @@ func (o *Options) find() (*place, error) {
 	}
 	for i := 1; i <= maxPlaces; i++ {
 		dir := filepath.Join(o.Dir, strconv.Itoa(i))
-		if _, err := o.FS.List(dir); errors.Is(err, fs.ErrNotExist) && free != nil {
+		if _, err := o.FS.List(dir); errors.Is(err, fs.ErrNotExist) && (own != nil || free != nil) {
 			break
 		}
 		p, ours, err := o.look(dir)
@@ -101,13 +101,16 @@ func (o *Options) find() (*place, error) {
 		}
 		found = append(found, p)
 		switch {
-		case ours:
-			return take(p), nil
+		case ours && own == nil:
+			own = p
 		case p.time == 0 && free == nil:
 			free = p
 		case p.time != 0 && (oldest == nil || p.time < oldest.time):
 			oldest = p
 		}
+	}
+	if own != nil {
+		return take(own), nil
 	}
 	if free != nil {
 		return take(free), nil
