@@ -106,10 +106,13 @@ func FuzzUnwrap(f *testing.F) {
 	for _, tt := range mirrorCases {
 		f.Add(unhex(f, append(tt.outer, mirrored)...), uint32(0))
 	}
+	for _, tt := range kindCases {
+		f.Add(unhex(f, append(tt.outer, mirrored)...), uint32(0))
+	}
 	f.Fuzz(func(t *testing.T, data []byte, more uint32) {
 		frame := Frame{Data: data, WireLen: uint32(len(data)) + more%70000, TimeNS: 1, Packet: 2}
 		for depth := 0; ; depth++ {
-			inner, s, m := Unwrap(&frame)
+			inner, s, m := everyMirror.Unwrap(&frame)
 			if m != MirrorOK {
 				if inner.Data != nil || s != (Session{}) {
 					t.Fatalf("%s with session %+v", m, s)
@@ -120,7 +123,9 @@ func FuzzUnwrap(f *testing.F) {
 				!bytes.Contains(frame.Data, inner.Data) || inner.TimeNS != 1 || inner.Packet != 2 {
 				t.Fatalf("depth %d: inner frame of %d bytes on the wire, % x of % x", depth, inner.WireLen, inner.Data, frame.Data)
 			}
-			if s.Type < 1 || s.Type > 3 || s.ID > 1023 || s.VLAN > 4095 || (s.SwitchClock != ClockNone) != (s.Type == 3) || s.SwitchNS < 0 {
+			erspan := s.Kind == MirrorERSPAN
+			if erspan && (s.Type < 1 || s.Type > 3 || s.ID > 1023 || s.VLAN > 4095 || (s.SwitchClock != ClockNone) != (s.Type == 3)) ||
+				!erspan && s.Type != 0 || s.Kind > MirrorTZSP || s.SwitchNS < 0 {
 				t.Fatalf("session %+v", s)
 			}
 			frame = inner

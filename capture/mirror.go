@@ -10,13 +10,16 @@ type Mirror uint8
 
 // Results of Unwrap.
 const (
-	MirrorNone        Mirror = iota // no ERSPAN: the frame is what was captured
+	MirrorNone        Mirror = iota // no mirror session: the frame is what was captured
 	MirrorOK                        // the inner frame is whole, or cut only in its own bytes
 	MirrorCut                       // the captured bytes end before the inner frame starts
 	MirrorFragment                  // the outer IP packet is fragmented, the inner frame is not whole
 	MirrorMalformed                 // GRE with routing, or lengths that contradict each other
-	MirrorVersion                   // an ERSPAN header of unknown version, or another than its GRE protocol says
-	MirrorNotEthernet               // type III that carries something else than an Ethernet frame
+	MirrorVersion                   // a header of unknown version, or another than its GRE protocol says
+	MirrorNotEthernet               // a session that carries something else than an Ethernet frame
+
+	// NumMirrorResults bounds Mirror.
+	NumMirrorResults = iota
 )
 
 // String returns a reason code for counters and messages.
@@ -50,7 +53,10 @@ const (
 	etherERSPAN2 = 0x88be // in GRE; types I and II
 	etherERSPAN3 = 0x22eb // in GRE
 
+	etherFrame = 0x6558 // in GRE
+
 	protocolHopByHop    = 0
+	protocolUDP         = 17
 	protocolRouting     = 43
 	protocolFragment    = 44
 	protocolGRE         = 47
@@ -87,26 +93,31 @@ const (
 // One session is taken off: a mirror of a mirror is unwrapped by calling again
 // with inner. Unwrap allocates nothing, and its work is bounded by the headers.
 func Unwrap(f *Frame) (inner Frame, s Session, m Mirror) {
+	return Mirrors{ERSPAN: true}.Unwrap(f)
+}
+
+// Unwrap is the function Unwrap for the sessions that m expects.
+func (m Mirrors) Unwrap(f *Frame) (inner Frame, s Session, result Mirror) {
 	c, ok := carrierOf(f)
 	if !ok {
 		return Frame{}, Session{}, MirrorNone
 	}
-	m = c.unwrap(&s)
-	if m != MirrorOK {
-		return Frame{}, Session{}, m
+	if result = m.unwrap(&c, &s); result != MirrorOK {
+		return Frame{}, Session{}, result
 	}
 	s.Source = c.source
 	inner = *f
-	inner.Data, inner.WireLen = c.data, uint32(c.wire)
+	inner.Data, inner.WireLen = c.data, max(uint32(c.wire), uint32(s.Length))
 	inner.TPID, inner.TCI = 0, 0 // they were of the outer packet
 	return inner, s, MirrorOK
 }
 
-// carrier is the rest of an IP packet: from the GRE header on.
+// carrier is the rest of an IP packet: from the GRE or UDP header on.
 type carrier struct {
 	data       []byte
 	wire       int // bytes that the packet has from there on, at least len(data)
 	source     netip.Addr
+	protocol   uint8
 	fragmented bool
 }
 
@@ -128,8 +139,8 @@ func (c *carrier) limit(wire int) {
 	c.data = c.data[:min(len(c.data), wire)]
 }
 
-// carrierOf walks to the GRE header of a packet that carries ERSPAN. Everything
-// that cannot be recognised as that, for whatever reason, is not one.
+// carrierOf walks to the GRE or UDP header of a packet. Everything that cannot be
+// recognised as that, for whatever reason, is not one.
 func carrierOf(f *Frame) (carrier, bool) {
 	wire := int(f.WireLen)
 	if f.TPID != 0 {
@@ -147,19 +158,22 @@ func carrierOf(f *Frame) (carrier, bool) {
 			at += 4
 			continue
 		case etherIPv4:
-			return c, c.ipv4() && c.carriesMirror()
+			return c, c.ipv4()
 		case etherIPv6:
-			return c, c.ipv6() && c.carriesMirror()
+			return c, c.ipv6()
 		}
 		break
 	}
 	return carrier{}, false
 }
 
-// ipv4 takes an IPv4 header off and reports whether GRE follows.
+// carries tells whether a mirror session may come in the protocol.
+func carries(protocol uint8) bool { return protocol == protocolGRE || protocol == protocolUDP }
+
+// ipv4 takes an IPv4 header off and reports whether GRE or UDP follows.
 func (c *carrier) ipv4() bool {
 	p := c.data
-	if len(p) < 20 || p[0]>>4 != 4 || p[9] != protocolGRE {
+	if len(p) < 20 || p[0]>>4 != 4 || !carries(p[9]) {
 		return false
 	}
 	head, total := int(p[0]&0x0f)*4, int(binary.BigEndian.Uint16(p[2:]))
@@ -171,12 +185,12 @@ func (c *carrier) ipv4() bool {
 		c.limit(total)
 	}
 	c.fragmented = fragment&0x2000 != 0
-	c.source = netip.AddrFrom4([4]byte(p[12:16]))
+	c.source, c.protocol = netip.AddrFrom4([4]byte(p[12:16])), p[9]
 	return c.skip(head) == MirrorOK
 }
 
 // ipv6 takes an IPv6 header and its extension headers off and reports whether
-// GRE follows.
+// GRE or UDP follows.
 func (c *carrier) ipv6() bool {
 	p := c.data
 	if len(p) < 40 || p[0]>>4 != 6 {
@@ -189,7 +203,7 @@ func (c *carrier) ipv6() bool {
 	next := p[6]
 	ok := c.skip(40) == MirrorOK
 	for range maxOuterExtensions {
-		if !ok || next == protocolGRE || len(c.data) < 8 {
+		if !ok || carries(next) || len(c.data) < 8 {
 			break
 		}
 		size := 8
@@ -208,51 +222,6 @@ func (c *carrier) ipv6() bool {
 		next = c.data[0]
 		ok = c.skip(size) == MirrorOK
 	}
-	return ok && next == protocolGRE
-}
-
-// carriesMirror reports whether the GRE header says ERSPAN.
-func (c *carrier) carriesMirror() bool {
-	if len(c.data) < 4 || c.data[1]&greVersion != 0 {
-		return false
-	}
-	protocol := binary.BigEndian.Uint16(c.data[2:])
-	return protocol == etherERSPAN2 || protocol == etherERSPAN3
-}
-
-// unwrap takes the GRE and ERSPAN headers off.
-func (c *carrier) unwrap(s *Session) Mirror {
-	flags, protocol := binary.BigEndian.Uint16(c.data), binary.BigEndian.Uint16(c.data[2:])
-	if flags&greRouting != 0 {
-		return MirrorMalformed // deprecated by RFC 2784, of a length of its own
-	}
-	size := 4
-	for _, optional := range [...]uint16{greChecksum, greKey} {
-		if flags&optional != 0 {
-			size += 4
-		}
-	}
-	if m := c.skip(size); m != MirrorOK {
-		return m
-	}
-	if s.Sequenced = flags&greSequence != 0; s.Sequenced {
-		if len(c.data) >= 4 {
-			s.Sequence = binary.BigEndian.Uint32(c.data)
-		}
-		if m := c.skip(4); m != MirrorOK {
-			return m
-		}
-	}
-	m := s.read(c, protocol)
-	switch {
-	case m != MirrorOK:
-		return m
-	case c.fragmented:
-		return MirrorFragment
-	case c.wire <= 0:
-		return MirrorMalformed
-	case len(c.data) == 0:
-		return MirrorCut
-	}
-	return MirrorOK
+	c.protocol = next
+	return ok && carries(next)
 }

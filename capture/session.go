@@ -7,9 +7,10 @@ import (
 	"net/netip"
 )
 
-// Session is what an ERSPAN header says of a mirrored frame
-// (draft-foschiano-erspan-03). Type I has no header: only Type, Source and
-// Sequence fields are set.
+// Session is what a mirrored frame came in. Of GRE-TAP and VXLAN only Kind, ID, Source
+// and Sequence fields are set, of TZSP the timestamp and Length, too. The rest is what
+// the header of ERSPAN says (draft-foschiano-erspan-03). Type I has no header: only
+// Type, Source and Sequence fields are set.
 //
 //	type II, version 1
 //	|Ver:4|    VLAN:12    |COS:3|En:2|T:1| Session ID:10 |
@@ -21,8 +22,9 @@ import (
 //	|       SGT:16        |P:1|FT:5|Hw ID:6|D:1|Gra:2|O:1 |
 //	|Platform ID:6|    platform-specific:58, with O       |
 type Session struct {
-	Type      uint8      // 1, 2 or 3
-	ID        uint16     // session, 0 to 1023
+	Kind      MirrorKind
+	Type      uint8      // of ERSPAN: 1, 2 or 3
+	ID        uint32     // session of ERSPAN, 0 to 1023; key of GRE-TAP; network of VXLAN; 0 for TZSP
 	Source    netip.Addr // the switch, as the outer packet names it
 	VLAN      uint16     // of the mirrored frame, 0 to 4095; 0 is none or unknown
 	CoS       uint8      // priority of the mirrored frame, 0 to 7
@@ -34,6 +36,7 @@ type Session struct {
 	Index     uint32     // type II: port index, 20 bits, as the platform defines it
 	Sequenced bool       // Sequence is there
 	Sequence  uint32     // counts the session's packets: gaps are losses on the way
+	Length    uint16     // of TZSP: bytes that the frame had before it was cut; 0 is unknown
 
 	// SwitchClock says what SwitchNS counts.
 	SwitchClock SwitchClock
@@ -96,7 +99,7 @@ func (s *Session) read(c *carrier, protocol uint16) Mirror {
 	s.VLAN = binary.BigEndian.Uint16(p) & 0x0fff
 	s.CoS = p[2] >> 5
 	s.Truncated = p[2]&0x04 != 0
-	s.ID = binary.BigEndian.Uint16(p[2:]) & 0x03ff
+	s.ID = uint32(binary.BigEndian.Uint16(p[2:]) & 0x03ff)
 	if version == 1 {
 		s.Encap = p[2] >> 3 & 3
 		s.Index = binary.BigEndian.Uint32(p[4:]) & 0xfffff

@@ -28,6 +28,7 @@ type Ring struct {
 	lost    time.Time // when the interface of sock was found to be gone; zero while it is there
 	quiet   int64     // see QuietUntil
 	opened  bool      // at least once
+	refused string    // why the kernel did not open the ring anew, when that was said
 	closed  bool
 
 	state atomic.Uint32
@@ -82,8 +83,8 @@ func (r *Ring) open() error {
 // in time is dropped by the kernel and counted.
 //
 // An interface that is down or gone is no error: see State. Errors are that the ring
-// is closed, and that the kernel refuses to make it anew for an interface that came
-// back; they are not final.
+// is closed, and that it may not be opened anew for an interface that came back,
+// because the rights to do so were given up.
 func (r *Ring) ReadBatch(b *Batch) error {
 	b.N = 0
 	if r.closed {
@@ -199,10 +200,15 @@ func (r *Ring) revive() error {
 	}
 	time.Sleep(r.tap.cfg.Wait)
 	r.quiet = now.UnixNano()
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO) {
-		return nil
+	switch {
+	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
+		return fmt.Errorf("read tap %q: open its ring anew: %w", r.tap.cfg.Interface, err)
+	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO):
+	case r.refused != err.Error(): // such as for memory; said once
+		r.refused = err.Error()
+		r.tap.cfg.Logger.Warn("tap's ring did not open, it is tried again", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
-	return fmt.Errorf("read tap %q: open its ring anew: %w", r.tap.cfg.Interface, err)
+	return nil
 }
 
 // readStatistics takes over what the kernel counted, which reading sets to 0.
