@@ -17,19 +17,22 @@ type pacedReplay struct {
 	env  []string
 	args []string
 	dir  string // of the outbox
+
+	meanwhile func() // called before the kill; nil for nothing
 }
 
 // checkpointNumber is that of the checkpoint on disk, 0 for none.
 func (p *pacedReplay) checkpointNumber() uint64 {
-	found, _ := filepath.Glob(filepath.Join(p.dir, "*", "checkpoints", "1", "checkpoint"))
-	if len(found) == 0 {
-		return 0
-	}
-	b, err := os.ReadFile(found[0])
+	b, err := os.ReadFile(p.checkpointFile())
 	if err != nil || len(b) < 16 {
 		return 0
 	}
 	return enc.LittleEndian.Uint64(b[8:])
+}
+
+func (p *pacedReplay) checkpointFile() string {
+	found, _ := filepath.Glob(filepath.Join(p.dir, "*", "checkpoints", "1", "checkpoint"))
+	return strings.Join(found, "")
 }
 
 // kill kills the replay some time after it has taken as many checkpoints, and gives the
@@ -54,6 +57,9 @@ func (p *pacedReplay) kill(t *testing.T, checkpoints uint64, after time.Duration
 			_ = cmd.Wait()
 			t.Fatalf("no checkpoint: %s", &stderr)
 		}
+	}
+	if p.meanwhile != nil {
+		p.meanwhile()
 	}
 	time.Sleep(after)
 	_ = cmd.Process.Kill()
@@ -83,7 +89,7 @@ func countedBy(t *testing.T, text string) string {
 // comes to the numbers of an undisturbed replay.
 func TestPacedReplayKilled(t *testing.T) {
 	env := engineEnv(t)
-	e := emit(t, "--scenario", "quickstart", "--duration", "4s")
+	e := emit(t, "--scenario", "quickstart", "--duration", "3s")
 	dir := t.TempDir()
 	replay := func(name string, more ...string) []string {
 		return append(append([]string{
@@ -100,13 +106,13 @@ func TestPacedReplayKilled(t *testing.T) {
 	slow := pacedReplay{env: env, args: replay("killed", "--pace", "0.5", "--checkpoint", "200ms"), dir: filepath.Join(dir, "killed-outbox")}
 	last := 0
 	for i, after := range []time.Duration{0, 150 * time.Millisecond, 330 * time.Millisecond} {
-		at := slow.kill(t, 3, after)
+		at := slow.kill(t, 2, after)
 		if i > 0 && at <= last || i == 0 && at != 0 {
 			t.Errorf("start %d: went on at packet %d, before at %d", i, at, last)
 		}
 		last = at
 	}
-	if checkpoint := slow.checkpointNumber(); checkpoint < 9 {
+	if checkpoint := slow.checkpointNumber(); checkpoint < 6 {
 		t.Errorf("checkpoint %d", checkpoint)
 	}
 	begun := time.Now()
@@ -128,11 +134,27 @@ func TestPacedReplayKilled(t *testing.T) {
 		t.Errorf("checkpoint %d is left of a replay that is done", n)
 	}
 
-	slow.kill(t, 1, 0)
-	r = runBinary(t, env, replay("killed", "--pace", "1000", "--from-start")...)
-	if r.code != 0 || resumedAt(r.stderr) != 0 || countedBy(t, r.stdout) != countedBy(t, calm) {
-		t.Errorf("from the start: exit code %d: %s", r.code, r.stderr)
+	again := func(what, says string, more ...string) {
+		t.Helper()
+		r := runBinary(t, env, replay("killed", append(more, "--pace", "1000")...)...)
+		if r.code != 0 || resumedAt(r.stderr) != 0 || !strings.Contains(r.stderr, says) || countedBy(t, r.stdout) != countedBy(t, calm) {
+			t.Errorf("%s: exit code %d: %s", what, r.code, r.stderr)
+		}
 	}
+	slow.meanwhile = func() { again("beside another one", "another process replays the same captures") }
+	slow.kill(t, 1, 0)
+	slow.meanwhile = nil
+	again("from the start", "", "--from-start")
+	slow.kill(t, 1, 0)
+	b, err := os.ReadFile(slow.checkpointFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 4
+	if err := os.WriteFile(slow.checkpointFile(), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again("from a damaged checkpoint", "checkpoint is damaged")
 }
 
 func TestCheckpointFlags(t *testing.T) {
