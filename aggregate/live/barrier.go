@@ -67,8 +67,8 @@ func (p *Pipeline) poll(w *worker) {
 
 // accept takes over what a worker handed over.
 func (p *Pipeline) accept(w *worker, c *cut) {
-	w.asked, w.gone, w.until = false, c.last, c.until
-	w.saved = State{Name: w.name, Ring: w.ring, Tap: c.place, Source: c.source, Data: c.state}
+	w.asked, w.gone = false, c.last
+	w.saved = State{Name: w.name, Ring: w.ring, Tap: c.place, Source: c.source, At: c.at, Data: c.state}
 	p.keep(c.blocks)
 	if c.last && p.finishing {
 		p.left = append(p.left, w.saved)

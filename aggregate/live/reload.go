@@ -103,8 +103,8 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
 // not count them again.
 func until(leaving []*worker, k key) int64 {
 	for _, w := range leaving {
-		if w.key == k && w.until > 0 {
-			return w.until + 1
+		if w.key == k && w.gone {
+			return w.saved.At + 1
 		}
 	}
 	return 0

@@ -15,7 +15,10 @@ type State struct {
 	Ring   int
 	Tap    feed.Tap
 	Source aggregate.Source
-	Data   []byte // of aggregate.Shard.AppendState
+	// At is the time (Unix ns) up to which the ring's frames are in the state, or in
+	// windows that were closed before; 0 before the first frame.
+	At   int64
+	Data []byte // of aggregate.Shard.AppendState
 }
 
 // ErrState is wrapped by the error for bytes that are no states.
@@ -29,7 +32,7 @@ const stateVersion = 1
 //
 //	version:8, then of each state
 //	length:uvarint name | ring:uvarint | tags:8 reflections:8 weight:uvarint
-//	producer:64 incarnation:64 epoch:64 | length:uvarint data, little-endian
+//	producer:64 incarnation:64 epoch:64 at:64 | length:uvarint data, little-endian
 func AppendStates(b []byte, states []State) []byte {
 	b = append(b, stateVersion)
 	for i := range states {
@@ -38,7 +41,7 @@ func AppendStates(b []byte, states []State) []byte {
 		b = binary.AppendUvarint(b, uint64(s.Ring))
 		b = append(b, flag(s.Tap.Tags), flag(s.Tap.Reflections))
 		b = binary.AppendUvarint(b, s.Tap.Weight)
-		for _, v := range [...]uint64{s.Source.Producer, s.Source.Incarnation, s.Source.Epoch} {
+		for _, v := range [...]uint64{s.Source.Producer, s.Source.Incarnation, s.Source.Epoch, uint64(s.At)} {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
 		b = append(binary.AppendUvarint(b, uint64(len(s.Data))), s.Data...)
@@ -69,12 +72,13 @@ func ParseStates(b []byte) ([]State, error) {
 			s.Tap.Tags, s.Tap.Reflections = flags[0] == 1, flags[1] == 1
 		}
 		s.Tap.Weight = r.number(1 << 62)
-		if ids := r.take(24); ids != nil {
+		if ids := r.take(32); ids != nil {
 			s.Source = aggregate.Source{
 				Producer:    binary.LittleEndian.Uint64(ids),
 				Incarnation: binary.LittleEndian.Uint64(ids[8:]),
 				Epoch:       binary.LittleEndian.Uint64(ids[16:]),
 			}
+			s.At = int64(binary.LittleEndian.Uint64(ids[24:]))
 		}
 		s.Data = r.text()
 		states = append(states, s)

@@ -44,7 +44,6 @@ type coordinated struct {
 	next    order    // to be asked at the next barrier
 	asked   bool     // an answer is due
 	saved   State    // of the last cut
-	until   int64    // with a last cut: the time up to which it has all frames
 	leaving bool     // has been told to end
 	ended   bool     // no frame will come
 	gone    bool     // answers no more
@@ -65,7 +64,7 @@ type cut struct {
 	place  feed.Tap
 	stats  RingStats
 	last   bool
-	until  int64
+	at     int64 // as State.At
 }
 
 // event tells the coordinator of a worker.
@@ -210,7 +209,7 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 	if err := w.lane.Pass(ctx); err != nil {
 		return err
 	}
-	if err := w.advance(ctx); err != nil {
+	if err := w.lane.Shard().AdvanceTo(ctx, w.at()); err != nil {
 		return err
 	}
 	if o.plan != nil {
@@ -221,18 +220,17 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 	return w.handOver(false)
 }
 
-// advance moves the watermark to where the tap has come: by the clock where it is idle or
-// has ended, else its frames tell, with or without CSIG.
-func (w *worker) advance(ctx context.Context) error {
+// at is the time that the tap has come to: by the clock where it is idle or has ended,
+// else its frames tell, with or without CSIG.
+func (w *worker) at() int64 {
 	now := w.p.cfg.Now().UnixNano()
-	to := min(w.last, now)
 	switch {
 	case w.eof:
-		to = now
+		return now
 	case w.quiet > 0:
-		to = w.quiet
+		return w.quiet
 	}
-	return w.lane.Shard().AdvanceTo(ctx, to)
+	return min(w.last, now)
 }
 
 // change closes all windows, and goes on under another plan.
@@ -274,11 +272,9 @@ func (w *worker) handOver(last bool) error {
 	}
 	// The coordinator has let go of the state before the last one by now.
 	w.spare, w.state = w.state, state
-	c := &cut{state: state, blocks: w.hold.take(), source: w.source, place: w.tap.Tap, stats: w.stats(), last: last}
-	if last {
-		c.until = w.last
+	w.answers <- &cut{
+		state: state, blocks: w.hold.take(), source: w.source, place: w.tap.Tap, stats: w.stats(), last: last, at: w.at(),
 	}
-	w.answers <- c
 	return nil
 }
 
@@ -291,7 +287,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch) error {
 			return err
 		}
 	}
-	w.last = max(w.last, stop)
+	w.last, w.quiet = max(w.last, stop), 0
 	if err := w.lane.Pass(ctx); err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ type config struct {
 	Taps []fabric.TapSpec `yaml:"taps,omitempty"`
 	// Store says where rows go. It is no part of the epoch.
 	Store storeConfig `yaml:"store,omitempty"`
+	// Collect says what the command collect captures. It is no part of the epoch.
+	Collect collectConfig `yaml:"collect,omitempty"`
 }
 
 type decodeConfig struct {
@@ -63,7 +65,8 @@ func defaultConfig() config {
 			FineHeavyOnly: &heavyOnly,
 			MaxKeys:       1 << 20,
 		},
-		Store: defaultStoreConfig(),
+		Store:   defaultStoreConfig(),
+		Collect: defaultCollectConfig(),
 	}
 }
 
@@ -95,7 +98,7 @@ func loadConfig(path string) (config, error) {
 			return c, usageError{fmt.Errorf("read configuration %q: decode: %w", path, err)}
 		}
 	}
-	if err := c.Store.check(); err != nil {
+	if err := errors.Join(c.Store.check(), c.Collect.check()); err != nil {
 		return c, usageError{fmt.Errorf("read configuration %q: %w", path, err)}
 	}
 	// Alone, so that an error counts the tables of this file.
@@ -122,6 +125,7 @@ func (c config) merge() config {
 	d.CSIG = d.CSIG.Overlay(c.CSIG)
 	d.Taps = c.Taps
 	d.Store = c.Store.merge()
+	d.Collect = c.Collect.merge()
 	d.Decode.InnerTags = c.Decode.InnerTags
 	if c.Decode.Endpoints != "" {
 		d.Decode.Endpoints = c.Decode.Endpoints

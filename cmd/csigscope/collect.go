@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/live"
+)
+
+// collectFlags are what collect's command line says.
+type collectFlags struct {
+	network    networkFlags
+	dsn        string
+	box        outboxFlags
+	instance   string
+	interfaces []string
+	place      string
+	dir        string        // of checkpoints
+	every      time.Duration // between them
+}
+
+func newCollectCommand() *cobra.Command {
+	var f collectFlags
+	cmd := &cobra.Command{
+		Use:   "collect",
+		Short: "Capture live packets into the store, all day",
+		Long: `collect captures the packets of network interfaces, runs them through the pipeline and
+stores windows as they close. It runs until it is told to end: SIGTERM or Ctrl-C takes
+in what was captured by then, closes all windows and stores them; a second one ends at
+once. Capturing takes CAP_NET_RAW.
+
+SIGHUP reads the configuration and the fabric file again. One that is wrong is refused
+with a line in the log, and nothing changes. Otherwise windows close under the old one
+and go on under the new, taps come and go, and every packet is counted once.
+
+Once a second all that is not stored yet goes into a checkpoint on disk. When the
+process is killed, the next one goes on from there: lost are the packets since, and the
+table gaps says from when to when.`,
+		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
+  csigscope collect --config csigscope.yaml --fabric fabric.yaml
+  csigscope config check --config csigscope.yaml --fabric fabric.yaml && kill -HUP "$(pidof csigscope)"
+  csigscope collect --config csigscope.yaml --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	f.network.add(cmd.Flags())
+	addStoreFlag(cmd, &f.dsn)
+	f.box.add(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVar(&f.instance, "instance", "", "`NAME` of this process among others, by which its rows are identified: it has to stay the same (default the host's name)")
+	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
+	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the configuration nor the fabric file places: receiver, sender or mid; only receiver taps enter the heatmaps")
+	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
+	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := newCollector(cmd, &f)
+		if err != nil {
+			return err
+		}
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
+		err = c.run(endsTwice(cmd.Context()), reload)
+		return errors.Join(err, c.close())
+	}
+	return cmd
+}
+
+// endsTwice is a context whose end, by a signal, makes the next signal end the process.
+func endsTwice(ctx context.Context) context.Context {
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
+	return ctx
+}
+
+// read reads the configuration and the fabric file, with the flags over them.
+func (f *collectFlags) read(cmd *cobra.Command) (*network, *collectConfig, error) {
+	n, err := openNetwork(f.network.config, f.network.fabric)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := n.config.Collect
+	if f.instance != "" {
+		c.Instance = word{text: f.instance}
+	}
+	if f.dir != "" {
+		c.Checkpoint.Dir = f.dir
+	}
+	if cmd.Flags().Changed("checkpoint") {
+		c.Checkpoint.Every = intervalOf(f.every)
+	}
+	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], f.taps()...)
+	if err := c.check(); err != nil {
+		return nil, nil, usageError{err}
+	}
+	if len(c.Taps) == 0 {
+		return nil, nil, usageError{errors.New("collect: nothing to capture from: name an --interface, or taps in the section collect of --config")}
+	}
+	switch f.place {
+	case "receiver", "sender", "mid":
+	default:
+		return nil, nil, usageError{fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)}
+	}
+	return n, &c, nil
+}
+
+// taps are those of --interface.
+func (f *collectFlags) taps() (list []collectTap) {
+	for _, name := range f.interfaces {
+		list = append(list, collectTap{Interface: word{text: name}})
+	}
+	return list
+}

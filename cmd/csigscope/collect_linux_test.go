@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+)
+
+// TestCollect runs the built binary on a link of its own, into the embedded engine.
+func TestCollect(t *testing.T) {
+	env := engineEnv(t)
+	if !livetest.InNamespace(t) {
+		return
+	}
+	livetest.IP(t, "link", "set", "lo", "up")
+	livetest.MakeLink(t)
+	t.Run("truth", func(t *testing.T) { collectTruth(t, env) })
+	t.Run("reload", func(t *testing.T) { collectReload(t, env) })
+	t.Run("kill", func(t *testing.T) { collectKill(t, env) })
+}
+
+// collecting is a running csigscope collect.
+type collecting struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	mu     sync.Mutex
+	stderr bytes.Buffer
+}
+
+// Write takes the log.
+func (c *collecting) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stderr.Write(b)
+}
+
+func (c *collecting) log() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stderr.String()
+}
+
+// runUntil starts a command that runs until it is told to end, and waits until it says on
+// standard output that it works.
+func runUntil(t *testing.T, env []string, says string, args ...string) *collecting {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collecting{t: t, cmd: exec.Command(path, args...)}
+	c.cmd.Env, c.cmd.Stderr = env, c
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), says) {
+			go func() { _, _ = io.Copy(io.Discard, stdout) }()
+			return c
+		}
+	}
+	t.Fatalf("csigscope %s: %v\n%s", strings.Join(args, " "), c.cmd.Wait(), c.log())
+	return nil
+}
+
+// end sends the signal and waits; without SIGKILL the command has to end well.
+func (c *collecting) end(signal syscall.Signal) {
+	c.t.Helper()
+	_ = c.cmd.Process.Signal(signal)
+	late := time.AfterFunc(30*time.Second, func() { _ = c.cmd.Process.Signal(syscall.SIGQUIT) })
+	defer late.Stop()
+	if err := c.cmd.Wait(); err != nil && signal != syscall.SIGKILL {
+		c.t.Fatalf("after %s: %v\n%s", signal, err, c.log())
+	}
+}
+
+// waitLog waits for the text to be n times in the log.
+func (c *collecting) waitLog(text string, n int) {
+	c.t.Helper()
+	for range 1000 {
+		if strings.Count(c.log(), text) >= n {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatalf("%q does not come in the log %d times:\n%s", text, n, c.log())
+}
+
+// storedCells are what is stored of all cells of all signals.
+func storedCells(t *testing.T, env []string, dsn string) map[string]queriedTotals {
+	t.Helper()
+	cells := map[string]queriedTotals{}
+	for _, signal := range []string{"min_abw", "min_abw_ratio", "max_delay", "max_nqd"} {
+		for _, c := range decodeJSON[[]queriedTotals](t, mustRun(t, env, "query", "cells", "--store", dsn, "--signal", signal, "-o", "json")) {
+			cells[fmt.Sprintf("%s %s %s>%s", signal, c.Kind, c.Src, c.Dst)] = c
+		}
+	}
+	return cells
+}
+
+// queriedTotals is one line of query cells: what does not hang on when packets came.
+type queriedTotals struct {
+	Src          string  `json:"src_group"`
+	Dst          string  `json:"dst_group"`
+	Kind         string  `json:"kind"`
+	Observations uint64  `json:"observations"`
+	Mean         float64 `json:"mean"`
+	Min          float64 `json:"min"`
+	Max          float64 `json:"max"`
+	Untouched    uint64  `json:"untouched"`
+	Heavy        uint64  `json:"heavy"`
+	Mode         string  `json:"mode"`
+	ModeCount    uint64  `json:"mode_count"`
+	RunnerUp     string  `json:"runner_up"`
+}
+
+// collectTruth: what tcpreplay sends from the simulator's captures is in the store as a
+// replay of the same captures has it there, and as many as the truth says. SIGTERM loses
+// nothing of what was sent just before it.
+func collectTruth(t *testing.T, env []string) {
+	if _, err := exec.LookPath("tcpreplay"); err != nil {
+		livetest.Missing(t, "tcpreplay is not installed")
+	}
+	dir := t.TempDir()
+	e := emit(t, "--scenario", "quickstart", "--classic")
+	live, replayed := "embedded:"+filepath.Join(dir, "live"), "embedded:"+filepath.Join(dir, "replayed")
+	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--fabric", e.fabric(), "--store", live)
+	for _, file := range e.captures(t) {
+		out, err := exec.CommandContext(t.Context(), "tcpreplay", "--quiet", "--intf1", livetest.SendEnd, "--mbps", "200", file).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "Failed packets:            0") {
+			t.Fatalf("tcpreplay: %v\n%s", err, out)
+		}
+	}
+	c.end(syscall.SIGTERM)
+	mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), "--store", replayed}, e.captures(t)...)...)
+	got, want := storedCells(t, env, live), storedCells(t, env, replayed)
+	if len(want) == 0 || !maps.Equal(got, want) {
+		t.Errorf("%d cells are stored, %d by a replay of the same captures: they differ", len(got), len(want))
+		for key, w := range want {
+			if got[key] != w {
+				t.Logf("%s: got %+v, want %+v", key, got[key], w)
+			}
+		}
+	}
+	truth := map[string]uint64{}
+	for _, cell := range truthCells(t, e, "tag") {
+		truth[fmt.Sprintf("%s tag %s>%s", cell.Signal, cell.SrcGroup, cell.DstGroup)] += cell.Observations
+	}
+	for key, n := range truth {
+		if got[key].Observations != n {
+			t.Errorf("%s: %d observations are stored, the truth has %d", key, got[key].Observations, n)
+		}
+	}
+	if len(truth) == 0 {
+		t.Error("the truth is empty")
+	}
+}
+
+// traffic sends tagged frames into the link, at about the rate, until stop is called,
+// which tells when each was sent.
+func traffic(t *testing.T, perSecond int) (stop func() []time.Time) {
+	t.Helper()
+	s := livetest.NewSender(t, livetest.SendEnd)
+	frame := livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan []time.Time, 1)
+	go func() {
+		var sent []time.Time
+		began := time.Now()
+		for ctx.Err() == nil {
+			for due := int(time.Since(began).Seconds() * float64(perSecond)); len(sent) < due; {
+				sent = append(sent, time.Now())
+				s.Send(frame)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		done <- sent
+	}()
+	return func() []time.Time {
+		cancel()
+		return <-done
+	}
+}
+
+// stored is how many observations a store has.
+func stored(t *testing.T, env []string, dsn string) (n uint64) {
+	t.Helper()
+	for _, c := range storedCells(t, env, dsn) {
+		n += c.Observations
+	}
+	return n
+}
+
+// collectReload reloads 20 times under traffic, now and then with a configuration that is
+// wrong: every packet is stored once.
+func collectReload(t *testing.T, env []string) {
+	dir := t.TempDir()
+	config, dsn := filepath.Join(dir, "config.yaml"), "embedded:"+filepath.Join(dir, "store")
+	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + "}\n"
+	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n"
+	writeFile(t, config, section)
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn)
+	stop := traffic(t, 5000)
+	reloaded, refused := 0, 0
+	for i := range 20 {
+		if i%5 == 4 {
+			writeFile(t, config, section+"nonsense: true\n")
+			refused++
+		} else {
+			writeFile(t, config, section+fmt.Sprintf(table, i+1))
+			reloaded++
+		}
+		if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		c.waitLog("msg=reloaded", reloaded)
+		c.waitLog("reload refused", refused)
+	}
+	sent := stop()
+	c.end(syscall.SIGTERM)
+	if got := stored(t, env, dsn); got != uint64(len(sent)) || got == 0 {
+		t.Errorf("%d packets sent over 20 reloads, %d observations stored", len(sent), got)
+	}
+	if !strings.Contains(c.log(), `unknown key \"nonsense\"`) {
+		t.Errorf("the log does not say what was wrong:\n%s", c.log())
+	}
+}
+
+// collectKill kills collect under traffic. What was sent outside of the gap that the next
+// one records is stored, and the gap begins at most a checkpoint interval before the kill.
+func collectKill(t *testing.T, env []string) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	address := freeAddress(t)
+	args := []string{"collect", "--interface", livetest.TapEnd, "--store", "embedded:" + store, "--checkpoint", "500ms"}
+	c := runUntil(t, env, "collecting", args...)
+	stop := traffic(t, 2000)
+	time.Sleep(2200 * time.Millisecond)
+	killed := time.Now()
+	c.end(syscall.SIGKILL)
+	c = runUntil(t, env, "collecting", args...)
+	again := time.Now()
+	time.Sleep(1500 * time.Millisecond)
+	sent := stop()
+	c.end(syscall.SIGTERM)
+
+	got := stored(t, env, "embedded:"+store)
+	serveBinary(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
+	var from, to int64
+	var reason string
+	row := ask(t, address, "SELECT toUnixTimestamp64Nano(window_from), toUnixTimestamp64Nano(window_to), reason FROM csigscope.gaps FINAL")
+	if n, err := fmt.Sscan(row, &from, &to, &reason); n != 3 || err != nil || reason != "restart" || strings.Count(row, "\n") != 1 {
+		t.Fatalf("gaps: got %q, want one of a restart", row)
+	}
+	outside := uint64(0)
+	for _, at := range sent {
+		if ns := at.UnixNano(); ns < from || ns > to {
+			outside++
+		}
+	}
+	t.Logf("%d sent, %d stored, %d outside of the gap, which began %s before the kill and ended %s after it; next process after %s",
+		len(sent), got, outside, killed.Sub(time.Unix(0, from)), time.Unix(0, to).Sub(killed), again.Sub(killed))
+	if got < outside || got > uint64(len(sent)) {
+		t.Errorf("%d packets were sent outside of the gap and %d in all, %d are stored", outside, len(sent), got)
+	}
+	if before := killed.Sub(time.Unix(0, from)); before < 0 || before > 1200*time.Millisecond {
+		t.Errorf("the gap begins %s before the kill, with checkpoints every 500 ms", before)
+	}
+	if time.Unix(0, to).After(again) || time.Unix(0, to).Before(killed) {
+		t.Errorf("the gap ends %s after the kill, the next process was there after %s", time.Unix(0, to).Sub(killed), again.Sub(killed))
+	}
+	_ = os.Remove(store)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCollectExample: the annotated example is a good configuration, and dumped it is
+// one again.
+func TestCollectExample(t *testing.T) {
+	example := filepath.Join("testdata", "collect.yaml")
+	if r := runBinary(t, os.Environ(), "config", "check", "--config", example); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	dumped := mustRun(t, os.Environ(), "config", "dump", "--config", example)
+	for _, want := range []string{"interface: eth1", "rings: 2", "every: 1s", "timestamps: auto"} {
+		if !strings.Contains(dumped, want) {
+			t.Errorf("the dump has no %q", want)
+		}
+	}
+	again := writeFile(t, filepath.Join(t.TempDir(), "dumped.yaml"), dumped)
+	if twice := mustRun(t, os.Environ(), "config", "dump", "--config", again); twice != dumped {
+		t.Error("a dump of the dump differs")
+	}
+}
+
+// TestCollectMistakes: each gives one line, with its place, and exit code 2.
+func TestCollectMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct{ name, config, want string }{
+		{"no taps", "", "nothing to capture from"},
+		{"unknown key", "collect:\n  tabs: []\n", `line 2: unknown key "tabs"`},
+		{"no interface", "collect:\n  taps:\n  - {name: a}\n", "expected the name of an interface"},
+		{"place", "collect:\n  taps:\n  - interface: lo\n    place: moon\n", `line 3: collect: taps: lo: place "moon": expected one of [receiver sender mid]`},
+		{"direction", "collect:\n  taps:\n  - {interface: lo, direction: up}\n", "expected one of [in both]"},
+		{"rings", "collect:\n  taps:\n  - {interface: lo, rings: 1000}\n", "expected 1 to 256"},
+		{"twice", "collect:\n  taps:\n  - {interface: lo}\n  - {interface: lo}\n", `line 4: collect: taps: "lo" is there twice`},
+		{"interval", "collect:\n  checkpoint: {every: 1ms}\n", "line 2: collect: checkpoint: every: 1ms: expected"},
+		{"name", "collect:\n  instance: [a]\n", "line 2: expected a text"},
+	} {
+		path := writeFile(t, filepath.Join(dir, "config.yaml"), tt.config)
+		r := runBinary(t, os.Environ(), "collect", "--config", path, "--store", "embedded:"+filepath.Join(dir, "store"))
+		if r.code != exitUsage || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d, want 2 and %q: %s", tt.name, r.code, tt.want, r.stderr)
+		}
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--interface", "no-such-if"}, 1, "no-such-if"},
+		{[]string{"--interface", "lo", "--place", "moon"}, 2, `--place "moon"`},
+		{[]string{"--interface", "lo", "--checkpoint", "1ns"}, 2, "expected 10ms to 1h0m0s"},
+		{[]string{"extra"}, 2, "extra"},
+	} {
+		r := runBinary(t, os.Environ(), append([]string{"collect", "--store", "embedded:" + filepath.Join(dir, "store")}, tt.args...)...)
+		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%v: exit code %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.want, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/capture"
+)
+
+// collectConfig is what collect does beside what the other sections say. The flags of the
+// command, and their environment variables, come before it.
+type collectConfig struct {
+	// Instance names this process among others that store in the same place. Rows are
+	// identified by it: it has to stay the same.
+	Instance   word             `yaml:"instance,omitempty"`
+	Taps       []collectTap     `yaml:"taps,omitempty"`
+	Checkpoint checkpointConfig `yaml:"checkpoint,omitempty"`
+}
+
+// collectTap is one interface to capture from.
+type collectTap struct {
+	Interface   word     `yaml:"interface"`
+	Name        word     `yaml:"name,omitempty"`  // default that of the interface
+	Place       word     `yaml:"place,omitempty"` // receiver, sender or mid; default as the fabric file says
+	Weight      quantity `yaml:"weight,omitempty"`
+	Rings       quantity `yaml:"rings,omitempty"`  // cores that share the frames
+	Blocks      quantity `yaml:"blocks,omitempty"` // of 1 MiB, in each ring
+	Promiscuous bool     `yaml:"promiscuous,omitempty"`
+	Direction   word     `yaml:"direction,omitempty"`  // in or both
+	Snap        quantity `yaml:"snap,omitempty"`       // bytes of a frame to keep
+	Timestamps  word     `yaml:"timestamps,omitempty"` // auto, software or hardware
+	// Unfiltered takes in frames without CSIG as well, which the kernel drops otherwise:
+	// they are counted, at their price.
+	Unfiltered bool `yaml:"unfiltered,omitempty"`
+}
+
+// checkpointConfig says where a killed process left off.
+type checkpointConfig struct {
+	Dir   string   `yaml:"dir,omitempty"`
+	Every interval `yaml:"every,omitempty"` // 0 is never
+}
+
+// defaultCollectConfig is what an empty section means.
+func defaultCollectConfig() collectConfig {
+	return collectConfig{Checkpoint: checkpointConfig{Every: intervalOf(live.DefaultInterval)}}
+}
+
+// merge returns c with the defaults for what it leaves out.
+func (c collectConfig) merge() collectConfig {
+	d := defaultCollectConfig()
+	c.Checkpoint.Every = cmp.Or(c.Checkpoint.Every, d.Checkpoint.Every)
+	return c
+}
+
+// instance is the name of this process.
+func (c *collectConfig) instance() (string, error) {
+	if c.Instance.text != "" {
+		return c.Instance.text, nil
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "", usageError{fmt.Errorf("name this instance after its host: %w: name it with --instance", err)}
+	}
+	return name, nil
+}
+
+// Bounds of the section.
+const (
+	maxCollectTaps  = 256
+	minCheckpoint   = 10 * time.Millisecond
+	maxCheckpoint   = time.Hour
+	maxInstanceName = 200
+)
+
+// check finds values out of bounds.
+func (c *collectConfig) check() error {
+	if i := c.Checkpoint.Every; i.d != 0 && (i.d < minCheckpoint || i.d > maxCheckpoint) {
+		return fmt.Errorf("%scollect: checkpoint: every: %s: expected %s to %s, or 0 for never", atLine(i.line), i.d, minCheckpoint, maxCheckpoint)
+	}
+	if len(c.Instance.text) > maxInstanceName {
+		return fmt.Errorf("%scollect: instance: expected at most %d bytes", atLine(c.Instance.line), maxInstanceName)
+	}
+	if len(c.Taps) > maxCollectTaps {
+		return fmt.Errorf("collect: taps: %d: expected at most %d", len(c.Taps), maxCollectTaps)
+	}
+	names := make(map[string]bool)
+	for i := range c.Taps {
+		t := &c.Taps[i]
+		if err := t.check(); err != nil {
+			return fmt.Errorf("%scollect: taps: %w", atLine(t.Interface.line), err)
+		}
+		if names[t.name()] {
+			return fmt.Errorf("%scollect: taps: %q is there twice: give the second one a name of its own", atLine(t.Interface.line), t.name())
+		}
+		names[t.name()] = true
+	}
+	return nil
+}
+
+// atLine begins an error about a line, if it is known.
+func atLine(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("line %d: ", n)
+}
+
+func (t *collectTap) name() string { return cmp.Or(t.Name.text, t.Interface.text) }
+
+func (t *collectTap) check() error {
+	if t.Interface.text == "" {
+		return fmt.Errorf("tap %q: expected the name of an interface", t.Name.text)
+	}
+	for _, w := range []struct {
+		key     string
+		value   word
+		allowed []string
+	}{
+		{"place", t.Place, []string{"receiver", "sender", "mid"}},
+		{"direction", t.Direction, []string{"in", "both"}},
+		{"timestamps", t.Timestamps, []string{"auto", "software", "hardware"}},
+	} {
+		if w.value.text != "" && !slices.Contains(w.allowed, w.value.text) {
+			return fmt.Errorf("%s: %s %q: expected one of %v", t.name(), w.key, w.value.text, w.allowed)
+		}
+	}
+	_, err := capture.NewTap(t.capture())
+	return err
+}
+
+// capture is how the tap's frames are taken in.
+func (t *collectTap) capture() capture.TapConfig {
+	stamp, _ := capture.ParseStamp(t.Timestamps.text) // has been checked
+	return capture.TapConfig{
+		Interface: t.Interface.text, Rings: int(t.Rings.n), Blocks: int(t.Blocks.n), SnapLen: uint32(min(t.Snap.n, 1<<20)),
+		Outgoing: t.Direction.text == "both", Promiscuous: t.Promiscuous, Stamp: stamp,
+	}
+}
+
+// word is a text that knows its line.
+type word struct {
+	text string
+	line int
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (w *word) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode || n.Value == "" {
+		return fmt.Errorf("line %d: expected a text", n.Line)
+	}
+	*w = word{n.Value, n.Line}
+	return nil
+}
+
+// MarshalYAML implements yaml.Marshaler.
+func (w word) MarshalYAML() (any, error) { return w.text, nil } //nolint:unparam // the interface has an error
+
+// IsZero implements yaml.IsZeroer.
+func (w word) IsZero() bool { return w.text == "" }

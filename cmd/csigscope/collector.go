@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
+)
+
+// collector is what collect runs.
+type collector struct {
+	cmd    *cobra.Command
+	flags  *collectFlags
+	logger *slog.Logger
+
+	network *network
+	using   atomic.Pointer[network] // the same, for other goroutines
+	config  *collectConfig
+	taps    liveTaps
+	db      *openedStore
+	file    *checkpoint.File // nil without checkpoints
+	live    *live.Pipeline
+	names   *namer
+}
+
+// newCollector reads the configuration, and opens what it names: the taps first, whose
+// rings hold what comes while the store starts.
+func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error) {
+	c = &collector{cmd: cmd, flags: f, logger: newLogger(cmd, cmd.ErrOrStderr())}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if c.network, c.config, err = f.read(cmd); err != nil {
+		return c, err
+	}
+	instance, err := c.config.instance()
+	if err != nil {
+		return c, err
+	}
+	if c.taps, err = openTaps(c.config, c.network, f.place, nil, c.logger); err != nil {
+		return c, err
+	}
+	if c.live, err = c.newPipeline(instance); err != nil {
+		return c, errors.Join(err, c.taps.close())
+	}
+	c.names = newNamer(c.db.store, c.logger, c.rings)
+	c.use(c.network)
+	return c, nil
+}
+
+// newPipeline opens the store, and what an earlier process left.
+func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
+	opened := time.Now()
+	var err error
+	if c.db, err = openStore(c.cmd, c.flags.dsn, &c.flags.box); err != nil {
+		return nil, err
+	}
+	if c.db == nil {
+		return nil, usageError{errors.New("collect: --store none keeps nothing")}
+	}
+	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Logger: c.logger}
+	var states []live.State
+	if cfg.Journal, states, err = c.openJournal(instance, opened); err != nil {
+		return nil, err
+	}
+	return live.New(cfg, c.taps.plan(c.network, nil), states)
+}
+
+// use prepares for rows under a network.
+func (c *collector) use(n *network) {
+	c.names.use(n)
+	c.using.Store(n)
+}
+
+// rings are those that rows came from.
+func (c *collector) rings() (list []ringSource) {
+	for _, r := range c.live.Stats().Rings {
+		list = append(list, ringSource{r.Name, r.Source})
+	}
+	return list
+}
+
+// openJournal finds the checkpoint that an earlier process left, stores what was closed in
+// it, and records what was missed from then until the taps were open.
+func (c *collector) openJournal(instance string, opened time.Time) (live.Journal, []live.State, error) {
+	every, dir := c.config.Checkpoint.Every.d, c.config.Checkpoint.Dir
+	if every == 0 {
+		return passing{c.db.store}, nil, nil
+	}
+	var err error
+	if dir == "" {
+		if dir, err = c.db.checkpointFolder(); err != nil {
+			return nil, nil, err
+		}
+	}
+	c.file, err = checkpoint.Open(checkpoint.Options{Dir: dir, Name: "collect " + instance, Logger: c.logger})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: does another process of the instance %q run?", err, instance)
+	}
+	j := store.NewJournal(c.db.store, store.JournalOptions{File: c.file, Every: every, Logger: c.logger})
+	saved, err := j.Resume(c.cmd.Context())
+	if err != nil || saved == nil {
+		return &journal{Journal: j, network: &c.using}, nil, err
+	}
+	states, err := live.ParseStates(saved.Section(tapsSection))
+	if err != nil {
+		c.logger.Error("checkpoint cannot be gone on from", slog.String("error", err.Error()))
+	}
+	if err := c.network.fabric.RestoreMet(saved.Section(metSection)); err != nil {
+		c.logger.Warn("some locations may have no name", slog.String("error", err.Error()))
+	}
+	for _, s := range states {
+		since := saved.Time
+		if s.At > 0 {
+			since = time.Unix(0, s.At)
+		}
+		if err := c.writeGap(&s, since, opened); err != nil {
+			return nil, nil, err
+		}
+	}
+	return &journal{Journal: j, network: &c.using}, states, nil
+}
+
+// writeGap records that nobody captured since a checkpoint. Under another configuration
+// the windows that were open then cannot be gone on with, and are missing as well.
+func (c *collector) writeGap(s *live.State, since, until time.Time) error {
+	if s.Source.Epoch != c.network.epoch {
+		list := c.network.config.Windows.Resolutions
+		since = since.Add(-3 * list[len(list)-1]) // the window, and its lateness
+	}
+	return c.db.store.WriteGap(c.cmd.Context(), store.Gap{Source: s.Source, From: since, To: until, Reason: store.GapRestart})
+}
+
+// tapsSection is the section of a checkpoint with the states of taps.
+const tapsSection = "taps"
+
+// journal keeps the states of taps, and the locations that were met, in the checkpoints of
+// a store.
+type journal struct {
+	*store.Journal
+	network *atomic.Pointer[network]
+	states  []byte
+	met     []byte
+}
+
+// Commit implements live.Journal.
+func (j *journal) Commit(ctx context.Context, states []live.State) error {
+	j.states = live.AppendStates(j.states[:0], states)
+	var err error
+	if j.met, err = j.network.Load().fabric.AppendMet(j.met[:0]); err != nil {
+		return err
+	}
+	return j.Journal.Commit(ctx, checkpoint.Section{Name: tapsSection, Data: j.states}, checkpoint.Section{Name: metSection, Data: j.met})
+}
+
+// passing is a journal without checkpoints.
+type passing struct{ *store.Store }
+
+// Commit implements live.Journal.
+func (passing) Commit(context.Context, []live.State) error { return nil }
+
+// run captures until ctx ends. What others do for the pipeline goes on until it has ended.
+func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
+	fmt.Fprintf(c.cmd.OutOrStdout(), "collecting from %s into %s\n", c.taps, c.db.target)
+	c.db.keepTrimmed(ctx)
+	around, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	back, around := errgroup.WithContext(around)
+	back.Go(func() error { return c.names.run(around) })
+
+	front, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(around, stop)()
+	front.Go(func() error {
+		defer stop()
+		return c.live.Run(ctx)
+	})
+	front.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-reload:
+				c.reload(ctx)
+			}
+		}
+	})
+	err := front.Wait()
+	end()
+	return errors.Join(err, back.Wait())
+}
+
+// reload goes on under the files as they are now, or tells why not.
+func (c *collector) reload(ctx context.Context) {
+	if err := c.tryReload(ctx); err != nil {
+		c.logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
+		return
+	}
+	c.logger.Warn("reloaded", slog.String("epoch", fmt.Sprintf("%016x", c.network.epoch)), slog.String("taps", c.taps.String()))
+}
+
+func (c *collector) tryReload(ctx context.Context) error {
+	n, config, err := c.flags.read(c.cmd)
+	if err != nil {
+		return err
+	}
+	if n.epoch == c.network.epoch {
+		n.fabric, n.domain, n.decode = c.network.fabric, c.network.domain, c.network.decode // what it has met stays known
+	}
+	if a, b := c.config.Instance, config.Instance; a.text != b.text {
+		return fmt.Errorf("instance %q was %q: changing it takes a restart", b.text, a.text)
+	}
+	taps, err := openTaps(config, n, c.flags.place, c.taps, c.logger)
+	if err != nil {
+		return err
+	}
+	c.use(n)
+	if err := c.live.Reload(ctx, taps.plan(n, c.taps)); err != nil {
+		return err
+	}
+	c.network, c.config, c.taps = n, config, taps
+	return nil
+}
+
+// close lets go of what is open.
+func (c *collector) close() error {
+	var failed error
+	if c.db != nil {
+		failed = c.db.Close()
+	}
+	if c.file != nil {
+		failed = errors.Join(failed, c.file.Close())
+	}
+	return failed
+}
