@@ -50,7 +50,7 @@ test: build deps ## run all tests, with the race detector where it pays
 	@cat .cache/torture.txt
 	$(GO) test -count=1 -race -short $$($(GO) list ./... | grep -v /cmd/)
 
-torture: engine ## kill and cut what stores rows, 1000 times and more, and look what is left (KILLS=N SEED=N)
+torture: engine ## kill, cut, fill and starve the way to the store 1000 times (KILLS=N, SEED=N)
 	CSIGSCOPE_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TORTURE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 

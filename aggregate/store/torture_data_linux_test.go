@@ -29,9 +29,11 @@ type life struct {
 
 // newLife draws the blocks of a producer, of all resolutions in turn. Producers lie a
 // minute apart, so that reading one does not read them all.
-func newLife(producer uint64) *life {
+func newLife(producer uint64) *life { return newLifeOf(producer, tortureBlocks) }
+
+func newLifeOf(producer, blocks uint64) *life {
 	l := &life{producer: producer}
-	for seq := range uint64(tortureBlocks) {
+	for seq := range blocks {
 		resolution := [...]time.Duration{10 * time.Millisecond, time.Second, time.Minute}[seq%3]
 		g := traffic{resolution: resolution, groups: 3, locations: 5}
 		rng := rand.New(rand.NewPCG(producer, seq))

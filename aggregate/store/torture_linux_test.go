@@ -54,9 +54,13 @@ func TestTorture(t *testing.T) {
 			l.producer = uint64(i+1) * 100_000
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
-				l.run(t, kills/len(lanes())+1)
+				l.run(t, kills*5/6/len(lanes())+1)
 			})
 		}
+		t.Run("checkpoint", func(t *testing.T) {
+			t.Parallel()
+			checkpointLane(t, count, rand.New(rand.NewPCG(seed, 300)), kills/6)
+		})
 		w := &wireLane{home: home, tally: count, rounds: max(3, kills/10)}
 		t.Run("wire", func(t *testing.T) {
 			t.Parallel()
@@ -65,6 +69,10 @@ func TestTorture(t *testing.T) {
 	})
 	t.Run("engine", func(t *testing.T) { engineLane(t, home, count, rand.New(rand.NewPCG(seed, 200)), max(2, kills/50)) })
 	noGaps(t, s)
+	for _, live := range []bool{false, true} {
+		t.Run(fmt.Sprintf("disk, live %v", live), func(t *testing.T) { diskLane(t, home, s, count, live) })
+	}
+	t.Run("away", func(t *testing.T) { awayLane(t, home, count) })
 	closeStore(t, s)
 	line := fmt.Sprintf("torture: %s; seed %d; %s", count, seed, time.Since(started).Round(time.Second))
 	t.Log(line)
@@ -76,7 +84,7 @@ func TestTorture(t *testing.T) {
 	if n := count.sum("kills"); n < kills {
 		t.Errorf("%d kills, want %d", n, kills)
 	}
-	for group := range pointGroups {
+	for _, group := range append(slices.Collect(maps.Keys(pointGroups)), "checkpoint") {
 		if count.of("kills", group) == 0 {
 			t.Errorf("nothing was killed at %s", group)
 		}
