@@ -1,0 +1,280 @@
+package ingest
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// pushOnce sends a request with a client's credentials and nothing more.
+func pushOnce(t *testing.T, cfg ClientConfig, m *wire.PushRequest) (*wire.PushResponse, error) {
+	t.Helper()
+	c, err := OpenClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.push(t.Context(), body)
+}
+
+// TestCertificates: who has a good one is let in under its name; others are refused,
+// counted and named in the log.
+func TestCertificates(t *testing.T) {
+	ca, foreign := newAuthority(t), newAuthority(t)
+	hour := time.Now().Add(time.Hour)
+	server := ca.server()
+	for _, tc := range []struct {
+		name   string
+		client TLSFiles
+		want   string // identity
+		reason Reason
+		logged string
+	}{
+		{"common name", ca.issue("host1", hour), "host1", 0, ""},
+		{"URI", ca.issue("x", hour, withURI("spiffe://dc/host2")), "spiffe://dc/host2", 0, ""},
+		{"DNS name", ca.issue("x", hour, func(c *x509.Certificate) { c.DNSNames = []string{"host3.dc"} }), "host3.dc", 0, ""},
+		{"expired", ca.issue("late", time.Now().Add(-time.Minute)), "", ReasonExpiredCertificate, "CN=late"},
+		{"foreign", foreign.issue("stranger", hour), "", ReasonForeignCertificate, "CN=stranger"},
+		{"for servers", ca.issue("server", hour, func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		}), "", ReasonForeignCertificate, "CN=server"},
+		{"nameless", ca.issue("", hour), "", ReasonNamelessCertificate, "peer=127.0.0.1"},
+		{"none", TLSFiles{CA: ca.file}, "", ReasonNoCredential, "peer=127.0.0.1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, log := newLedger(), &logBuffer{}
+			cfg := testConfig(t)
+			cfg.Auth, cfg.Logger = Auth{TLS: server}, log.logger()
+			s := startCollector(t, cfg, l, "")
+			client := clientConfig(t, s.url)
+			client.TLS = tc.client
+			client.TLS.CA = ca.file
+			_, err := pushOnce(t, client, &wire.PushRequest{Exporter: tc.want})
+			if tc.want != "" {
+				if st := s.Stats(); err != nil || len(st.Exporters) != 1 || st.Exporters[0].Name != tc.want {
+					t.Errorf("%v, %+v, want %s let in", err, st.Exporters, tc.want)
+				}
+				return
+			}
+			if st := s.Stats(); err == nil || st.Strangers.Refused[tc.reason] == 0 || len(st.Exporters) != 0 {
+				t.Errorf("%v, %+v, want %s", err, st.Strangers, tc.reason)
+			}
+			if text := log.String(); !strings.Contains(text, tc.logged) || !strings.Contains(text, "reason="+tc.reason.String()) {
+				t.Errorf("log %q, want %q", text, tc.logged)
+			}
+		})
+	}
+}
+
+// TestCertificateExpiresOnConnection: a connection that is open does not outlive the
+// credential.
+func TestCertificateExpiresOnConnection(t *testing.T) {
+	ca := newAuthority(t)
+	cfg := testConfig(t)
+	cfg.Auth = Auth{TLS: ca.server()}
+	clock := newClock()
+	cfg.Now = clock.now
+	s := startCollector(t, cfg, newLedger(), "")
+	client := clientConfig(t, s.url)
+	client.TLS = ca.issue("host1", time.Now().Add(10*time.Minute))
+	c, err := OpenClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.push(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(20 * time.Minute)
+	if _, err := c.push(t.Context(), nil); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("%v, want unauthenticated", err)
+	}
+	if n := s.Stats().Strangers.Refused[ReasonExpiredCertificate]; n != 1 {
+		t.Errorf("%d counted as expired, want 1", n)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tokens")
+	writeTokens(t, file, tokenLine("host1", "good", ""), tokenLine("host1", "next", "2100-01-01T00:00:00Z"), tokenLine("host2", "old", "2020-01-01T00:00:00Z"))
+	l, log, clock := newLedger(), &logBuffer{}, newClock()
+	cfg := testConfig(t)
+	cfg.Auth, cfg.Logger, cfg.Now = Auth{Tokens: file}, log.logger(), clock.now
+	s := startCollector(t, cfg, l, "")
+	try := func(secret, as string) error {
+		t.Helper()
+		client := clientConfig(t, s.url)
+		client.TokenFile = filepath.Join(dir, "token")
+		if err := os.WriteFile(client.TokenFile, []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := pushOnce(t, client, &wire.PushRequest{Exporter: as})
+		return err
+	}
+	for _, secret := range []string{"good", "next"} {
+		if err := try(secret, "host1"); err != nil {
+			t.Errorf("%s: %v", secret, err)
+		}
+	}
+	// A forged name is refused, whoever it is.
+	if err := try("good", "host2"); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("forged: %v", err)
+	}
+	for secret, reason := range map[string]Reason{"bad": ReasonUnknownToken, "old": ReasonExpiredToken} {
+		if err := try(secret, ""); connect.CodeOf(err) != connect.CodeUnauthenticated || s.Stats().Strangers.Refused[reason] != 1 {
+			t.Errorf("%s: %v, %+v", secret, err, s.Stats().Strangers)
+		}
+	}
+	if text := log.String(); !strings.Contains(text, "calls_itself=host2") || !strings.Contains(text, "reason=expired_token peer=127.0.0.1") || !strings.Contains(text, "exporter=host2") {
+		t.Errorf("log %s", text)
+	}
+	if n := s.Stats().Total.Refused[ReasonForged]; n != 1 {
+		t.Errorf("%d forged, want 1", n)
+	}
+	// The file changes: a token goes, a bad file changes nothing.
+	writeTokens(t, file, tokenLine("host1", "next", ""))
+	clock.add(2 * time.Second)
+	if err := try("good", ""); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("revoked: %v", err)
+	}
+	writeTokens(t, file, "nonsense")
+	clock.add(2 * time.Second)
+	if err := try("next", ""); err != nil {
+		t.Errorf("after a bad change: %v", err)
+	}
+}
+
+func TestTokenFiles(t *testing.T) {
+	good := strings.TrimSpace(tokenLine("a", "x", ""))
+	for _, tc := range []struct{ text, want string }{
+		{good, ""},
+		{"  " + good + " 2030-01-01T00:00:00Z\n# comment\n", ""},
+		{good + "\n" + tokenLine("b", "x", ""), "line 2: b has the same token as a"},
+		{"a " + good[3:], "expected NAME: SHA256"},
+		{"a: 12", "64 hex digits"},
+		{good + " tomorrow", "expected a time such as"},
+		{"\x01" + good, "printable"},
+		{good + " 2030-01-01T00:00:00Z more", "expected NAME: SHA256"},
+	} {
+		_, err := parseTokens([]byte(tc.text))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: %v, want %q", tc.text, err, tc.want)
+		}
+	}
+}
+
+// TestRotation: certificates of both ends change, and the authority too, without a
+// restart.
+func TestRotation(t *testing.T) {
+	ca := newAuthority(t)
+	files := ca.server()
+	cfg := testConfig(t)
+	clock := newClock()
+	cfg.Auth, cfg.Now = Auth{TLS: files}, clock.now
+	s := startCollector(t, cfg, newLedger(), "")
+	client := clientConfig(t, s.url)
+	client.TLS, client.Now = ca.issue("host1", time.Now().Add(time.Hour)), clock.now
+	c, err := OpenClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.push(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	next := newAuthority(t)
+	replace := func(to, from string) {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	server, host := next.server(), next.issue("host1", time.Now().Add(time.Hour))
+	for to, from := range map[string]string{files.Cert: server.Cert, files.Key: server.Key, client.TLS.Cert: host.Cert, client.TLS.Key: host.Key, ca.file: next.file} {
+		replace(to, from)
+	}
+	clock.add(2 * time.Second)
+	// The connection that is open was made with a certificate that is foreign by now.
+	if _, err := c.push(t.Context(), nil); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("old certificate: %v", err)
+	}
+	c.http.CloseIdleConnections()
+	if _, err := c.push(t.Context(), nil); err != nil {
+		t.Errorf("after rotation: %v", err)
+	}
+}
+
+// TestServerIsVerified: an exporter does not hand anything to a collector that is not
+// vouched for, or has another name.
+func TestServerIsVerified(t *testing.T) {
+	ca, foreign := newAuthority(t), newAuthority(t)
+	cfg := testConfig(t)
+	cfg.Auth = Auth{TLS: ca.server()}
+	s := startCollector(t, cfg, newLedger(), "")
+	client := clientConfig(t, s.url)
+	client.TLS = ca.issue("host1", time.Now().Add(time.Hour))
+	client.TLS.CA = foreign.file
+	var unknown x509.UnknownAuthorityError
+	if _, err := pushOnce(t, client, nil); !errors.As(err, &unknown) {
+		t.Errorf("foreign collector: %v", err)
+	}
+	client.Collectors = []string{strings.Replace(s.url, "127.0.0.1", "localhost", 1)}
+	client.TLS.CA, client.Dir = ca.file, t.TempDir()
+	var name x509.HostnameError
+	if _, err := pushOnce(t, client, nil); !errors.As(err, &name) {
+		t.Errorf("another name: %v", err)
+	}
+}
+
+func TestExposure(t *testing.T) {
+	ca := newAuthority(t)
+	for _, tc := range []struct {
+		address string
+		auth    Auth
+		danger  bool
+		good    bool
+	}{
+		{"127.0.0.1:0", Auth{Anonymous: "x"}, false, true},
+		{"localhost:0", Auth{Anonymous: "x"}, false, true},
+		{"[::1]:0", Auth{Anonymous: "x"}, false, true},
+		{"0.0.0.0:0", Auth{Anonymous: "x"}, false, false},
+		{":0", Auth{Tokens: "t"}, false, false},
+		{":0", Auth{TLS: TLSFiles{Cert: "c", Key: "k"}}, false, false},
+		{":0", Auth{TLS: ca.server(), Anonymous: "x"}, false, false},
+		{":0", Auth{Anonymous: "x"}, true, true},
+		{":0", Auth{TLS: ca.server()}, false, true},
+		{":0", Auth{TLS: TLSFiles{Cert: "c", Key: "k"}, Tokens: "t"}, false, true},
+		{"nonsense", Auth{Anonymous: "x"}, true, false},
+	} {
+		if err := tc.auth.checkListen(tc.address, tc.danger); (err == nil) != tc.good {
+			t.Errorf("%s, %+v, %v: %v", tc.address, tc.auth, tc.danger, err)
+		}
+	}
+	cfg := testConfig(t)
+	cfg.Listen = "0.0.0.0:0"
+	s, err := NewServer(cfg, newLedger(), newLedger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "beyond loopback") {
+		t.Errorf("run: %v", err)
+	}
+}
