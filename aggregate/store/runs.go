@@ -39,10 +39,17 @@ type Run struct {
 // BeginRun announces a run before its first block. A run that was done before stays
 // visible while it is repeated.
 func (s *Store) BeginRun(ctx context.Context, r Run) error {
-	if r.Mode == RunLive && len(s.deliveries) > 0 {
-		s.deliveries[0].live.Store(true)
+	return s.BeginRuns(ctx, []Run{r})
+}
+
+// BeginRuns is BeginRun for many, at the price of one.
+func (s *Store) BeginRuns(ctx context.Context, list []Run) error {
+	for _, r := range list {
+		if r.Mode == RunLive && len(s.deliveries) > 0 {
+			s.deliveries[0].live.Store(true)
+		}
 	}
-	return s.writeRun(ctx, "begin run", r, "started")
+	return s.writeRuns(ctx, "begin run", "started", list...)
 }
 
 // EndRun waits until the rows of the run are written and makes it the visible one of
@@ -55,12 +62,13 @@ func (s *Store) EndRun(ctx context.Context, r Run) error {
 	if lost := s.lostOf(r.Source); lost > 0 && r.Mode == RunReplay {
 		return fmt.Errorf("end run %s: %w: %d, see the log above: run it again", r.Name, ErrRowsLost, lost)
 	}
-	return s.writeRun(ctx, "end run", r, "done")
+	return s.writeRuns(ctx, "end run", "done", r)
 }
 
-func (s *Store) writeRun(ctx context.Context, what string, r Run, state string) error {
+func (s *Store) writeRuns(ctx context.Context, what, state string, list ...Run) error {
 	const columns = "runs (producer, incarnation, epoch, mode, state, name)"
-	return s.insert(ctx, what, columns, 1, func(to driver.Batch, _ int) error {
+	return s.insert(ctx, what, columns, len(list), func(to driver.Batch, i int) error {
+		r := &list[i]
 		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Mode.String(), state, r.Name)
 	})
 }

@@ -1,0 +1,99 @@
+package ingest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// FuzzPush hands any bytes to a collector: it takes what holds together, counts all of
+// it, and takes the same again as a repeat.
+func FuzzPush(f *testing.F) {
+	start := time.Unix(1.8e9, 0)
+	for _, rows := range []int{1, 5, 100} {
+		d := testDescription()
+		described := d.toWire()
+		b := toWire(testBlock(newRand(f, uint64(rows)), start, rows), 0, rows)
+		b.Stream, b.Incarnation, b.Seq, b.Description = "eth0", 7, 1, described.GetId()
+		f.Add(encode(f, &wire.PushRequest{Descriptions: []*wire.Description{described}, Blocks: []*wire.Block{b}}))
+	}
+	o := observationsToWire(observations(f, 1, 30))
+	o.TimeNs[0] = start.UnixNano()
+	o.Stream, o.Incarnation, o.Seq = "nic", 7, 1
+	f.Add(encode(f, &wire.PushRequest{Observations: []*wire.Observations{o}}))
+	l := newLedger()
+	s, err := NewServer(ServerConfig{
+		Auth: Auth{Anonymous: "tester"}, Observations: observing(f), Now: func() time.Time { return start },
+		Limits: Limits{RowRate: 1e12, MaxWindowRows: 40}, CommitEvery: time.Nanosecond,
+	}, l, l)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.Cleanup(cancel)
+	go s.announces.run(ctx)
+	go s.commits.run(ctx)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := &wire.PushRequest{}
+		if unmarshal(data, m) != nil {
+			return
+		}
+		e := newExporter("tester", &s.limits)
+		answer, err := s.take(ctx, &call{exporter: e, release: func() {}}, proto.CloneOf(m))
+		if err != nil {
+			return
+		}
+		before := l.blocks
+		again, err := s.take(ctx, &call{exporter: e, release: func() {}}, m)
+		if err != nil || len(again.GetOutcomes()) != len(answer.GetOutcomes()) {
+			t.Fatalf("again: %v, %v", again, err)
+		}
+		for i, o := range answer.GetOutcomes() {
+			if o == wire.Outcome_OUTCOME_STORED && again.GetOutcomes()[i] != wire.Outcome_OUTCOME_REPEAT && again.GetOutcomes()[i] != wire.Outcome_OUTCOME_STALE {
+				t.Errorf("item %d was stored and is %s again", i, again.GetOutcomes()[i])
+			}
+		}
+		if l.blocks != before {
+			t.Error("a repeat was written")
+		}
+		checkConservation(t, e.counts.snapshot())
+		l.crash()
+		clear(l.rows)
+	})
+}
+
+// FuzzTokens reads any bytes as a token file.
+func FuzzTokens(f *testing.F) {
+	f.Add([]byte(tokenLine("a", "x", "2030-01-01T00:00:00Z") + "\n# comment\n\n" + tokenLine("b", "y", "")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tokens, err := parseTokens(data)
+		if err != nil {
+			return
+		}
+		for _, tok := range tokens {
+			if err := checkName(tok.name); err != nil {
+				t.Error(err)
+			}
+		}
+		findToken(tokens, "x", time.Unix(0, 0))
+	})
+}
+
+// FuzzAnswer gives a client any bytes as an answer.
+func FuzzAnswer(f *testing.F) {
+	f.Add(encode(f, &wire.PushResponse{Outcomes: []wire.Outcome{1, 2, 3}, Describe: []uint64{7}}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := &wire.PushResponse{}
+		if (rawCodec{}).Unmarshal(data, m) != nil {
+			return
+		}
+		sh := &sheaf{items: 3}
+		if err := checkAnswer(sh, m); (err == nil) != (len(m.GetOutcomes()) == 3) {
+			t.Error(err)
+		}
+	})
+}
