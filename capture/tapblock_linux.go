@@ -34,6 +34,32 @@ type cursor struct {
 	left  int  // frames of the block that are yet to be handed out
 	at    int  // offset of the next frame in ring
 	begun int64
+
+	warm int  // offset up to which ring was read in advance
+	kept byte // keeps those reads
+}
+
+// Each frame says where the next one is, so that reading them waits for memory once a
+// frame. What lies ahead is read in advance instead, in runs that do not wait for each
+// other.
+const (
+	cacheLine = 64
+	readAhead = 4096
+)
+
+// warmUp reads the next run, up to the end of the block.
+func (c *cursor) warmUp(end int) {
+	from := max(c.warm, c.at)
+	c.warm = min(from+readAhead, end)
+	if from >= c.warm {
+		return
+	}
+	sum := c.kept
+	run := c.ring[from:c.warm]
+	for i := 0; i < len(run); i += cacheLine {
+		sum ^= run[i]
+	}
+	c.kept = sum
 }
 
 // batchTally is what is counted of one batch.
@@ -54,6 +80,7 @@ func (c *cursor) acquire() bool {
 	}
 	c.held, c.first = true, true
 	c.left, c.at = int(h.Num_pkts), c.block*c.blockSize+int(h.Offset_to_first_pkt)
+	c.warm = c.at
 	return true
 }
 
@@ -77,6 +104,9 @@ func (c *cursor) fill(b *Batch, packets uint64, t *batchTally) {
 		if c.at+frameHeaderLen > end {
 			c.left, t.bad = 0, t.bad+1
 			break
+		}
+		if c.at+readAhead/2 > c.warm {
+			c.warmUp(end)
 		}
 		h := (*unix.Tpacket3Hdr)(unsafe.Pointer(&c.ring[c.at]))
 		from := c.at + int(h.Mac)

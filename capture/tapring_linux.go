@@ -165,6 +165,10 @@ func (r *Ring) checkLink(now time.Time) {
 	default:
 		r.setState(LinkUp)
 	}
+	if r.sock != nil && r.lost.IsZero() {
+		r.sock.link = l
+		r.cursor.longest = r.sock.longest() // the MTU may have changed
+	}
 }
 
 func (r *Ring) setState(s LinkState) {

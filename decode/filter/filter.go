@@ -15,11 +15,14 @@ import (
 type Config struct {
 	// Decode is the configuration of the decoder that gets the frames.
 	Decode decode.Config
-	// Mirrors passes mirror sessions that arrive at the tap: ERSPAN with frames that
-	// pass on their own, and TZSP whole.
+	// Mirrors passes mirror sessions that arrive at the tap: those of ERSPAN, GRE-TAP
+	// and VXLAN with frames that pass on their own, and TZSP whole.
 	Mirrors bool
 	// TZSPPort is the UDP port of TZSP; 0 is 37008.
 	TZSPPort uint16
+	// VXLANPort is the UDP port of mirror sessions in VXLAN, unless it is among the
+	// decoder's tunnels anyway; 0 is none.
+	VXLANPort uint16
 	// SnapLen is how many bytes of a frame are kept; 0 is what decoding needs.
 	SnapLen uint32
 }
@@ -148,6 +151,10 @@ func newWriter(cfg Config) (*writer, error) {
 	}
 	if w.tunnels == nil {
 		w.tunnels = decode.DefaultUDPTunnels()
+	}
+	if cfg.Mirrors && cfg.VXLANPort != 0 {
+		w.tunnels = maps.Clone(w.tunnels)
+		w.tunnels[cfg.VXLANPort] = decode.VXLAN
 	}
 	w.ports = slices.Sorted(maps.Keys(w.tunnels))
 	for _, id := range d.TPIDs() {

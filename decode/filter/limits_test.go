@@ -2,6 +2,7 @@ package filter
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +116,16 @@ func TestMirrors(t *testing.T) {
 			if got := tc.m.run(inERSPAN(kind, tc.frame), 0) > 0; got != tc.want {
 				t.Errorf("type %d, mirrors %t: passes %t, want %t: %x", kind, tc.m.cfg.Mirrors, got, tc.want, tc.frame)
 			}
+		}
+	}
+	const port = 14789
+	vxlan := slices.Concat(livetest.Plain(1, 2, 60)[:42], []byte{8, 0, 0, 0, 0, 0, 7, 0})
+	binary.BigEndian.PutUint16(vxlan[36:], port)
+	own := newMachine(t, Config{Decode: dec, Mirrors: true, VXLANPort: port})
+	for tag, want := range map[uint32]bool{0x9900 << 16: true, 0x8100 << 16: false} {
+		frame := append(slices.Clone(vxlan), livetest.Tagged(plain, tag)...)
+		if (own.run(frame, 0) > 0) != want || with.run(frame, 0) > 0 {
+			t.Errorf("VXLAN at its own port with tag %#x: want %t where it is configured alone", tag, want)
 		}
 	}
 	tzsp := livetest.Plain(1, 2, 60)
