@@ -128,16 +128,21 @@ func NewJournal(s *Store, o JournalOptions) *Journal {
 // says why.
 func (j *Journal) Resume(ctx context.Context) (*checkpoint.Saved, error) {
 	saved, err := j.o.File.Load()
-	if errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNewer) {
-		j.o.Logger.Warn("checkpoint cannot be used: starting over", slog.String("error", err.Error()))
-		return nil, nil
+	if err == nil && saved != nil {
+		j.mu.Lock()
+		err = j.handOver(ctx, saved.Section(blocksSection))
+		j.mu.Unlock()
 	}
-	if err != nil || saved == nil {
+	for _, useless := range [...]error{checkpoint.ErrDamaged, checkpoint.ErrNewer, aggregate.ErrState} {
+		if errors.Is(err, useless) {
+			j.o.Logger.Warn("checkpoint cannot be used: starting over", slog.String("error", err.Error()))
+			return nil, nil
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return saved, j.handOver(ctx, saved.Section(blocksSection))
+	return saved, nil
 }
 
 // WriteBlock holds a block back; it implements aggregate.Sink. It never blocks, and

@@ -153,6 +153,32 @@ func TestJournalDiskFull(t *testing.T) {
 	}
 }
 
+// Blocks that this program cannot read are no reason not to begin.
+func TestJournalForeignBlocks(t *testing.T) {
+	for _, blocks := range []string{"x", "\x01\x00\x00\x00\x00\x00\x00\x00\xff", "\xff\x00\x00\x00\x00\x00\x00\x00\x01"} {
+		s := &recordingStore{}
+		j := journalOn(t, s, t.TempDir(), nil, JournalOptions{})
+		if err := j.o.File.Save([]checkpoint.Section{{Name: blocksSection, Data: []byte(blocks)}}); err != nil {
+			t.Fatal(err)
+		}
+		if saved, err := j.Resume(t.Context()); saved != nil || err != nil || len(s.blocks) != 0 {
+			t.Errorf("%q: %+v, %v", blocks, saved, err)
+		}
+	}
+	s := &recordingStore{err: errAway}
+	dir := t.TempDir()
+	j := journalOn(t, s, dir, nil, JournalOptions{})
+	if err := j.WriteBlock(t.Context(), numbered(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Commit(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("commit to a store that fails: %v", err)
+	}
+	if _, err := j.Resume(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("resume into a store that fails: %v", err)
+	}
+}
+
 // A gap of a restart is on disk before anything else, comes to the table once, and says
 // which source misses which time.
 func TestWriteGap(t *testing.T) {
