@@ -141,7 +141,7 @@ type serverRow struct {
 }
 
 func (l *loggingServer) sendBatch(_ context.Context, b *batch, _ string) error {
-	text := []byte{'\n'} // what was torn by a kill ends here
+	text := []byte("\n") // ends a line in which the process was killed
 	for i := range b.rows() {
 		var sum []byte
 		for c := range b.words {
@@ -345,10 +345,9 @@ func tableOf(t *testing.T, dir string) (map[serverRow]bool, uint64) {
 	sum, torn := uint64(0), 0
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var s serverRow
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			// Torn, and not acknowledged: a kill leaves one such line at most.
+		if json.Unmarshal(lines.Bytes(), &s) != nil {
 			if len(lines.Bytes()) > 0 {
-				torn++
+				torn++ // the process was killed in it, and sends it again
 			}
 			continue
 		}
@@ -392,22 +391,60 @@ func checkGaps(t *testing.T, dir string) {
 	}
 }
 
-// TestJournalCrash kills processes at every step of taking a checkpoint, some of them
-// twice, and goes on. A replay ends with the rows of an undisturbed one. A live tap, whose
-// packets do not come again, has every row once and as many observations in them as the
-// process counted that came to the end, and a gap for each time it was not there.
-func TestJournalCrash(t *testing.T) {
+// crashPoints are where the processes are killed.
+var crashPoints = []string{
+	"before sync", "after syncing the store", "before write", "half written", "written", "after sync", "after rename",
+	"after syncing the folder", "before a block", "after a block", "after a checkpoint", "after the last window", "after the release",
+}
+
+// calmRows are those of a process that nobody kills.
+func calmRows(t *testing.T) map[serverRow]bool {
+	t.Helper()
 	calm := t.TempDir()
 	crashChild(t, crashOrder{Dir: calm, Life: 1})
 	want, sum := tableOf(t, calm)
 	if sum != crashBatches*crashBatch || len(want) < 200 {
 		t.Fatalf("undisturbed: %d observations in %d rows", sum, len(want))
 	}
-	points := []string{
-		"before sync", "after syncing the store", "before write", "half written", "written", "after sync", "after rename",
-		"after syncing the folder", "before a block", "after a block", "after a checkpoint", "after the last window", "after the release",
+	return want
+}
+
+// crashTwice kills two processes at a point and lets the third one live.
+func crashTwice(t *testing.T, o crashOrder, want map[serverRow]bool) {
+	t.Helper()
+	crashChild(t, o)
+	o.Life, o.At = 2, min(o.At, 4)
+	again, _, _ := crashChild(t, o)
+	o.Life, o.Point = 3, ""
+	resumed, counted, in := crashChild(t, o)
+	rows, sum := tableOf(t, o.Dir)
+	if resumed == 0 || again == 0 || in == 0 {
+		t.Errorf("went on at %d and %d: not resumed", again, resumed)
 	}
-	for i, point := range points {
+	if sum != counted {
+		t.Errorf("%d observations stored, %d counted", sum, counted)
+	}
+	if o.Live {
+		checkGaps(t, o.Dir)
+		return
+	}
+	if len(rows) != len(want) {
+		t.Errorf("%d rows, expected %d", len(rows), len(want))
+	}
+	for r := range want {
+		if !rows[r] {
+			t.Fatalf("row %+v is missing", r)
+		}
+	}
+}
+
+// TestJournalCrash kills processes at every step of taking a checkpoint, some of them
+// twice, and goes on. A replay ends with the rows of an undisturbed one. A live tap, whose
+// packets do not come again, has every row once and as many observations in them as the
+// process counted that came to the end, and a gap for each time it was not there.
+func TestJournalCrash(t *testing.T) {
+	want := calmRows(t)
+	for i, point := range crashPoints {
 		for _, live := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/live=%v", point, live), func(t *testing.T) {
 				t.Parallel()
@@ -415,30 +452,7 @@ func TestJournalCrash(t *testing.T) {
 				if strings.HasPrefix(point, "after the ") {
 					o.At = 0
 				}
-				crashChild(t, o)
-				o.Life, o.At = 2, min(o.At, 4)
-				again, _, _ := crashChild(t, o)
-				o.Life, o.Point = 3, ""
-				resumed, counted, in := crashChild(t, o)
-				rows, sum := tableOf(t, o.Dir)
-				if resumed == 0 || again == 0 || in == 0 {
-					t.Errorf("went on at %d and %d: not resumed", again, resumed)
-				}
-				if sum != counted {
-					t.Errorf("%d observations stored, %d counted", sum, counted)
-				}
-				if live {
-					checkGaps(t, o.Dir)
-					return
-				}
-				if len(rows) != len(want) {
-					t.Errorf("%d rows, expected %d", len(rows), len(want))
-				}
-				for r := range want {
-					if !rows[r] {
-						t.Fatalf("row %+v is missing", r)
-					}
-				}
+				crashTwice(t, o, want)
 			})
 		}
 	}
