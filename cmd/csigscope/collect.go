@@ -28,6 +28,7 @@ type collectFlags struct {
 
 func newCollectCommand() *cobra.Command {
 	var f collectFlags
+	var ops operationsFlags
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Capture live packets into the store, all day",
@@ -42,7 +43,11 @@ and go on under the new, taps come and go, and every packet is counted once.
 
 Once a second all that is not stored yet goes into a checkpoint on disk. When the
 process is killed, the next one goes on from there: lost are the packets since, and the
-table gaps says from when to when.`,
+table gaps says from when to when.
+
+--ops-listen serves /metrics for Prometheus, /healthz (200 while checkpoints go on) and
+/readyz (200 while the links of all taps are up and the store answers, else why not).
+systemd is told when it is ready, reloads and ends.`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --config csigscope.yaml --fabric fabric.yaml && kill -HUP "$(pidof csigscope)"
@@ -58,7 +63,12 @@ table gaps says from when to when.`,
 	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the configuration nor the fabric file places: receiver, sender or mid; only receiver taps enter the heatmaps")
 	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
+	ops.addUnrestricted(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := newOperations(cmd, &ops)
+		if err != nil {
+			return err
+		}
 		c, err := newCollector(cmd, &f)
 		if err != nil {
 			return err
@@ -66,7 +76,9 @@ table gaps says from when to when.`,
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		err = c.run(endsTwice(cmd.Context()), reload)
+		if err = c.watch(o); err == nil {
+			err = o.run(endsTwice(cmd.Context()), func(ctx context.Context) error { return c.run(ctx, reload) })
+		}
 		return errors.Join(err, c.close())
 	}
 	return cmd

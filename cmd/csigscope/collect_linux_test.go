@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -210,6 +209,16 @@ func stored(t *testing.T, env []string, dsn string) (n uint64) {
 	return n
 }
 
+// fetch gets a page.
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "curl", "-sS", "--max-time", "10", "--noproxy", "*", "http://"+url).CombinedOutput()
+	if err != nil {
+		t.Fatalf("curl: %v: %s", err, out)
+	}
+	return string(out)
+}
+
 // collectReload reloads 20 times under traffic, now and then with a configuration that is
 // wrong: every packet is stored once.
 func collectReload(t *testing.T, env []string) {
@@ -218,7 +227,8 @@ func collectReload(t *testing.T, env []string) {
 	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + "}\n"
 	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n"
 	writeFile(t, config, section)
-	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn)
+	address := freeAddress(t)
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--ops-listen", address)
 	stop := traffic(t, 5000)
 	reloaded, refused := 0, 0
 	for i := range 20 {
@@ -236,6 +246,26 @@ func collectReload(t *testing.T, env []string) {
 		c.waitLog("reload refused", refused)
 	}
 	sent := stop()
+	// Metrics are those of the last checkpoint: the next one knows of all that was sent.
+	time.Sleep(1500 * time.Millisecond)
+	metrics := fetch(t, address+"/metrics")
+	for _, want := range []string{
+		fmt.Sprintf("csigscope_tap_frames_total{tap=%q} %d\n", livetest.TapEnd, len(sent)), fmt.Sprintf("csigscope_observations_total %d\n", len(sent)),
+		fmt.Sprintf("csigscope_tap_up{tap=%q} 1\n", livetest.TapEnd), fmt.Sprintf("csigscope_config_reloads_total %d\n", reloaded),
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics do not say %s", want)
+		}
+	}
+	if got := fetch(t, address+"/readyz"); got != "ok\n" {
+		t.Errorf("readiness: %q", got)
+	}
+	livetest.IP(t, "link", "set", livetest.SendEnd, "down")
+	time.Sleep(1500 * time.Millisecond)
+	if got := fetch(t, address+"/readyz"); !strings.Contains(got, "tap "+livetest.TapEnd) {
+		t.Errorf("readiness with a link that is down: %q", got)
+	}
+	livetest.IP(t, "link", "set", livetest.SendEnd, "up")
 	c.end(syscall.SIGTERM)
 	if got := stored(t, env, dsn); got != uint64(len(sent)) || got == 0 {
 		t.Errorf("%d packets sent over 20 reloads, %d observations stored", len(sent), got)
@@ -288,5 +318,4 @@ func collectKill(t *testing.T, env []string) {
 	if time.Unix(0, to).After(again) || time.Unix(0, to).Before(killed) {
 		t.Errorf("the gap ends %s after the kill, the next process was there after %s", time.Unix(0, to).Sub(killed), again.Sub(killed))
 	}
-	_ = os.Remove(store)
 }

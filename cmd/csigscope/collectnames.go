@@ -53,6 +53,9 @@ func newNamer(db *store.Store, logger *slog.Logger, rings func() []ringSource) *
 func (n *namer) use(net *network) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(n.networks) > 0 && n.networks[len(n.networks)-1] == net {
+		return
+	}
 	if n.networks = append(n.networks, net); len(n.networks) > 2 {
 		n.networks = n.networks[1:]
 	}

@@ -27,10 +27,14 @@ type collector struct {
 	using   atomic.Pointer[network] // the same, for other goroutines
 	config  *collectConfig
 	taps    liveTaps
+	open    atomic.Pointer[liveTaps] // the same, for other goroutines
 	db      *openedStore
-	file    *checkpoint.File // nil without checkpoints
 	live    *live.Pipeline
 	names   *namer
+	ops     *operations
+
+	file        *checkpoint.File // nil without checkpoints
+	checkpoints *store.Journal   // nil without
 }
 
 // newCollector reads the configuration, and opens what it names: the taps first, whose
@@ -56,7 +60,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 		return c, errors.Join(err, c.taps.close())
 	}
 	c.names = newNamer(c.db.store, c.logger, c.rings)
-	c.use(c.network)
+	c.use(c.network, c.taps)
 	return c, nil
 }
 
@@ -78,10 +82,11 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	return live.New(cfg, c.taps.plan(c.network, nil), states)
 }
 
-// use prepares for rows under a network.
-func (c *collector) use(n *network) {
+// use has everybody see what is captured, and how.
+func (c *collector) use(n *network, taps liveTaps) {
 	c.names.use(n)
 	c.using.Store(n)
+	c.open.Store(&taps)
 }
 
 // rings are those that rows came from.
@@ -109,10 +114,10 @@ func (c *collector) openJournal(instance string, opened time.Time) (live.Journal
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: does another process of the instance %q run?", err, instance)
 	}
-	j := store.NewJournal(c.db.store, store.JournalOptions{File: c.file, Every: every, Logger: c.logger})
-	saved, err := j.Resume(c.cmd.Context())
+	c.checkpoints = store.NewJournal(c.db.store, store.JournalOptions{File: c.file, Every: every, Logger: c.logger})
+	saved, err := c.checkpoints.Resume(c.cmd.Context())
 	if err != nil || saved == nil {
-		return &journal{Journal: j, network: &c.using}, nil, err
+		return &journal{Journal: c.checkpoints, network: &c.using}, nil, err
 	}
 	states, err := live.ParseStates(saved.Section(tapsSection))
 	if err != nil {
@@ -130,7 +135,7 @@ func (c *collector) openJournal(instance string, opened time.Time) (live.Journal
 			return nil, nil, err
 		}
 	}
-	return &journal{Journal: j, network: &c.using}, states, nil
+	return &journal{Journal: c.checkpoints, network: &c.using}, states, nil
 }
 
 // writeGap records that nobody captured since a checkpoint. Under another configuration
@@ -179,6 +184,7 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 	defer end()
 	back, around := errgroup.WithContext(around)
 	back.Go(func() error { return c.names.run(around) })
+	back.Go(func() error { return c.beat(around) })
 
 	front, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
@@ -205,6 +211,8 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 
 // reload goes on under the files as they are now, or tells why not.
 func (c *collector) reload(ctx context.Context) {
+	c.ops.notifier.Reloading()
+	defer c.ops.notifier.Ready()
 	if err := c.tryReload(ctx); err != nil {
 		c.logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
 		return
@@ -227,11 +235,12 @@ func (c *collector) tryReload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.use(n)
+	c.names.use(n)
 	if err := c.live.Reload(ctx, taps.plan(n, c.taps)); err != nil {
 		return err
 	}
 	c.network, c.config, c.taps = n, config, taps
+	c.use(n, taps)
 	return nil
 }
 

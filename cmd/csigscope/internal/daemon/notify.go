@@ -33,6 +33,15 @@ func NewNotifier(getenv func(string) string, pid int, logger *slog.Logger) *Noti
 // Ready says that the process has started.
 func (n *Notifier) Ready() { n.tell("READY=1") }
 
+// Reloading says that the process reads its configuration again; Ready ends that.
+func (n *Notifier) Reloading() {
+	state := "RELOADING=1"
+	if now, ok := monotonic(); ok {
+		state += fmt.Sprintf("\nMONOTONIC_USEC=%d", now.Microseconds())
+	}
+	n.tell(state)
+}
+
 // Stopping says that the process is ending.
 func (n *Notifier) Stopping() { n.tell("STOPPING=1") }
 

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/dashboards/metrics"
+	"github.com/csigscope/csigscope/decode"
+)
+
+const (
+	// pulse is how often it is looked whether checkpoints go on.
+	pulse = time.Second
+	// patientIntervals is how many checkpoint intervals may pass without one, and
+	// patience how long at least, before the process is not alive.
+	patientIntervals = 10
+	patience         = 30 * time.Second
+)
+
+// watch makes the pipeline part of the process's metrics and health.
+func (c *collector) watch(o *operations) error {
+	c.ops = o
+	o.health.Require("taps", c.tapsUp)
+	if err := o.watchStore(c.db); err != nil {
+		return err
+	}
+	stats := c.live.Stats
+	return o.export(
+		metrics.NewTaps(c.tapMetrics),
+		metrics.NewDecode(func() decode.Counters { return stats().Decoded() }),
+		metrics.NewAggregate(func() aggregate.Counts { return stats().Counts() }),
+		metrics.NewProducers(time.Now, c.producers),
+		metrics.NewFabric(func() fabric.Counts { return c.using.Load().fabric.Counts() }),
+		metrics.NewLive(c.liveMetrics),
+		metrics.NewStore(c.db.store.WriterStatus),
+		metrics.NewLatency(c.db.store.Latency),
+	)
+}
+
+// beat tells health that checkpoints go on, until ctx ends.
+func (c *collector) beat(ctx context.Context) error {
+	beat := c.ops.health.Watch("checkpoints", max(patience, patientIntervals*c.config.Checkpoint.Every.d))
+	defer beat.End()
+	for last := uint64(0); sleepFor(ctx, pulse); {
+		if n := c.live.Stats().Barriers; n != last {
+			beat.Turn()
+			last = n
+		}
+	}
+	return nil
+}
+
+// tapsUp is nil while the links of all taps are up: a dead tap is no quiet one.
+func (c *collector) tapsUp(context.Context) error {
+	for _, t := range *c.open.Load() {
+		for _, r := range t.rings {
+			if s := r.State(); s != capture.LinkUp {
+				return fmt.Errorf("tap %s: interface %s is %s", t.name, t.cfg.Interface, s)
+			}
+		}
+	}
+	return nil
+}
+
+// tapMetrics are the taps that are open.
+func (c *collector) tapMetrics() (list []metrics.Tap) {
+	frames := make(map[string]time.Time)
+	for _, r := range c.live.Stats().Rings {
+		if r.LastFrame.After(frames[r.Name]) {
+			frames[r.Name] = r.LastFrame
+		}
+	}
+	for _, t := range *c.open.Load() {
+		n := t.counters()
+		m := metrics.Tap{
+			Name: t.name, Up: true, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
+			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,
+			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.name],
+		}
+		for _, r := range t.rings {
+			m.Up = m.Up && r.State() == capture.LinkUp
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func (c *collector) producers() (list []metrics.Producer) {
+	for _, r := range c.live.Stats().Rings {
+		list = append(list, metrics.Producer{Name: r.Name, Watermark: r.Watermark, StateBytes: r.StateBytes})
+	}
+	return list
+}
+
+func (c *collector) liveMetrics() metrics.Live {
+	s := c.live.Stats()
+	m := metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads, LostStates: s.LostStates}
+	if c.checkpoints != nil {
+		st := c.checkpoints.Stats()
+		m.Checkpoints, m.Failed, m.LastCheckpoint = st.Taken, st.Failed, st.Last
+	}
+	return m
+}
