@@ -49,7 +49,6 @@ func TestMirrorSockets(t *testing.T) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	livetest.IP(t, "link", "set", "lo", "up")
 	frame := livetest.Tagged(livetest.Plain(1, 2, 900), 0x8100<<16|5, 0x9900<<16|0x2b85)
 	for _, tc := range []struct {
 		listen string
@@ -122,7 +121,6 @@ func TestMirrorSocketCountsDrops(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
 	}
-	livetest.IP(t, "link", "set", "lo", "up")
 	const listen, sent = "127.0.0.1:4789", 2000
 	socket, err := capture.NewMirrorSocket(capture.MirrorSocketConfig{Listen: netip.MustParseAddrPort(listen), Buffer: 64 << 10})
 	if err != nil {
@@ -182,7 +180,6 @@ func TestMirrorSocketAllocatesNothing(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
 	}
-	livetest.IP(t, "link", "set", "lo", "up")
 	at := netip.MustParseAddrPort("127.0.0.1:4789")
 	socket, err := capture.NewMirrorSocket(capture.MirrorSocketConfig{Listen: at})
 	if err != nil {

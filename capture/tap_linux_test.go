@@ -339,7 +339,6 @@ func TestTapCountsSuperFrames(t *testing.T) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	livetest.IP(t, "link", "set", "lo", "up")
 	r := openTap(t, capture.TapConfig{Interface: "lo"}).Rings()[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

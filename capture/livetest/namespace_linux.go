@@ -19,6 +19,10 @@ const namespaceEnv = "CSIGSCOPE_TEST_NAMESPACE"
 func InNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(namespaceEnv) != "" {
+		// Some systems give namespaces without any rights in them.
+		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+			Missing(t, "no rights in the network namespace, or ip (package iproute2) is not installed: %v: %s", err, out)
+		}
 		return true
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=10m")
@@ -70,10 +74,10 @@ const (
 // MakeLink makes the link, and waits until it is up.
 func MakeLink(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("ip"); err != nil {
-		Missing(t, "ip (package iproute2) is not installed")
+	add := exec.Command("ip", "link", "add", SendEnd, "mtu", "9000", "type", "veth", "peer", "name", TapEnd, "mtu", "9000")
+	if out, err := add.CombinedOutput(); err != nil {
+		Missing(t, "no veth link can be made: %v: %s", err, out)
 	}
-	IP(t, "link", "add", SendEnd, "mtu", "9000", "type", "veth", "peer", "name", TapEnd, "mtu", "9000")
 	for _, end := range []string{SendEnd, TapEnd} {
 		// The kernel's own packets would be in the way of exact counts.
 		IP(t, "link", "set", end, "addrgenmode", "none")
