@@ -9,6 +9,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // Finding is something in a database that does not add up.
@@ -31,10 +33,12 @@ type VerifyOptions struct {
 }
 
 // Verify checks what must hold of all rows whatever was measured, and calls found for
-// what does not: each resolution is the exact fold of the finer one where a run is
-// done and neither has expired, numbers of a row fit together, and ids have names, runs
-// and configurations. It reads every row once or twice, in pieces of a day or less, so
-// that memory does not grow with the store. Rows that arrive meanwhile may be missed.
+// what does not: what taps took in is stored, late, rejected, overflow or a gap; each
+// resolution is the exact fold of the finer one where a run is done and neither has
+// expired, numbers of a row fit together, no identity is of two records, and ids have
+// names, runs and configurations. It reads every row a few times, in pieces of a day or
+// less, so that memory does not grow with the store. Rows that arrive meanwhile may be
+// missed.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding) error) error {
 	o.Grace = defaultTo(o.Grace, time.Hour)
 	status, err := s.Status(ctx)
@@ -56,6 +60,12 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	if err := v.partial(ctx); err != nil {
 		return err
 	}
+	if err := v.records(ctx); err != nil {
+		return err
+	}
+	if err := v.holdings(ctx); err != nil {
+		return err
+	}
 	var days [numGrains][]time.Time
 	for g := range numGrains {
 		if days[g], err = v.slots(ctx, grainAt(g).table(), 24*time.Hour, "1"); err != nil {
@@ -68,6 +78,9 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 				return err
 			}
 		}
+	}
+	if err := v.conserved(); err != nil {
+		return err
 	}
 	for _, day := range days[fineGrain] {
 		if err := v.folds(ctx, fineGrain, day); err != nil {
@@ -109,6 +122,7 @@ type verifier struct {
 	settings clickhouse.Settings
 	spill    string // clause that bounds the memory of groups, where it may be set
 	expiry   Retention
+	held     map[aggregate.Source]*holding // by done runs that taps tell of
 }
 
 // What a question of a verification may cost. Reading all rows is the point of it.
@@ -190,7 +204,11 @@ func (v *verifier) day(ctx context.Context, g int, day time.Time) error {
 	if err := v.references(ctx, g, day); err != nil {
 		return err
 	}
-	return v.duplicates(ctx, g, day)
+	if err := v.hold(ctx, g, day); err != nil {
+		return err
+	}
+	table := grainAt(g).table()
+	return v.duplicates(ctx, Finding{Table: table, Day: day}, during(g, day, 24*time.Hour))
 }
 
 // rowExample names one row.
@@ -209,7 +227,7 @@ func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 	if grainAt(g).Fine() {
 		length = "resolution_ns"
 	}
-	checks := []struct{ name, broken string }{
+	return v.each(ctx, Finding{Table: grainAt(g).table(), Day: day}, rowExample(g), during(g, day, 24*time.Hour), []check{
 		{"min above max", "min > max"},
 		{"heavy above observations", "heavy > observations"},
 		{"untouched and trimmed above observations", "untouched + trimmed > observations"},
@@ -218,12 +236,19 @@ func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 		{"sum outside of min and max", "measured > 0 AND (toUInt128(sum) < toUInt128(min) * measured OR toUInt128(sum) > toUInt128(max) * measured)"},
 		{"window is not a multiple of its length", length + " = 0 OR toUnixTimestamp64Nano(window_start) % toInt64(" + length + ") != 0"},
 		{"values where nothing was measured", "measured = 0 AND (sum != 0 OR min != 0 OR max != 0)"},
-	}
-	columns := make([]string, 0, 2*len(checks))
+	})
+}
+
+// check is what must not hold of any row.
+type check struct{ name, broken string }
+
+// each reports how many rows break each of the checks, and one of them.
+func (v *verifier) each(ctx context.Context, of Finding, example, where string, checks []check) error {
+	columns := make([]string, 0, len(checks))
 	for _, c := range checks {
-		columns = append(columns, fmt.Sprintf("countIf(%s), anyIf(%s, %[1]s)", c.broken, rowExample(g)))
+		columns = append(columns, fmt.Sprintf("countIf(%s), anyIf(%s, %[1]s)", c.broken, example))
 	}
-	query := fmt.Sprintf("SELECT %s FROM %s.%s FINAL WHERE %s", strings.Join(columns, ",\n"), v.database, grainAt(g).table(), during(g, day, 24*time.Hour))
+	query := fmt.Sprintf("SELECT %s FROM %s.%s FINAL WHERE %s", strings.Join(columns, ",\n"), v.database, of.Table, where)
 	counts, examples := make([]uint64, len(checks)), make([]string, len(checks))
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		into := make([]any, 0, 2*len(checks))
@@ -239,7 +264,8 @@ func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 		if counts[i] == 0 {
 			continue
 		}
-		if err := v.found(Finding{Check: c.name, Table: grainAt(g).table(), Day: day, Count: counts[i], Example: examples[i]}); err != nil {
+		of.Check, of.Count, of.Example = c.name, counts[i], examples[i]
+		if err := v.found(of); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,10 @@ const sourceColumns = "(producer, incarnation, config_epoch)"
 
 // done are the sources of runs that came to their end: only of those are all rows and
 // names there.
-func (v *verifier) done() string {
-	return fmt.Sprintf("%s IN (SELECT producer, incarnation, epoch FROM %s.runs WHERE state = 'done')", sourceColumns, v.database)
+func (v *verifier) done() string { return v.doneOf(sourceColumns) }
+
+func (v *verifier) doneOf(source string) string {
+	return fmt.Sprintf("%s IN (SELECT producer, incarnation, epoch FROM %s.runs WHERE state = 'done')", source, v.database)
 }
 
 // runs checks what is said of runs, apart from their rows.
@@ -44,32 +46,40 @@ FROM %s.runs GROUP BY producer, incarnation, epoch`, v.database)
 
 // references checks that the ids in rows stand for something.
 func (v *verifier) references(ctx context.Context, g int, day time.Time) error {
-	table := grainAt(g).table()
-	from, when := v.database+"."+table, during(g, day, 24*time.Hour)
-	for _, c := range []struct{ name, example, ids, known string }{
+	return v.refer(ctx, Finding{Table: grainAt(g).table(), Day: day}, during(g, day, 24*time.Hour), referring{
+		source: sourceColumns, groups: "arrayJoin([src_group, dst_group])", location: "location",
+	})
+}
+
+// referring is how a table names other things; empty where it does not.
+type referring struct{ source, groups, location string }
+
+func (v *verifier) refer(ctx context.Context, of Finding, where string, by referring) error {
+	for _, c := range []struct{ name, id, example, where, known string }{
 		{
-			"rows outside of a run", "concat('producer ', toString(id.1), ', incarnation ', toString(id.2), ', epoch ', toString(id.3))",
-			"SELECT DISTINCT " + sourceColumns + " AS id FROM " + from + " WHERE " + when,
-			"SELECT (producer, incarnation, epoch) FROM " + v.database + ".runs",
+			"rows outside of a run", by.source, "concat('producer ', toString(id.1), ', incarnation ', toString(id.2), ', epoch ', toString(id.3))",
+			"1", "SELECT (producer, incarnation, epoch) FROM " + v.database + ".runs",
 		},
 		{
-			"unknown configuration", "concat('epoch ', toString(id))",
-			"SELECT DISTINCT config_epoch AS id FROM " + from + " WHERE " + when,
-			"SELECT epoch FROM " + v.database + ".epochs",
+			"unknown configuration", by.source + ".3", "concat('epoch ', toString(id))",
+			"1", "SELECT epoch FROM " + v.database + ".epochs",
 		},
 		{
-			"group without a name", "concat('group ', toString(id))",
-			"SELECT DISTINCT arrayJoin([src_group, dst_group]) AS id FROM " + from + " WHERE " + when + " AND " + v.done(),
-			"SELECT id FROM " + v.database + ".groups",
+			"group without a name", by.groups, "concat('group ', toString(id))",
+			v.doneOf(by.source), "SELECT id FROM " + v.database + ".groups",
 		},
 		{
-			"location without a name", "concat('location ', toString(id))",
-			"SELECT DISTINCT location AS id FROM " + from + " WHERE location > 1 AND " + when + " AND " + v.done(),
-			"SELECT id FROM " + v.database + ".locations",
+			"location without a name", by.location, "concat('location ', toString(id))",
+			"id > 1 AND " + v.doneOf(by.source), "SELECT id FROM " + v.database + ".locations",
 		},
 	} {
-		query := fmt.Sprintf("SELECT count(), any(%s) FROM (%s) WHERE id NOT IN (%s)", c.example, c.ids, c.known)
-		if err := v.report(ctx, Finding{Check: c.name, Table: table, Day: day}, query); err != nil {
+		if c.id == "" {
+			continue
+		}
+		query := fmt.Sprintf("SELECT count(), any(%s) FROM (SELECT DISTINCT %s AS id FROM %s.%s WHERE %s AND %s) WHERE id NOT IN (%s)",
+			c.example, c.id, v.database, of.Table, where, c.where, c.known)
+		of.Check = c.name
+		if err := v.report(ctx, of, query); err != nil {
 			return err
 		}
 	}
@@ -78,10 +88,10 @@ func (v *verifier) references(ctx context.Context, g int, day time.Time) error {
 
 // duplicates counts rows that were written again and are not merged yet. Answers count
 // them once.
-func (v *verifier) duplicates(ctx context.Context, g int, day time.Time) error {
-	table, when := grainAt(g).table(), during(g, day, 24*time.Hour)
+func (v *verifier) duplicates(ctx context.Context, of Finding, where string) error {
 	query := fmt.Sprintf("SELECT (SELECT count() FROM %[1]s.%[2]s WHERE %[3]s) - (SELECT count() FROM %[1]s.%[2]s FINAL WHERE %[3]s) AS more, ''",
-		v.database, table, when)
+		v.database, of.Table, where)
 	query = "SELECT toUInt64(greatest(more, 0)), 'replaced when the server merges' FROM (" + query + ")"
-	return v.report(ctx, Finding{Check: "rows written more than once", Table: table, Day: day, Info: true}, query)
+	of.Check, of.Info = "rows written more than once", true
+	return v.report(ctx, of, query)
 }

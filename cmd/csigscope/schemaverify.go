@@ -17,12 +17,13 @@ func newSchemaVerify() *cobra.Command {
 		Short: "Check that what is stored adds up",
 		Long: `Check what must hold of all stored rows, whatever was measured, and print what does
 not: 1 s rows add up to 1 min rows and fine rows to no more than 1 s rows (where the run is
-done and neither has expired), the numbers of each row fit together, and rows belong to a
+done and neither has expired), what taps counted as stored is there or in gaps, the
+numbers of each row fit together, no identity is of two records, and rows belong to a
 run, a configuration, groups and locations that are known. Every row is read, in pieces
 of a day or less.
 
 The kind "info" is worth knowing and no fault: runs that a later one superseded, rows
-that were written more than once and count once. With faults the exit code is 3.`,
+that were written more than once and count once, rows that were lost and are in gaps. With faults the exit code is 3.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)

@@ -16,18 +16,18 @@
 --
 -- Codecs, measured by BenchmarkCodecs on an hour of noisy traffic, bytes a row:
 --
---                     as below   T64, ZSTD(1)   ZSTD(1)   Delta, LZ4
---   window_start           2.8            1.4       1.2          3.5
---   group, location ids    3.4            1.1       1.1          3.5
---   producer to seq        4.3            1.3       1.3          4.0
---   observations to max   13.0           12.6      15.2         25.5
---   untouched to heavy_sum 3.0            2.1       2.0          5.4
---   dist                  17.1            5.5       5.5         17.1
---   all                   43.7           24.0      26.5         59.1
---   scan of all, ms        620           1056       779          343
+--                     as below   T64, ZSTD(1)   ZSTD(1)   Delta, LZ4    LZ4   none
+--   window_start           2.8            1.4       1.2          3.5    3.0      8
+--   group, location ids    3.4            1.1       1.1          3.5    3.4     24
+--   producer to seq        4.3            1.3       1.3          4.0    4.3     32
+--   observations to max   11.8           11.6      13.9         22.4   21.2     48
+--   untouched to heavy_sum 3.0            2.0       2.0          5.4    3.7     16
+--   dist                   5.5            5.5       5.5         17.1   17.1     50
+--   all                   32.2           24.0      26.5         59.2   56.1    182
 --
 -- T64 is what makes counts small, with LZ4 as with ZSTD. ZSTD would make ids smaller, and
--- every read slower; dist, which few questions read, has it since migration 0008.
+-- every read slower, by up to two thirds; dist, which few questions read, has it since
+-- migration 0008.
 CREATE DATABASE IF NOT EXISTS {{.Database}};
 
 {{range .Grains}}

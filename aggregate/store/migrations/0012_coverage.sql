@@ -1,5 +1,19 @@
 -- How much of a range is known. A window without a row has neither observations nor
 -- gaps: it was silent.
+
+-- Gaps but for those of captures that were replayed again since, to the end.
+CREATE OR REPLACE VIEW {{.Database}}.current_gaps AS
+SELECT g.*
+FROM {{.Database}}.gaps AS g FINAL
+LEFT JOIN
+(
+    SELECT producer, incarnation, epoch, maxIf(at, state = 'started') AS started, maxIf(at, state = 'done') AS done
+    FROM {{.Database}}.runs
+    WHERE mode = 'replay'
+    GROUP BY producer, incarnation, epoch
+) AS r ON g.producer = r.producer AND g.incarnation = r.incarnation AND g.epoch = r.epoch
+WHERE NOT (r.started > g.at AND r.done > r.started)
+SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{range .Grains}}
 -- Per window of step_ns, over all signals. gap_ns is how much of the window is missing of
 -- at least one producer, and lost how many observations that is; those of a gap

@@ -164,7 +164,7 @@ FROM
                 intDiv(toUInt128(g.observations) * toUInt128(end - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
                 greatest(toUnixTimestamp64Nano(g.window_from), toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS first,
                 least(toUnixTimestamp64Nano(g.window_to), toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')})) AS last
-            FROM {{.Database}}.gaps AS g FINAL
+            FROM {{.Database}}.current_gaps AS g
             WHERE (g.resolution_ns = {{template "length" .}} OR g.resolution_ns = 0 AND g.producer = 0)
               AND g.window_from < g.window_to
               AND g.window_from < {to:DateTime64(9, 'UTC')}

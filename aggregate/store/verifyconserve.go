@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// holding is what became of the observations of a done run: those that its taps counted
+// as stored, and where they are, by table.
+type holding struct {
+	counted        uint64
+	there, missing [numGrains]uint64 // in partials, in gaps
+	rows           [numGrains]bool
+	whole          [numGrains]bool // nothing of it has expired
+}
+
+// maxHoldings bounds the runs that are compared, the latest ones.
+const maxHoldings = 100_000
+
+// holdings reads what taps counted of runs that are done, and what gaps are missing of
+// them. Runs whose taps' own rows were lost cannot be compared.
+func (v *verifier) holdings(ctx context.Context) error {
+	v.held = map[aggregate.Source]*holding{}
+	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, counted, started > '%[2]s', started > '%[3]s' FROM
+(SELECT producer, incarnation, epoch, sum(stored) + sum(overflow) AS counted FROM %[1]s.taps FINAL GROUP BY producer, incarnation, epoch) AS t
+INNER JOIN
+(SELECT producer, incarnation, epoch, maxIf(at, state = 'started') AS started FROM %[1]s.runs GROUP BY producer, incarnation, epoch HAVING countIf(state = 'done') > 0) AS r
+USING (producer, incarnation, epoch)
+WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0)
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings)
+	err := v.ask(ctx, query, func(rows driver.Rows) error {
+		var s aggregate.Source
+		var h holding
+		var second, minute uint8
+		if err := rows.Scan(&s.Producer, &s.Incarnation, &s.Epoch, &h.counted, &second, &minute); err != nil {
+			return err
+		}
+		h.whole[secondGrain], h.whole[minuteGrain] = second != 0, minute != 0
+		v.held[s] = &h
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, g := range []int{secondGrain, minuteGrain} {
+		query := fmt.Sprintf("SELECT producer, incarnation, epoch, sum(observations) FROM %s.current_gaps WHERE resolution_ns = %d GROUP BY producer, incarnation, epoch LIMIT %d",
+			v.database, grainAt(g).Length.Nanoseconds(), maxHoldings)
+		if err := v.add(ctx, query, func(h *holding, n uint64) { h.missing[g] += n }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold adds what a day's partials hold. Fine ones are of some cells alone.
+func (v *verifier) hold(ctx context.Context, g int, day time.Time) error {
+	if g == fineGrain {
+		return nil
+	}
+	query := fmt.Sprintf("SELECT producer, incarnation, config_epoch, sum(observations) FROM %s.%s FINAL WHERE %s GROUP BY producer, incarnation, config_epoch LIMIT %d",
+		v.database, grainAt(g).table(), during(g, day, 24*time.Hour), maxVerifyRows)
+	return v.add(ctx, query, func(h *holding, n uint64) {
+		h.there[g] += n
+		h.rows[g] = true
+	})
+}
+
+func (v *verifier) add(ctx context.Context, query string, to func(h *holding, n uint64)) error {
+	return v.ask(ctx, query, func(rows driver.Rows) error {
+		var s aggregate.Source
+		var n uint64
+		if err := rows.Scan(&s.Producer, &s.Incarnation, &s.Epoch, &n); err != nil {
+			return err
+		}
+		if h := v.held[s]; h != nil {
+			to(h, n)
+		}
+		return nil
+	})
+}
+
+// conserved compares what taps counted as stored with what is there and what gaps are
+// missing. A run may have windows of one length alone, but not of none.
+func (v *verifier) conserved() error {
+	for _, g := range []int{secondGrain, minuteGrain} {
+		f := Finding{Check: "taps counted other observations than are stored", Table: grainAt(g).table()}
+		for s, h := range v.held {
+			// Gaps are recorded before rows are given up: there may be one too many.
+			fits := h.there[g] <= h.counted && h.counted <= h.there[g]+h.missing[g]
+			without := !h.rows[g] && h.missing[g] == 0
+			if !h.whole[g] || fits || without && h.rows[secondGrain+minuteGrain-g] {
+				continue
+			}
+			f.Count++
+			f.Example = fmt.Sprintf("producer %d, incarnation %d, epoch %d: taps counted %d, %d are there and %d in gaps",
+				s.Producer, s.Incarnation, s.Epoch, h.counted, h.there[g], h.missing[g])
+		}
+		if f.Count == 0 {
+			continue
+		}
+		if err := v.found(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// recorded is a store without a fault that has records, too: taps that counted what is
+// there and what two gaps are missing, flows of every window, and a finding.
+func recorded(t *testing.T) *Store {
+	t.Helper()
+	s := verified(t, 2)
+	for producer := range uint64(2) {
+		source := aggregate.Source{Producer: producer + 1, Incarnation: 2, Epoch: 3}
+		tap := aTap(source, 1, testStart)
+		tap.Stored, tap.Tags, tap.Reflections = 0, 0, 0
+		for kind, n := range []*uint64{&tap.Tags, &tap.Reflections} {
+			text := readStrings(t, s, fmt.Sprintf("SELECT toString(sum(observations)) FROM csigscope.partials_1s FINAL WHERE producer = %d AND source_kind = %d", source.Producer, kind+1))
+			if _, err := fmt.Sscan(text[0], n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tap.Stored = tap.Tags + tap.Reflections + 5 - tap.Overflow
+		tap.Tags += 5 + tap.Late + tap.Rejected["orphan"] + tap.Rejected["place"]
+		tap.Observations = tap.Tags + tap.Reflections
+		if err := s.WriteTaps(t.Context(), []TapRow{tap}); err != nil {
+			t.Fatal(err)
+		}
+		var lost []part
+		for _, resolution := range []time.Duration{time.Second, time.Minute} {
+			lost = append(lost, part{source.Producer, 2, 3, int64(resolution), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 1, 5})
+		}
+		if err := s.sendGaps(t.Context(), gapsOf(lost, "full", producer, notExpiredGap)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.WriteFindings(t.Context(), []FindingRow{aFinding(aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, 1, testStart)}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// flowsOfPartials makes flows of the windows of a length: half of each is one flow, the
+// rest all others.
+func flowsOfPartials(t *testing.T, s *Store, table string, resolution time.Duration) {
+	t.Helper()
+	for i, half := range []string{"intDiv(n, 2)", "n - intDiv(n, 2)"} {
+		address := fmt.Sprintf("toIPv6(concat('%s', if(%d = 0, toString(src_group * 10 + dst_group), '')))", []string{"10.0.0.", "::"}[i], i)
+		statement := fmt.Sprintf(`INSERT INTO csigscope.flows (resolution_ns, window_start, signal, source_kind, src_group, dst_group, src, dst, config_epoch, producer, incarnation, seq,
+observations, measured, sum, min, max, heavy, location, location_heavy)
+SELECT %d, window_start, signal, source_kind, src_group, dst_group, %s, %s, config_epoch, producer, incarnation, 1, %s, %s, 10 * measured, 10, 10, measured, if(measured > 0, 5, 0), measured
+FROM (SELECT window_start, signal, source_kind, src_group, dst_group, config_epoch, producer, incarnation, sum(observations) AS n FROM csigscope.%s FINAL
+GROUP BY window_start, signal, source_kind, src_group, dst_group, config_epoch, producer, incarnation)`, resolution.Nanoseconds(), address, address, half+" AS observations", "least(2, observations) AS measured", table)
+		if err := s.migrator.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// checksOf are the names of what was found.
+func checksOf(t *testing.T, s *Store) []string {
+	t.Helper()
+	return slices.Sorted(maps.Keys(faults(t, s)))
+}
+
+// recordFaults are how often the checks of records alone fail.
+func recordFaults(t *testing.T, s *Store) map[string]uint64 {
+	t.Helper()
+	found := map[string]uint64{}
+	v := &verifier{Store: s, options: VerifyOptions{Now: time.Now()}, found: func(f Finding) error {
+		found[f.Check] += f.Count
+		return nil
+	}}
+	if err := errors.Join(v.prepare(t.Context()), v.records(t.Context()), v.holdings(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []int{secondGrain, minuteGrain} {
+		days, err := v.slots(t.Context(), grainAt(g).table(), 24*time.Hour, "1")
+		for _, day := range days {
+			err = errors.Join(err, v.hold(t.Context(), g, day))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := v.conserved(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestVerifyRecords breaks each rule by hand.
+func TestVerifyRecords(t *testing.T) {
+	s := recorded(t)
+	exec := func(statement string) {
+		t.Helper()
+		if err := s.migrator.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	exec("SYSTEM STOP MERGES")
+	if diff := cmp.Diff([]string{missing}, checksOf(t, s)); diff != "" {
+		t.Fatalf("a store without a fault (-want +got):\n%s", diff)
+	}
+	tables := []string{"taps", "findings", "gaps"}
+	for _, table := range tables {
+		exec("CREATE TABLE csigscope.kept_" + table + " AS csigscope." + table)
+		exec("INSERT INTO csigscope.kept_" + table + " SELECT * FROM csigscope." + table)
+	}
+	const (
+		accounts = "observations not accounted for"
+		kinds    = "tags and reflections are not the observations"
+		counted  = "taps counted other observations than are stored"
+		two      = "two records of one identity"
+		outside  = "rows outside of a run"
+		unknown  = "unknown configuration"
+		backward = "times in the wrong order"
+	)
+	for i, tt := range []struct {
+		table  string
+		change map[string]string
+		want   []string
+	}{
+		{"taps", map[string]string{"observations": "observations + 1"}, []string{accounts, kinds, twice}},
+		{"taps", map[string]string{"late": "late + 1"}, []string{accounts, twice}},
+		{"taps", map[string]string{"rejected": "map('orphan', 1::UInt64)"}, []string{accounts, twice}},
+		{"taps", map[string]string{"reflections": "reflections + 1"}, []string{kinds, twice}},
+		{"taps", map[string]string{"overflow": "overflow + 6", "observations": "observations + 6", "tags": "tags + 6"}, []string{counted, twice}},
+		{"taps", map[string]string{"stored": "stored - 6", "late": "late + 6"}, []string{counted, twice}},
+		{"taps", map[string]string{"trimmed": "stored + overflow"}, []string{"untouched and trimmed above what was stored", twice}},
+		{"taps", map[string]string{"packets": "packets + 1"}, []string{"packets by reason are not all packets", twice}},
+		{"taps", map[string]string{"time_to": "time_from - toIntervalNanosecond(1)"}, []string{backward, twice}},
+		{"taps", map[string]string{"name": "'another'"}, []string{two, counted}},
+		{"taps", map[string]string{"producer": "99::UInt64"}, []string{outside}},
+		{"taps", map[string]string{"epoch": "99::UInt64"}, []string{outside, unknown}},
+		{"findings", map[string]string{"count": "0::UInt64"}, []string{"finding of nothing", "more packets than findings", twice}},
+		{"findings", map[string]string{"time_to": "time_from - toIntervalNanosecond(1)"}, []string{backward, twice}},
+		{"findings", map[string]string{"location": "555::UInt64"}, []string{"location without a name", twice}},
+		{"findings", map[string]string{"kind": "'another'"}, []string{two}},
+		{"findings", map[string]string{"incarnation": "99::UInt64"}, []string{outside}},
+		{"gaps", map[string]string{"window_to": "window_from - toIntervalNanosecond(1)"}, []string{backward}},
+		{"gaps", map[string]string{"rows": "0::UInt64"}, []string{"gap with observations and no rows", twice}},
+		{"gaps", map[string]string{"producer": "99::UInt64"}, []string{outside}},
+		{"gaps", map[string]string{"observations": "4::UInt64"}, []string{counted, twice}},
+		{"gaps", map[string]string{"resolution_ns": "0::UInt64", "observations": "0::UInt64"}, nil},
+	} {
+		t.Run(fmt.Sprint(i, tt.table, tt.want), func(t *testing.T) {
+			plantBy(t, s, tt.table, "1", "producer", tt.change)
+			// Gaps have no info on rows that were written again.
+			want := slices.DeleteFunc(append([]string{missing}, tt.want...), func(c string) bool { return tt.table == "gaps" && c == twice })
+			slices.Sort(want)
+			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(recordFaults(t, s)))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			exec("TRUNCATE TABLE csigscope." + tt.table)
+			exec("INSERT INTO csigscope." + tt.table + " SELECT * FROM csigscope.kept_" + tt.table)
+		})
+	}
+	// Without the rows of a run in either table nothing else is missed.
+	exec("DROP TABLE csigscope.kept_taps, csigscope.kept_gaps, csigscope.kept_findings")
+	for _, table := range []string{"partials_fine", "partials_1s", "partials_1m"} {
+		exec("TRUNCATE TABLE csigscope." + table)
+	}
+	if diff := cmp.Diff([]string{missing, counted}, checksOf(t, s)); diff != "" {
+		t.Errorf("without partials (-want +got):\n%s", diff)
+	}
+}
+
+// TestVerifyFlows breaks each rule of flows by hand.
+func TestVerifyFlows(t *testing.T) {
+	s := verified(t, 2)
+	flowsOfPartials(t, s, "partials_1s", time.Second)
+	flowsOfPartials(t, s, "partials_1m", time.Minute)
+	if err := s.migrator.Exec(t.Context(), "SYSTEM STOP MERGES"); err != nil {
+		t.Fatal(err)
+	}
+	if found := checksOf(t, s); len(found) != 0 {
+		t.Fatalf("a store without a fault: %v", found)
+	}
+	const window = "flows are not those of their window"
+	before := map[string]uint64{}
+	for i, tt := range []struct {
+		change map[string]string
+		want   []string
+	}{
+		{map[string]string{"min": "max + 1"}, []string{"min above max", "sum outside of min and max", twice}},
+		{map[string]string{"heavy": "observations + 1"}, []string{"heavy above observations", twice}},
+		{map[string]string{"measured": "observations + 1", "sum": "10 * (observations + 1)"}, []string{"measured above observations", twice}},
+		{map[string]string{"location_heavy": "heavy + 1"}, []string{"location named more often than the flow was heavy", twice}},
+		{map[string]string{"sum": "sum + 1"}, []string{"sum outside of min and max", twice}},
+		{map[string]string{"observations": "observations + 1"}, []string{window, twice}},
+		{map[string]string{"seq": "2::UInt64"}, []string{window}},
+		{map[string]string{"window_start": "window_start + toIntervalNanosecond(1)"}, []string{"window is not a multiple of its length", window}},
+		{map[string]string{"src_group": "555::UInt64"}, []string{"group without a name", two(), window}},
+		{map[string]string{"location": "555::UInt64"}, []string{"location without a name", twice}},
+		{map[string]string{"producer": "99::UInt64"}, []string{"rows outside of a run"}},
+	} {
+		t.Run(tt.want[0], func(t *testing.T) {
+			// Each fault is of windows of its own.
+			where := fmt.Sprintf("measured > 1 AND observations > 1 AND src != toIPv6('::') AND signal = %d AND resolution_ns = %d", allSignals[i%len(allSignals)], []int64{1e9, 6e10}[i/len(allSignals)%2])
+			plantBy(t, s, "flows", where, "seq, window_start, src_group", tt.change)
+			now := recordFaults(t, s)
+			for check, count := range now {
+				if more, wanted := count > before[check], slices.Contains(tt.want, check); more != wanted {
+					t.Errorf("%s: %d times, %d before, want more: %t", check, count, before[check], wanted)
+				}
+			}
+			for check := range before {
+				if now[check] == 0 {
+					t.Errorf("%s: not found any more", check)
+				}
+			}
+			before = now
+		})
+	}
+}
+
+func two() string { return "two records of one identity" }
