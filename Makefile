@@ -40,6 +40,7 @@ deps: engine $(CLIENT) ## install what the tests need, by package name
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
 	@.ci/need promtool prometheus
+	@.ci/need systemd-analyze systemd
 	@.ci/need ip iproute2
 	@.ci/need tcpreplay tcpreplay
 

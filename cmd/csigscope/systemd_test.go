@@ -1,0 +1,104 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// unitCapabilities are the units, and all that each of them may do beyond other users.
+var unitCapabilities = map[string]string{
+	"csigscope-query.service": "",
+}
+
+// systemdAnalyze runs systemd's own checks; without it the test fails in CI.
+func systemdAnalyze(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	path, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("systemd-analyze is not installed: run make deps")
+		}
+		t.Skip("SKIPPED: systemd-analyze is not installed: run make deps")
+	}
+	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
+	return string(out), err
+}
+
+// exposure is the worst that a unit may score, in tenths.
+const exposure = "--threshold=20"
+
+func TestUnits(t *testing.T) {
+	files, err := filepath.Glob("systemd/*.service")
+	if err != nil || len(files) != len(unitCapabilities) {
+		t.Fatalf("units %q, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unit := string(text)
+			if out, err := systemdAnalyze(t, "security", "--offline=true", exposure, file); err != nil || strings.Contains(out, "ignoring") {
+				t.Errorf("%v\n%s", err, out)
+			}
+			// What is to be run is not installed here.
+			const path = "ExecStart=/usr/local/bin/csigscope "
+			installed := filepath.Join(t.TempDir(), filepath.Base(file))
+			if err := os.WriteFile(installed, []byte(strings.Replace(unit, path, "ExecStart=/bin/true ", 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := systemdAnalyze(t, "verify", installed); err != nil || strings.Contains(out, filepath.Base(file)) {
+				t.Errorf("%v\n%s", err, out)
+			}
+			want := unitCapabilities[filepath.Base(file)]
+			for _, line := range []string{
+				"CapabilityBoundingSet=" + want, "AmbientCapabilities=" + want, "DynamicUser=yes", "NoNewPrivileges=yes",
+				"ProtectSystem=strict", "MemoryDenyWriteExecute=yes", "Type=notify", "WatchdogSec=30", "KillMode=mixed", "LimitNOFILE=65536",
+			} {
+				if !strings.Contains(unit, "\n"+line+"\n") {
+					t.Errorf("no line %s", line)
+				}
+			}
+			_, args, ok := strings.Cut(regexp.MustCompile(`(?m)^ExecStart=.*$`).FindString(unit), path)
+			if !ok {
+				t.Fatal("starts another program")
+			}
+			knownCommand(t, strings.Fields(args))
+		})
+	}
+}
+
+// knownCommand checks that a command line is one that this program takes.
+func knownCommand(t *testing.T, args []string) {
+	t.Helper()
+	cmd, flags, err := newRoot().Find(args)
+	if err != nil || cmd.RunE == nil {
+		t.Fatalf("%q is no command: %v", args, err)
+	}
+	if err := cmd.ParseFlags(flags); err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	ops := false
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { ops = ops || f.Name == "ops-listen" })
+	if !ops {
+		t.Errorf("%s tells systemd nothing: Type=notify would wait for ever", cmd.CommandPath())
+	}
+}
+
+// TestOpenUnit: the check of the units fails on one that is open.
+func TestOpenUnit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "open.service")
+	if err := os.WriteFile(file, []byte("[Service]\nExecStart=/bin/true\nDynamicUser=yes\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := systemdAnalyze(t, "security", "--offline=true", exposure, file); err == nil {
+		t.Errorf("passes: %s", out)
+	}
+}
