@@ -28,12 +28,12 @@ type cursor struct {
 	longest   uint32 // frame of the wire, without the stripped tag
 	stamps    Stamp
 
-	block int  // number
-	held  bool // block is the reader's
-	first bool // nothing of it has been handed out
-	left  int  // frames of the block that are yet to be handed out
-	at    int  // offset of the next frame in ring
-	begun int64
+	block int   // number
+	held  bool  // block is the reader's
+	first bool  // nothing of it has been handed out
+	left  int   // frames of the block that are yet to be handed out
+	at    int   // offset of the next frame in ring
+	begun int64 // Unix ns when its first hardware time was looked at; 0 before
 
 	warm int  // offset up to which ring was read in advance
 	kept byte // keeps those reads
@@ -80,7 +80,7 @@ func (c *cursor) acquire() bool {
 	}
 	c.held, c.first = true, true
 	c.left, c.at = int(h.Num_pkts), c.block*c.blockSize+int(h.Offset_to_first_pkt)
-	c.warm = c.at
+	c.warm, c.begun = c.at, 0
 	return true
 }
 
@@ -157,8 +157,8 @@ func (c *cursor) judgeStamp(f *Frame, t *batchTally) {
 	if c.stamps != StampAuto {
 		return
 	}
-	if c.first || c.begun == 0 {
-		c.begun, c.first = time.Now().UnixNano(), true
+	if c.begun == 0 {
+		c.begun = time.Now().UnixNano()
 	}
 	if d := f.TimeNS - c.begun; d > int64(maxStampError) || d < -int64(maxStampError) {
 		f.TimeNS = c.begun
