@@ -252,6 +252,8 @@ func TestVerifyRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("an end without a beginning", 0, map[string]uint64{"run superseded by a later one": 1, "run ended that never began": 1, partial: 1})
+	run(1, 3, RunReplay, false)
+	check("given up beside a complete pass", 2*time.Hour, map[string]uint64{"run superseded by a later one": 2, "run ended that never began": 1, "run never ended": 2})
 }
 
 // TestVerifyExpired has seconds that expired before their minutes.

@@ -23,10 +23,11 @@ func (v *verifier) runs(ctx context.Context) error {
 	passes := fmt.Sprintf(`SELECT producer, incarnation, epoch, any(mode) AS mode, any(name) AS name,
 countIf(state = 'done') AS done, maxIf(at, state = 'started') AS started, max(started) OVER (PARTITION BY producer) AS latest
 FROM %s.runs GROUP BY producer, incarnation, epoch`, v.database)
-	// A live run is under way until its producer begins another.
+	// A live run is under way until its producer begins another. Of one that another pass
+	// stands for nothing is shown.
 	err := v.report(ctx, Finding{Check: "run never ended", Table: "runs"}, fmt.Sprintf(
-		"SELECT count(), any(%s) FROM (%s) WHERE done = 0 AND started < '%s' AND (mode = 'replay' OR started < latest)",
-		example, passes, stamp(v.options.Now.Add(-v.options.Grace))))
+		"SELECT count(), any(%s) FROM (%s) WHERE done = 0 AND started < '%s' AND (mode = 'replay' OR started < latest) AND (producer, incarnation, epoch) NOT IN %s.superseded",
+		example, passes, stamp(v.options.Now.Add(-v.options.Grace)), v.database))
 	if err != nil {
 		return err
 	}
