@@ -12,7 +12,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-peers accuracy generate lint fmt fuzz deps clean
+.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on on
 
 bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)
+
+load: engine ## hand in 500 exporters' windows for 10 minutes (LOAD=1m for less), and 10 million random keys
+	CSIGSCOPE_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_INGEST_KEYS=10000000 \
+		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestRandomKeys)$$' ./ingest
 
 accuracy: ## print how often the location that replay names is the true port, by scenario and locator
 	@mkdir -p .cache

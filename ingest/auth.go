@@ -46,6 +46,8 @@ type gate struct {
 	tokens *watched[[]token] // nil: none
 	now    func() time.Time
 	refuse func(r Reason, attrs ...slog.Attr)
+
+	vouchers vouchers
 }
 
 func newGate(o Auth, now func() time.Time, logger *slog.Logger, refuse func(Reason, ...slog.Attr)) (*gate, error) {
@@ -104,7 +106,7 @@ func (g *gate) configFor(peer net.Addr) *tls.Config {
 			g.refuse(ReasonNoCredential, slog.String("peer", peer.String()))
 			return errors.New("expected a client certificate")
 		}
-		if _, refused := verifyClient(cs.PeerCertificates, k.pool, g.now()); refused != nil {
+		if _, refused := g.vouchers.verify(cs.PeerCertificates, k.pool, g.now()); refused != nil {
 			g.refuse(refused.reason, g.describe(peer.String(), cs.PeerCertificates[0], refused)...)
 			return refused
 		}
@@ -135,8 +137,12 @@ var errUnknown = errors.New("no valid credential: expected a client certificate 
 // connections outlive certificates and authorities.
 func (g *gate) identify(r *http.Request) (string, error) {
 	bearer, hasToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.tls.get().pool != nil {
-		name, refused := verifyClient(r.TLS.PeerCertificates, g.tls.get().pool, g.now())
+	var pool *x509.CertPool
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.tls != nil {
+		pool = g.tls.get().pool
+	}
+	if pool != nil {
+		name, refused := g.vouchers.verify(r.TLS.PeerCertificates, pool, g.now())
 		if refused != nil {
 			g.refuse(refused.reason, g.describe(r.RemoteAddr, r.TLS.PeerCertificates[0], refused)...)
 			return "", errUnknown

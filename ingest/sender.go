@@ -48,7 +48,6 @@ func (c *Client) send(ctx context.Context) error {
 			continue
 		}
 		if len(sh.records) == 0 {
-			c.log.Save()
 			select {
 			case <-c.log.Ready():
 			case <-ctx.Done():

@@ -17,6 +17,7 @@ const (
 	shutdownTime  = 10 * time.Second // for requests that are under way at the end
 	maxHeader     = 16 << 10
 	maxConnStream = 16 // requests at a time on a connection
+	receiveBuffer = 256 << 10
 )
 
 // Run listens and serves until the context ends.
@@ -75,7 +76,9 @@ func (s *Server) httpServer() *http.Server {
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog:  slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 		Protocols: new(http.Protocols),
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxConnStream},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxConnStream, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+		},
 	}
 	server.Protocols.SetHTTP1(true)
 	if server.TLSConfig != nil {

@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -74,26 +76,71 @@ type certError struct {
 func (e *certError) Error() string { return fmt.Sprintf("refuse client certificate: %v", e.err) }
 func (e *certError) Unwrap() error { return e.err }
 
-// verifyClient tells who a client's certificate belongs to.
-func verifyClient(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, *certError) {
+// vouched is a certificate that was verified.
+type vouched struct {
+	name  string
+	pool  *x509.CertPool // against
+	until time.Time      // the first certificate of its chain expires
+}
+
+// maxVouched bounds the certificates that are remembered.
+const maxVouched = 1 << 14
+
+// vouchers remembers who was verified: connections last long, and every request on them
+// is asked who it is from. Safe for concurrent use.
+type vouchers struct {
+	mu   sync.Mutex
+	list map[[sha256.Size]byte]vouched
+}
+
+// verify tells who a client's certificate belongs to.
+func (v *vouchers) verify(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, *certError) {
+	sum := sha256.Sum256(chain[0].Raw)
+	v.mu.Lock()
+	known, ok := v.list[sum]
+	v.mu.Unlock()
+	if ok && known.pool == pool && now.Before(known.until) {
+		return known.name, nil
+	}
+	name, until, refused := verifyClient(chain, pool, now)
+	if refused != nil {
+		return "", refused
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.list == nil || len(v.list) >= maxVouched {
+		v.list = map[[sha256.Size]byte]vouched{}
+	}
+	v.list[sum] = vouched{name, pool, until}
+	return name, nil
+}
+
+// verifyClient tells who a client's certificate belongs to, and until when.
+func verifyClient(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, time.Time, *certError) {
 	leaf := chain[0]
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	_, err := leaf.Verify(x509.VerifyOptions{
+	chains, err := leaf.Verify(x509.VerifyOptions{
 		Roots: pool, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "", &certError{ReasonExpiredCertificate, err}
+		return "", time.Time{}, &certError{ReasonExpiredCertificate, err}
 	case err != nil:
-		return "", &certError{ReasonForeignCertificate, err}
+		return "", time.Time{}, &certError{ReasonForeignCertificate, err}
 	}
 	name, err := identityOf(leaf)
 	if err != nil {
-		return "", &certError{ReasonNamelessCertificate, err}
+		return "", time.Time{}, &certError{ReasonNamelessCertificate, err}
 	}
-	return name, nil
+	until := leaf.NotAfter
+	for _, c := range chains[0] {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	return name, until, nil
 }
