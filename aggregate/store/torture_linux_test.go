@@ -35,7 +35,7 @@ func TestTorture(t *testing.T) {
 		t.Skip("SKIPPED: what kills processes has nothing for the race detector")
 	}
 	started := time.Now()
-	kills := int(variable(t, tortureKills, 150))
+	kills := int(variable(t, tortureKills, 200))
 	seed := variable(t, tortureSeed, uint64(started.UnixNano())%1e9)
 	count := newTally()
 	engine, err := chdb.Start(t.Context(), chdbtest.Options(t, t.TempDir()))
@@ -54,12 +54,12 @@ func TestTorture(t *testing.T) {
 			l.producer = uint64(i+1) * 100_000
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
-				l.run(t, kills*5/6/len(lanes())+1)
+				l.run(t, kills*3/4/len(lanes())+1)
 			})
 		}
 		t.Run("checkpoint", func(t *testing.T) {
 			t.Parallel()
-			checkpointLane(t, count, rand.New(rand.NewPCG(seed, 300)), kills/6)
+			checkpointLane(t, count, rand.New(rand.NewPCG(seed, 300)), kills/4)
 		})
 		w := &wireLane{home: home, tally: count, rounds: max(3, kills/10)}
 		t.Run("wire", func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestTorture(t *testing.T) {
 			w.run(t, rand.New(rand.NewPCG(seed, 100)))
 		})
 	})
-	t.Run("engine", func(t *testing.T) { engineLane(t, home, count, rand.New(rand.NewPCG(seed, 200)), max(2, kills/50)) })
+	t.Run("engine", func(t *testing.T) { engineLane(t, home, count, rand.New(rand.NewPCG(seed, 200)), max(2, kills/100)) })
 	noGaps(t, s)
 	for _, live := range []bool{false, true} {
 		t.Run(fmt.Sprintf("disk, live %v", live), func(t *testing.T) { diskLane(t, home, s, count, live) })
