@@ -252,6 +252,7 @@ func collectReload(t *testing.T, env []string) {
 	for _, want := range []string{
 		fmt.Sprintf("csigscope_tap_frames_total{tap=%q} %d\n", livetest.TapEnd, len(sent)), fmt.Sprintf("csigscope_observations_total %d\n", len(sent)),
 		fmt.Sprintf("csigscope_tap_up{tap=%q} 1\n", livetest.TapEnd), fmt.Sprintf("csigscope_config_reloads_total %d\n", reloaded),
+		`csigscope_heavy_ratio{signal="min_abw_ratio",source="tag"} 0`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics do not say %s", want)

@@ -34,6 +34,7 @@ func (c *collector) watch(o *operations) error {
 		metrics.NewDecode(func() decode.Counters { return stats().Decoded() }),
 		metrics.NewAggregate(func() aggregate.Counts { return stats().Counts() }),
 		metrics.NewProducers(time.Now, c.producers),
+		metrics.NewBottlenecks(time.Now, worstTop, c.placeName, c.worst.Top),
 		metrics.NewFabric(func() fabric.Counts { return c.using.Load().fabric.Counts() }),
 		metrics.NewLive(c.liveMetrics),
 		metrics.NewStore(c.db.store.WriterStatus),

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
@@ -32,6 +33,7 @@ type collector struct {
 	live    *live.Pipeline
 	names   *namer
 	ops     *operations
+	worst   *aggregate.Worst
 
 	file        *checkpoint.File // nil without checkpoints
 	checkpoints *store.Journal   // nil without
@@ -79,6 +81,8 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	if cfg.Journal, states, err = c.openJournal(instance, opened); err != nil {
 		return nil, err
 	}
+	c.worst = newWorst()
+	cfg.Journal = &watchedJournal{cfg.Journal, c.worst}
 	return live.New(cfg, c.taps.plan(c.network, nil), states)
 }
 

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/live"
+)
+
+const (
+	// worstSpan is the range that the worst locations are of, up to now.
+	worstSpan = time.Minute
+	// worstKeys bounds the locations that are followed in a sixth of it.
+	worstKeys = 1 << 14
+	// worstTop is how many locations of each signal are exported.
+	worstTop = 10
+)
+
+func newWorst() *aggregate.Worst { return aggregate.NewWorst(time.Second, worstSpan, worstKeys) }
+
+// watchedJournal shows closed windows to worst before they go on.
+type watchedJournal struct {
+	live.Journal
+	worst *aggregate.Worst
+}
+
+// WriteBlock implements aggregate.Sink.
+func (j *watchedJournal) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if err := j.worst.WriteBlock(ctx, b); err != nil {
+		return err
+	}
+	return j.Journal.WriteBlock(ctx, b)
+}
+
+// placeName is the name of a location under the configuration in use.
+func (c *collector) placeName(id aggregate.LocationID) string {
+	if l, ok := c.using.Load().fabric.Location(id); ok {
+		return l.Name
+	}
+	return fmt.Sprintf("location %016x", uint64(id))
+}
