@@ -13,6 +13,9 @@ const ringShift = 48
 // seqBase is the number of a ring's first block. No block has the number 0.
 func seqBase(ring int) uint64 { return uint64(ring)<<ringShift | 1 }
 
+// RingOf is the ring that a block with this number came from.
+func RingOf(seq uint64) int { return int(seq >> ringShift) }
+
 // Producer identifies what a tap of an instance measures.
 func Producer(instance, tap string) uint64 {
 	return xxhash.Sum64String(fmt.Sprintf("live %q %q", instance, tap))

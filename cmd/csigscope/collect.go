@@ -24,6 +24,8 @@ type collectFlags struct {
 	place      string
 	dir        string        // of checkpoints
 	every      time.Duration // between them
+	ingest     string        // address
+	exposed    bool
 }
 
 func newCollectCommand() *cobra.Command {
@@ -35,7 +37,8 @@ func newCollectCommand() *cobra.Command {
 		Long: `collect captures the packets of network interfaces, runs them through the pipeline and
 stores windows as they close. It runs until it is told to end: SIGTERM or Ctrl-C takes
 in what was captured by then, closes all windows and stores them; a second one ends at
-once. Capturing takes CAP_NET_RAW.
+once. Capturing takes CAP_NET_RAW. With --ingest-listen it also
+takes in what csigscope export hands over from other hosts.
 
 SIGHUP reads the configuration and the fabric file again. One that is wrong is refused
 with a line in the log, and nothing changes. Otherwise windows close under the old one
@@ -63,6 +66,8 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the configuration nor the fabric file places: receiver, sender or mid; only receiver taps enter the heatmaps")
 	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
+	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
+	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
 	ops.addUnrestricted(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := newOperations(cmd, &ops)
@@ -106,24 +111,30 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, *collectConfig, error
 	if cmd.Flags().Changed("checkpoint") {
 		c.Checkpoint.Every = intervalOf(f.every)
 	}
-	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], f.taps()...)
-	if err := c.check(); err != nil {
+	if f.ingest != "" {
+		c.Ingest.Listen = word{text: f.ingest}
+	}
+	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], tapsOf(f.interfaces)...)
+	if err := errors.Join(c.check(), c.Ingest.checkListen(f.exposed), checkPlace(f.place)); err != nil {
 		return nil, nil, usageError{err}
 	}
-	if len(c.Taps) == 0 {
-		return nil, nil, usageError{errors.New("collect: nothing to capture from: name an --interface, or taps in the section collect of --config")}
-	}
-	switch f.place {
-	case "receiver", "sender", "mid":
-	default:
-		return nil, nil, usageError{fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)}
+	if len(c.Taps) == 0 && c.Ingest.Listen.text == "" {
+		return nil, nil, usageError{errors.New("collect: nothing to collect: name an --interface or an --ingest-listen address, or taps in the section collect of --config")}
 	}
 	return n, &c, nil
 }
 
-// taps are those of --interface.
-func (f *collectFlags) taps() (list []collectTap) {
-	for _, name := range f.interfaces {
+func checkPlace(place string) error {
+	switch place {
+	case "receiver", "sender", "mid":
+		return nil
+	}
+	return fmt.Errorf("--place %q: expected receiver, sender or mid", place)
+}
+
+// tapsOf are those of --interface.
+func tapsOf(interfaces []string) (list []collectTap) {
+	for _, name := range interfaces {
 		list = append(list, collectTap{Interface: word{text: name}})
 	}
 	return list

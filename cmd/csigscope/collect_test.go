@@ -30,7 +30,7 @@ func TestCollectExample(t *testing.T) {
 func TestCollectMistakes(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct{ name, config, want string }{
-		{"no taps", "", "nothing to capture from"},
+		{"no taps", "", "nothing to collect"},
 		{"unknown key", "collect:\n  tabs: []\n", `line 2: unknown key "tabs"`},
 		{"no interface", "collect:\n  taps:\n  - {name: a}\n", "expected the name of an interface"},
 		{"place", "collect:\n  taps:\n  - interface: lo\n    place: moon\n", `line 3: collect: taps: lo: place "moon": expected one of [receiver sender mid]`},
@@ -54,6 +54,8 @@ func TestCollectMistakes(t *testing.T) {
 		{[]string{"--interface", "no-such-if"}, 1, "no-such-if"},
 		{[]string{"--interface", "lo", "--place", "moon"}, 2, `--place "moon"`},
 		{[]string{"--interface", "lo", "--checkpoint", "1ns"}, 2, "expected 10ms to 1h0m0s"},
+		{[]string{"--ingest-listen", "0.0.0.0:4319"}, 2, "is reachable from other machines, and there is no TLS certificate"},
+		{[]string{"--ingest-listen", "4319"}, 2, "expected HOST:PORT"},
 		{[]string{"extra"}, 2, "extra"},
 	} {
 		r := runBinary(t, os.Environ(), append([]string{"collect", "--store", "embedded:" + filepath.Join(dir, "store")}, tt.args...)...)

@@ -21,6 +21,7 @@ type collectConfig struct {
 	Instance   word             `yaml:"instance,omitempty"`
 	Taps       []collectTap     `yaml:"taps,omitempty"`
 	Checkpoint checkpointConfig `yaml:"checkpoint,omitempty"`
+	Ingest     ingestConfig     `yaml:"ingest,omitempty"`
 }
 
 // collectTap is one interface to capture from.
@@ -83,20 +84,25 @@ func (c *collectConfig) check() error {
 	if i := c.Checkpoint.Every; i.d != 0 && (i.d < minCheckpoint || i.d > maxCheckpoint) {
 		return fmt.Errorf("%scollect: checkpoint: every: %s: expected %s to %s, or 0 for never", atLine(i.line), i.d, minCheckpoint, maxCheckpoint)
 	}
+	return c.checkTaps("collect")
+}
+
+// checkTaps checks what both collect and export have, for the section of that name.
+func (c *collectConfig) checkTaps(section string) error {
 	if len(c.Instance.text) > maxInstanceName {
-		return fmt.Errorf("%scollect: instance: expected at most %d bytes", atLine(c.Instance.line), maxInstanceName)
+		return fmt.Errorf("%s%s: instance: expected at most %d bytes", atLine(c.Instance.line), section, maxInstanceName)
 	}
 	if len(c.Taps) > maxCollectTaps {
-		return fmt.Errorf("collect: taps: %d: expected at most %d", len(c.Taps), maxCollectTaps)
+		return fmt.Errorf("%s: taps: %d: expected at most %d", section, len(c.Taps), maxCollectTaps)
 	}
 	names := make(map[string]bool)
 	for i := range c.Taps {
 		t := &c.Taps[i]
 		if err := t.check(); err != nil {
-			return fmt.Errorf("%scollect: taps: %w", atLine(t.Interface.line), err)
+			return fmt.Errorf("%s%s: taps: %w", atLine(t.Interface.line), section, err)
 		}
 		if names[t.name()] {
-			return fmt.Errorf("%scollect: taps: %q is there twice: give the second one a name of its own", atLine(t.Interface.line), t.name())
+			return fmt.Errorf("%s%s: taps: %q is there twice: give the second one a name of its own", atLine(t.Interface.line), section, t.name())
 		}
 		names[t.name()] = true
 	}

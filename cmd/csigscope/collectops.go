@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,27 +24,36 @@ const (
 
 // watch makes the pipeline part of the process's metrics and health.
 func (c *collector) watch(o *operations) error {
-	c.ops = o
-	o.health.Require("taps", c.tapsUp)
-	if err := o.watchStore(c.db); err != nil {
+	if err := errors.Join(c.watchPipeline(o), o.watchStore(c.db)); err != nil {
 		return err
 	}
+	if c.server != nil {
+		if err := o.export(metrics.NewIngest(func() metrics.Ingest { return ingestMetrics(c.server) })); err != nil {
+			return err
+		}
+	}
+	return o.export(
+		metrics.NewLive(c.liveMetrics), metrics.NewStore(c.db.store.WriterStatus), metrics.NewLatency(c.db.store.Latency),
+		metrics.NewBottlenecks(time.Now, worstTop, c.placeName, c.worst.Top),
+	)
+}
+
+// watchPipeline makes the taps and what is behind them part of metrics and health.
+func (c *capturing) watchPipeline(o *operations) error {
+	c.ops = o
+	o.health.Require("taps", c.tapsUp)
 	stats := c.live.Stats
 	return o.export(
 		metrics.NewTaps(c.tapMetrics),
 		metrics.NewDecode(func() decode.Counters { return stats().Decoded() }),
 		metrics.NewAggregate(func() aggregate.Counts { return stats().Counts() }),
 		metrics.NewProducers(time.Now, c.producers),
-		metrics.NewBottlenecks(time.Now, worstTop, c.placeName, c.worst.Top),
 		metrics.NewFabric(func() fabric.Counts { return c.using.Load().fabric.Counts() }),
-		metrics.NewLive(c.liveMetrics),
-		metrics.NewStore(c.db.store.WriterStatus),
-		metrics.NewLatency(c.db.store.Latency),
 	)
 }
 
 // beat tells health that checkpoints go on, until ctx ends.
-func (c *collector) beat(ctx context.Context) error {
+func (c *capturing) beat(ctx context.Context) error {
 	beat := c.ops.health.Watch("checkpoints", max(patience, patientIntervals*c.config.Checkpoint.Every.d))
 	defer beat.End()
 	for last := uint64(0); sleepFor(ctx, pulse); {
@@ -56,7 +66,7 @@ func (c *collector) beat(ctx context.Context) error {
 }
 
 // tapsUp is nil while the links of all taps are up: a dead tap is no quiet one.
-func (c *collector) tapsUp(context.Context) error {
+func (c *capturing) tapsUp(context.Context) error {
 	for _, t := range *c.open.Load() {
 		for _, r := range t.rings {
 			if s := r.State(); s != capture.LinkUp {
@@ -68,7 +78,7 @@ func (c *collector) tapsUp(context.Context) error {
 }
 
 // tapMetrics are the taps that are open.
-func (c *collector) tapMetrics() (list []metrics.Tap) {
+func (c *capturing) tapMetrics() (list []metrics.Tap) {
 	frames := make(map[string]time.Time)
 	for _, r := range c.live.Stats().Rings {
 		if r.LastFrame.After(frames[r.Name]) {
@@ -90,16 +100,21 @@ func (c *collector) tapMetrics() (list []metrics.Tap) {
 	return list
 }
 
-func (c *collector) producers() (list []metrics.Producer) {
+func (c *capturing) producers() (list []metrics.Producer) {
 	for _, r := range c.live.Stats().Rings {
 		list = append(list, metrics.Producer{Name: r.Name, Watermark: r.Watermark, StateBytes: r.StateBytes})
 	}
 	return list
 }
 
-func (c *collector) liveMetrics() metrics.Live {
+// liveCounts is what the pipeline counts of itself.
+func (c *capturing) liveCounts() metrics.Live {
 	s := c.live.Stats()
-	m := metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads, LostStates: s.LostStates}
+	return metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads, LostStates: s.LostStates}
+}
+
+func (c *collector) liveMetrics() metrics.Live {
+	m := c.liveCounts()
 	if c.checkpoints != nil {
 		st := c.checkpoints.Stats()
 		m.Checkpoints, m.Failed, m.LastCheckpoint = st.Taken, st.Failed, st.Last

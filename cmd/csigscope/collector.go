@@ -6,59 +6,50 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
+	"github.com/csigscope/csigscope/ingest"
 )
 
 // collector is what collect runs.
 type collector struct {
-	cmd    *cobra.Command
-	flags  *collectFlags
-	logger *slog.Logger
+	capturing
+	flags *collectFlags
+	db    *openedStore
 
-	network *network
-	using   atomic.Pointer[network] // the same, for other goroutines
-	config  *collectConfig
-	taps    liveTaps
-	open    atomic.Pointer[liveTaps] // the same, for other goroutines
-	db      *openedStore
-	live    *live.Pipeline
-	names   *namer
-	ops     *operations
-	worst   *aggregate.Worst
+	server *ingest.Server // nil unless exporters are listened for
+	worst  *aggregate.Worst
 
 	file        *checkpoint.File // nil without checkpoints
 	checkpoints *store.Journal   // nil without
 }
 
-// newCollector reads the configuration, and opens what it names: the taps first, whose
-// rings hold what comes while the store starts.
+// newCollector reads the configuration, and opens what it names.
 func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error) {
-	c = &collector{cmd: cmd, flags: f, logger: newLogger(cmd, cmd.ErrOrStderr())}
+	c = &collector{flags: f}
+	c.cmd, c.logger, c.place = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.place
+	c.read = func() (*network, *collectConfig, error) { return f.read(cmd) }
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
 		}
 	}()
-	if c.network, c.config, err = f.read(cmd); err != nil {
-		return c, err
-	}
-	instance, err := c.config.instance()
+	instance, err := c.begin()
 	if err != nil {
 		return c, err
 	}
-	if c.taps, err = openTaps(c.config, c.network, f.place, nil, c.logger); err != nil {
-		return c, err
-	}
 	if c.live, err = c.newPipeline(instance); err != nil {
+		return c, errors.Join(err, c.taps.close())
+	}
+	if c.server, err = c.config.Ingest.server(c.db.store, f.exposed, c.logger); err != nil {
 		return c, errors.Join(err, c.taps.close())
 	}
 	c.names = newNamer(c.db.store, c.logger, c.rings)
@@ -84,21 +75,6 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	c.worst = newWorst()
 	cfg.Journal = &watchedJournal{cfg.Journal, c.worst}
 	return live.New(cfg, c.taps.plan(c.network, nil), states)
-}
-
-// use has everybody see what is captured, and how.
-func (c *collector) use(n *network, taps liveTaps) {
-	c.names.use(n)
-	c.using.Store(n)
-	c.open.Store(&taps)
-}
-
-// rings are those that rows came from.
-func (c *collector) rings() (list []ringSource) {
-	for _, r := range c.live.Stats().Rings {
-		list = append(list, ringSource{r.Name, r.Source})
-	}
-	return list
 }
 
 // openJournal finds the checkpoint that an earlier process left, stores what was closed in
@@ -180,72 +156,17 @@ type passing struct{ *store.Store }
 // Commit implements live.Journal.
 func (passing) Commit(context.Context, []live.State) error { return nil }
 
-// run captures until ctx ends. What others do for the pipeline goes on until it has ended.
+// run captures until ctx ends.
 func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
-	fmt.Fprintf(c.cmd.OutOrStdout(), "collecting from %s into %s\n", c.taps, c.db.target)
+	from := c.taps.String()
+	var before []func(context.Context) error
+	if c.server != nil {
+		from = strings.TrimPrefix(from+", exporters at "+c.config.Ingest.Listen.text, ", ")
+		before = append(before, c.server.Run)
+	}
+	fmt.Fprintf(c.cmd.OutOrStdout(), "collecting from %s into %s\n", from, c.db.target)
 	c.db.keepTrimmed(ctx)
-	around, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	back, around := errgroup.WithContext(around)
-	back.Go(func() error { return c.names.run(around) })
-	back.Go(func() error { return c.beat(around) })
-
-	front, ctx := errgroup.WithContext(ctx)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(around, stop)()
-	front.Go(func() error {
-		defer stop()
-		return c.live.Run(ctx)
-	})
-	front.Go(func() error {
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-reload:
-				c.reload(ctx)
-			}
-		}
-	})
-	err := front.Wait()
-	end()
-	return errors.Join(err, back.Wait())
-}
-
-// reload goes on under the files as they are now, or tells why not.
-func (c *collector) reload(ctx context.Context) {
-	c.ops.notifier.Reloading()
-	defer c.ops.notifier.Ready()
-	if err := c.tryReload(ctx); err != nil {
-		c.logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
-		return
-	}
-	c.logger.Warn("reloaded", slog.String("epoch", fmt.Sprintf("%016x", c.network.epoch)), slog.String("taps", c.taps.String()))
-}
-
-func (c *collector) tryReload(ctx context.Context) error {
-	n, config, err := c.flags.read(c.cmd)
-	if err != nil {
-		return err
-	}
-	if n.epoch == c.network.epoch {
-		n.fabric, n.domain, n.decode = c.network.fabric, c.network.domain, c.network.decode // what it has met stays known
-	}
-	if a, b := c.config.Instance, config.Instance; a.text != b.text {
-		return fmt.Errorf("instance %q was %q: changing it takes a restart", b.text, a.text)
-	}
-	taps, err := openTaps(config, n, c.flags.place, c.taps, c.logger)
-	if err != nil {
-		return err
-	}
-	c.names.use(n)
-	if err := c.live.Reload(ctx, taps.plan(n, c.taps)); err != nil {
-		return err
-	}
-	c.network, c.config, c.taps = n, config, taps
-	c.use(n, taps)
-	return nil
+	return c.capturing.run(ctx, reload, before, nil)
 }
 
 // close lets go of what is open.

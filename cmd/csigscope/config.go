@@ -36,6 +36,8 @@ type config struct {
 	Store storeConfig `yaml:"store,omitempty"`
 	// Collect says what the command collect captures. It is no part of the epoch.
 	Collect collectConfig `yaml:"collect,omitempty"`
+	// Export says what the command export captures, and whom it hands that to.
+	Export exportConfig `yaml:"export,omitempty"`
 }
 
 type decodeConfig struct {
@@ -67,6 +69,7 @@ func defaultConfig() config {
 		},
 		Store:   defaultStoreConfig(),
 		Collect: defaultCollectConfig(),
+		Export:  defaultExportConfig(),
 	}
 }
 
@@ -98,7 +101,7 @@ func loadConfig(path string) (config, error) {
 			return c, usageError{fmt.Errorf("read configuration %q: decode: %w", path, err)}
 		}
 	}
-	if err := errors.Join(c.Store.check(), c.Collect.check()); err != nil {
+	if err := errors.Join(c.Store.check(), c.Collect.check(), c.Export.check()); err != nil {
 		return c, usageError{fmt.Errorf("read configuration %q: %w", path, err)}
 	}
 	// Alone, so that an error counts the tables of this file.
@@ -126,6 +129,7 @@ func (c config) merge() config {
 	d.Taps = c.Taps
 	d.Store = c.Store.merge()
 	d.Collect = c.Collect.merge()
+	d.Export = c.Export.merge()
 	d.Decode.InnerTags = c.Decode.InnerTags
 	if c.Decode.Endpoints != "" {
 		d.Decode.Endpoints = c.Decode.Endpoints

@@ -39,8 +39,7 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--listen %q: expected HOST:PORT such as 127.0.0.1:8080", address)}
 	}
-	ip := net.ParseIP(host)
-	if host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !isLoopback(host) {
 		return nil, usageError{fmt.Errorf("--listen %q: is reachable from other machines and the page has no authentication: use 127.0.0.1 and a tunnel", address)}
 	}
 	var config net.ListenConfig
@@ -49,6 +48,12 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w: choose another port with --listen", address, err)
 	}
 	return l, nil
+}
+
+// isLoopback tells whether this machine alone reaches a host.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // serve answers until ctx ends, then lets open requests finish. An interrupt is how

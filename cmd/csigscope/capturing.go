@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/csigscope/csigscope/aggregate/live"
+)
+
+// capturing is what commands that capture live packets have in common: taps, the pipeline
+// behind them, and reloads.
+type capturing struct {
+	cmd    *cobra.Command
+	logger *slog.Logger
+	read   func() (*network, *collectConfig, error) // the files as they are now, under the flags
+	place  string                                   // of taps that nothing else places
+
+	network *network
+	using   atomic.Pointer[network] // the same, for other goroutines
+	config  *collectConfig
+	taps    liveTaps
+	open    atomic.Pointer[liveTaps] // the same, for other goroutines
+	live    *live.Pipeline
+	names   namesWriter
+	ops     *operations
+}
+
+// namesWriter says what the numbers in rows stand for, beside the rows.
+type namesWriter interface {
+	// use names what rows under a network mean, from now on. Rows under the one before
+	// may still come.
+	use(*network)
+	// run writes names until ctx ends, and the last ones then.
+	run(ctx context.Context) error
+}
+
+// begin reads the files and opens the taps, whose rings hold what comes while the rest
+// starts.
+func (c *capturing) begin() (instance string, err error) {
+	if c.network, c.config, err = c.read(); err != nil {
+		return "", err
+	}
+	if instance, err = c.config.instance(); err != nil {
+		return "", err
+	}
+	c.taps, err = openTaps(c.config, c.network, c.place, nil, c.logger)
+	return instance, err
+}
+
+// use has everybody see what is captured, and how.
+func (c *capturing) use(n *network, taps liveTaps) {
+	c.names.use(n)
+	c.using.Store(n)
+	c.open.Store(&taps)
+}
+
+// rings are those that rows came from.
+func (c *capturing) rings() (list []ringSource) {
+	for _, r := range c.live.Stats().Rings {
+		list = append(list, ringSource{r.Name, r.Source})
+	}
+	return list
+}
+
+// run captures until ctx ends. What comes before the pipeline ends with ctx; what others do
+// for the pipeline goes on until it has ended.
+func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, behind []func(context.Context) error) error {
+	around, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	back, around := errgroup.WithContext(around)
+	for _, work := range append(behind, c.names.run, c.beat) {
+		back.Go(func() error { return work(around) })
+	}
+	front, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(around, stop)()
+	for _, work := range before {
+		front.Go(func() error { return work(ctx) })
+	}
+	front.Go(func() error {
+		defer stop()
+		return c.live.Run(ctx)
+	})
+	front.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-reload:
+				c.reload(ctx)
+			}
+		}
+	})
+	err := front.Wait()
+	end()
+	return errors.Join(err, back.Wait())
+}
+
+// reload goes on under the files as they are now, or tells why not.
+func (c *capturing) reload(ctx context.Context) {
+	c.ops.notifier.Reloading()
+	defer c.ops.notifier.Ready()
+	if err := c.tryReload(ctx); err != nil {
+		c.logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
+		return
+	}
+	c.logger.Warn("reloaded", slog.String("epoch", fmt.Sprintf("%016x", c.network.epoch)), slog.String("taps", c.taps.String()))
+}
+
+func (c *capturing) tryReload(ctx context.Context) error {
+	n, config, err := c.read()
+	if err != nil {
+		return err
+	}
+	if n.epoch == c.network.epoch {
+		n.fabric, n.domain, n.decode = c.network.fabric, c.network.domain, c.network.decode // what it has met stays known
+	}
+	if a, b := c.config.Instance, config.Instance; a.text != b.text {
+		return fmt.Errorf("instance %q was %q: changing it takes a restart", b.text, a.text)
+	}
+	taps, err := openTaps(config, n, c.place, c.taps, c.logger)
+	if err != nil {
+		return err
+	}
+	c.names.use(n)
+	if err := c.live.Reload(ctx, taps.plan(n, c.taps)); err != nil {
+		return err
+	}
+	c.network, c.config, c.taps = n, config, taps
+	c.use(n, taps)
+	return nil
+}

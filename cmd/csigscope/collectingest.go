@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/dashboards/metrics"
+	"github.com/csigscope/csigscope/ingest"
+)
+
+// ingestConfig says how exporters hand in what they have captured.
+type ingestConfig struct {
+	Listen word      `yaml:"listen,omitempty"`
+	TLS    tlsConfig `yaml:"tls,omitempty"`    // ca: of the exporters' certificates
+	Tokens string    `yaml:"tokens,omitempty"` // file of lines "NAME: SHA256 [EXPIRES]"
+	// Anonymous takes in who shows no credential, as this exporter: for loopback.
+	Anonymous string             `yaml:"anonymous,omitempty"`
+	Limits    ingestLimitsConfig `yaml:"limits,omitempty"`
+}
+
+// tlsConfig names files in PEM. They are read again when they change.
+type tlsConfig struct {
+	Cert string `yaml:"cert,omitempty"`
+	Key  string `yaml:"key,omitempty"`
+	CA   string `yaml:"ca,omitempty"` // who vouches for the other end
+}
+
+func (c tlsConfig) files() ingest.TLSFiles {
+	return ingest.TLSFiles{Cert: c.Cert, Key: c.Key, CA: c.CA}
+}
+
+// ingestLimitsConfig bounds each exporter; see ingest.Limits.
+type ingestLimitsConfig struct {
+	Requests   quantity `yaml:"requests,omitempty"`    // a second
+	Bytes      byteSize `yaml:"bytes,omitempty"`       // a second
+	Rows       quantity `yaml:"rows,omitempty"`        // a second
+	WindowRows quantity `yaml:"window_rows,omitempty"` // of a stream's window; beyond them overflow rows
+	Streams    quantity `yaml:"streams,omitempty"`
+	Exporters  quantity `yaml:"exporters,omitempty"` // that are remembered
+}
+
+func (c *ingestConfig) auth() ingest.Auth {
+	return ingest.Auth{TLS: c.TLS.files(), Tokens: c.Tokens, Anonymous: c.Anonymous}
+}
+
+// checkListen refuses an address that others can reach, where that is not safe.
+func (c *ingestConfig) checkListen(exposed bool) error {
+	if c.Listen.text == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Listen.text)
+	if err != nil {
+		return fmt.Errorf("%scollect: ingest: listen %q: expected HOST:PORT such as 127.0.0.1:4319", atLine(c.Listen.line), c.Listen.text)
+	}
+	auth := c.auth()
+	if why := auth.Exposed(); why != nil && !exposed && !isLoopback(host) {
+		return fmt.Errorf("%scollect: ingest: listen %q: is reachable from other machines, and there is %w", atLine(c.Listen.line), c.Listen.text, why)
+	}
+	return nil
+}
+
+// server is the collector's side, nil unless exporters are listened for.
+func (c *ingestConfig) server(db *store.Store, exposed bool, logger *slog.Logger) (*ingest.Server, error) {
+	if c.Listen.text == "" {
+		return nil, nil
+	}
+	s, err := ingest.NewServer(ingest.ServerConfig{
+		Listen: c.Listen.text, DangerouslyExposed: exposed, Logger: logger,
+		Auth: c.auth(),
+		Limits: ingest.Limits{
+			RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
+			MaxWindowRows: int(c.Limits.WindowRows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
+		},
+	}, db, directory{db})
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%scollect: ingest: %w", atLine(c.Listen.line), err)}
+	}
+	return s, nil
+}
+
+// directory keeps what exporters' blocks mean in the store.
+type directory struct{ *store.Store }
+
+// BeginRuns implements ingest.Directory.
+func (d directory) BeginRuns(ctx context.Context, list []ingest.Run) error {
+	runs := make([]store.Run, len(list))
+	for i, r := range list {
+		runs[i] = store.Run{Source: r.Source, Mode: store.RunLive, Name: r.Exporter + "/" + r.Stream}
+	}
+	return d.Store.BeginRuns(ctx, runs)
+}
+
+// ingestMetrics are what exporters handed in.
+func ingestMetrics(s *ingest.Server) metrics.Ingest {
+	st := s.Stats()
+	m := metrics.Ingest{Refused: make(map[string]uint64)}
+	for _, counts := range []*ingest.Counts{&st.Total, &st.Strangers} {
+		for reason, n := range counts.Refused {
+			m.Refused[ingest.Reason(reason).String()] += n
+		}
+	}
+	for _, e := range st.Exporters {
+		m.Exporters = append(m.Exporters, metrics.Exporter{
+			Name: e.Name, LastSeen: e.Last, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
+			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Repeated: e.RepeatedItems,
+			Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems,
+		})
+	}
+	return m
+}
+
+// exportConfig is what the command export does. Its flags come before it.
+type exportConfig struct {
+	Instance   word         `yaml:"instance,omitempty"` // default the host's name
+	Taps       []collectTap `yaml:"taps,omitempty"`
+	Collectors []string     `yaml:"collectors,omitempty,flow"` // URLs; the first that answers is used
+	TLS        tlsConfig    `yaml:"tls,omitempty"`             // ca: of the collectors' certificates
+	TokenFile  string       `yaml:"token_file,omitempty"`
+	Spool      spoolConfig  `yaml:"spool,omitempty"`
+}
+
+// spoolConfig is where blocks wait on disk for a collector.
+type spoolConfig struct {
+	Dir  string   `yaml:"dir,omitempty"`
+	Size byteSize `yaml:"size,omitempty"`
+}
+
+// defaultExportConfig is what an empty section means.
+func defaultExportConfig() exportConfig {
+	return exportConfig{Spool: spoolConfig{Size: byteSize{n: 1 << 30}}}
+}
+
+// merge returns c with the defaults for what it leaves out.
+func (c exportConfig) merge() exportConfig {
+	c.Spool.Size = cmp.Or(c.Spool.Size, defaultExportConfig().Spool.Size)
+	return c
+}
+
+// capture is the part of the section that collect has as well.
+func (c *exportConfig) capture() collectConfig {
+	return collectConfig{Instance: c.Instance, Taps: c.Taps, Checkpoint: checkpointConfig{Every: intervalOf(time.Second)}}
+}
+
+func (c *exportConfig) check() error {
+	taps := c.capture()
+	return taps.checkTaps("export")
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+)
+
+// TestExport hands what is captured on one side over to a collector, which is killed and
+// away for a while: every packet is stored once. An exporter that ends while the collector
+// is away leaves its windows to the next one.
+func TestExport(t *testing.T) {
+	env := engineEnv(t)
+	if !livetest.InNamespace(t) {
+		return
+	}
+	livetest.IP(t, "link", "set", "lo", "up")
+	livetest.MakeLink(t)
+	dir := t.TempDir()
+	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	config := writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  ingest: {listen: "+address+", anonymous: host1}\n")
+	collect := func() *collecting {
+		return runUntil(t, env, "exporters at "+address, "collect", "--config", config, "--store", dsn)
+	}
+	export := func() *collecting {
+		return runUntil(t, env, "exporting from", "export", "--interface", livetest.TapEnd, "--collector", "http://"+address, "--spool", filepath.Join(dir, "spool"))
+	}
+	server := collect()
+	host := export()
+	stop := traffic(t, 2000)
+	time.Sleep(4 * time.Second)
+	server.end(syscall.SIGKILL)
+	time.Sleep(2 * time.Second)
+	server = collect()
+	time.Sleep(time.Second)
+	sent := len(stop())
+	host.end(syscall.SIGTERM)
+
+	// The second exporter ends while nobody takes its windows.
+	server.end(syscall.SIGTERM)
+	host = export()
+	stop = traffic(t, 2000)
+	time.Sleep(time.Second)
+	sent += len(stop())
+	host.end(syscall.SIGTERM)
+	if !strings.Contains(host.log(), "windows wait in the spool") {
+		t.Errorf("the exporter does not say that windows wait:\n%s", host.log())
+	}
+	server = collect()
+	host = export()
+	time.Sleep(2 * time.Second)
+	host.end(syscall.SIGTERM)
+	server.end(syscall.SIGTERM)
+	if got := stored(t, env, dsn); got != uint64(sent) || got == 0 {
+		t.Errorf("%d packets sent, %d observations stored", sent, got)
+	}
+}
