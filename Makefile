@@ -12,7 +12,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean
+.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean soak
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

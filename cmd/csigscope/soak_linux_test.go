@@ -1,0 +1,429 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// soakEnv is how long TestSoak runs.
+const soakEnv = "CSIGSCOPE_SOAK"
+
+// TestSoak runs a collector with a tap, and an exporter that hands over to it through a
+// proxy, while one fault follows the other. In the end every packet that was sent outside
+// of the gaps is stored once, and memory and descriptors did not grow.
+func TestSoak(t *testing.T) {
+	duration := 10 * time.Second
+	if text := os.Getenv(soakEnv); text != "" {
+		var err error
+		if duration, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	} else if testing.Short() {
+		t.Skip("SKIPPED: short tests")
+	}
+	env := engineEnv(t)
+	if !livetest.InNamespace(t) {
+		return
+	}
+	livetest.IP(t, "link", "set", "lo", "up")
+	livetest.MakeLink(t)
+	const hostSend, hostTap = "hsend", "htap"
+	livetest.IP(t, "link", "add", hostSend, "mtu", "9000", "type", "veth", "peer", "name", hostTap, "mtu", "9000")
+	for _, end := range []string{hostSend, hostTap} {
+		livetest.IP(t, "link", "set", end, "addrgenmode", "none")
+		livetest.IP(t, "link", "set", end, "up")
+	}
+	s := newSoak(t, env, hostTap)
+	s.begin()
+	frames := taggedFrames(t)
+	tapped, handed := send(t, livetest.SendEnd, frames), send(t, hostSend, frames)
+	s.run(duration)
+	tappedAt, handedAt := tapped(), handed()
+	s.finish()
+	s.checkConservation(tappedAt, handedAt)
+	s.checkFlat()
+}
+
+// taggedFrames are frames of the simulator with one tag, and nothing else to count.
+func taggedFrames(t *testing.T) [][]byte {
+	t.Helper()
+	scenario, err := emitter.Named("quickstart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenario.Duration /= 4
+	report, err := emitter.Run(t.Context(), scenario, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := decode.New(decode.Config{Domain: domain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames [][]byte
+	for _, path := range report.Captures {
+		for _, frame := range livetest.Read(t, path) {
+			var r decode.Result
+			if decoder.Decode(frame, &r); r.N == 1 && r.Obs[0].Kind == decode.Tag && r.Obs[0].Flags&decode.Orphan == 0 {
+				frames = append(frames, frame)
+			}
+		}
+	}
+	if len(frames) < 1000 {
+		t.Fatalf("%d frames with one tag", len(frames))
+	}
+	return frames
+}
+
+// soakRate is how many packets a second each link carries.
+const soakRate = 2000
+
+// send loops the frames into a link until stop is called, which tells how many were sent
+// in each millisecond.
+func send(t *testing.T, link string, frames [][]byte) (stop func() map[int64]int) {
+	t.Helper()
+	s := livetest.NewSender(t, link)
+	var ended atomic.Bool
+	done := make(chan map[int64]int, 1)
+	go func() {
+		sent, at := make(map[int64]int), 0
+		for began := time.Now(); !ended.Load(); time.Sleep(time.Millisecond) {
+			for due := int(time.Since(began).Seconds() * soakRate); at < due; at++ {
+				sent[time.Now().UnixMilli()]++
+				s.Send(frames[at%len(frames)])
+			}
+		}
+		done <- sent
+	}()
+	return func() map[int64]int {
+		ended.Store(true)
+		return <-done
+	}
+}
+
+// soak is what runs and what is done to it.
+type soak struct {
+	t       *testing.T
+	env     []string
+	dir     string
+	hostTap string
+	address string // of the collector
+	proxy   *proxy
+
+	server, host *collecting
+	lives        [][]soakSample // of the collector
+	reloads      int
+	away         []span // of the exporter
+}
+
+// span is a time in Unix ms.
+type span struct{ from, to int64 }
+
+// split counts what was sent outside and inside of the spans.
+func split(sent map[int64]int, spans []span) (outside, inside int) {
+	for at, n := range sent {
+		if slices.ContainsFunc(spans, func(g span) bool { return g.from <= at && at <= g.to }) {
+			inside += n
+		} else {
+			outside += n
+		}
+	}
+	return outside, inside
+}
+
+// soakSample is what the collector took at a time.
+type soakSample struct {
+	at  time.Duration
+	rss int64 // KiB
+	fds int
+}
+
+func newSoak(t *testing.T, env []string, hostTap string) *soak {
+	s := &soak{t: t, env: env, dir: t.TempDir(), hostTap: hostTap, address: freeAddress(t)}
+	s.proxy = newProxy(t, s.address)
+	s.writeConfig()
+	return s
+}
+
+func (s *soak) store() string  { return "embedded:" + filepath.Join(s.dir, "store") }
+func (s *soak) config() string { return filepath.Join(s.dir, "collect.yaml") }
+
+// writeConfig writes one that differs each time, in what the epoch is the hash of.
+func (s *soak) writeConfig() {
+	writeFile(s.t, s.config(), fmt.Sprintf("csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n"+
+		"collect:\n  instance: soak\n  taps:\n  - interface: %s\n  ingest: {listen: %q, anonymous: host1}\n", s.reloads%20+1, livetest.TapEnd, s.address))
+}
+
+func (s *soak) begin() {
+	s.server = runUntil(s.t, s.env, "collecting", "collect", "--config", s.config(), "--store", s.store())
+	s.lives = append(s.lives, nil)
+	s.host = s.export()
+}
+
+func (s *soak) export() *collecting {
+	return runUntil(s.t, s.env, "exporting", "export", "--interface", s.hostTap, "--collector", "http://"+s.proxy.address(), "--spool", filepath.Join(s.dir, "spool"))
+}
+
+// faults follow each other, evenly over the run.
+var faults = []struct {
+	name  string
+	cause func(*soak)
+}{
+	{"reload", (*soak).reload},
+	{"cut the exporter's connection", func(s *soak) { s.proxy.cut(2 * time.Second) }},
+	{"kill the engine", (*soak).killEngine},
+	{"reload", (*soak).reload},
+	{"end the exporter, and start it again", (*soak).restartExporter},
+	{"kill the collector", (*soak).killCollector},
+}
+
+func (s *soak) reload() {
+	s.reloads++
+	s.writeConfig()
+	if err := s.server.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// restartExporter leaves nobody to capture on the host for a moment.
+func (s *soak) restartExporter() {
+	from := time.Now().UnixMilli()
+	s.host.end(syscall.SIGTERM)
+	s.host = s.export()
+	s.away = append(s.away, span{from, time.Now().UnixMilli()})
+}
+
+func (s *soak) killCollector() {
+	s.server.end(syscall.SIGKILL)
+	s.server = runUntil(s.t, s.env, "collecting", "collect", "--config", s.config(), "--store", s.store())
+	s.lives = append(s.lives, nil)
+}
+
+// killEngine kills the process of the embedded engine of this store.
+func (s *soak) killEngine() {
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, path := range list {
+		text, err := os.ReadFile(path)
+		args := strings.Split(string(text), "\x00")
+		if err != nil || !slices.Contains(args, "engine") || !slices.Contains(args, filepath.Join(s.dir, "store")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// rounds is how often all faults happen.
+const rounds = 2
+
+func (s *soak) run(duration time.Duration) {
+	began := time.Now()
+	every := max(duration/120, 500*time.Millisecond)
+	done := 0
+	for n := rounds * len(faults); time.Since(began) < duration; time.Sleep(every) {
+		s.sample(time.Since(began))
+		if due := int(time.Since(began) * time.Duration(n+1) / duration); done < due && done < n {
+			f := faults[done%len(faults)]
+			s.t.Logf("%s: %s", time.Since(began).Round(time.Second), f.name)
+			f.cause(s)
+			done++
+		}
+	}
+}
+
+func (s *soak) sample(at time.Duration) {
+	dir := fmt.Sprintf("/proc/%d/", s.server.cmd.Process.Pid)
+	status, err := os.ReadFile(dir + "status")
+	if err != nil {
+		s.t.Fatalf("the collector is gone: %v\n%s", err, s.server.log())
+	}
+	fds, err := os.ReadDir(dir + "fd")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	x := soakSample{at: at, fds: len(fds)}
+	for line := range strings.Lines(string(status)) {
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &x.rss); err == nil {
+			break
+		}
+	}
+	life := &s.lives[len(s.lives)-1]
+	*life = append(*life, x)
+	s.t.Logf("%s: collector %d MiB, %d descriptors", at.Round(time.Second), x.rss>>10, x.fds)
+}
+
+// finish ends all, once the collector has what the exporter captured.
+func (s *soak) finish() {
+	s.proxy.cut(0)
+	for range 10 {
+		s.host.end(syscall.SIGTERM)
+		if !strings.Contains(s.host.log(), "windows wait in the spool") {
+			break
+		}
+		s.host = s.export()
+		time.Sleep(2 * time.Second)
+	}
+	s.server.end(syscall.SIGTERM)
+}
+
+// checkConservation holds what is stored against what was sent. What was sent in a gap of
+// the collector, or to a host without an exporter, may be stored or not.
+func (s *soak) checkConservation(tapped, handed map[int64]int) {
+	t := s.t
+	address := freeAddress(t)
+	serveBinary(t, s.env, "query", "serve", "--store", s.store(), "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
+	var gaps []span
+	for line := range strings.Lines(ask(t, address, "SELECT toUnixTimestamp64Milli(window_from), toUnixTimestamp64Milli(window_to) FROM csigscope.gaps FINAL ORDER BY 1")) {
+		var g span
+		if _, err := fmt.Sscan(line, &g.from, &g.to); err != nil {
+			t.Fatalf("gaps: %q: %v", line, err)
+		}
+		gaps = append(gaps, g)
+		t.Logf("gap of %d ms", g.to-g.from)
+	}
+	outside, inside := split(tapped, gaps)
+	handedOutside, handedInside := split(handed, s.away)
+	outside, inside = outside+handedOutside, inside+handedInside
+	var got int
+	for _, table := range []string{"partials_1s", "partials_1m"} {
+		row := ask(t, address, "SELECT sum(observations) FROM csigscope."+table+" FINAL")
+		if _, err := fmt.Sscan(row, &got); err != nil {
+			t.Fatalf("%s: %q: %v", table, row, err)
+		}
+		t.Logf("%s: %d packets sent outside of gaps, %d in gaps, %d stored", table, outside, inside, got)
+		if got < outside || got > outside+inside {
+			t.Errorf("%s: %d packets are stored, of %d that were sent outside of gaps and %d in gaps", table, got, outside, inside)
+		}
+	}
+	if len(gaps) != rounds {
+		t.Errorf("%d gaps for %d kills", len(gaps), rounds)
+	}
+}
+
+// checkFlat compares the last third of each long life of the collector with the second.
+func (s *soak) checkFlat() {
+	const few, slackKiB, slackFDs = 12, 24 << 10, 8
+	for i, life := range s.lives {
+		if len(life) < few {
+			continue
+		}
+		third := len(life) / 3
+		rss := func(x soakSample) int64 { return x.rss }
+		fds := func(x soakSample) int64 { return int64(x.fds) }
+		middle, last := life[third:2*third], life[2*third:]
+		s.t.Logf("life %d: %d MiB and %d descriptors in the second third, %d MiB and %d in the last", i+1,
+			medianOf(middle, rss)>>10, medianOf(middle, fds), medianOf(last, rss)>>10, medianOf(last, fds))
+		if a, b := medianOf(middle, rss), medianOf(last, rss); b > a+a/5+slackKiB {
+			s.t.Errorf("life %d: memory grew from %d to %d KiB", i+1, a, b)
+		}
+		if a, b := medianOf(middle, fds), medianOf(last, fds); b > a+slackFDs {
+			s.t.Errorf("life %d: descriptors grew from %d to %d", i+1, a, b)
+		}
+	}
+}
+
+func medianOf(list []soakSample, of func(soakSample) int64) int64 {
+	var values []int64
+	for _, x := range list {
+		values = append(values, of(x))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// proxy passes connections on, until it is told to cut them.
+type proxy struct {
+	t        *testing.T
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	conns []net.Conn
+	until time.Time // nobody gets through before
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{t: t, listener: l, to: to}
+	t.Cleanup(func() { l.Close(); p.cut(time.Hour) })
+	go p.run()
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+// cut ends all connections, and lets none through for a while.
+func (p *proxy) cut(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until = time.Now().Add(d)
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) run() {
+	for {
+		from, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", p.to)
+		p.mu.Lock()
+		if err != nil || time.Now().Before(p.until) {
+			from.Close()
+			if err == nil {
+				to.Close()
+			}
+		} else {
+			p.conns = append(p.conns, from, to)
+			go pass(from, to)
+			go pass(to, from)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// pass copies until one end is closed, and closes the other.
+func pass(from, to net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err == nil {
+			_, err = to.Write(buf[:n])
+		}
+		if err != nil {
+			from.Close()
+			to.Close()
+			return
+		}
+	}
+}
