@@ -64,8 +64,9 @@ func (c *ingestConfig) checkListen(exposed bool) error {
 	return nil
 }
 
-// server is the collector's side, nil unless exporters are listened for.
-func (c *ingestConfig) server(db *store.Store, exposed bool, logger *slog.Logger) (*ingest.Server, error) {
+// server is the collector's side, nil unless exporters are listened for. The sink takes
+// rows into the store.
+func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, logger *slog.Logger) (*ingest.Server, error) {
 	if c.Listen.text == "" {
 		return nil, nil
 	}
@@ -76,7 +77,7 @@ func (c *ingestConfig) server(db *store.Store, exposed bool, logger *slog.Logger
 			RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
 			MaxWindowRows: int(c.Limits.WindowRows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
 		},
-	}, db, directory{db})
+	}, sink, directory{db})
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%scollect: ingest: %w", atLine(c.Listen.line), err)}
 	}

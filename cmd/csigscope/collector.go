@@ -49,7 +49,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 	if c.live, err = c.newPipeline(instance); err != nil {
 		return c, errors.Join(err, c.taps.close())
 	}
-	if c.server, err = c.config.Ingest.server(c.db.store, f.exposed, c.logger); err != nil {
+	if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, c.worst}, f.exposed, c.logger); err != nil {
 		return c, errors.Join(err, c.taps.close())
 	}
 	c.names = newNamer(c.db.store, c.logger, c.rings)

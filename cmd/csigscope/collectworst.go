@@ -7,6 +7,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/ingest"
 )
 
 const (
@@ -32,6 +33,20 @@ func (j *watchedJournal) WriteBlock(ctx context.Context, b *aggregate.Block) err
 		return err
 	}
 	return j.Journal.WriteBlock(ctx, b)
+}
+
+// watchedSink shows what exporters hand in to worst before it goes on.
+type watchedSink struct {
+	ingest.Sink
+	worst *aggregate.Worst
+}
+
+// WriteBlock implements ingest.Sink.
+func (s *watchedSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if err := s.worst.WriteBlock(ctx, b); err != nil {
+		return err
+	}
+	return s.Sink.WriteBlock(ctx, b)
 }
 
 // placeName is the name of a location under the configuration in use.

@@ -21,10 +21,10 @@ func TestExport(t *testing.T) {
 	livetest.IP(t, "link", "set", "lo", "up")
 	livetest.MakeLink(t)
 	dir := t.TempDir()
-	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	dsn, address, ops := "embedded:"+filepath.Join(dir, "store"), freeAddress(t), freeAddress(t)
 	config := writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  ingest: {listen: "+address+", anonymous: host1}\n")
 	collect := func() *collecting {
-		return runUntil(t, env, "exporters at "+address, "collect", "--config", config, "--store", dsn)
+		return runUntil(t, env, "exporters at "+address, "collect", "--config", config, "--store", dsn, "--ops-listen", ops)
 	}
 	export := func() *collecting {
 		return runUntil(t, env, "exporting from", "export", "--interface", livetest.TapEnd, "--collector", "http://"+address, "--spool", filepath.Join(dir, "spool"))
@@ -53,6 +53,12 @@ func TestExport(t *testing.T) {
 	server = collect()
 	host = export()
 	time.Sleep(2 * time.Second)
+	metrics := fetch(t, ops+"/metrics")
+	for _, want := range []string{`csigscope_exporter_rows_total{exporter="host1"}`, `csigscope_heavy_ratio{signal="min_abw_ratio",source="tag"} 0`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics do not say %s", want)
+		}
+	}
 	host.end(syscall.SIGTERM)
 	server.end(syscall.SIGTERM)
 	if got := stored(t, env, dsn); got != uint64(sent) || got == 0 {

@@ -13,8 +13,10 @@ import (
 
 // unitCapabilities are the units, and all that each of them may do beyond other users.
 var unitCapabilities = map[string]string{
-	"csigscope-query.service": "",
-	"csigscope-tap.service":   "CAP_NET_RAW",
+	"csigscope-collect.service": "",
+	"csigscope-export.service":  "CAP_NET_RAW",
+	"csigscope-query.service":   "",
+	"csigscope-tap.service":     "CAP_NET_RAW",
 }
 
 // systemdAnalyze runs systemd's own checks; without it the test fails in CI.
