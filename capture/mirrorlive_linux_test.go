@@ -24,7 +24,7 @@ func mirroredFrames(t *testing.T, r *capture.MirrorReader, want int) []string {
 	t.Helper()
 	var b capture.Batch
 	var got []string
-	for quiet := 0; quiet < 10 && len(got) < want; {
+	for quiet := 0; quiet < 15 && len(got) < want; {
 		if err := r.ReadBatch(&b); err != nil {
 			t.Fatal(err)
 		}

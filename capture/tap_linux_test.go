@@ -274,7 +274,7 @@ func TestTapFansOut(t *testing.T) {
 	livetest.MakeLink(t)
 	const each = 400
 	for _, program := range [][]bpf.RawInstruction{byLastAddress(t), nil} {
-		tap := openTap(t, capture.TapConfig{Rings: 4, Fanout: program, BlockSize: 64 << 10})
+		tap := openTap(t, capture.TapConfig{Rings: 4, Fanout: program})
 		s := livetest.NewSender(t, livetest.SendEnd)
 		for range each {
 			for host := range 16 {
@@ -404,13 +404,12 @@ func TestTapAllocatesNothing(t *testing.T) {
 		return
 	}
 	livetest.MakeLink(t)
-	tap := openTap(t, capture.TapConfig{})
+	tap := openTap(t, capture.TapConfig{Retire: time.Second}) // full blocks are enough
 	s := livetest.NewSender(t, livetest.SendEnd)
 	const frames = 20000
 	for range frames {
 		s.Send(livetest.Tagged(livetest.Plain(1, 2, 60), 0x8100<<16|5))
 	}
-	time.Sleep(50 * time.Millisecond) // the last block retires
 	r := tap.Rings()[0]
 	var b capture.Batch
 	allocs := testing.AllocsPerRun(frames/capture.BatchSize-20, func() {

@@ -13,6 +13,13 @@ func openTap(t *testing.T, cfg capture.TapConfig) *capture.Tap {
 	if cfg.Interface == "" {
 		cfg.Interface = livetest.TapEnd
 	}
+	if cfg.BlockSize == 0 {
+		cfg.BlockSize = 256 << 10 // the kernel clears every ring
+	}
+	if cfg.Retire == 0 {
+		// Tests send before they read: each time to retire takes up a block.
+		cfg.Retire = 100 * time.Millisecond
+	}
 	tap, err := capture.NewTap(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +41,7 @@ func collect(t *testing.T, r *capture.Ring, want int) [][]byte {
 	t.Helper()
 	var b capture.Batch
 	var got [][]byte
-	for quiet := 0; quiet < 10 && len(got) < want; {
+	for quiet := 0; quiet < 15 && len(got) < want; {
 		if err := r.ReadBatch(&b); err != nil {
 			t.Fatal(err)
 		}

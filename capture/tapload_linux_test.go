@@ -117,7 +117,9 @@ func newPipeline(t *testing.T, packets uint64, blocks int) *pipeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.ring = openTap(t, capture.TapConfig{Filter: program, Blocks: blocks}).Rings()[0]
+	p.ring = openTap(t, capture.TapConfig{
+		Filter: program, Blocks: blocks, BlockSize: capture.DefaultTapBlockSize, Retire: capture.DefaultTapRetire,
+	}).Rings()[0]
 	return p
 }
 

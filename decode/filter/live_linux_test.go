@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/net/bpf"
 
@@ -32,6 +33,7 @@ func programs(t *testing.T) (cfg filter.Config, pass, fanout []bpf.RawInstructio
 
 func open(t *testing.T, cfg capture.TapConfig) *capture.Tap {
 	t.Helper()
+	cfg.BlockSize, cfg.Retire = 256<<10, 100*time.Millisecond // frames are sent before they are read
 	tap, err := capture.NewTap(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +55,7 @@ func drain(t *testing.T, cfg decode.Config, r *capture.Ring, said map[string]int
 	}
 	var b capture.Batch
 	var res decode.Result
-	for idle := 0; idle < 5; {
+	for idle := 0; idle < 15; {
 		if err := r.ReadBatch(&b); err != nil {
 			t.Fatal(err)
 		}
