@@ -213,10 +213,11 @@ func TestRotation(t *testing.T) {
 	}
 	clock.add(2 * time.Second)
 	// The connection that is open was made with a certificate that is foreign by now.
-	if _, err := c.push(t.Context(), nil); connect.CodeOf(err) != connect.CodeUnauthenticated {
-		t.Errorf("old certificate: %v", err)
+	_, err = c.push(t.Context(), nil)
+	if connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Fatalf("old certificate: %v", err)
 	}
-	c.http.CloseIdleConnections()
+	c.fail(err)
 	if _, err := c.push(t.Context(), nil); err != nil {
 		t.Errorf("after rotation: %v", err)
 	}

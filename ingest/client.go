@@ -52,7 +52,9 @@ type ClientStats struct {
 	Items, Observations uint64 // given
 	Stored, Repeated    uint64 // items that a collector has
 	Refused             map[string]uint64
-	// Lost is what was given up, by reason: "full", or the outbox's own; in items.
+	// Lost is what was given up, by reason: "full", "disk", "undescribed", "refused", or
+	// the outbox's own; in items. What gave way while it was being sent may be among
+	// Stored too.
 	Lost          map[string]uint64
 	Waiting       uint64 // items in the spool
 	SpoolBytes    int64

@@ -36,6 +36,7 @@ type Limits struct {
 	MaxExporters int // that are remembered; 4096
 	MaxConns     int // network connections; twice MaxExporters
 	MaxDecoding  int // requests that are decoded at a time; 8
+	MaxBuffered  int // bytes of all requests that are under way; 256 MiB
 }
 
 // Bounds of the protocol. Beyond them a message is refused before it is decoded.
@@ -67,10 +68,14 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.MaxExporters, 4096)
 	setDefault(&l.MaxConns, 2*l.MaxExporters)
 	setDefault(&l.MaxDecoding, 8)
+	setDefault(&l.MaxBuffered, 256<<20)
+	if l.MaxBuffered < 2*l.MaxMessage {
+		return l, fmt.Errorf("limits: %d bytes under way: expected room for two messages of %d", l.MaxBuffered, l.MaxMessage)
+	}
 	if l.MaxMessage > maxMessageBytes {
 		return l, fmt.Errorf("limits: message of %d bytes: expected at most %d", l.MaxMessage, maxMessageBytes)
 	}
-	for _, n := range []int{l.MaxWindowRows, l.MaxStreams, l.MaxInFlight, l.MaxMessage, l.MaxNames, l.MaxExporters, l.MaxConns, l.MaxDecoding} {
+	for _, n := range []int{l.MaxWindowRows, l.MaxStreams, l.MaxInFlight, l.MaxMessage, l.MaxNames, l.MaxExporters, l.MaxConns, l.MaxDecoding, l.MaxBuffered} {
 		if n < 1 {
 			return l, fmt.Errorf("limits: %d: expected a positive number", n)
 		}

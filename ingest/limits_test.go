@@ -52,6 +52,22 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// TestBuffered: requests that are under way hold a bounded number of bytes, whoever they
+// are from.
+func TestBuffered(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Limits = nil, Limits{MaxMessage: 1 << 16, MaxBuffered: 1 << 17}
+	s := startCollector(t, cfg, newLedger(), "")
+	s.buffered.Add(1 << 17)
+	if _, err := pushTo(t, s, validRequest(t, 1)); connect.CodeOf(err) != connect.CodeResourceExhausted || s.Stats().Total.Refused[ReasonBuffered] != 1 {
+		t.Errorf("%v, %+v, want refused", err, s.Stats().Total.Refused)
+	}
+	s.buffered.Add(-1 << 17)
+	if _, err := pushTo(t, s, validRequest(t, 1)); err != nil || s.buffered.Load() != 0 {
+		t.Errorf("%v, %d bytes under way", err, s.buffered.Load())
+	}
+}
+
 // TestInFlight: an exporter that floods is held back, and another one is not.
 func TestInFlight(t *testing.T) {
 	dir := t.TempDir()

@@ -263,15 +263,15 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(l.delays)
-	p50, p99 := l.delays[len(l.delays)/2], l.delays[len(l.delays)*99/100]
+	p50, p90, p99 := l.delays[len(l.delays)/2], l.delays[len(l.delays)*9/10], l.delays[len(l.delays)*99/100]
 	var rows, observations uint64
 	const query = "SELECT count(), sum(observations) FROM csigscope.partials_1s FINAL"
 	if err := l.reader.QueryRow(t.Context(), query).Scan(&rows, &observations); err != nil {
 		t.Fatal(err)
 	}
 	blocks := uint64(2 * max(int(length/(2*time.Second)), 1) * exporters)
-	t.Logf("%d exporters, %d blocks, %d rows; until they can be asked for: median %s, 99th percentile %s, worst %s; heap %d, %d, %d MiB",
-		exporters, blocks, rows, p50, p99, l.delays[len(l.delays)-1], start, half, end)
+	t.Logf("%d exporters, %d blocks, %d rows; until they can be asked for: median %s, 90th percentile %s, 99th percentile %s, worst %s; heap %d, %d, %d MiB",
+		exporters, blocks, rows, p50, p90, p99, l.delays[len(l.delays)-1], start, half, end)
 	if observations != l.observed || rows != blocks*200 {
 		t.Errorf("%d rows with %d observations, want %d with %d", rows, observations, blocks*200, l.observed)
 	}

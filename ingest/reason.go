@@ -18,7 +18,8 @@ const (
 	ReasonForged    // calls itself by another one's name
 	ReasonOversized // beyond a hard limit of size
 	ReasonMalformed // no message of the protocol
-	ReasonInFlight
+	ReasonInFlight  // too many requests at a time
+	ReasonBuffered  // all exporters' requests together are too large
 	ReasonRequestRate
 	ReasonByteRate
 	ReasonRowRate
@@ -43,7 +44,7 @@ const (
 var reasonNames = [NumReasons]string{
 	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate",
 	"nameless_certificate", "exporters",
-	"forged", "oversized", "malformed", "in_flight", "request_rate", "byte_rate", "row_rate", "names", "name_taken",
+	"forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate", "names", "name_taken",
 	"description", "sink",
 	"invalid", "future", "past", "stale", "streams", "foreign", "unsupported",
 }

@@ -61,6 +61,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	if err := s.spend(e, e.requests, 1, ReasonRequestRate); err != nil {
 		return err
 	}
+	weight := int64(s.limits.MaxMessage)
+	if r.ContentLength >= 0 {
+		weight = min(weight, r.ContentLength)
+	}
+	defer s.buffered.Add(-weight)
+	if s.buffered.Add(weight) > int64(s.limits.MaxBuffered) {
+		s.refuse(e, ReasonBuffered)
+		return later(time.Second)
+	}
 	body, _ := s.bodies.Get().(*bytes.Buffer)
 	if body == nil {
 		body = new(bytes.Buffer)

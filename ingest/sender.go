@@ -20,7 +20,7 @@ import (
 
 const (
 	firstPause   = 100 * time.Millisecond
-	longestPause = 30 * time.Second
+	longestPause = 10 * time.Second
 )
 
 // sheaf is what is sent at once: records in the order of the spool.
@@ -43,8 +43,10 @@ func (c *Client) send(ctx context.Context) error {
 	single := false // after a request was refused as a whole: find out which record it is
 	for ctx.Err() == nil {
 		if err := c.collect(&sh, single); err != nil {
-			c.cfg.Logger.Error("spool cannot be read", slog.String("error", err.Error()))
-			sleep(ctx, longestPause)
+			// Also when what was being read gave way to newer blocks.
+			c.cfg.Logger.Warn("spool cannot be read, trying again", slog.String("error", err.Error()))
+			sleep(ctx, pause)
+			pause = min(2*pause, longestPause)
 			continue
 		}
 		if len(sh.records) == 0 {
@@ -103,8 +105,10 @@ func (c *Client) judge(err error) (wait time.Duration, poison bool) {
 	return 0, false
 }
 
-// fail logs a push that did not work, and turns to the next collector.
+// fail logs a push that did not work, and turns to the next collector. The next push
+// makes a connection of its own, with the certificates of then.
 func (c *Client) fail(err error) {
+	c.http.CloseIdleConnections()
 	c.mu.Lock()
 	from := c.peers[c.current].url
 	c.current = (c.current + 1) % len(c.peers)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -69,6 +70,7 @@ type Server struct {
 	errors    *connect.ErrorWriter
 	folders   sync.Pool
 	bodies    sync.Pool
+	buffered  atomic.Int64 // bytes of requests under way
 
 	strangers counts // of peers that are nobody
 
