@@ -67,6 +67,10 @@ type ClientStats struct {
 	DescribeParts uint64
 }
 
+// saveEvery is how often the spool's position is written: seldom, since what is sent
+// again after a crash is not counted again.
+const saveEvery = 10 * time.Second
+
 // OpenClient takes possession of the spool. Run sends what is in it; the caller closes
 // the client after Run has ended.
 func OpenClient(cfg ClientConfig) (*Client, error) {
@@ -84,6 +88,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	}
 	c.log, err = outbox.Open(outbox.Options{
 		Dir: cfg.Dir, Classes: []outbox.Class{{Name: "push"}}, MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
+		SaveEvery: saveEvery,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)

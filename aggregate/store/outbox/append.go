@@ -14,7 +14,8 @@ import (
 // appendAttempts is how many segments are tried for one record.
 const appendAttempts = 3
 
-// saveInterval is how often the position is written while records are acknowledged.
+// saveInterval is how often the position is written while records are acknowledged,
+// unless Options say otherwise.
 const saveInterval = time.Second
 
 // Append writes a record; it is on disk when Append returns nil. Weight counts what is

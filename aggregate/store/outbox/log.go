@@ -42,6 +42,9 @@ type Options struct {
 	SegmentBytes int64
 	// SegmentAge ends a segment as well; 0 is never.
 	SegmentAge time.Duration
+	// SaveEvery is how often the position is written while records are acknowledged, 1 s
+	// unless set: after a crash what was acknowledged since is given out again.
+	SaveEvery time.Duration
 
 	FS     FS               // nil: the operating system's
 	Now    func() time.Time // nil: time.Now
@@ -136,6 +139,9 @@ func Open(o Options) (*Log, error) {
 func (o Options) withDefaults() Options {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = min(o.MaxBytes/64, 64<<20)
+	}
+	if o.SaveEvery == 0 {
+		o.SaveEvery = saveInterval
 	}
 	if o.FS == nil {
 		o.FS = OS{}

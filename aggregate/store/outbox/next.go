@@ -306,7 +306,7 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 	l.mu.Unlock()
 	l.files.Lock()
 	defer l.files.Unlock()
-	if now.Sub(l.saved) >= saveInterval {
+	if now.Sub(l.saved) >= l.o.SaveEvery {
 		l.trySave()
 	}
 }
