@@ -92,6 +92,9 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,
 			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.name],
 		}
+		// Frames from the future are of a clock that is ahead; one that is behind looks
+		// like silence.
+		m.ClockOffset = max(time.Until(m.LastFrame), 0)
 		for _, r := range t.rings {
 			m.Up = m.Up && r.State() == capture.LinkUp
 		}

@@ -12,7 +12,8 @@ type Exporter struct {
 	// LastSeen is the time of its last request; the zero Time for one that is configured
 	// and has not come yet.
 	LastSeen time.Time
-	// ClockOffset is how far its clock is ahead of the collector's.
+	// ClockOffset is how far its clock is ahead of the collector's; 0 where that is not
+	// known.
 	ClockOffset time.Duration
 
 	Requests, Bytes          uint64
@@ -35,7 +36,7 @@ func NewIngest(read func() Ingest) *Collector {
 	refused := c.counter("ingest_refused_total", "Requests, connections, names and items refused.", "reason")
 	exporters := c.gauge("ingest_exporters", "Exporters that are known: configured, or met.")
 	last := c.gauge("exporter_last_seen_timestamp_seconds", "Time of the exporter's last request, 0 for one that is configured and has not come; the earliest for other.", "exporter")
-	offset := c.gauge("exporter_clock_offset_seconds", "How far the exporter's clock is ahead of the collector's, negative behind; the largest for other.", "exporter")
+	offset := c.gauge("exporter_clock_offset_seconds", "How far the exporter's clock is ahead of the collector's, negative behind; the largest for other. Absent where that is not known.", "exporter")
 	counters := []struct {
 		*family
 		of func(*Exporter) *uint64
@@ -71,7 +72,9 @@ func NewIngest(read func() Ingest) *Collector {
 			} else {
 				to(last, seconds(e.LastSeen.UnixNano()), name)
 			}
-			to(offset, e.ClockOffset.Seconds(), name)
+			if e.ClockOffset != 0 {
+				to(offset, e.ClockOffset.Seconds(), name)
+			}
 			for _, n := range counters {
 				to(n.family, float64(*n.of(e)), name)
 			}

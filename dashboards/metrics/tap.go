@@ -21,7 +21,8 @@ type Tap struct {
 
 	// LastFrame is the capture time of the last frame; the zero Time for none yet.
 	LastFrame time.Time
-	// ClockOffset is how far the tap's times are ahead of the machine's clock.
+	// ClockOffset is how far the tap's times are ahead of the machine's clock; 0 where
+	// that is not known.
 	ClockOffset time.Duration
 }
 
@@ -31,7 +32,7 @@ func NewTaps(read func() []Tap) *Collector {
 	named := new(first)
 	up := c.gauge("tap_up", "1 while the interface is there and its link is up, else 0.", "tap")
 	last := c.gauge("tap_last_frame_timestamp_seconds", "Capture time of the last frame. Absent before the first one.", "tap")
-	offset := c.gauge("tap_clock_offset_seconds", "How far the tap's times are ahead of the machine's clock, negative behind.", "tap")
+	offset := c.gauge("tap_clock_offset_seconds", "How far the tap's times are ahead of the machine's clock, negative behind. Absent where that is not known: a clock that is behind shows as watermark lag.", "tap")
 	counters := []struct {
 		*family
 		of func(*Tap) *uint64
@@ -61,7 +62,9 @@ func NewTaps(read func() []Tap) *Collector {
 		for _, name := range all.order {
 			t := all.of[name]
 			to(up, flag(t.Up), name)
-			to(offset, t.ClockOffset.Seconds(), name)
+			if t.ClockOffset != 0 {
+				to(offset, t.ClockOffset.Seconds(), name)
+			}
 			if !t.LastFrame.IsZero() {
 				to(last, seconds(t.LastFrame.UnixNano()), name)
 			}
