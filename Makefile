@@ -76,6 +76,10 @@ accuracy: ## print how often the location that replay names is the true port, by
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
 	@cat .cache/accuracy.txt
 
+soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
+	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_SOAK=$(or $(SOAK),60m) \
+		$(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/csigscope
+
 generate: build engine $(PROTOC_PLUGINS) ## write the generated files anew
 	@.ci/need protoc protobuf-compiler
 	$(GO) generate ./...

@@ -118,7 +118,7 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, *collectConfig, error
 	if err := errors.Join(c.check(), c.Ingest.checkListen(f.exposed), checkPlace(f.place)); err != nil {
 		return nil, nil, usageError{err}
 	}
-	if len(c.Taps) == 0 && c.Ingest.Listen.text == "" {
+	if len(c.Taps)+len(c.Mirrors) == 0 && c.Ingest.Listen.text == "" {
 		return nil, nil, usageError{errors.New("collect: nothing to collect: name an --interface or an --ingest-listen address, or taps in the section collect of --config")}
 	}
 	return n, &c, nil

@@ -37,6 +37,9 @@ func TestCollectMistakes(t *testing.T) {
 		{"direction", "collect:\n  taps:\n  - {interface: lo, direction: up}\n", "expected one of [in both]"},
 		{"rings", "collect:\n  taps:\n  - {interface: lo, rings: 1000}\n", "expected 1 to 256"},
 		{"twice", "collect:\n  taps:\n  - {interface: lo}\n  - {interface: lo}\n", `line 4: collect: taps: "lo" is there twice`},
+		{"mirror kind", "collect:\n  mirrors:\n  - {listen: 127.0.0.1}\n", "line 3: collect: taps: mirror \"127.0.0.1\": expected a kind"},
+		{"mirror port", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: vxlan}\n", "expected IP:PORT such as 192.0.2.1:4789"},
+		{"mirror host", "collect:\n  mirrors:\n  - {listen: \"127.0.0.1:1\", kind: erspan}\n", "without a port: GRE has none"},
 		{"interval", "collect:\n  checkpoint: {every: 1ms}\n", "line 2: collect: checkpoint: every: 1ms: expected"},
 		{"name", "collect:\n  instance: [a]\n", "line 2: expected a text"},
 	} {

@@ -20,6 +20,7 @@ type collectConfig struct {
 	// identified by it: it has to stay the same.
 	Instance   word             `yaml:"instance,omitempty"`
 	Taps       []collectTap     `yaml:"taps,omitempty"`
+	Mirrors    []collectMirror  `yaml:"mirrors,omitempty"`
 	Checkpoint checkpointConfig `yaml:"checkpoint,omitempty"`
 	Ingest     ingestConfig     `yaml:"ingest,omitempty"`
 }
@@ -92,19 +93,28 @@ func (c *collectConfig) checkTaps(section string) error {
 	if len(c.Instance.text) > maxInstanceName {
 		return fmt.Errorf("%s%s: instance: expected at most %d bytes", atLine(c.Instance.line), section, maxInstanceName)
 	}
-	if len(c.Taps) > maxCollectTaps {
-		return fmt.Errorf("%s: taps: %d: expected at most %d", section, len(c.Taps), maxCollectTaps)
+	if n := len(c.Taps) + len(c.Mirrors); n > maxCollectTaps {
+		return fmt.Errorf("%s: %d taps and mirrors: expected at most %d", section, n, maxCollectTaps)
 	}
 	names := make(map[string]bool)
-	for i := range c.Taps {
-		t := &c.Taps[i]
-		if err := t.check(); err != nil {
-			return fmt.Errorf("%s%s: taps: %w", atLine(t.Interface.line), section, err)
+	for i := range len(c.Taps) + len(c.Mirrors) {
+		var name string
+		var line int
+		var err error
+		if i < len(c.Taps) {
+			t := &c.Taps[i]
+			name, line, err = t.name(), t.Interface.line, t.check()
+		} else {
+			m := &c.Mirrors[i-len(c.Taps)]
+			name, line, err = m.name(), m.Listen.line, m.check()
 		}
-		if names[t.name()] {
-			return fmt.Errorf("%s%s: taps: %q is there twice: give the second one a name of its own", atLine(t.Interface.line), section, t.name())
+		if err != nil {
+			return fmt.Errorf("%s%s: taps: %w", atLine(line), section, err)
 		}
-		names[t.name()] = true
+		if names[name] {
+			return fmt.Errorf("%s%s: taps: %q is there twice: give the second one a name of its own", atLine(line), section, name)
+		}
+		names[name] = true
 	}
 	return nil
 }
@@ -123,21 +133,33 @@ func (t *collectTap) check() error {
 	if t.Interface.text == "" {
 		return fmt.Errorf("tap %q: expected the name of an interface", t.Name.text)
 	}
-	for _, w := range []struct {
-		key     string
-		value   word
-		allowed []string
-	}{
-		{"place", t.Place, []string{"receiver", "sender", "mid"}},
+	if err := checkWords(t.name(), []choice{
+		{"place", t.Place, places},
 		{"direction", t.Direction, []string{"in", "both"}},
 		{"timestamps", t.Timestamps, []string{"auto", "software", "hardware"}},
-	} {
-		if w.value.text != "" && !slices.Contains(w.allowed, w.value.text) {
-			return fmt.Errorf("%s: %s %q: expected one of %v", t.name(), w.key, w.value.text, w.allowed)
-		}
+	}); err != nil {
+		return err
 	}
 	_, err := capture.NewTap(t.capture())
 	return err
+}
+
+// choice is a word that has to be one of some.
+type choice struct {
+	key     string
+	value   word
+	allowed []string
+}
+
+var places = []string{"receiver", "sender", "mid"}
+
+func checkWords(name string, list []choice) error {
+	for _, w := range list {
+		if w.value.text != "" && !slices.Contains(w.allowed, w.value.text) {
+			return fmt.Errorf("%s: %s %q: expected one of %v", name, w.key, w.value.text, w.allowed)
+		}
+	}
+	return nil
 }
 
 // capture is how the tap's frames are taken in.

@@ -68,10 +68,8 @@ func (c *capturing) beat(ctx context.Context) error {
 // tapsUp is nil while the links of all taps are up: a dead tap is no quiet one.
 func (c *capturing) tapsUp(context.Context) error {
 	for _, t := range *c.open.Load() {
-		for _, r := range t.rings {
-			if s := r.State(); s != capture.LinkUp {
-				return fmt.Errorf("tap %s: interface %s is %s", t.name, t.cfg.Interface, s)
-			}
+		if s := t.state(); s != capture.LinkUp {
+			return fmt.Errorf("tap %s: interface %s is %s", t.name, t.from, s)
 		}
 	}
 	return nil
@@ -88,16 +86,13 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 	for _, t := range *c.open.Load() {
 		n := t.counters()
 		m := metrics.Tap{
-			Name: t.name, Up: true, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
+			Name: t.name, Up: t.state() == capture.LinkUp, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
 			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,
 			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.name],
 		}
 		// Frames from the future are of a clock that is ahead; one that is behind looks
 		// like silence.
 		m.ClockOffset = max(time.Until(m.LastFrame), 0)
-		for _, r := range t.rings {
-			m.Up = m.Up && r.State() == capture.LinkUp
-		}
 		list = append(list, m)
 	}
 	return list

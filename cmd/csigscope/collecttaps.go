@@ -15,13 +15,17 @@ import (
 	"github.com/csigscope/csigscope/decode/filter"
 )
 
-// liveTap is an open tap.
+// liveTap is a place to capture at.
 type liveTap struct {
-	name    string
-	cfg     capture.TapConfig
-	tap     *capture.Tap
-	feed    feed.Tap
-	rings   []*capture.Ring
+	name string
+	from string // interface or address
+	how  any    // how frames are captured: equal for taps that need not be opened anew
+	open func() error
+	feed feed.Tap
+
+	sources []live.Source // of each ring, once it is open
+	state   func() capture.LinkState
+	count   func() capture.TapCounters
 	earlier capture.TapCounters // of taps of the same name that were closed
 }
 
@@ -33,18 +37,23 @@ type liveTaps map[string]*liveTap
 func openTaps(c *collectConfig, n *network, place string, open liveTaps, logger *slog.Logger) (liveTaps, error) {
 	taps := make(liveTaps, len(c.Taps))
 	var opened []*liveTap
-	for i := range c.Taps {
-		t, err := newLiveTap(&c.Taps[i], n, place, logger)
+	for i := range len(c.Taps) + len(c.Mirrors) {
+		var t *liveTap
+		var err error
+		if i < len(c.Taps) {
+			t, err = newLiveTap(&c.Taps[i], n, place, logger)
+		} else {
+			t, err = newMirrorTap(&c.Mirrors[i-len(c.Taps)], n, place)
+		}
 		if err != nil {
 			return nil, errors.Join(err, closeTaps(opened))
 		}
-		if old := open[t.name]; old != nil && old.same(t) {
-			t.tap, t.rings, t.earlier = old.tap, old.rings, old.earlier
+		if old := open[t.name]; old != nil && reflect.DeepEqual(old.how, t.how) {
+			t.sources, t.state, t.count, t.earlier = old.sources, old.state, old.count, old.earlier
 		} else {
-			if err := t.tap.Open(); err != nil {
+			if err := t.open(); err != nil {
 				return nil, errors.Join(err, closeTaps(opened))
 			}
-			t.rings = slices.Clone(t.tap.Rings())
 			opened = append(opened, t)
 			if old != nil {
 				t.earlier = old.counters()
@@ -55,58 +64,76 @@ func openTaps(c *collectConfig, n *network, place string, open liveTaps, logger 
 	return taps, nil
 }
 
+// placed is how packets of a tap count.
+func (n *network) placed(name, place string, own word, weight quantity) feed.Tap {
+	t := n.tap(name, place)
+	if own.text != "" {
+		terminal := own.text == "receiver"
+		t.Tags, t.Reflections = terminal, terminal
+	}
+	if weight.n > 0 {
+		t.Weight = weight.n
+	}
+	return t
+}
+
 func newLiveTap(c *collectTap, n *network, place string, logger *slog.Logger) (*liveTap, error) {
-	t := &liveTap{name: c.name(), cfg: c.capture(), feed: n.tap(c.name(), place)}
-	if c.Place.text != "" {
-		terminal := c.Place.text == "receiver"
-		t.feed.Tags, t.feed.Reflections = terminal, terminal
-	}
-	if c.Weight.n > 0 {
-		t.feed.Weight = c.Weight.n
-	}
-	program := filter.Config{Decode: n.decode, Mirrors: true, SnapLen: t.cfg.SnapLen}
-	if t.cfg.SnapLen == 0 {
-		t.cfg.SnapLen = filter.SnapLen(program)
+	cfg := c.capture()
+	program := filter.Config{Decode: n.decode, Mirrors: true, SnapLen: cfg.SnapLen}
+	if cfg.SnapLen == 0 {
+		cfg.SnapLen = filter.SnapLen(program)
 	}
 	var err error
 	if !c.Unfiltered {
-		if t.cfg.Filter, err = filter.New(program); err != nil {
-			return nil, fmt.Errorf("tap %q: %w", t.name, err)
+		if cfg.Filter, err = filter.New(program); err != nil {
+			return nil, fmt.Errorf("tap %q: %w", c.name(), err)
 		}
 	}
-	if t.cfg.Rings > 1 {
-		if t.cfg.Fanout, err = filter.Fanout(program); err != nil {
-			return nil, fmt.Errorf("tap %q: %w", t.name, err)
+	if cfg.Rings > 1 {
+		if cfg.Fanout, err = filter.Fanout(program); err != nil {
+			return nil, fmt.Errorf("tap %q: %w", c.name(), err)
 		}
 	}
-	t.cfg.Logger = logger
-	if t.tap, err = capture.NewTap(t.cfg); err != nil {
+	t := &liveTap{name: c.name(), from: cfg.Interface, how: cfg, feed: n.placed(c.name(), place, c.Place, c.Weight)}
+	cfg.Logger = logger
+	tap, err := capture.NewTap(cfg)
+	if err != nil {
 		return nil, err
+	}
+	t.open = func() error {
+		if err := tap.Open(); err != nil {
+			return err
+		}
+		rings := tap.Rings()
+		for _, r := range rings {
+			t.sources = append(t.sources, r)
+		}
+		t.state = func() capture.LinkState {
+			state := capture.LinkUp
+			for _, r := range rings {
+				state = min(state, r.State())
+			}
+			return state
+		}
+		t.count = tap.Counters
+		return nil
 	}
 	return t, nil
 }
 
-// same tells whether frames are captured in the same way.
-func (t *liveTap) same(o *liveTap) bool {
-	a, b := t.cfg, o.cfg
-	a.Logger, b.Logger = nil, nil
-	return reflect.DeepEqual(a, b)
-}
-
 // counters are those of all taps of the name.
 func (t *liveTap) counters() capture.TapCounters {
-	sum := t.earlier
-	for _, r := range t.rings {
-		c := r.Counters()
-		sum.Add(&c)
-	}
+	sum, own := t.earlier, t.count()
+	sum.Add(&own)
 	return sum
 }
 
 func closeTaps(list []*liveTap) error {
 	var failed []error
 	for _, t := range list {
-		failed = append(failed, t.tap.Close())
+		for _, s := range t.sources {
+			failed = append(failed, s.Close())
+		}
 	}
 	return errors.Join(failed...)
 }
@@ -121,9 +148,9 @@ func (taps liveTaps) plan(n *network, before liveTaps) live.Plan {
 	}
 	for _, t := range taps {
 		old := before[t.name]
-		for i, r := range t.rings {
-			ring := live.Tap{Name: t.name, Ring: i, Tap: t.feed, Source: r}
-			if old != nil && old.tap == t.tap {
+		for i, source := range t.sources {
+			ring := live.Tap{Name: t.name, Ring: i, Tap: t.feed, Source: source}
+			if old != nil && old.sources[0] == t.sources[0] {
 				ring.Source = nil
 			}
 			p.Taps = append(p.Taps, ring)
@@ -136,8 +163,8 @@ func (taps liveTaps) plan(n *network, before liveTaps) live.Plan {
 func (taps liveTaps) String() string {
 	var list []string
 	for name, t := range taps {
-		if name != t.cfg.Interface {
-			name += " (" + t.cfg.Interface + ")"
+		if name != t.from {
+			name += " (" + t.from + ")"
 		}
 		list = append(list, name)
 	}
