@@ -36,8 +36,9 @@ type ServerConfig struct {
 	DangerouslyExposed bool
 	Auth               Auth
 	Limits             Limits
-	// CommitEvery is how long blocks are gathered for one Sync, at least; 200 ms unless
-	// set. It is part of the time until they can be asked for.
+	// CommitEvery is how long blocks are gathered for one Sync, at least; 500 ms unless
+	// set. It is part of the time until they can be asked for; a store has less to do
+	// where it is longer.
 	CommitEvery time.Duration
 	// Timeout is how long a request may take, for the store to be slow; 30 s unless set.
 	Timeout time.Duration
@@ -88,7 +89,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	if err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}
-	setDefault(&cfg.CommitEvery, 200*time.Millisecond)
+	setDefault(&cfg.CommitEvery, 500*time.Millisecond)
 	setDefault(&cfg.Timeout, 30*time.Second)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
