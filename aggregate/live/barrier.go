@@ -30,13 +30,14 @@ func (w *worker) ask() {
 	w.asked, w.next = true, order{}
 }
 
-// collect waits for the answers that are due, and lets go of workers that have ended.
+// collect waits for the answers that are due, and lets go of workers that have ended. One
+// that was late before is not waited for again.
 func (p *Pipeline) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	var failed []error
 	for _, w := range p.workers {
-		for w.asked && !w.gone && ctx.Err() == nil {
+		for w.asked && !w.late && !w.gone && ctx.Err() == nil {
 			select {
 			case c := <-w.answers:
 				p.accept(w, c)
@@ -59,6 +60,7 @@ func (p *Pipeline) poll(w *worker) {
 	case c := <-w.answers:
 		p.accept(w, c)
 	default:
+		w.late = true
 		p.count(func(s *Stats) { s.Stalled++ })
 		p.cfg.Logger.Warn("a tap did not stop for a checkpoint in time: it keeps its last one",
 			slog.String("tap", w.name), slog.Int("ring", w.ring))
@@ -67,7 +69,7 @@ func (p *Pipeline) poll(w *worker) {
 
 // accept takes over what a worker handed over.
 func (p *Pipeline) accept(w *worker, c *cut) {
-	w.asked, w.gone = false, c.last
+	w.asked, w.late, w.gone = false, false, c.last
 	w.saved = State{Name: w.name, Ring: w.ring, Tap: c.place, Source: c.source, At: c.at, Data: c.state}
 	p.keep(c.blocks)
 	if c.last && p.finishing {

@@ -168,6 +168,9 @@ func (p *Pipeline) finish(ctx context.Context) error {
 	}
 	p.finishing = true
 	for len(p.workers) > 0 {
+		for _, w := range p.workers {
+			w.late = false // there is nothing left but to wait
+		}
 		if err := errors.Join(p.barrier(ctx), ctx.Err()); err != nil {
 			return fmt.Errorf("hand over what is left: %w", err)
 		}

@@ -43,6 +43,7 @@ type coordinated struct {
 	place   feed.Tap // in the plan
 	next    order    // to be asked at the next barrier
 	asked   bool     // an answer is due
+	late    bool     // and a barrier went on without it
 	saved   State    // of the last cut
 	leaving bool     // has been told to end
 	ended   bool     // no frame will come

@@ -70,6 +70,9 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
 	ops.addUnrestricted(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
 		o, err := newOperations(cmd, &ops)
 		if err != nil {
 			return err
@@ -78,9 +81,6 @@ systemd is told when it is ready, reloads and ends.`,
 		if err != nil {
 			return err
 		}
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		defer signal.Stop(reload)
 		if err = c.watch(o); err == nil {
 			err = o.run(endsTwice(cmd.Context()), func(ctx context.Context) error { return c.run(ctx, reload) })
 		}

@@ -63,6 +63,9 @@ as collect does. An export that is killed loses the windows that were open.`,
 	flags.StringVar(&f.spool, "spool", "", "`FOLDER` in which windows wait on disk for a collector (default in the user's data folder)")
 	ops.addUnrestricted(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
 		o, err := newOperations(cmd, &ops)
 		if err != nil {
 			return err
@@ -71,9 +74,6 @@ as collect does. An export that is killed loses the windows that were open.`,
 		if err != nil {
 			return err
 		}
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		defer signal.Stop(reload)
 		if err = e.watch(o); err == nil {
 			err = o.run(endsTwice(cmd.Context()), func(ctx context.Context) error { return e.run(ctx, reload) })
 		}
