@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -162,6 +163,18 @@ func (g *gate) identify(r *http.Request) (string, error) {
 	}
 	g.refuse(ReasonNoCredential, slog.String("peer", r.RemoteAddr), slog.Bool("token", hasToken))
 	return "", errUnknown
+}
+
+// expected are the names that are to come: those given, and those with tokens.
+func (g *gate) expected(names []string) []string {
+	if g.tokens == nil {
+		return names
+	}
+	names = slices.Clone(names)
+	for _, t := range g.tokens.get() {
+		names = append(names, t.name)
+	}
+	return names
 }
 
 // checkListen refuses addresses beyond loopback where that is not safe.

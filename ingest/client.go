@@ -38,6 +38,7 @@ type Client struct {
 	scratch      []byte
 	released     time.Time
 	describedFor int
+	answered     time.Time // when a collector answered last
 }
 
 // peer is a collector.
@@ -56,8 +57,11 @@ type ClientStats struct {
 	// the outbox's own; in items. What gave way while it was being sent may be among
 	// Stored too.
 	Lost          map[string]uint64
-	Waiting       uint64 // items in the spool
-	SpoolBytes    int64
+	Waiting       uint64    // items in the spool
+	Oldest        time.Time // when the oldest item in the spool came, or somewhat before; the zero Time for none
+	SpoolBytes    int64     // on disk
+	SpoolLimit    int64
+	Answering     bool // whether the last push was answered; false before the first one
 	Pushes        uint64
 	Failures      uint64 // pushes that failed
 	SentBytes     uint64 // uncompressed
@@ -167,7 +171,7 @@ func (c *Client) Stats() ClientStats {
 		s.Lost[k] = n
 	}
 	s.Waiting = logged.Waiting.Weight + uint64(c.pending.items())
-	s.SpoolBytes, s.Incarnation = logged.Bytes, c.life
+	s.Oldest, s.SpoolBytes, s.SpoolLimit, s.Incarnation = logged.Oldest, logged.Bytes, c.cfg.MaxBytes, c.life
 	s.Collector = c.peers[c.current].url
 	return s
 }

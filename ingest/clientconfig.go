@@ -36,6 +36,9 @@ type ClientConfig struct {
 	// Timeout is how long a collector may take to answer, 40 s unless set: longer than
 	// its own patience with its store.
 	Timeout time.Duration
+	// HelloEvery is how often an exporter that has nothing to send pushes an empty request,
+	// so that both sides know that the other is there; 15 s unless set.
+	HelloEvery time.Duration
 	// NoCompression sends as is; otherwise Zstandard is used.
 	NoCompression bool
 
@@ -51,6 +54,7 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	setDefault(&c.MaxBytes, defaultSpoolBytes)
 	setDefault(&c.SpoolEvery, 100*time.Millisecond)
 	setDefault(&c.Timeout, 40*time.Second)
+	setDefault(&c.HelloEvery, 15*time.Second)
 	if c.FS == nil {
 		c.FS = outbox.OS{}
 	}

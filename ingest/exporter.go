@@ -16,6 +16,7 @@ type exporter struct {
 	inFlight                      atomic.Int32
 	last                          atomic.Int64 // Unix ns of the last request
 	counts                        counts
+	clock                         clockOffset
 
 	mu        sync.Mutex
 	streams   map[uint64]*stream // by producer

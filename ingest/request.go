@@ -48,6 +48,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer e.inFlight.Add(-1)
+	e.clock.observe(r.Header, s.now())
 	if err := s.serve(w, r, e); err != nil {
 		s.fail(w, r, err)
 	}

@@ -49,11 +49,7 @@ func (c *Client) send(ctx context.Context) error {
 			pause = min(2*pause, longestPause)
 			continue
 		}
-		if len(sh.records) == 0 {
-			select {
-			case <-c.log.Ready():
-			case <-ctx.Done():
-			}
+		if len(sh.records) == 0 && !c.awaitHello(ctx) {
 			continue
 		}
 		answer, err := c.push(ctx, sh.body)
@@ -70,7 +66,7 @@ func (c *Client) send(ctx context.Context) error {
 			}
 		case poison && len(sh.records) > 1:
 			single = true
-		case poison:
+		case poison && len(sh.records) == 1:
 			c.cfg.Logger.Error("collector refuses a message for good", slog.String("error", err.Error()))
 			c.drop(&sh.records[0], lostRefused)
 			single = false
@@ -83,6 +79,24 @@ func (c *Client) send(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// awaitHello waits until there is something to send, which is false, or it is time to say
+// that there is nothing.
+func (c *Client) awaitHello(ctx context.Context) bool {
+	wait := c.cfg.HelloEvery - c.cfg.Now().Sub(c.answered)
+	if wait <= 0 {
+		return true
+	}
+	due := time.NewTimer(wait)
+	defer due.Stop()
+	select {
+	case <-due.C:
+		return true
+	case <-c.log.Ready():
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // judge tells how long the collector wants to be left alone, or that it will never take

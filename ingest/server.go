@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,9 @@ type ServerConfig struct {
 	// Known are descriptions that are in the directory already: exporters that were
 	// configured alike need not hand them in, and cannot change what they name.
 	Known []Description
+	// Expected are exporters that are to come, besides those that have tokens: Stats has
+	// them before they do.
+	Expected []string
 	// Observations is how observations are aggregated; nil: they are refused. Source,
 	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
 	// its resolver finds are the caller's to write.
@@ -107,6 +111,11 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	s.announces = newGroup(0, s.names.write)
 	if s.gate, err = newGate(cfg.Auth, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
+	}
+	for _, name := range cfg.Expected {
+		if err := checkName(name); err != nil {
+			return nil, fmt.Errorf("configure collector: expected exporter: %w", err)
+		}
 	}
 	if cfg.Observations != nil {
 		if s.observer, err = newObserver(*cfg.Observations); err != nil {
@@ -182,7 +191,10 @@ func (s *Server) owns(e *exporter, producer uint64) bool {
 // ExporterStats is what became of one exporter's blocks.
 type ExporterStats struct {
 	Name string
-	Last time.Time // of its last request
+	Last time.Time // of its last request; the zero Time for one that is expected, and has not come
+	// ClockOffset is how far its clock is ahead of the collector's, less the delay of the
+	// fastest of its requests in the last minutes; 0 where that is not known.
+	ClockOffset time.Duration
 	Counts
 }
 
@@ -200,17 +212,20 @@ func (s *Server) Stats() ServerStats {
 	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Strangers: s.strangers.snapshot()}
 	list := slices.Collect(maps.Values(s.exporters))
 	s.mu.Unlock()
+	now, came := s.now(), make(map[string]bool, len(list))
 	for _, e := range list {
 		c := e.counts.snapshot()
 		st.Total.Merge(&c)
-		st.Exporters = append(st.Exporters, ExporterStats{e.name, time.Unix(0, e.last.Load()), c})
+		st.Exporters = append(st.Exporters, ExporterStats{e.name, time.Unix(0, e.last.Load()), e.clock.ahead(now), c})
+		came[e.name] = true
 	}
-	slices.SortFunc(st.Exporters, func(a, b ExporterStats) int {
-		if a.Name < b.Name {
-			return -1
+	for _, name := range s.gate.expected(s.cfg.Expected) {
+		if !came[name] {
+			st.Exporters = append(st.Exporters, ExporterStats{Name: name})
+			came[name] = true
 		}
-		return 1
-	})
+	}
+	slices.SortFunc(st.Exporters, func(a, b ExporterStats) int { return strings.Compare(a.Name, b.Name) })
 	return st
 }
 

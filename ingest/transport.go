@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,15 +152,20 @@ func (t *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	response, err := c.peers[c.current].call.CallUnary(ctx, connect.NewRequest(&rawRequest{body}))
+	request := connect.NewRequest(&rawRequest{body})
+	request.Header().Set(sentAt, strconv.FormatInt(c.cfg.Now().UnixNano(), 10))
+	response, err := c.peers[c.current].call.CallUnary(ctx, request)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Pushes++
 	c.stats.SentBytes += uint64(len(body))
 	if err != nil {
+		wait, poison := c.judge(err)
+		c.stats.Answering = wait > 0 || poison
 		c.stats.Failures++
 		return nil, err
 	}
-	c.stats.LastAnswerNS = c.cfg.Now().UnixNano()
+	c.answered = c.cfg.Now()
+	c.stats.Answering, c.stats.LastAnswerNS = true, c.answered.UnixNano()
 	return response.Msg, nil
 }

@@ -19,8 +19,11 @@ type ingestConfig struct {
 	TLS    tlsConfig `yaml:"tls,omitempty"`    // ca: of the exporters' certificates
 	Tokens string    `yaml:"tokens,omitempty"` // file of lines "NAME: SHA256 [EXPIRES]"
 	// Anonymous takes in who shows no credential, as this exporter: for loopback.
-	Anonymous string             `yaml:"anonymous,omitempty"`
-	Limits    ingestLimitsConfig `yaml:"limits,omitempty"`
+	Anonymous string `yaml:"anonymous,omitempty"`
+	// Expect are exporters that are to come, besides those that have tokens: an alert
+	// tells of those that do not.
+	Expect []string           `yaml:"expect,omitempty,flow"`
+	Limits ingestLimitsConfig `yaml:"limits,omitempty"`
 }
 
 // tlsConfig names files in PEM. They are read again when they change.
@@ -72,7 +75,7 @@ func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, l
 	}
 	s, err := ingest.NewServer(ingest.ServerConfig{
 		Listen: c.Listen.text, DangerouslyExposed: exposed, Logger: logger,
-		Auth: c.auth(),
+		Auth: c.auth(), Expected: c.Expect,
 		Limits: ingest.Limits{
 			RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
 			MaxWindowRows: int(c.Limits.WindowRows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
@@ -107,7 +110,7 @@ func ingestMetrics(s *ingest.Server) metrics.Ingest {
 	}
 	for _, e := range st.Exporters {
 		m.Exporters = append(m.Exporters, metrics.Exporter{
-			Name: e.Name, LastSeen: e.Last, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
+			Name: e.Name, LastSeen: e.Last, ClockOffset: e.ClockOffset, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
 			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Repeated: e.RepeatedItems,
 			Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems,
 		})

@@ -200,10 +200,14 @@ func (e *exporting) watch(o *operations) error {
 	}
 	return o.export(metrics.NewLive(e.liveCounts), metrics.NewSpool(func() metrics.Spool {
 		s := e.client.Stats()
-		return metrics.Spool{
-			Connected: s.LastAnswerNS > 0, Bytes: s.SpoolBytes, Waiting: s.Waiting,
+		m := metrics.Spool{
+			Connected: s.Answering, Bytes: s.SpoolBytes, Limit: s.SpoolLimit, Waiting: s.Waiting,
 			Sent: s.Stored + s.Repeated, Retries: s.Failures, Lost: s.Lost,
 		}
+		if !s.Oldest.IsZero() {
+			m.Age = max(time.Since(s.Oldest), 0)
+		}
+		return m
 	}))
 }
 

@@ -36,7 +36,7 @@ func NewIngest(read func() Ingest) *Collector {
 	refused := c.counter("ingest_refused_total", "Requests, connections, names and items refused.", "reason")
 	exporters := c.gauge("ingest_exporters", "Exporters that are known: configured, or met.")
 	last := c.gauge("exporter_last_seen_timestamp_seconds", "Time of the exporter's last request, 0 for one that is configured and has not come; the earliest for other.", "exporter")
-	offset := c.gauge("exporter_clock_offset_seconds", "How far the exporter's clock is ahead of the collector's, negative behind; the largest for other. Absent where that is not known.", "exporter")
+	offset := c.gauge("exporter_clock_offset_seconds", "How far the exporter's clock is ahead of the collector's, negative behind, less the delay of its fastest request in some minutes; the largest for other. Absent where that is not known.", "exporter")
 	counters := []struct {
 		*family
 		of func(*Exporter) *uint64

@@ -66,6 +66,10 @@ type IngestServiceClient interface {
 	//	RESOURCE_EXHAUSTED   with metadata retry-after-ms: beyond the exporter's rates, send
 	//	                     it again after so long; without: too large, do not send it again
 	//	UNAVAILABLE          send it again, later or elsewhere
+	//
+	// An exporter tells in the metadata sent-unix-ns when it sent the request, by its own
+	// clock, in decimal: a collector compares clocks. One that has nothing to hand in
+	// pushes an empty request now and then, so that it is known to be there.
 	Push(context.Context, *connect.Request[PushRequest]) (*connect.Response[PushResponse], error)
 }
 
@@ -111,6 +115,10 @@ type IngestServiceHandler interface {
 	//	RESOURCE_EXHAUSTED   with metadata retry-after-ms: beyond the exporter's rates, send
 	//	                     it again after so long; without: too large, do not send it again
 	//	UNAVAILABLE          send it again, later or elsewhere
+	//
+	// An exporter tells in the metadata sent-unix-ns when it sent the request, by its own
+	// clock, in decimal: a collector compares clocks. One that has nothing to hand in
+	// pushes an empty request now and then, so that it is known to be there.
 	Push(context.Context, *connect.Request[PushRequest]) (*connect.Response[PushResponse], error)
 }
 
