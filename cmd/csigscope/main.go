@@ -90,7 +90,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 	})
 	root.AddCommand(
 		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newCollectCommand(), newExportCommand(), newQueryCommand(),
-		newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(), newReferenceCommand(root),
+		newDashboardsCommand(), newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(), newReferenceCommand(root),
 	)
 	root.PersistentFlags().BoolP("verbose", "v", false, "log what is going on to standard error")
 	return root

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/csigscope/csigscope/dashboards/grafana"
+	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
+)
+
+// drawn is what of a panel decides about its data.
+type drawn struct {
+	Title, Type string
+	Targets     []struct {
+		RawSQL string `json:"rawSql"`
+		Format int    `json:"format"`
+	} `json:"targets"`
+}
+
+// TestDashboardQueries asks what every panel and variable asks, over the interface that
+// Grafana uses, and looks at the frames: a panel draws nothing, and says nothing, where
+// its frame has the wrong shape.
+func TestDashboardQueries(t *testing.T) {
+	env := engineEnv(t)
+	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "4s", "--fine", "10ms", store)
+	address := freeAddress(t)
+	serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for _, rows := range []grafanatest.Choice{{Text: "1s", Value: "1000000000"}, {Text: "1m", Value: "60000000000"}, {Text: "fine", Value: "10000000"}} {
+		// A second before and after that nothing is known of.
+		v := grafanatest.Viewer{
+			URL: "http://" + address + "/?database=csigscope", From: start.Add(-time.Second), To: start.Add(5 * time.Second), Interval: 200 * time.Millisecond,
+			Choices: map[string]grafanatest.Choice{
+				"signal": {Value: "1"}, "level": {Value: "0"}, "resolution": rows,
+				"src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {},
+			},
+		}
+		if rows.Text == "1m" {
+			v.From = start
+			v.To = start.Add(time.Minute)
+		}
+		t.Run(rows.Text, func(t *testing.T) {
+			all, err := grafana.Dashboards(grafana.DefaultOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range all {
+				t.Run(d.Name, func(t *testing.T) { askDashboard(t, &v, d.JSON) })
+			}
+		})
+	}
+}
+
+func askDashboard(t *testing.T, v *grafanatest.Viewer, text []byte) {
+	board := decodeJSON[struct {
+		Panels     []drawn
+		Templating struct {
+			List []struct {
+				Name, Type string
+				Query      json.RawMessage
+			}
+		}
+	}](t, string(text))
+	for _, q := range board.Templating.List {
+		if q.Type != "query" {
+			continue
+		}
+		frame, err := v.Ask(decodeJSON[string](t, string(q.Query)))
+		if err != nil || len(frame.Fields) != 1 || frame.Rows() < 16 {
+			t.Errorf("variable %s: got %v, %v, want one column of groups", q.Name, frame, err)
+		}
+	}
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			if target.RawSQL == "" {
+				continue
+			}
+			frame, err := v.Ask(target.RawSQL)
+			if err != nil {
+				t.Errorf("%s: %v", p.Title, err)
+				continue
+			}
+			checkFrame(t, v, &p, frame, target.Format)
+		}
+	}
+}
+
+// checkFrame holds a frame against what the panel's plugin draws.
+func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame, format int) {
+	t.Helper()
+	rows := frame.Rows()
+	if rows == 0 && !mayBeEmpty(v, p.Title) {
+		t.Errorf("%s: no rows", p.Title)
+		return
+	}
+	t.Logf("%s: %d rows", p.Title, rows)
+	switch {
+	case p.Type == "heatmap":
+		checkHeatmap(t, v, p.Title, frame)
+	case p.Type == "state-timeline":
+		checkStates(t, v, p.Title, frame)
+	case format == 0:
+		checkWide(t, p.Title, frame)
+	}
+	if names := fieldNames(frame); strings.Contains(p.Title, "Mean") || strings.Contains(p.Title, "Mode of the bottleneck (") {
+		if !slices.Equal(names, []string{"src", "dst", "value"}) {
+			t.Errorf("%s: fields %q, want src, dst and value", p.Title, names)
+		}
+		checkSquare(t, p.Title, frame)
+	}
+}
+
+// mayBeEmpty tells panels that show what the demo has not: it keeps no flows, and breaks
+// no protocol. Fine rows are there only where something was heavy.
+func mayBeEmpty(v *grafanatest.Viewer, title string) bool {
+	return strings.HasPrefix(title, "Flows") || title == "Findings" || v.Choices["resolution"].Text == "fine"
+}
+
+func fieldNames(frame *data.Frame) (names []string) {
+	for _, f := range frame.Fields {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// windows are how many a panel should show.
+func windows(v *grafanatest.Viewer) int {
+	length, _ := time.ParseDuration(v.Choices["resolution"].Value + "ns")
+	length = max(v.Interval/length, 1) * length
+	return int((v.To.Sub(v.From) + length - 1) / length)
+}
+
+// checkHeatmap: one string column, the value called Value, each time once for each
+// location and none missing, and time the end of a window.
+func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
+	t.Helper()
+	if names := fieldNames(frame); !slices.Equal(names, []string{"time", "location", "Value"}) {
+		t.Fatalf("%s: fields %q", title, names)
+	}
+	if frame.Rows() == 0 {
+		return
+	}
+	wide := checkWide(t, title, frame)
+	if wide == nil {
+		return
+	}
+	if wide.Rows() != windows(v) {
+		t.Errorf("%s: %d columns of the heatmap, want %d", title, wide.Rows(), windows(v))
+	}
+	if first := wide.Fields[0].At(0).(time.Time); !first.After(v.From) {
+		t.Errorf("%s: the first column ends at %s, want after %s", title, first, v.From)
+	}
+	for _, f := range wide.Fields[1:] {
+		total := 0.0
+		for i := range f.Len() {
+			value, ok := f.NullableFloatAt(i)
+			if value == nil || ok != nil {
+				t.Fatalf("%s: %s has a hole at %d", title, f.Labels, i)
+			}
+			total += *value
+		}
+		if total == 0 || f.Name != "Value" || len(f.Labels) != 1 {
+			t.Errorf("%s: row %s %v adds up to %g, want something and one label", title, f.Name, f.Labels, total)
+		}
+	}
+	// Shares of a column add up to 1 where the panel shows all locations.
+	for i := range wide.Rows() {
+		sum := 0.0
+		for _, f := range wide.Fields[1:] {
+			value, _ := f.FloatAt(i)
+			sum += value
+		}
+		if sum > 1+1e-9 {
+			t.Errorf("%s: column %d adds up to %g", title, i, sum)
+		}
+	}
+}
+
+// checkWide makes series of a long frame, as the data source does.
+func checkWide(t *testing.T, title string, frame *data.Frame) *data.Frame {
+	t.Helper()
+	schema := frame.TimeSeriesSchema()
+	switch schema.Type {
+	case data.TimeSeriesTypeWide:
+		return frame
+	case data.TimeSeriesTypeLong:
+		wide, err := data.LongToWide(frame, nil)
+		if err != nil {
+			t.Errorf("%s: %v", title, err)
+		}
+		return wide
+	}
+	t.Errorf("%s: %v makes no series", title, fieldNames(frame))
+	return nil
+}
+
+// checkStates: every cell has a state in every window, so that silence is one too.
+func checkStates(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
+	t.Helper()
+	if names := fieldNames(frame); !slices.Equal(names, []string{"time", "cell", "mode"}) {
+		t.Fatalf("%s: fields %q", title, names)
+	}
+	cells, seen := map[string]int{}, map[string]bool{}
+	for i := range frame.Rows() {
+		mode := frame.Fields[2].At(i).(string)
+		cells[frame.Fields[1].At(i).(string)]++
+		seen[mode] = true
+		if mode == "" {
+			t.Fatalf("%s: a state without a name", title)
+		}
+	}
+	for cell, n := range cells {
+		if n != windows(v) {
+			t.Errorf("%s: %s has %d states, want %d", title, cell, n, windows(v))
+		}
+	}
+	if v.Choices["resolution"].Text == "1s" && (!seen["no data"] || !seen["leaf5 up"] && !seen["leaf5:up1"]) {
+		t.Errorf("%s: states are %v, want silence before the first window, and the slow uplinks", title, seen)
+	}
+}
+
+// checkSquare: every pair of groups has its row, in one order, so that the matrix has the
+// groups in the fabric's order on both axes.
+func checkSquare(t *testing.T, title string, frame *data.Frame) {
+	t.Helper()
+	var axis []string
+	for i := range frame.Rows() {
+		if name := frame.Fields[0].At(i).(string); !slices.Contains(axis, name) {
+			axis = append(axis, name)
+		}
+	}
+	if frame.Rows() != len(axis)*len(axis) {
+		t.Fatalf("%s: %d rows of %d groups", title, frame.Rows(), len(axis))
+	}
+	known := 0
+	for i := range frame.Rows() {
+		if value := frame.Fields[2]; !value.NilAt(i) && value.At(i) != "no data" {
+			known++
+		}
+		if got, want := frame.Fields[1].At(i).(string), axis[i%len(axis)]; got != want {
+			t.Fatalf("%s: row %d is of %s, want %s", title, i, got, want)
+		}
+	}
+	// Within a rack nothing is asked of the fabric.
+	if frame.Rows() > 0 && (known == 0 || known > len(axis)*(len(axis)-1)) {
+		t.Errorf("%s: %d of %d cells are known", title, known, frame.Rows())
+	}
+}
+
+// TestDashboardsWrite: colours come from the fabric file, and mistakes are named.
+func TestDashboardsWrite(t *testing.T) {
+	e := emit(t, "--duration", "100ms")
+	dir := filepath.Join(t.TempDir(), "grafana")
+	out := mustRun(t, os.Environ(), "dashboards", "write", "--dir", dir, "--fabric", e.fabric(), "--clickhouse", "https://db.example")
+	for path := range strings.Lines(out) {
+		text, err := os.ReadFile(strings.TrimSpace(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch name := filepath.Base(strings.TrimSpace(path)); {
+		case name == "cells.json" && !strings.Contains(string(text), `"leaf5:up1"`):
+			t.Errorf("%s gives locations no colours", name)
+		case strings.Contains(path, "datasources") && !strings.Contains(string(text), "port: 8443"):
+			t.Errorf("%s has another port than https has: %s", name, text)
+		}
+	}
+	if strings.Count(out, "\n") < 4 {
+		t.Errorf("wrote %q", out)
+	}
+	for _, args := range [][]string{
+		{"--clickhouse", "127.0.0.1:8123"}, {"--clickhouse", "tcp://db:9000"}, {"--prometheus", "nowhere"}, {"--fabric", filepath.Join(dir, "missing.yaml")}, {"extra"},
+	} {
+		r := runBinary(t, os.Environ(), append([]string{"dashboards", "write", "--dir", dir}, args...)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, strings.TrimPrefix(args[0], "--")) && !strings.Contains(r.stderr, "missing.yaml") {
+			t.Errorf("%q: exit code %d, %s", args, r.code, r.stderr)
+		}
+	}
+}

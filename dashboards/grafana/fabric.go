@@ -1,0 +1,95 @@
+package grafana
+
+import "github.com/grafana-tools/sdk"
+
+// Panels that data links lead to.
+const (
+	pathPanel     = 20
+	flowsPanel    = 21
+	findingsPanel = 22
+)
+
+// toCells leads to the cells with everything that is chosen here, and what set says.
+func toCells(title, set string) object {
+	return object{"title": title, "targetBlank": false, "url": "/d/" + CellsUID +
+		"?${__url_time_range}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}" + set}
+}
+
+// fabricBoard says where the fabric chokes, since when, and how much of that is known.
+func fabricBoard(o *Options) board {
+	colors := mappings(o.Locations)
+	toSuffering := toCells("findings there", "&var-location=${__value.text:percentencode}&viewPanel=22")
+	return board{
+		uid: FabricUID, title: "csigscope / Fabric", name: "fabric", refresh: "10s", from: "now-15m",
+		variables: []sdk.TemplateVar{
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(), levelVariable(),
+		},
+		panels: []panel{
+			heatPanel(),
+			{
+				title: "Top locations", kind: "table", width: 10, height: 11,
+				about:     "Locations by how many heavily loaded observations name them. Their share is of all heavily loaded ones of the range.",
+				targets:   []object{sqlTarget(topSQL, formatTable)},
+				defaults:  object{"custom": object{"align": "auto", "inspect": false, "cellOptions": object{"type": "auto"}}, "color": color("thresholds"), "thresholds": thresholds("text")},
+				overrides: []object{locationColumn("location", colors, toSuffering), override("share", object{"unit": "percentunit", "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
+				options:   tableOptions(),
+			},
+			{
+				title: "Mode of the bottleneck, by cell", kind: "state-timeline", width: 24, height: 14,
+				about:   "The 30 cells with the most heavily loaded observations. No data is silence, not health.",
+				targets: []object{sqlTarget(statesSQL, formatTable)}, points: 200,
+				defaults: object{
+					"custom": object{"fillOpacity": 90, "lineWidth": 0, "hideFrom": hidden()}, "color": color("thresholds"),
+					"thresholds": thresholds(unknownColor), "mappings": colors,
+				},
+				transform: []object{{"id": "partitionByValues", "options": object{"fields": []string{"cell"}, "keepFields": false, "naming": object{"asLabels": true}}}},
+				options: object{
+					"alignValue": "left", "mergeValues": true, "rowHeight": 0.9, "showValue": "auto", "legend": legend(false), "tooltip": tooltip("single"),
+				},
+			},
+			coveragePanel(),
+		},
+	}
+}
+
+// locationColumn colours a column of locations as everywhere else.
+func locationColumn(name string, colors []object, link object) object {
+	return override(name, object{
+		"mappings": colors, "links": []object{link}, "custom.width": 200,
+		"custom.cellOptions": object{"type": "color-background", "mode": "basic"},
+	})
+}
+
+func heatPanel() panel {
+	return panel{
+		title: "Bottlenecks over time", kind: "heatmap", width: 14, height: 11, points: 300,
+		about:    "The share of each window's heavily loaded observations that name the location: the mode is the brightest of a column. Empty is nothing heavily loaded, or no data: see the coverage.",
+		targets:  []object{sqlTarget(heatSQL, formatSeries)},
+		defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}, "unit": "percentunit"},
+		options: object{
+			"calculate":    false,
+			"cellGap":      1,
+			"cellValues":   object{"unit": "percentunit"},
+			"color":        object{"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "exponent": 0.5, "scale": "exponential", "steps": 64, "reverse": false, "min": 0, "max": 1},
+			"exemplars":    object{"color": "rgba(255,0,255,0.7)"},
+			"filterValues": object{"le": 1e-9},
+			"legend":       object{"show": true},
+			"rowsFrame":    object{"layout": "auto", "value": "share of heavily loaded"},
+			"showValue":    "never",
+			"tooltip":      object{"mode": "single", "yHistogram": false, "showColorScale": true},
+			"yAxis":        object{"axisPlacement": "left", "reverse": true},
+		},
+	}
+}
+
+func coveragePanel() panel {
+	share := object{"unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1, "color": object{"mode": "fixed", "fixedColor": "red"}}
+	return panel{
+		title: "Coverage", kind: "timeseries", width: 24, height: 8,
+		about:     "Observations of all signals per window, by how they were made, and the share of each window that is missing of at least one producer. Nothing at all is silence: taps that see nothing look like a healthy fabric.",
+		targets:   []object{sqlTarget(coverageSQL, formatSeries)},
+		defaults:  object{"custom": lines(10), "color": color("palette-classic"), "unit": "short", "min": 0},
+		overrides: []object{override("missing", share)},
+		options:   lineOptions(),
+	}
+}

@@ -1,0 +1,61 @@
+package grafana_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/dashboards/grafana"
+)
+
+var write = flag.Bool("write", false, "write the generated files anew")
+
+// TestGenerated holds what is checked in for people to import against what is made.
+func TestGenerated(t *testing.T) {
+	files, err := grafana.Files(grafana.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		path := filepath.Join("provisioned", filepath.FromSlash(f.Path))
+		if *write {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, f.Content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(f.Content, want) {
+			t.Errorf("%s is not what is made now: run make generate (-there +made)\n%s", path, cmp.Diff(string(want), string(f.Content)))
+		}
+	}
+}
+
+// decoded are all dashboards as JSON, by name.
+func decoded(t testing.TB, o grafana.Options) map[string]map[string]any {
+	t.Helper()
+	all, err := grafana.Dashboards(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]any{}
+	for _, d := range all {
+		var tree map[string]any
+		if err := json.Unmarshal(d.JSON, &tree); err != nil {
+			t.Fatal(err)
+		}
+		out[d.Name] = tree
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+package grafana
+
+import (
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// UIDs under which dashboards and data sources link to each other.
+const (
+	FabricUID   = "csigscope-fabric"
+	CellsUID    = "csigscope-cells"
+	FolderUID   = "csigscope"
+	storeUID    = "csigscope-clickhouse"
+	metricsUID  = "csigscope-prometheus"
+	storePlugin = "grafana-clickhouse-datasource"
+)
+
+// Options say what dashboards are made for. The zero value makes those of any store:
+// without colours of locations, for the four signals that are defined.
+type Options struct {
+	// Locations get the colours that they have on the page, the first maxMappings of
+	// them: the coarsest first.
+	Locations []fabric.Location
+	// Signals to choose from; nil stands for the defined ones.
+	Signals []csig.Signal
+	// MatrixPanel draws matrices with the plugin esnet-matrix-panel instead of tables.
+	MatrixPanel bool
+	// Store is where Grafana's server reaches ClickHouse over HTTP.
+	Store StoreAddress
+	// Prometheus is the URL at which Grafana's server reaches Prometheus.
+	Prometheus string
+}
+
+// StoreAddress is what the ClickHouse data source is provisioned with.
+type StoreAddress struct {
+	Host, Database, User string
+	Port                 int
+	Secure               bool // TLS
+}
+
+// DefaultOptions reach the embedded engine and Prometheus on Grafana's own machine.
+func DefaultOptions() Options {
+	return Options{
+		Store:      StoreAddress{Host: "127.0.0.1", Port: 8123, Database: "csigscope", User: "grafana"},
+		Prometheus: "http://127.0.0.1:9090",
+	}
+}
+
+func (o *Options) signals() []csig.Signal {
+	if o.Signals != nil {
+		return o.Signals
+	}
+	return []csig.Signal{csig.MinABWRatio, csig.MinABW, csig.MaxDelay, csig.MaxNQD}
+}

@@ -1,0 +1,116 @@
+package grafana
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// File is one file of the folder that Write makes.
+type File struct {
+	Path    string // below the folder, with slashes
+	Content []byte
+}
+
+// Where a container or a package of Grafana looks for dashboards that provisioning names.
+const mountedAt = "/var/lib/grafana/dashboards/csigscope"
+
+// Names of the folder's parts.
+const (
+	dashboardsDir   = "dashboards"
+	provisioningDir = "provisioning"
+)
+
+// Files are the dashboards and what provisions them and their data sources.
+//
+// Alert rules are left to Prometheus: those that ship beside the metrics are tested in
+// both directions with promtool, and one alert that two systems evaluate would page twice.
+// Grafana shows them through the Prometheus data source, which is told to manage them.
+func Files(o Options) ([]File, error) {
+	all, err := Dashboards(o)
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, d := range all {
+		files = append(files, File{path.Join(dashboardsDir, d.Name+".json"), d.JSON})
+	}
+	for _, p := range []struct {
+		name    string
+		content object
+	}{{"dashboards/csigscope.yaml", dashboardProvider()}, {"datasources/csigscope.yaml", dataSources(&o)}} {
+		text, err := encodeYAML(p.content)
+		if err != nil {
+			return nil, fmt.Errorf("make %s: %w", p.name, err)
+		}
+		files = append(files, File{path.Join(provisioningDir, p.name), text})
+	}
+	return files, nil
+}
+
+func encodeYAML(content object) ([]byte, error) {
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(content), e.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func dashboardProvider() object {
+	return object{"apiVersion": 1, "providers": []object{{
+		"name": "csigscope", "type": "file", "folder": "csigscope", "folderUid": FolderUID,
+		"allowUiUpdates": false, "disableDeletion": false, "updateIntervalSeconds": 30,
+		"options": object{"path": mountedAt, "foldersFromFilesStructure": false},
+	}}}
+}
+
+// dataSources reach the store and Prometheus. The password comes from Grafana's own
+// environment, since a file in a repository is no place for it.
+func dataSources(o *Options) object {
+	return object{"apiVersion": 1, "datasources": []object{
+		{
+			"name": "csigscope", "uid": storeUID, "type": storePlugin, "access": "proxy", "editable": false,
+			"jsonData": object{
+				"host": o.Store.Host, "server": o.Store.Host, "port": o.Store.Port, "protocol": "http", "secure": o.Store.Secure,
+				"username": o.Store.User, "defaultDatabase": o.Store.Database, "dialTimeout": "10", "queryTimeout": "60",
+			},
+			"secureJsonData": object{"password": "$CSIGSCOPE_STORE_PASSWORD"},
+		},
+		{
+			"name": "csigscope-prometheus", "uid": metricsUID, "type": "prometheus", "access": "proxy", "editable": false, "url": o.Prometheus,
+			"jsonData": object{"httpMethod": "POST", "timeInterval": "15s", "manageAlerts": true},
+		},
+	}}
+}
+
+// Write writes the files below dir, which it makes. Files that are there already are
+// replaced, others stay.
+func Write(dir string, o Options) ([]string, error) {
+	files, err := Files(o)
+	if err != nil {
+		return nil, err
+	}
+	var written []string
+	for _, f := range files {
+		path := filepath.Join(dir, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return written, fmt.Errorf("write dashboards: %w", err)
+		}
+		// Grafana reads the folder every few seconds: it must not see half a file.
+		if err := os.WriteFile(path+".new", f.Content, 0o644); err != nil {
+			return written, fmt.Errorf("write dashboards: %w", err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return written, fmt.Errorf("write dashboards: %w", err)
+		}
+		written = append(written, path)
+	}
+	return written, nil
+}
