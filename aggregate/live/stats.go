@@ -24,7 +24,7 @@ type Stats struct {
 type RingStats struct {
 	Name  string // of the tap
 	Ring  int
-	Ended bool // no frame will come
+	Ended bool // no frame will come, or the ring was removed
 	// Source is the identity of the ring's rows since the last barrier.
 	Source aggregate.Source
 
@@ -67,7 +67,7 @@ func (p *Pipeline) ring(k key) RingStats {
 func (w *worker) stats() RingStats {
 	shard := w.lane.Shard()
 	s := RingStats{
-		Name: w.name, Ring: w.ring, Ended: w.eof, Source: w.source,
+		Name: w.name, Ring: w.ring, Ended: w.eof || w.ending, Source: w.source,
 		Tally: w.before.Tally, Decoded: w.before.Decoded, Counts: w.before.Counts,
 		Watermark: shard.Watermark(), StateBytes: shard.StateBytes(), LastFrame: w.before.LastFrame,
 	}

@@ -29,6 +29,7 @@ type worker struct {
 	last    int64           // time of the last frame
 	quiet   int64           // what the source is quiet until, 0 while it has frames
 	eof     bool            // no frame will come
+	ending  bool            // has taken the last one
 	from    int64           // frames before it are another worker's
 	decoded decode.Counters // by decoders before the one at hand
 	before  RingStats       // of the same ring, before it was this worker's
@@ -288,7 +289,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch) error {
 			return err
 		}
 	}
-	w.last, w.quiet = max(w.last, stop), 0
+	w.last, w.quiet, w.ending = max(w.last, stop), 0, true
 	if err := w.lane.Pass(ctx); err != nil {
 		return err
 	}

@@ -61,14 +61,6 @@ func (c *capturing) use(n *network, taps liveTaps) {
 	c.open.Store(&taps)
 }
 
-// rings are those that rows came from.
-func (c *capturing) rings() (list []ringSource) {
-	for _, r := range c.live.Stats().Rings {
-		list = append(list, ringSource{r.Name, r.Source})
-	}
-	return list
-}
-
 // run captures until ctx ends. What comes before the pipeline ends with ctx; what others do
 // for the pipeline goes on until it has ended.
 func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, behind []func(context.Context) error) error {

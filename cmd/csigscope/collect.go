@@ -53,7 +53,7 @@ table gaps says from when to when.
 systemd is told when it is ready, reloads and ends.`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
-  csigscope config check --config csigscope.yaml --fabric fabric.yaml && kill -HUP "$(pidof csigscope)"
+  csigscope config check --config csigscope.yaml --fabric fabric.yaml && pkill -HUP -f '^[^ ]*csigscope collect'
   csigscope collect --config csigscope.yaml --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
 		Args: usageArgs(cobra.NoArgs),
 	}

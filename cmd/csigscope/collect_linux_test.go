@@ -297,6 +297,9 @@ func collectReload(t *testing.T, env []string) {
 	if got := stored(t, env, dsn); got != uint64(len(sent)) || got == 0 {
 		t.Errorf("%d packets sent over 20 reloads, %d observations stored", len(sent), got)
 	}
+	if r := runBinary(t, env, "schema", "verify", "--store", dsn); r.code != 0 {
+		t.Errorf("schema verify: exit code %d: %s%s\n%s", r.code, r.stdout, r.stderr, c.log())
+	}
 	if !strings.Contains(c.log(), `unknown key \"nonsense\"`) {
 		t.Errorf("the log does not say what was wrong:\n%s", c.log())
 	}

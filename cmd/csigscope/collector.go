@@ -52,7 +52,6 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 	if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, c.worst}, f.exposed, c.logger); err != nil {
 		return c, errors.Join(err, c.taps.close())
 	}
-	c.names = newNamer(c.db.store, c.logger, c.rings)
 	c.use(c.network, c.taps)
 	return c, nil
 }
@@ -67,13 +66,15 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	if c.db == nil {
 		return nil, usageError{errors.New("collect: --store none keeps nothing")}
 	}
+	names := newNamer(c.db.store, c.logger)
+	c.names = names
 	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Logger: c.logger}
 	var states []live.State
 	if cfg.Journal, states, err = c.openJournal(instance, opened); err != nil {
 		return nil, err
 	}
 	c.worst = newWorst()
-	cfg.Journal = &watchedJournal{cfg.Journal, c.worst}
+	cfg.Journal = &announcedJournal{&watchedJournal{cfg.Journal, c.worst}, names, make(map[aggregate.Source]bool)}
 	return live.New(cfg, c.taps.plan(c.network, nil), states)
 }
 

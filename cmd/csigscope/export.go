@@ -231,7 +231,8 @@ func (d *describer) use(n *network) {
 	if len(d.networks) > 0 && d.networks[len(d.networks)-1] == n {
 		return
 	}
-	if d.networks = append(d.networks, n); len(d.networks) > 2 {
+	d.describe() // what is let go of
+	if d.networks = append(d.networks, n); len(d.networks) > recentNetworks {
 		d.networks = d.networks[1:]
 	}
 	d.describe()
