@@ -64,6 +64,5 @@ func TestExport(t *testing.T) {
 	if got := stored(t, env, dsn); got != uint64(sent) || got == 0 {
 		t.Errorf("%d packets sent, %d observations stored", sent, got)
 	}
-	r := runBinary(t, env, "schema", "verify", "--store", dsn)
-	t.Logf("verify: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	mustRun(t, env, "schema", "verify", "--store", dsn)
 }

@@ -318,6 +318,9 @@ func (s *soak) checkConservation(tapped, handed map[int64]int) {
 			t.Errorf("%s: %d packets are stored, of %d that were sent outside of gaps and %d in gaps", table, got, outside, inside)
 		}
 	}
+	if r := runBinary(t, s.env, "schema", "verify", "--store", s.store()); r.code != 0 {
+		t.Errorf("schema verify: exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
 	if len(gaps) != rounds {
 		t.Errorf("%d gaps for %d kills", len(gaps), rounds)
 	}
