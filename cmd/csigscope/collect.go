@@ -17,6 +17,7 @@ import (
 // collectFlags are what collect's command line says.
 type collectFlags struct {
 	network    networkFlags
+	ops        operationsFlags
 	dsn        string
 	box        outboxFlags
 	instance   string
@@ -30,7 +31,6 @@ type collectFlags struct {
 
 func newCollectCommand() *cobra.Command {
 	var f collectFlags
-	var ops operationsFlags
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Capture live packets into the store, all day",
@@ -68,12 +68,12 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
 	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
-	ops.addUnrestricted(flags)
+	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		o, err := newOperations(cmd, &ops)
+		o, err := newOperations(cmd, &f.ops)
 		if err != nil {
 			return err
 		}

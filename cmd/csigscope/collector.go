@@ -60,7 +60,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	opened := time.Now()
 	var err error
-	if c.db, err = openStore(c.cmd, c.flags.dsn, &c.flags.box); err != nil {
+	if c.db, err = c.flags.openStore(c.cmd, c.config); err != nil {
 		return nil, err
 	}
 	if c.db == nil {

@@ -23,6 +23,7 @@ import (
 // exportFlags are what export's command line says.
 type exportFlags struct {
 	network    networkFlags
+	ops        operationsFlags
 	instance   string
 	interfaces []string
 	place      string
@@ -34,7 +35,6 @@ type exportFlags struct {
 
 func newExportCommand() *cobra.Command {
 	var f exportFlags
-	var ops operationsFlags
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Capture live packets on a host and hand windows to a collector",
@@ -61,12 +61,12 @@ as collect does. An export that is killed loses the windows that were open.`,
 	flags.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its key")
 	flags.StringVar(&f.tls.CA, "tls-ca", "", "`FILE` with the authority of the collectors, unless it is one of the system's")
 	flags.StringVar(&f.spool, "spool", "", "`FOLDER` in which windows wait on disk for a collector (default in the user's data folder)")
-	ops.addUnrestricted(flags)
+	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		o, err := newOperations(cmd, &ops)
+		o, err := newOperations(cmd, &f.ops)
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,14 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.client, err = openClient(config, e.logger); err != nil {
+	spool, err := config.spoolFolder()
+	if err == nil {
+		err = f.restrict(cmd, config, spool)
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.taps.close())
+	}
+	if e.client, err = openClient(config, spool, e.logger); err != nil {
 		return nil, errors.Join(err, e.taps.close())
 	}
 	journal.client = e.client
@@ -151,15 +158,19 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	return e, nil
 }
 
-func openClient(c *exportConfig, logger *slog.Logger) (*ingest.Client, error) {
-	dir := c.Spool.Dir
-	if dir == "" {
-		data, err := dataFolder()
-		if err != nil {
-			return nil, fmt.Errorf("find folder for the spool: %w, or --spool DIR", err)
-		}
-		dir = filepath.Join(data, "spool")
+// spoolFolder is where windows wait.
+func (c *exportConfig) spoolFolder() (string, error) {
+	if c.Spool.Dir != "" {
+		return c.Spool.Dir, nil
 	}
+	data, err := dataFolder()
+	if err != nil {
+		return "", fmt.Errorf("find folder for the spool: %w, or --spool DIR", err)
+	}
+	return filepath.Join(data, "spool"), nil
+}
+
+func openClient(c *exportConfig, dir string, logger *slog.Logger) (*ingest.Client, error) {
 	client, err := ingest.OpenClient(ingest.ClientConfig{
 		Collectors: c.Collectors, TLS: c.TLS.files(), TokenFile: c.TokenFile, Dir: dir, MaxBytes: int64(c.Spool.Size.n), Logger: logger,
 	})

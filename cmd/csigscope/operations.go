@@ -31,14 +31,9 @@ type operationsFlags struct {
 }
 
 func (f *operationsFlags) add(flags *pflag.FlagSet) {
-	f.addUnrestricted(flags)
-	flags.BoolVar(&f.noSandbox, "no-sandbox", false, "keep access to all files, instead of giving up what is not needed (Landlock)")
-}
-
-// addUnrestricted is add for commands without a sandbox.
-func (f *operationsFlags) addUnrestricted(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "ops-listen", "", "also serve /metrics, /healthz and /readyz at this loopback `ADDRESS` such as 127.0.0.1:9464")
 	flags.BoolVar(&f.remote, "ops-unauthenticated", false, "let --ops-listen be an address that other machines reach, who can then read all metrics")
+	flags.BoolVar(&f.noSandbox, "no-sandbox", false, "keep access to all files, instead of giving up what is not needed (Landlock)")
 	flags.BoolVar(&f.pprof, "pprof", false, "also serve profiles at /debug/pprof of --ops-listen, on loopback alone")
 }
 

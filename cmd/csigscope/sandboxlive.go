@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
+)
+
+// openStore opens the store of collect, in a process that gives up all files but those of
+// the store, of checkpoints, and in the folders of what is read again later. The embedded
+// engine is started after that, as by openRestricted; a server is reached before.
+func (f *collectFlags) openStore(cmd *cobra.Command, c *collectConfig) (*openedStore, error) {
+	if f.ops.noSandbox {
+		return openStore(cmd, f.dsn, &f.box)
+	}
+	folders, embedded, err := f.folders(cmd, c)
+	if err != nil {
+		return nil, err
+	}
+	logger := newLogger(cmd, cmd.ErrOrStderr())
+	if embedded {
+		if err := daemon.Restrict(folders, logger); err != nil {
+			return nil, err
+		}
+		return openStore(cmd, f.dsn, &f.box)
+	}
+	db, err := openStore(cmd, f.dsn, &f.box)
+	if err != nil || db == nil {
+		return nil, err
+	}
+	if err := daemon.Restrict(folders, logger); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// folders are what collect needs; those to write are made. embedded is true for an
+// embedded store.
+func (f *collectFlags) folders(cmd *cobra.Command, c *collectConfig) (allowed daemon.Folders, embedded bool, err error) {
+	config, err := storeSettings(cmd, f.dsn)
+	if err != nil {
+		return allowed, false, err
+	}
+	db := openedStore{config: config, outbox: f.box.over(config.Outbox)}
+	if db.target, err = config.target(); err != nil {
+		return allowed, false, usageError{err}
+	}
+	tls := &c.Ingest.TLS
+	allowed.Read = holding(f.network.config, f.network.fabric, c.Ingest.Tokens, tls.Cert, tls.Key, tls.CA)
+	switch db.target.Kind {
+	case store.KindNone:
+		return allowed, false, nil
+	case store.KindEmbedded:
+		embedded = true
+		if db.target.Dir, err = embeddedFolder(db.target); err != nil {
+			return allowed, true, err
+		}
+		write, read, err := chdb.Places(db.target.Dir, "")
+		if err != nil {
+			return allowed, true, err
+		}
+		allowed.Write, allowed.Read = append(allowed.Write, write...), append(allowed.Read, read...)
+	}
+	if db.outbox.dir != "none" {
+		dir, err := db.outbox.folder(db.target)
+		if err != nil {
+			return allowed, embedded, err
+		}
+		allowed.Write = append(allowed.Write, dir)
+	}
+	if c.Checkpoint.Every.d > 0 {
+		dir := c.Checkpoint.Dir
+		if dir == "" {
+			if dir, err = db.checkpointFolder(); err != nil {
+				return allowed, embedded, err
+			}
+		}
+		allowed.Write = append(allowed.Write, dir)
+	}
+	return allowed, embedded, makeFolders(allowed.Write)
+}
+
+// restrict gives up all files but those of the spool, and in the folders of what is read
+// again later.
+func (f *exportFlags) restrict(cmd *cobra.Command, c *exportConfig, spool string) error {
+	if f.ops.noSandbox {
+		return nil
+	}
+	allowed := daemon.Folders{
+		Read:  holding(f.network.config, f.network.fabric, c.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.CA),
+		Write: []string{spool},
+	}
+	if err := makeFolders(allowed.Write); err != nil {
+		return err
+	}
+	return daemon.Restrict(allowed, newLogger(cmd, cmd.ErrOrStderr()))
+}
+
+// holding are the folders that hold the files, and those that links to files lead to: a
+// file that is replaced is another one, in the same folder.
+func holding(files ...string) (folders []string) {
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		folders = append(folders, filepath.Dir(file))
+		if real, err := filepath.EvalSymlinks(file); err == nil && filepath.Dir(real) != filepath.Dir(file) {
+			folders = append(folders, filepath.Dir(real))
+		}
+	}
+	return folders
+}
+
+// makeFolders makes what is not there, for its owner alone: a rule can only be of what is.
+func makeFolders(list []string) error {
+	for _, dir := range list {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	return nil
+}
