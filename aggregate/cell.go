@@ -118,15 +118,18 @@ func (c *CellStats) setMode(first, second *LocationStats) {
 	}
 }
 
-func (c *CellStats) setState() {
+func (c *CellStats) setState() { c.State = StateOf(c.Observations, c.Trimmed, c.Heavy) }
+
+// StateOf is the state of a cell with so many observations, trimmed and heavy ones among
+// them.
+func StateOf(observations, trimmed, heavy uint64) State {
 	switch {
-	case c.Observations == 0:
-		c.State = NoData
-	case c.Observations-c.Trimmed < MinObservations:
-		c.State = TooFew
-	case c.Heavy > 0:
-		c.State = Congested
-	default:
-		c.State = Clear
+	case observations == 0:
+		return NoData
+	case observations-min(trimmed, observations) < MinObservations:
+		return TooFew
+	case heavy > 0:
+		return Congested
 	}
+	return Clear
 }

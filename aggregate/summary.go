@@ -113,6 +113,20 @@ func (s *Summary) Merge(other *Summary) {
 	}
 }
 
+// Clone is a copy that goes its own way.
+func (s *Summary) Clone() *Summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Summary{resolution: s.resolution, maxKeys: s.maxKeys, rows: maps.Clone(s.rows)}
+}
+
+// Len is the number of rows of a cell and a location.
+func (s *Summary) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rows)
+}
+
 // Signals are the signals that have values here, ascending.
 func (s *Summary) Signals() []csig.Signal {
 	seen := make(map[csig.Signal]bool)

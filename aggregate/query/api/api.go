@@ -1,0 +1,163 @@
+// Package api serves the query API over HTTP: what recent windows in memory and history in
+// the store say of cells, paths and locations, as JSON, and what changes as a stream.
+//
+// It knows requests, their limits, and OpenAPI. It must never know how windows got into
+// memory or store, nor how answers are drawn.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/recent"
+)
+
+// Limits of an API where Config leaves them open.
+const (
+	DefaultTimeout    = 10 * time.Second // of the work on one answer
+	DefaultConcurrent = 4                // answers worked on at a time
+	DefaultWatchers   = 256              // watches and waiting requests at a time
+	DefaultMaxLag     = 8                // revisions that a watcher may be behind
+	// DefaultSendTimeout is how long a watcher may take for one event.
+	DefaultSendTimeout = 30 * time.Second
+)
+
+// Config configures New. Memory or Reader may be missing, not both.
+type Config struct {
+	Memory *recent.Memory // recent windows
+	Reader query.Reader   // history
+	Names  Catalog        // of what memory holds; nil: Reader
+	Fabric string         // its name
+
+	Timeout     time.Duration
+	SendTimeout time.Duration
+	Concurrent  int
+	Watchers    int
+	MaxLag      int
+	Logger      *slog.Logger     // nil: discard
+	Now         func() time.Time // nil: time.Now
+}
+
+// Catalog names groups and locations. It is safe for concurrent use.
+type Catalog interface {
+	Groups(context.Context) ([]fabric.Group, error)
+	Locations(context.Context) ([]fabric.Location, error)
+}
+
+func (c Config) withDefaults() Config {
+	or := func(d *time.Duration, fallback time.Duration) {
+		if *d <= 0 {
+			*d = fallback
+		}
+	}
+	orInt := func(n *int, fallback int) {
+		if *n <= 0 {
+			*n = fallback
+		}
+	}
+	or(&c.Timeout, DefaultTimeout)
+	or(&c.SendTimeout, DefaultSendTimeout)
+	orInt(&c.Concurrent, DefaultConcurrent)
+	orInt(&c.Watchers, DefaultWatchers)
+	orInt(&c.MaxLag, DefaultMaxLag)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Names == nil {
+		c.Names = c.Reader
+	}
+	return c
+}
+
+// API serves questions. It is safe for concurrent use.
+type API struct {
+	Config
+	handler  http.Handler
+	slots    chan struct{} // held while an answer is worked on
+	watchers atomic.Int64
+	names    namesCache
+	used     usedViews
+}
+
+// New makes an API. It fails where nothing could be answered.
+func New(cfg Config) (*API, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Names == nil {
+		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
+	}
+	a := &API{Config: cfg, slots: make(chan struct{}, cfg.Concurrent)}
+	a.names.catalog, a.names.now = cfg.Names, cfg.Now
+	mux := http.NewServeMux()
+	jsonFormat := huma.Format{Marshal: writeJSON, Unmarshal: json.Unmarshal}
+	o := huma.DefaultConfig("csigscope", "1")
+	o.Info.Description = description
+	o.OpenAPIPath, o.DocsPath, o.SchemasPath = "", "", ""
+	o.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	o.CreateHooks = nil // no $schema in answers
+	o.RejectUnknownQueryParameters = true
+	o.Transformers = []huma.Transformer{explain}
+	h := humago.New(mux, o)
+	a.register(h)
+	document, err := json.Marshal(h.OpenAPI())
+	if err != nil {
+		return nil, fmt.Errorf("describe API: %w", err)
+	}
+	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/openapi+json")
+			_, _ = w.Write(document)
+		})
+	}
+	if cfg.Reader != nil {
+		page := query.NewHandler(query.HandlerConfig{Reader: cfg.Reader, Options: query.Options{Fabric: cfg.Fabric}, Logger: cfg.Logger})
+		mux.Handle("/api/v1/bundle", page)
+		mux.Handle("/api/v1/extent", page)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, http.StatusNotFound, "no such resource: /openapi.json lists them")
+	})
+	a.handler = a.guard(mux)
+	return a, nil
+}
+
+const description = `What CSIG tags and reflections say of a fabric: room left and bottlenecks of each
+source and destination. Questions without from and to are answered from the windows in memory; from and to
+ask the store for history. Answers from memory carry the revision that they are of as ETag, and can be waited for
+(after, wait) or watched as server-sent events. Units are in the names of fields, times are RFC 3339.`
+
+// writeJSON escapes what means something in HTML, for those who open answers in a browser.
+func writeJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+
+// Run prepares answers that are asked for again and again, as soon as there is a revision,
+// until ctx ends. Everything works without it, the first answer a little later.
+func (a *API) Run(ctx context.Context) error {
+	if a.Memory == nil {
+		<-ctx.Done()
+		return nil
+	}
+	for s := a.Memory.State(); ; {
+		next, later := a.Memory.Wait(ctx, s.Epoch, s.Revision)
+		if !later {
+			return nil
+		}
+		s = next
+		a.prepare(ctx, s)
+	}
+}

@@ -1,0 +1,201 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+)
+
+// TestProblems: an error names the parameter, what was expected and what to change.
+func TestProblems(t *testing.T) {
+	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 4) })
+	s.window(t, 0)
+	for target, tt := range map[string]struct {
+		code int
+		says string
+	}{
+		"cells?form=1":                    {422, "form: unknown query parameter"},
+		"cells?limit=0":                   {422, "limit: expected number >= 1"},
+		"cells?limit=x":                   {422, "limit: invalid integer"},
+		"cells?limit=1&limit=2":           {400, "give it once"},
+		"cells?src=%zz":                   {400, "escape"},
+		"cells?signal=max_speed":          {422, "min_abw_ratio"},
+		"cells?level=galaxy":              {422, `expected value to be one of "location, set, device, stage"`},
+		"cells?src=rack99":                {422, "/api/v1/fabric lists them"},
+		"cells?location=nowhere":          {422, "/api/v1/fabric lists them"},
+		"cells?state=fine":                {422, "expected value to be one of"},
+		"cells?max_room_bps=1":            {422, "signal=min_abw"},
+		"cells?max_room_ratio=NaN":        {422, "finite"},
+		"cells?from=2026-01-20T09:00:00Z": {422, "give both"},
+		"cells?from=now&to=then":          {422, "RFC 3339"},
+		"cells?from=2026-01-20T10:00:00Z&to=2026-01-20T09:00:00Z": {422, "not before to"},
+		"cells?cursor=abc":                       {422, "leave it out"},
+		"cells?wait=30s":                         {422, "give after"},
+		"cells?after=1&wait=1h":                  {422, "from 0s to 1m0s"},
+		"cells?after=x":                          {422, "revision"},
+		"cells?after=99":                         {422, "ahead"},
+		"path?src=rack1":                         {422, "dst: required"},
+		"path?src=pod1&dst=rack1":                {422, "several groups"},
+		"watch?heartbeat=1ms":                    {422, "from 1s to 1m"},
+		"watch?after=x":                          {422, "revision"},
+		"nothing":                                {404, "/openapi.json"},
+		"cells?src=" + strings.Repeat("a", 5000): {414, "fewer groups"},
+	} {
+		w := s.get(t, "/api/v1/"+target)
+		var p model.Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%.60s: %v, type %s: %.200s", target, err, w.Header().Get("Content-Type"), w.Body)
+		}
+		if w.Code != tt.code || p.Status != tt.code || !strings.Contains(p.Detail, tt.says) {
+			t.Errorf("%.60s: %d %q, want %d %q", target, w.Code, p.Detail, tt.code, tt.says)
+		}
+	}
+	for method, code := range map[string]int{"POST": 405, "DELETE": 405, "HEAD": 200} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(method, "/api/v1/cells", nil))
+		if w.Code != code {
+			t.Errorf("%s: %d, want %d", method, w.Code, code)
+		}
+	}
+}
+
+// injections are values that mean something to SQL, shells, file systems, HTML or HTTP.
+var injections = []string{
+	"' OR 1=1 --", "rack1'; DROP TABLE partials_1s; --", `" UNION SELECT file('/etc/passwd')`, "rack1) OR (1=1", "{x:UInt64}",
+	"../../../../etc/passwd", "..%2f..%2fetc%2fpasswd", "file:///etc/passwd", "$(id)", "`id`", "|id",
+	"<script>alert(1)</script>", "rack1\r\nX-Evil: 1", "\x00", "%s%n%x", "\xff\xfe", "1e999", "-1", "99999999999999999999", "０",
+}
+
+// injectionTargets are the injections as parameters that history is asked with.
+func injectionTargets() (list []string) {
+	for _, name := range []string{"signal", "from", "src", "location"} {
+		for _, value := range injections {
+			q := url.Values{"from": {"2026-01-20T09:00:00Z"}, "to": {"2026-01-20T09:00:01Z"}}
+			q.Set(name, value)
+			list = append(list, "/api/v1/cells?"+q.Encode())
+		}
+	}
+	return list
+}
+
+// TestInjections: values are names to look up and nothing else. A reader that is asked is
+// asked with numbers.
+func TestInjections(t *testing.T) {
+	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 4) })
+	s.window(t, 0)
+	want := s.get(t, "/api/v1/cells").Body.String()
+	parameters := map[string][]string{
+		"cells": {
+			"signal", "level", "windows", "from", "to", "after", "wait", "src", "dst", "location", "state", "min_heavy_ratio",
+			"min_room_bps", "max_room_bps", "min_room_ratio", "max_room_ratio", "limit", "cursor",
+		},
+		"matrix": {"signal", "level", "windows", "src", "dst", "after", "wait"}, "path": {"src", "dst", "signal", "level", "windows"},
+		"locations": {"signal", "level", "windows", "from", "to", "top"}, "timeline": {"signal", "src", "dst", "windows", "top"},
+		"fabric": {"x"}, "health": {"x"}, "watch": {"signal", "level", "src", "dst", "after", "heartbeat"},
+	}
+	for path, names := range parameters {
+		for _, name := range names {
+			for _, value := range injections {
+				q := url.Values{name: {value}}
+				if path == "path" {
+					q["src"], q["dst"] = append(q["src"], "rack1")[:1], append(q["dst"], "rack1")[:1]
+				}
+				if name == "from" || name == "to" {
+					q["from"], q["to"] = append(q["from"], "2026-01-20T09:00:00Z")[:1], append(q["to"], "2026-01-20T09:00:01Z")[:1]
+				}
+				w := s.get(t, "/api/v1/"+path+"?"+q.Encode())
+				if w.Code < 400 || w.Code >= 500 || w.Header().Get("Content-Type") != "application/problem+json" || !json.Valid(w.Body.Bytes()) {
+					t.Errorf("%s: %s=%q: %d %.200s", path, name, value, w.Code, w.Body)
+				}
+				if strings.Contains(w.Body.String(), "<script>") || w.Header().Get("X-Evil") != "" || strings.Contains(w.Body.String(), "root:") {
+					t.Errorf("%s: %s=%q comes back: %.200s", path, name, value, w.Body)
+				}
+			}
+		}
+	}
+	for _, header := range []string{"If-None-Match", "Last-Event-ID"} {
+		for _, value := range injections {
+			if w := s.get(t, "/api/v1/cells", header, value); w.Code >= 500 {
+				t.Errorf("%s %q: %d", header, value, w.Code)
+			}
+		}
+	}
+	if got := s.get(t, "/api/v1/cells").Body.String(); got != want {
+		t.Error("answers have changed")
+	}
+}
+
+// stuck is a store that answers nothing until it is given up.
+type stuck struct {
+	*querytest.Memory
+	failed bool
+}
+
+func (r stuck) Cells(ctx context.Context, _ query.Question) ([]query.CellRow, error) {
+	if r.failed {
+		return nil, errors.New("dial tcp 10.0.0.1: secret")
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestExpensive: a question to the store is cut at its limit, while windows close and are
+// served. What fails inside is not told.
+func TestExpensive(t *testing.T) {
+	const past = "/api/v1/cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z"
+	s := newServed(t, 9, func(c *api.Config) {
+		c.Reader, c.Timeout = stuck{querytest.Fabric(2, 4), false}, 200*time.Millisecond
+	})
+	done := make(chan *httptest.ResponseRecorder)
+	go func() { done <- s.get(t, past) }()
+	for second := range 5 {
+		s.window(t, second)
+		if w := s.get(t, "/api/v1/cells"); w.Code != 200 {
+			t.Errorf("beside it: %d %s", w.Code, w.Body)
+		}
+	}
+	if w := <-done; w.Code != 504 || !strings.Contains(w.Body.String(), "shorter range") {
+		t.Errorf("cut: %d %s", w.Code, w.Body)
+	}
+	s = newServed(t, 9, func(c *api.Config) { c.Reader = stuck{querytest.Fabric(2, 4), true} })
+	if w := s.get(t, past); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("failed: %d %s", w.Code, w.Body)
+	}
+}
+
+// FuzzRequests: whatever is asked, the answer is JSON and not an error of the server.
+func FuzzRequests(f *testing.F) {
+	for _, seed := range []string{
+		"cells?signal=min_abw&src=rack1&limit=1", "cells?windows=3&level=set&after=0&wait=1ms", "path?src=rack1&dst=rack2", "matrix?dst=pod1",
+		"locations?top=2&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z", "timeline?top=0", "fabric", "health", "cells?cursor=MDAwMDAwMDAwMDAwMDAwNy0xLjEuMA",
+		"cells?max_room_bps=1e308&signal=type_5:max:ns", "extent", "bundle?signal=min_abw", "watch?heartbeat=x", "openapi.json", "%2e%2e/cells", "cells?from=1970-01-01T00:00:00Z&to=2104-12-31T23:59:59Z",
+	} {
+		f.Add(seed, "")
+	}
+	s := newServed(f, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 2) })
+	s.window(f, 0)
+	f.Fuzz(func(t *testing.T, target, tag string) {
+		path, parameters, _ := strings.Cut(target, "?")
+		r := httptest.NewRequest("GET", "/api/v1/", nil)
+		r.URL.Path, r.URL.RawQuery = "/api/v1/"+path, parameters
+		r.Header.Set("If-None-Match", tag)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // of watches
+		defer cancel()
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r.WithContext(ctx))
+		redirect := w.Code >= 300 && w.Code < 400
+		if w.Code >= 500 || !redirect && w.Header().Get("Content-Type") != "text/event-stream" && !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%q: status %d, body %.200s", target, w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,250 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+type watchInput struct {
+	SignalInput
+	FilterInput
+	Windows   int    `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows the snapshot adds up"`
+	After     string `query:"after" maxLength:"60" doc:"a revision that was seen: go on from there, without a snapshot"`
+	LastID    string `header:"Last-Event-ID" maxLength:"60" doc:"the same, as browsers send it"`
+	Heartbeat string `query:"heartbeat" default:"15s" maxLength:"20" doc:"longest silence, 1s to 60s"`
+}
+
+const watchDescription = `Server-sent events, each with the revision as its id: snapshot (model Cells), synced, and then a
+window for each one that closed or changed (WindowEvent), in place of what was told of it before. heartbeat says that a
+silent stream lives. gap says that the revision to go on from is not at hand, lagging that the reader was too slow; a
+snapshot follows both, and synced.`
+
+func (a *API) registerWatch(h huma.API) {
+	op := huma.Operation{
+		OperationID: "watch", Method: http.MethodGet, Path: "/api/v1/watch", Summary: "Cells as they change", Description: watchDescription,
+		Responses: responses(h, "text/event-stream", model.WindowEvent{}),
+	}
+	for _, sample := range []any{model.Cells{}, model.Synced{}, model.Heartbeat{}, model.Gap{}} {
+		responses(h, "text/event-stream", sample) // described beside
+	}
+	huma.Register(h, op, func(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
+		w, err := a.newWatch(ctx, in)
+		if err != nil {
+			return nil, a.answerable(ctx, err)
+		}
+		if err := a.enter(); err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(ctx huma.Context) {
+			defer a.leave()
+			r, out := humago.Unwrap(ctx)
+			w.serve(r, out)
+		}}, nil
+	})
+}
+
+// watch is one reader's stream.
+type watch struct {
+	api       *API
+	in        *watchInput
+	key       viewKey
+	watcher   *recent.Watcher
+	heartbeat time.Duration
+	newest    time.Time // end of the newest window that was told
+
+	out   http.ResponseWriter
+	send  *http.ResponseController
+	frame []byte
+}
+
+// newWatch checks what can be wrong before the stream begins.
+func (a *API) newWatch(ctx context.Context, in *watchInput) (*watch, error) {
+	s, _, err := a.state(ctx, &WaitInput{})
+	if err != nil {
+		return nil, err
+	}
+	w := &watch{api: a, in: in}
+	if w.heartbeat, err = time.ParseDuration(in.Heartbeat); err != nil || w.heartbeat < time.Second || w.heartbeat > time.Minute {
+		return nil, wrong("heartbeat", in.Heartbeat, "expected a duration from 1s to 1m, such as 15s")
+	}
+	if w.key, err = in.key(in.Windows, s.Signals()); err != nil {
+		return nil, err
+	}
+	n, err := a.names.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := in.filter(n, w.key.signal); err != nil {
+		return nil, err
+	}
+	seen := cmp.Or(in.LastID, in.After)
+	if seen == "" {
+		w.watcher = a.Memory.Watch(a.MaxLag)
+		return w, nil
+	}
+	epoch, revision, ok := parseToken(seen, s.Epoch)
+	if !ok {
+		return nil, wrong("after", seen, "expected a revision of an earlier event, such as %s", token(s))
+	}
+	w.watcher = a.Memory.Resume(a.MaxLag, epoch, revision)
+	return w, nil
+}
+
+// serve sends events until the reader goes or takes too long for one.
+func (w *watch) serve(r *http.Request, out http.ResponseWriter) {
+	w.out, w.send = out, http.NewResponseController(out)
+	// The server's limits are those of short answers. A writer that knows none is a test's.
+	_ = w.send.SetReadDeadline(time.Time{})
+	out.Header().Set("Content-Type", "text/event-stream")
+	out.Header().Set("X-Accel-Buffering", "no")
+	out.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return
+	}
+	err := w.event("", "", nil)
+	for err == nil {
+		err = w.next(r.Context())
+	}
+}
+
+// next sends the next step, or a heartbeat where there is none for so long.
+func (w *watch) next(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, w.heartbeat)
+	defer cancel()
+	step, err := w.watcher.Next(wait)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return w.beat()
+	}
+	switch step.Kind {
+	case recent.Snapshot:
+		return w.snapshot(ctx, step.State)
+	case recent.Changed:
+		return w.changed(ctx, step)
+	}
+	gap := model.Gap{Revision: token(step.State), Reason: "lagging", Missed: step.Missed}
+	if step.Kind == recent.Lagging {
+		return w.json(model.EventLagging, "", gap)
+	}
+	gap.Reason = "expired"
+	if step.Missed == 0 {
+		gap.Reason = "restarted"
+	}
+	return w.json(model.EventGap, "", gap)
+}
+
+func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
+	v, f, err := w.view(ctx, func() (*view, error) { return w.api.view(ctx, s, w.key) })
+	if err != nil {
+		return err
+	}
+	chosen := v.chosen(f)
+	body, err := v.encode(model.Cells{About: about(s, w.key), Total: len(chosen)}, chosen)
+	if err != nil {
+		return err
+	}
+	if newest := s.Newest(); newest != nil {
+		w.newest = newest.End
+	}
+	// A reader that goes away before synced has not got it all: only that carries an id.
+	if err := w.event(model.EventSnapshot, "", body); err != nil {
+		return err
+	}
+	return w.json(model.EventSynced, token(s), model.Synced{Revision: token(s)})
+}
+
+// changed sends the windows that a revision changed. The last carries the id.
+func (w *watch) changed(ctx context.Context, step recent.Step) error {
+	for i, window := range step.Windows {
+		v, f, err := w.view(ctx, func() (*view, error) {
+			return w.api.windowView(ctx, window, w.key.signal, w.key.level)
+		})
+		if err != nil {
+			return err
+		}
+		e := model.WindowEvent{
+			Revision: token(step.State), Start: window.Start, End: window.End, Late: !window.End.After(w.newest),
+			Completeness: window.Completeness(), Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
+		}
+		if !e.Late {
+			w.newest = window.End
+		}
+		head, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("encode window: %w", err)
+		}
+		id := ""
+		if i == len(step.Windows)-1 {
+			id = token(step.State)
+		}
+		if err := w.event(model.EventWindow, id, v.fill(head, v.chosen(f))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// view gives a view, and the filter under the names that it is made with.
+func (w *watch) view(ctx context.Context, get func() (*view, error)) (*view, *filter, error) {
+	v, err := get()
+	if err != nil {
+		return nil, nil, w.api.answerable(ctx, err)
+	}
+	f, err := w.in.filter(v.names, w.key.signal)
+	return v, &f, err
+}
+
+func (w *watch) beat() error {
+	s := w.api.Memory.State()
+	beat := model.Heartbeat{Revision: token(s), Time: w.api.Now().UTC()}
+	if newest := s.Newest(); newest != nil {
+		age := beat.Time.Sub(newest.End).Seconds()
+		beat.AgeSeconds = &age
+	}
+	return w.json(model.EventHeartbeat, "", beat)
+}
+
+func (w *watch) json(name, id string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
+	return w.event(name, id, body)
+}
+
+// event sends an event, or without a name what makes proxies pass on the headers.
+func (w *watch) event(name, id string, data []byte) error {
+	if err := w.send.SetWriteDeadline(time.Now().Add(w.api.SendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	b := w.frame[:0]
+	if name == "" {
+		b = append(b, ":\n\n"...)
+	} else {
+		if id != "" {
+			b = append(append(append(b, "id: "...), id...), '\n')
+		}
+		b = append(append(append(b, "event: "...), name...), "\ndata: "...)
+		b = append(append(b, data...), "\n\n"...)
+	}
+	w.frame = b
+	if _, err := io.Writer(w.out).Write(b); err != nil {
+		return err
+	}
+	return w.send.Flush()
+}

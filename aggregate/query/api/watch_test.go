@@ -1,0 +1,272 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/model"
+)
+
+// event is what a stream sent.
+type event struct{ name, id, data string }
+
+// stream reads events.
+type stream struct{ lines *bufio.Reader }
+
+func (s *stream) next(t testing.TB) (e event) {
+	t.Helper()
+	for {
+		line, err := s.lines.ReadString('\n')
+		if err != nil {
+			t.Errorf("read event after %+.100v: %v", e, err)
+			return e
+		}
+		line = strings.TrimSuffix(line, "\n")
+		name, value, _ := strings.Cut(line, ": ")
+		switch {
+		case line == "" && e.name != "":
+			return e
+		case name == "event":
+			e.name = value
+		case name == "id":
+			e.id = value
+		case name == "data":
+			e.data = value
+		}
+	}
+}
+
+func decode[T any](t testing.TB, e event, name string) T {
+	t.Helper()
+	var v T
+	if e.name != name {
+		t.Errorf("event %s, want %s", e.name, name)
+		return v
+	}
+	if err := json.Unmarshal([]byte(e.data), &v); err != nil {
+		t.Errorf("decode %s: %v", name, err)
+	}
+	return v
+}
+
+func open(t testing.TB, url string, header ...string) *stream {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("status %d of type %s", response.StatusCode, response.Header.Get("Content-Type"))
+	}
+	return &stream{bufio.NewReaderSize(response.Body, 1<<16)}
+}
+
+func listen(t testing.TB, s *served) string {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	return server.URL
+}
+
+// TestWatch follows a stream from its snapshot on, and resumes it.
+func TestWatch(t *testing.T) {
+	s := newServed(t, 9, nil)
+	url := listen(t, s) + "/api/v1/watch?signal=max_delay&src=rack1"
+	s.window(t, 0)
+	w := open(t, url)
+	snapshot := decode[model.Cells](t, w.next(t), model.EventSnapshot)
+	synced := w.next(t)
+	if decode[model.Synced](t, synced, model.EventSynced); len(snapshot.Values) != 3 || synced.id != snapshot.Revision {
+		t.Errorf("snapshot of %d cells at %s, synced at %s", len(snapshot.Values), snapshot.Revision, synced.id)
+	}
+	s.window(t, 1)
+	e := w.next(t)
+	change := decode[model.WindowEvent](t, e, model.EventWindow)
+	if change.Late || len(change.Values) != 3 || !change.Start.Equal(begin.Add(time.Second)) || e.id != "0000000000000007-2" || change.Completeness != 1 {
+		t.Errorf("window %+v with id %s", change, e.id)
+	}
+	s.window(t, 0)
+	if change = decode[model.WindowEvent](t, w.next(t), model.EventWindow); !change.Late || !change.Start.Equal(begin) {
+		t.Errorf("late block: %+v", change)
+	}
+	again := open(t, url, "Last-Event-ID", e.id)
+	if got := again.next(t); got.name != model.EventWindow || got.id != "0000000000000007-3" {
+		t.Errorf("resumed with %+.200v", got)
+	}
+	other := open(t, url+"&after=0000000000000001-3")
+	if gap := decode[model.Gap](t, other.next(t), model.EventGap); gap.Reason != "restarted" {
+		t.Errorf("gap %+v", gap)
+	}
+	if got := other.next(t); got.name != model.EventSnapshot {
+		t.Errorf("after a gap %s", got.name)
+	}
+	beats := open(t, url+"&after=0000000000000007-3&heartbeat=1s")
+	if beat := decode[model.Heartbeat](t, beats.next(t), model.EventHeartbeat); beat.Revision != "0000000000000007-3" || beat.AgeSeconds == nil {
+		t.Errorf("heartbeat %+v", beat)
+	}
+}
+
+// TestManyWatchers: a closed window reaches 100 watchers soon, and one too many is told.
+func TestManyWatchers(t *testing.T) {
+	const watchers, windows, limit = 100, 5, 50 * time.Millisecond
+	s := newServed(t, 256, func(c *api.Config) { c.Watchers = watchers })
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.memory.Run(ctx) })
+	running.Go(func() { _ = s.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	url := listen(t, s) + "/api/v1/watch"
+	streams := make([]*stream, watchers)
+	for i := range streams {
+		streams[i] = open(t, url)
+		streams[i].next(t)
+		streams[i].next(t)
+	}
+	if w := s.get(t, "/api/v1/watch"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("watcher %d: %d %s", watchers+1, w.Code, w.Body)
+	}
+	var took []time.Duration
+	for second := range windows {
+		begin := time.Now()
+		s.write(t, second)
+		arrived, events := make([]time.Duration, watchers), make([]event, watchers)
+		var readers sync.WaitGroup
+		for i, w := range streams {
+			readers.Go(func() {
+				events[i] = w.next(t)
+				arrived[i] = time.Since(begin)
+			})
+		}
+		readers.Wait()
+		for _, e := range events {
+			if n := strings.Count(e.data, `{"src":`); e.name != model.EventWindow || n != 256 {
+				t.Errorf("%s of %d cells", e.name, n)
+			}
+		}
+		took = append(took, slices.Max(arrived))
+	}
+	slices.Sort(took)
+	t.Logf("a closed window of 256 cells reached the last of %d watchers in %s (median), %s (worst of %d)", watchers, took[windows/2], took[windows-1], windows)
+	// The machine that runs tests may be busy: the fastest window counts against the limit
+	// of an idle one, doubled.
+	if took[0] > 2*limit {
+		t.Errorf("%s at best, want %s", took[0], limit)
+	}
+}
+
+// TestSlowWatcher: who does not read is told so later, and holds up nobody.
+func TestSlowWatcher(t *testing.T) {
+	s := newServed(t, 1024, func(c *api.Config) { c.MaxLag = 3 })
+	server := httptest.NewUnstartedServer(s)
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(1 << 14)
+		}
+		return ctx
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	s.window(t, 0)
+	address := server.Listener.Addr().String()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(1 << 14); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /api/v1/watch HTTP/1.0\r\nHost: %s\r\n\r\n", address)
+	lines := bufio.NewReaderSize(conn, 1<<12)
+	if status, err := lines.ReadString('\n'); err != nil || !strings.Contains(status, "200") {
+		t.Fatalf("status %q, %v", status, err)
+	}
+	var worst time.Duration
+	for second := 1; second < 14; second++ {
+		begin := time.Now()
+		s.window(t, second) // as the aggregator does it, and what Run does behind
+		worst = max(worst, time.Since(begin))
+	}
+	t.Logf("windows closed within %s beside a watcher that does not read", worst)
+	if worst > 2*time.Second {
+		t.Errorf("closing a window took %s", worst)
+	}
+	slow := &stream{lines}
+	for range 8 {
+		e := slow.next(t)
+		if e.name != model.EventLagging {
+			continue
+		}
+		if gap := decode[model.Gap](t, e, model.EventLagging); gap.Missed < 4 {
+			t.Errorf("lagging %+v", gap)
+		}
+		snapshot := decode[model.Cells](t, slow.next(t), model.EventSnapshot)
+		if snapshot.Revision != "0000000000000007-14" || len(snapshot.Values) != 1024 {
+			t.Errorf("snapshot of %d cells at %s", len(snapshot.Values), snapshot.Revision)
+		}
+		return
+	}
+	t.Error("a slow watcher was not told")
+}
+
+// TestSnapshotLatency asks for 4096 cells while windows close.
+func TestSnapshotLatency(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector measures itself")
+	}
+	const requests, limit = 300, 5 * time.Millisecond
+	s := newServed(t, 4096, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	targets := []string{
+		"/api/v1/cells", "/api/v1/cells?state=congested", "/api/v1/cells?src=pod1", "/api/v1/cells?max_room_ratio=0.4",
+	}
+	s.window(t, 0)
+	s.get(t, targets[0])
+	took := make([]time.Duration, 0, requests)
+	for i := range requests {
+		if i%60 == 59 {
+			s.window(t, i)
+			time.Sleep(50 * time.Millisecond) // a window has a second; this is what it takes to prepare one
+		}
+		begin := time.Now()
+		w := s.get(t, targets[i%len(targets)])
+		took = append(took, time.Since(begin))
+		if w.Code != 200 || w.Body.Len() < 1000 {
+			t.Fatalf("status %d, %d bytes", w.Code, w.Body.Len())
+		}
+	}
+	slices.Sort(took)
+	p50, p99 := took[requests/2], took[requests*99/100]
+	t.Logf("snapshot of 4096 cells: %s median, %s at the 99th percentile", p50, p99)
+	// The machine that runs tests may be busy: what half of the requests take is what a quiet
+	// one takes.
+	if p50 > limit || p99 > 20*limit {
+		t.Errorf("%s median, %s at the 99th percentile, want %s", p50, p99, limit)
+	}
+}
