@@ -29,6 +29,8 @@ func newDashboardsCommand() *cobra.Command {
 
   Fabric    bottlenecks over time, top locations, the state of each cell, coverage
   Cells     source by destination: mean and mode; then one cell, its path, flows, findings
+  Job       one group's steps: period and idle gaps, codes over time, worst flows
+  Pipeline  csigscope itself and its alerts, from Prometheus
 
 They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse
 server or at what query serve opens with --clickhouse-listen. With --fabric every location

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +22,7 @@ type drawn struct {
 	Title, Type string
 	Targets     []struct {
 		RawSQL string `json:"rawSql"`
-		Format int    `json:"format"`
+		Format any    `json:"format"`
 	} `json:"targets"`
 }
 
@@ -30,14 +32,14 @@ type drawn struct {
 func TestDashboardQueries(t *testing.T) {
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
-	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "4s", "--fine", "10ms", store)
+	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "10s", "--fine", "10ms", store)
 	address := freeAddress(t)
 	serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for _, rows := range []grafanatest.Choice{{Text: "1s", Value: "1000000000"}, {Text: "1m", Value: "60000000000"}, {Text: "fine", Value: "10000000"}} {
 		// A second before and after that nothing is known of.
 		v := grafanatest.Viewer{
-			URL: "http://" + address + "/?database=csigscope", From: start.Add(-time.Second), To: start.Add(5 * time.Second), Interval: 200 * time.Millisecond,
+			URL: "http://" + address + "/?database=csigscope", From: start.Add(-time.Second), To: start.Add(11 * time.Second), Interval: 200 * time.Millisecond,
 			Choices: map[string]grafanatest.Choice{
 				"signal": {Value: "1"}, "level": {Value: "0"}, "resolution": rows,
 				"src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {},
@@ -70,8 +72,8 @@ func askDashboard(t *testing.T, v *grafanatest.Viewer, text []byte) {
 		}
 	}](t, string(text))
 	for _, q := range board.Templating.List {
-		if q.Type != "query" {
-			continue
+		if q.Type != "query" || !bytes.HasPrefix(q.Query, []byte(`"SELECT`)) {
+			continue // of Prometheus
 		}
 		frame, err := v.Ask(decodeJSON[string](t, string(q.Query)))
 		if err != nil || len(frame.Fields) != 1 || frame.Rows() < 16 {
@@ -88,13 +90,13 @@ func askDashboard(t *testing.T, v *grafanatest.Viewer, text []byte) {
 				t.Errorf("%s: %v", p.Title, err)
 				continue
 			}
-			checkFrame(t, v, &p, frame, target.Format)
+			checkFrame(t, v, &p, frame, target.Format == 0.0)
 		}
 	}
 }
 
 // checkFrame holds a frame against what the panel's plugin draws.
-func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame, format int) {
+func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame, series bool) {
 	t.Helper()
 	rows := frame.Rows()
 	if rows == 0 && !mayBeEmpty(v, p.Title) {
@@ -105,9 +107,11 @@ func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame
 	switch {
 	case p.Type == "heatmap":
 		checkHeatmap(t, v, p.Title, frame)
+	case strings.HasPrefix(p.Title, "Steps of"):
+		checkSteps(t, v, p.Title, frame)
 	case p.Type == "state-timeline":
 		checkStates(t, v, p.Title, frame)
-	case format == 0:
+	case series:
 		checkWide(t, p.Title, frame)
 	}
 	if names := fieldNames(frame); strings.Contains(p.Title, "Mean") || strings.Contains(p.Title, "Mode of the bottleneck (") {
@@ -121,7 +125,8 @@ func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame
 // mayBeEmpty tells panels that show what the demo has not: it keeps no flows, and breaks
 // no protocol. Fine rows are there only where something was heavy.
 func mayBeEmpty(v *grafanatest.Viewer, title string) bool {
-	return strings.HasPrefix(title, "Flows") || title == "Findings" || v.Choices["resolution"].Text == "fine"
+	return strings.HasPrefix(title, "Flows") || strings.HasPrefix(title, "Worst flows") || title == "Findings" ||
+		v.Choices["resolution"].Text == "fine" || strings.HasPrefix(title, "Period") && v.Choices["resolution"].Text == "1m"
 }
 
 func fieldNames(frame *data.Frame) (names []string) {
@@ -142,7 +147,7 @@ func windows(v *grafanatest.Viewer) int {
 // location and none missing, and time the end of a window.
 func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
 	t.Helper()
-	if names := fieldNames(frame); !slices.Equal(names, []string{"time", "location", "Value"}) {
+	if names := fieldNames(frame); len(names) != 3 || names[0] != "time" || names[2] != "Value" || frame.Fields[1].Type() != data.FieldTypeString {
 		t.Fatalf("%s: fields %q", title, names)
 	}
 	if frame.Rows() == 0 {
@@ -171,8 +176,8 @@ func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data
 			t.Errorf("%s: row %s %v adds up to %g, want something and one label", title, f.Name, f.Labels, total)
 		}
 	}
-	// Shares of a column add up to 1 where the panel shows all locations.
-	for i := range wide.Rows() {
+	// Shares of a column add up to at most 1.
+	for i := 0; i < wide.Rows() && frame.Fields[1].Name == "location"; i++ {
 		sum := 0.0
 		for _, f := range wide.Fields[1:] {
 			value, _ := f.FloatAt(i)
@@ -205,13 +210,13 @@ func checkWide(t *testing.T, title string, frame *data.Frame) *data.Frame {
 // checkStates: every cell has a state in every window, so that silence is one too.
 func checkStates(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
 	t.Helper()
-	if names := fieldNames(frame); !slices.Equal(names, []string{"time", "cell", "mode"}) {
+	if names := fieldNames(frame); !slices.Equal(names, []string{"time", "src", "dst", "mode"}) {
 		t.Fatalf("%s: fields %q", title, names)
 	}
 	cells, seen := map[string]int{}, map[string]bool{}
 	for i := range frame.Rows() {
-		mode := frame.Fields[2].At(i).(string)
-		cells[frame.Fields[1].At(i).(string)]++
+		mode := frame.Fields[3].At(i).(string)
+		cells[frame.Fields[1].At(i).(string)+" to "+frame.Fields[2].At(i).(string)]++
 		seen[mode] = true
 		if mode == "" {
 			t.Fatalf("%s: a state without a name", title)
@@ -224,6 +229,28 @@ func checkStates(t *testing.T, v *grafanatest.Viewer, title string, frame *data.
 	}
 	if v.Choices["resolution"].Text == "1s" && (!seen["no data"] || !seen["leaf5 up"] && !seen["leaf5:up1"]) {
 		t.Errorf("%s: states are %v, want silence before the first window, and the slow uplinks", title, seen)
+	}
+}
+
+// checkSteps: the demo's job sends for 2 s of every 4 s.
+func checkSteps(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
+	t.Helper()
+	if names := fieldNames(frame); !slices.Equal(names, []string{"steps", "period", "idle", "quiet"}) || frame.Rows() != 1 {
+		t.Fatalf("%s: fields %q, %d rows", title, names, frame.Rows())
+	}
+	if v.Choices["resolution"].Text == "1m" {
+		return
+	}
+	// A gap begins and ends somewhere in a window.
+	window := 0.2
+	if v.Choices["resolution"].Text == "1s" {
+		window = 1
+	}
+	for i, want := range []struct{ value, off float64 }{{2, 0}, {4, 0}, {2, 2 * window}, {4, 4 * window}} {
+		got, err := frame.Fields[i].FloatAt(0)
+		if err != nil || math.Abs(got-want.value) > want.off+1e-9 {
+			t.Errorf("%s: %s is %g, want %g, give or take %g", title, frame.Fields[i].Name, got, want.value, want.off)
+		}
 	}
 }
 

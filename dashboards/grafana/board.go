@@ -34,7 +34,7 @@ type board struct {
 // Dashboards makes all dashboards.
 func Dashboards(o Options) ([]Dashboard, error) {
 	var all []Dashboard
-	for _, b := range []board{fabricBoard(&o), cellsBoard(&o)} {
+	for _, b := range []board{fabricBoard(&o), cellsBoard(&o), jobBoard(&o), pipelineBoard()} {
 		text, err := b.marshal()
 		if err != nil {
 			return nil, fmt.Errorf("make dashboard %s: %w", b.name, err)

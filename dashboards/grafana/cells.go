@@ -89,7 +89,7 @@ func cellPanels(colors []object) []panel {
 			title: "Path of $src to $dst", kind: "table", id: pathPanel, width: 12, height: 9, defaults: plain, options: tableOptions(),
 			about:     "Where the path from source to destination choked: in how many windows a location was the mode of the cell.",
 			targets:   []object{sqlTarget(pathSQL, formatTable)},
-			overrides: []object{locationColumn("location", colors, toFlows)},
+			overrides: []object{locationColumn(colors, toFlows)},
 		},
 		{
 			title: "$src to $dst over time", kind: "timeseries", width: 12, height: 9, options: lineOptions(),
@@ -102,7 +102,7 @@ func cellPanels(colors []object) []panel {
 			about:   "The flows with the most heavily loaded observations; :: is what all others come to. Stored where replay and collect keep flows.",
 			targets: []object{sqlTarget(flowsSQL, formatTable)},
 			overrides: []object{
-				locationColumn("location", colors, toFindings), override("bytes", object{"unit": "bytes"}), override("mean", object{"unit": "sishort"}),
+				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("mean", object{"unit": "sishort"}),
 				override("source", object{"links": []object{toFindings}}),
 			},
 		},

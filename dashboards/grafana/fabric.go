@@ -18,7 +18,7 @@ func toCells(title, set string) object {
 // fabricBoard says where the fabric chokes, since when, and how much of that is known.
 func fabricBoard(o *Options) board {
 	colors := mappings(o.Locations)
-	toSuffering := toCells("findings there", "&var-location=${__value.text:percentencode}&viewPanel=22")
+	toFindings := toCells("findings there", "&var-location=${__value.text:percentencode}&viewPanel=22")
 	return board{
 		uid: FabricUID, title: "csigscope / Fabric", name: "fabric", refresh: "10s", from: "now-15m",
 		variables: []sdk.TemplateVar{
@@ -31,7 +31,7 @@ func fabricBoard(o *Options) board {
 				about:     "Locations by how many heavily loaded observations name them. Their share is of all heavily loaded ones of the range.",
 				targets:   []object{sqlTarget(topSQL, formatTable)},
 				defaults:  object{"custom": object{"align": "auto", "inspect": false, "cellOptions": object{"type": "auto"}}, "color": color("thresholds"), "thresholds": thresholds("text")},
-				overrides: []object{locationColumn("location", colors, toSuffering), override("share", object{"unit": "percentunit", "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
+				overrides: []object{locationColumn(colors, toFindings), override("share", object{"unit": "percentunit", "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
 				options:   tableOptions(),
 			},
 			{
@@ -41,8 +41,10 @@ func fabricBoard(o *Options) board {
 				defaults: object{
 					"custom": object{"fillOpacity": 90, "lineWidth": 0, "hideFrom": hidden()}, "color": color("thresholds"),
 					"thresholds": thresholds(unknownColor), "mappings": colors,
+					"displayName": "${__field.labels.src} to ${__field.labels.dst}",
+					"links":       []object{toCells("path of this cell", "&var-src=${__field.labels.src:percentencode}&var-dst=${__field.labels.dst:percentencode}")},
 				},
-				transform: []object{{"id": "partitionByValues", "options": object{"fields": []string{"cell"}, "keepFields": false, "naming": object{"asLabels": true}}}},
+				transform: []object{{"id": "partitionByValues", "options": object{"fields": []string{"src", "dst"}, "keepFields": false, "naming": object{"asLabels": true}}}},
 				options: object{
 					"alignValue": "left", "mergeValues": true, "rowHeight": 0.9, "showValue": "auto", "legend": legend(false), "tooltip": tooltip("single"),
 				},
@@ -52,9 +54,9 @@ func fabricBoard(o *Options) board {
 	}
 }
 
-// locationColumn colours a column of locations as everywhere else.
-func locationColumn(name string, colors []object, link object) object {
-	return override(name, object{
+// locationColumn colours the column of locations as everywhere else.
+func locationColumn(colors []object, link object) object {
+	return override("location", object{
 		"mappings": colors, "links": []object{link}, "custom.width": 200,
 		"custom.cellOptions": object{"type": "color-background", "mode": "basic"},
 	})
@@ -66,19 +68,25 @@ func heatPanel() panel {
 		about:    "The share of each window's heavily loaded observations that name the location: the mode is the brightest of a column. Empty is nothing heavily loaded, or no data: see the coverage.",
 		targets:  []object{sqlTarget(heatSQL, formatSeries)},
 		defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}, "unit": "percentunit"},
-		options: object{
-			"calculate":    false,
-			"cellGap":      1,
-			"cellValues":   object{"unit": "percentunit"},
-			"color":        object{"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "exponent": 0.5, "scale": "exponential", "steps": 64, "reverse": false, "min": 0, "max": 1},
-			"exemplars":    object{"color": "rgba(255,0,255,0.7)"},
-			"filterValues": object{"le": 1e-9},
-			"legend":       object{"show": true},
-			"rowsFrame":    object{"layout": "auto", "value": "share of heavily loaded"},
-			"showValue":    "never",
-			"tooltip":      object{"mode": "single", "yHistogram": false, "showColorScale": true},
-			"yAxis":        object{"axisPlacement": "left", "reverse": true},
-		},
+		options:  heatOptions("Oranges", "percentunit", "share of heavily loaded", true),
+	}
+}
+
+// heatOptions are of a heatmap of rows that the query made. The panel hides what is at or
+// below filterValues.le: without one it draws a window in which nothing was seen.
+func heatOptions(scheme, unit, value string, fromTop bool) object {
+	return object{
+		"calculate":    false,
+		"cellGap":      1,
+		"cellValues":   object{"unit": unit},
+		"color":        object{"mode": "scheme", "scheme": scheme, "fill": "dark-orange", "exponent": 0.5, "scale": "exponential", "steps": 64, "reverse": false, "min": 0},
+		"exemplars":    object{"color": "rgba(255,0,255,0.7)"},
+		"filterValues": object{"le": 1e-9},
+		"legend":       object{"show": true},
+		"rowsFrame":    object{"layout": "auto", "value": value},
+		"showValue":    "never",
+		"tooltip":      object{"mode": "single", "yHistogram": false, "showColorScale": true},
+		"yAxis":        object{"axisPlacement": "left", "reverse": fromTop},
 	}
 }
 

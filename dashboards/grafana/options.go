@@ -9,6 +9,8 @@ import (
 const (
 	FabricUID   = "csigscope-fabric"
 	CellsUID    = "csigscope-cells"
+	JobUID      = "csigscope-job"
+	PipelineUID = "csigscope-pipeline"
 	FolderUID   = "csigscope"
 	storeUID    = "csigscope-clickhouse"
 	metricsUID  = "csigscope-prometheus"

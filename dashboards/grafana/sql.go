@@ -71,22 +71,22 @@ ORDER BY heavy DESC, location LIMIT 20`)
 const stateOf = `multiIf(c.state = 'too_few', 'too few', c.heavy = 0, 'clear', c.mode_count = 0, 'congested', l.name = '', 'location ' || toString(c.mode_location), l.name)`
 
 var statesSQL = ask(`
-SELECT fromUnixTimestamp64Nano(toInt64(slot * {step}), 'UTC') AS time, cell, if(mapContains(states, slot), states[slot], 'no data') AS mode
+SELECT fromUnixTimestamp64Nano(toInt64(slot * {step}), 'UTC') AS time, src, dst, if(mapContains(states, slot), states[slot], 'no data') AS mode
 FROM
 (
-    SELECT cell, states, arrayJoin({slots}) AS slot
+    SELECT src, dst, states, arrayJoin({slots}) AS slot
     FROM
     (
-        SELECT s.name || ' to ' || d.name AS cell, sum(c.heavy) AS total,
+        SELECT s.name AS src, d.name AS dst, sum(c.heavy) AS total,
             mapFromArrays(groupArray(toUInt64(intDiv(toUnixTimestamp64Nano(c.window_start), {step}))), groupArray(` + stateOf + `)) AS states
         FROM cell_windows_{suffix}({signal}, {span}, {level}, step_ns = {step}) AS c
         LEFT JOIN {groups} AS s ON s.id = c.src_group
         LEFT JOIN {groups} AS d ON d.id = c.dst_group
         LEFT JOIN {locations} AS l ON l.id = c.mode_location
-        GROUP BY cell ORDER BY total DESC, cell LIMIT 30
+        GROUP BY src, dst ORDER BY total DESC, src, dst LIMIT 30
     )
 )
-ORDER BY time, cell`)
+ORDER BY time, src, dst`)
 
 var coverageSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time,

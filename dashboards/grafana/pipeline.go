@@ -1,0 +1,103 @@
+package grafana
+
+import (
+	"strings"
+
+	"github.com/grafana-tools/sdk"
+)
+
+// series is one expression of a panel. $job and $instance are put into each selector.
+type series struct{ expr, legend string }
+
+// pipelinePanel is a panel of Prometheus' series.
+type pipelinePanel struct {
+	title, about, unit string
+	series             []series
+}
+
+var pipelinePanels = []pipelinePanel{
+	{"Frames of taps", "A tap that sees nothing looks like a healthy fabric.", "pps", []series{{`rate(csigscope_tap_frames_total{$of}[$__rate_interval])`, "{{instance}} {{tap}}"}}},
+	{"Taps that are down, drops", "Frames that the kernel had no room for, and links that are down.", "short", []series{
+		{`rate(csigscope_tap_kernel_drops_total{$of}[$__rate_interval])`, "{{instance}} {{tap}} drops/s"}, {`csigscope_tap_up{$of} == 0`, "{{instance}} {{tap}} down"},
+	}},
+	{"Tags and reflections found", "", "ops", []series{{`sum by (instance, kind) (rate(csigscope_decode_found_total{$of}[$__rate_interval]))`, "{{instance}} {{kind}}"}}},
+	{"Observations", "What came, what was stored, what had no room of its own.", "ops", []series{
+		{`sum by (instance) (rate(csigscope_observations_total{$of}[$__rate_interval]))`, "{{instance}} all"},
+		{`sum by (instance) (rate(csigscope_observations_stored_total{$of}[$__rate_interval]))`, "{{instance}} stored"},
+		{`sum by (instance) (rate(csigscope_observations_overflow_total{$of}[$__rate_interval]))`, "{{instance}} overflow"},
+	}},
+	{"Observations dropped, by reason", "", "ops", []series{{`sum by (instance, reason) (rate(csigscope_observations_dropped_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}}},
+	{"Behind the traffic", "How far the watermark of each producer is behind the clock: windows close that much later.", "s", []series{{`csigscope_watermark_lag_seconds{$of}`, "{{instance}} {{producer}}"}}},
+	{"From the end of a window to its rows being there", "", "s", []series{
+		{`histogram_quantile(0.5, sum by (instance, le) (rate(csigscope_window_queryable_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} half"},
+		{`histogram_quantile(0.99, sum by (instance, le) (rate(csigscope_window_queryable_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} 99 %"},
+	}},
+	{"Rows to the store", "", "ops", []series{
+		{`rate(csigscope_store_rows_total{$of}[$__rate_interval])`, "{{instance}} written"}, {`sum by (instance, reason) (rate(csigscope_store_rows_lost_total{$of}[$__rate_interval])) > 0`, "{{instance}} lost: {{reason}}"},
+	}},
+	{"Waiting in the outbox", "", "s", []series{{`csigscope_outbox_age_seconds{$of}`, "{{instance}}"}}},
+	{"Outbox and spool, of their limits", "", "percentunit", []series{
+		{`csigscope_outbox_bytes{$of} / csigscope_outbox_limit_bytes{$of}`, "{{instance}} outbox"}, {`csigscope_spool_bytes{$of} / csigscope_spool_limit_bytes{$of}`, "{{instance}} spool"},
+	}},
+	{"Exporters", "Seconds since each was heard of, and how far its clock is off.", "s", []series{
+		{`time() - csigscope_exporter_last_seen_timestamp_seconds{$of}`, "{{exporter}} silent for"}, {`csigscope_exporter_clock_offset_seconds{$of}`, "{{exporter}} clock"},
+	}},
+	{"Refused of exporters", "", "ops", []series{{`sum by (instance, reason) (rate(csigscope_ingest_refused_total{$of}[$__rate_interval]))`, "{{instance}} {{reason}}"}}},
+	{"Heavily loaded share", "Of the last window, by signal.", "percentunit", []series{{`csigscope_heavy_ratio{$of}`, "{{instance}} {{signal}} {{source}}"}}},
+	{"Worst bottlenecks", "", "percentunit", []series{{`topk(10, csigscope_bottleneck_heavy_ratio{$of})`, "{{signal}} {{location}}"}}},
+	{"State in memory", "", "bytes", []series{{`sum by (instance) (csigscope_aggregate_state_bytes{$of})`, "{{instance}} windows"}, {`process_resident_memory_bytes{$of}`, "{{instance}} process"}}},
+	{"Age of the checkpoint, restarts of the engine", "", "s", []series{
+		{`time() - csigscope_checkpoint_last_timestamp_seconds{$of}`, "{{instance}} checkpoint"}, {`increase(csigscope_engine_restarts_total{$of}[1h])`, "{{instance}} restarts in an hour"},
+	}},
+}
+
+// pipelineBoard shows csigscope itself, from Prometheus. What needs somebody to act is in
+// the alert rules, whose state the first panel lists.
+func pipelineBoard() board {
+	source := object{"type": "prometheus", "uid": "${prometheus}"}
+	b := board{
+		uid: PipelineUID, title: "csigscope / Pipeline", name: "pipeline", refresh: "30s", from: "now-1h",
+		variables: []sdk.TemplateVar{sourceVariable("prometheus", "Prometheus", "prometheus"), labelVariable("job", "Job", source), labelVariable("instance", "Instance", source)},
+		panels: []panel{{
+			title: "Alerts", kind: "table", width: gridWidth, height: 6, source: source, options: tableOptions(),
+			about: "Rules that fire or are about to, as Prometheus evaluates them: those of dashboards/metrics/alerts.",
+			targets: []object{{
+				"refId": "A", "datasource": source, "expr": `ALERTS{alertname=~"Csigscope.*"}`, "instant": true, "range": false, "format": "table", "editorMode": "code",
+			}},
+			defaults:  object{"custom": object{"align": "auto", "inspect": false, "cellOptions": object{"type": "auto"}}, "noValue": "no alert"},
+			overrides: []object{override("Time", object{"custom.hideFrom.viz": true}), override("Value", object{"custom.hideFrom.viz": true})},
+		}},
+	}
+	for _, p := range pipelinePanels {
+		var targets []object
+		for i, s := range p.series {
+			targets = append(targets, object{
+				"refId": string(rune('A' + i)), "datasource": source, "editorMode": "code", "range": true, "instant": false,
+				"expr": strings.ReplaceAll(s.expr, "{$of}", `{job=~"$job", instance=~"$instance"}`), "legendFormat": s.legend,
+			})
+		}
+		b.panels = append(b.panels, panel{
+			title: p.title, about: p.about, kind: "timeseries", width: gridWidth / 2, height: 8, source: source, targets: targets, options: lineOptions(),
+			defaults: object{"custom": pipelineLines(), "color": color("palette-classic"), "unit": p.unit},
+		})
+	}
+	return b
+}
+
+func pipelineLines() object {
+	l := lines(5)
+	l["lineInterpolation"] = "linear"
+	return l
+}
+
+// labelVariable chooses values of a label; all unless told otherwise.
+func labelVariable(name, label string, source object) sdk.TemplateVar {
+	query := "label_values(csigscope_build_info, job)"
+	if name != "job" {
+		query = `label_values(csigscope_build_info{job=~"$job"}, ` + name + ")"
+	}
+	v := variable(name, label, "query", object{"query": query, "refId": name}, refreshRange)
+	v.Datasource, v.Multi, v.IncludeAll = source, true, true
+	v.Current = current("All", "$__all")
+	return v
+}
