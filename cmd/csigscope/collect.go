@@ -27,6 +27,7 @@ type collectFlags struct {
 	every      time.Duration // between them
 	ingest     string        // address
 	exposed    bool
+	api        string // address
 }
 
 func newCollectCommand() *cobra.Command {
@@ -68,6 +69,7 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
 	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
+	flags.StringVar(&f.api, "api-listen", "", "answer questions about the last windows at this loopback `ADDRESS` such as 127.0.0.1:9465: the query API")
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		reload := make(chan os.Signal, 1)

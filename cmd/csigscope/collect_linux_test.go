@@ -31,6 +31,7 @@ func TestCollect(t *testing.T) {
 	t.Run("mirror", func(t *testing.T) { collectMirrored(t, env) })
 	t.Run("reload", func(t *testing.T) { collectReload(t, env) })
 	t.Run("kill", func(t *testing.T) { collectKill(t, env) })
+	t.Run("feed", func(t *testing.T) { collectFeed(t, env) })
 	t.Run("sandbox", func(t *testing.T) { collectSandboxed(t, env) })
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
@@ -27,6 +28,9 @@ type collector struct {
 
 	server *ingest.Server // nil unless exporters are listened for
 	worst  *aggregate.Worst
+	feed   *liveFeed // nil without --api-listen
+
+	watching sinks // what sees closed windows beside the store
 
 	file        *checkpoint.File // nil without checkpoints
 	checkpoints *store.Journal   // nil without
@@ -49,7 +53,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 	if c.live, err = c.newPipeline(instance); err != nil {
 		return c, errors.Join(err, c.taps.close())
 	}
-	if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, c.worst}, f.exposed, c.logger); err != nil {
+	if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, &c.watching}, f.exposed, c.logger); err != nil {
 		return c, errors.Join(err, c.taps.close())
 	}
 	c.use(c.network, c.taps)
@@ -74,7 +78,15 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		return nil, err
 	}
 	c.worst = newWorst()
-	cfg.Journal = &announcedJournal{&watchedJournal{cfg.Journal, c.worst}, names, make(map[aggregate.Source]bool)}
+	c.watching = sinks{c.worst}
+	if c.flags.api != "" {
+		names := fabricNames(func() *fabric.Fabric { return c.using.Load().fabric })
+		if c.feed, err = newLiveFeed(c.cmd, c.flags.api, names, c.db); err != nil {
+			return nil, err
+		}
+		c.watching = append(c.watching, c.feed.memory)
+	}
+	cfg.Journal = &announcedJournal{&watchedJournal{cfg.Journal, &c.watching}, names, make(map[aggregate.Source]bool)}
 	return live.New(cfg, c.taps.plan(c.network, nil), states)
 }
 
@@ -165,14 +177,21 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 		from = strings.TrimPrefix(from+", exporters at "+c.config.Ingest.Listen.text, ", ")
 		before = append(before, c.server.Run)
 	}
+	var behind []func(context.Context) error
+	if c.feed != nil {
+		behind = append(behind, c.feed.run)
+	}
 	fmt.Fprintf(c.cmd.OutOrStdout(), "collecting from %s into %s\n", from, c.db.target)
 	c.db.keepTrimmed(ctx)
-	return c.capturing.run(ctx, reload, before, nil)
+	return c.capturing.run(ctx, reload, before, behind)
 }
 
 // close lets go of what is open.
 func (c *collector) close() error {
 	var failed error
+	if c.feed != nil {
+		c.feed.listener.Close()
+	}
 	if c.db != nil {
 		failed = c.db.Close()
 	}

@@ -21,29 +21,29 @@ const (
 
 func newWorst() *aggregate.Worst { return aggregate.NewWorst(time.Second, worstSpan, worstKeys) }
 
-// watchedJournal shows closed windows to worst before they go on.
+// watchedJournal shows closed windows to others before they go on.
 type watchedJournal struct {
 	live.Journal
-	worst *aggregate.Worst
+	watching *sinks
 }
 
 // WriteBlock implements aggregate.Sink.
 func (j *watchedJournal) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	if err := j.worst.WriteBlock(ctx, b); err != nil {
+	if err := j.watching.WriteBlock(ctx, b); err != nil {
 		return err
 	}
 	return j.Journal.WriteBlock(ctx, b)
 }
 
-// watchedSink shows what exporters hand in to worst before it goes on.
+// watchedSink shows what exporters hand in to others before it goes on.
 type watchedSink struct {
 	ingest.Sink
-	worst *aggregate.Worst
+	watching *sinks
 }
 
 // WriteBlock implements ingest.Sink.
 func (s *watchedSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	if err := s.worst.WriteBlock(ctx, b); err != nil {
+	if err := s.watching.WriteBlock(ctx, b); err != nil {
 		return err
 	}
 	return s.Sink.WriteBlock(ctx, b)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/replay/emitter"
@@ -109,6 +110,8 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err := db.listen(cmd, f.clickhouse); err != nil {
 		return err
 	}
+	memory := recent.New(recent.Config{})
+	*r.sinks = append(*r.sinks, memory)
 	fmt.Fprintf(out, "replaying into %s ...\n\n", db.target)
 	if err := r.run(cmd, db, "text"); err != nil {
 		return err
@@ -120,8 +123,13 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	memory.Publish()
+	server, err := newPageServer(db, s.Name, memory)
+	if err != nil {
+		return err
+	}
 	announce(cmd, l)
-	return serve(cmd.Context(), newPageServer(db, s.Name), l)
+	return server.run(cmd.Context(), l)
 }
 
 // write leaves the page's data and the report in the demo's folder.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,6 +79,12 @@ func TestDemoPage(t *testing.T) {
 	cells := decodeJSON[[]queriedCell](t, mustRun(t, env, "query", "cells", "-o", "json",
 		"--signal", signal, "--store", "embedded:"+onlyMatch(t, filepath.Join(dir, "demo-*", "store"))))
 	checkColors(t, cells, colors, racks)
+	// All of the demo's windows are in memory, and say the same there.
+	live := decodeJSON[[]queriedCell](t, mustRun(t, env, "query", "cells", "-o", "json",
+		"--signal", signal, "--server", url, "--windows", "60"))
+	if !slices.Equal(live, cells) {
+		t.Errorf("%d cells in memory, %d in the store, and they differ", len(live), len(cells))
+	}
 }
 
 func onlyMatch(t *testing.T, pattern string) string {

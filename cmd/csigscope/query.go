@@ -28,17 +28,20 @@ has none.`,
   csigscope query locations --signal max_delay --level device
   csigscope query coverage --step 1m
   csigscope query taps
+  csigscope query cells --server http://127.0.0.1:9465   # the last window of a collector
+  csigscope query watch --server http://127.0.0.1:9465   # and each one that closes
   csigscope query serve`,
 	}
 	cmd.AddCommand(
 		newQueryExtent(),
-		newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*question).cells),
+		askServer(newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*question).cells)),
 		newQuestionCommand("windows", "The same for each window of the range", (*question).windows),
 		newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*question).locations),
 		newQuestionCommand("timeline", "The same for each window of the range", (*question).timeline),
 		newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*question).flows),
 		newQueryCoverage(),
 		newQueryTaps(),
+		newQueryWatch(),
 		newQueryServe(),
 	)
 	return cmd

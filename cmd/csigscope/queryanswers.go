@@ -195,12 +195,15 @@ but the store's; systemd is told when it is ready.`,
 			return err
 		}
 		db.keepTrimmed(cmd.Context())
-		server := newPageServer(db, name)
-		if err := errors.Join(o.watchStore(db), o.beside(server)); err != nil {
+		server, err := newPageServer(db, name, nil)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(o.watchStore(db), o.beside(server.Server)); err != nil {
 			return err
 		}
 		announce(cmd, l)
-		return o.run(cmd.Context(), func(ctx context.Context) error { return serve(ctx, server, l) })
+		return o.run(cmd.Context(), func(ctx context.Context) error { return server.run(ctx, l) })
 	}
 	return cmd
 }

@@ -12,19 +12,32 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/dashboards/page"
 )
 
 // shutdownGrace is how long open requests may take after an interrupt.
 const shutdownGrace = 5 * time.Second
 
-// newPageServer is the page and its API over a store.
-func newPageServer(db *openedStore, name string) *http.Server {
-	api := query.NewHandler(query.HandlerConfig{
-		Reader: query.FromStore(db.store), Options: query.Options{Fabric: name}, Logger: db.logger,
-	})
+// pageServer is the page and the API over a store.
+type pageServer struct {
+	*http.Server
+	api *api.API
+}
+
+// newPageServer serves what is stored, and the last windows where memory is not nil.
+func newPageServer(db *openedStore, name string, memory *recent.Memory) (*pageServer, error) {
+	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Logger: db.logger})
+	if err != nil {
+		return nil, err
+	}
+	return &pageServer{newHTTPServer(page.LoopbackOnly(page.Handler(a))), a}, nil
+}
+
+func newHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           page.LoopbackOnly(page.Handler(api)),
+		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      time.Minute,
@@ -32,20 +45,33 @@ func newPageServer(db *openedStore, name string) *http.Server {
 	}
 }
 
+// run serves until ctx ends.
+func (s *pageServer) run(ctx context.Context, l net.Listener) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.api.Run(ctx) })
+	g.Go(func() error { return serve(ctx, s.Server, l) })
+	return g.Wait()
+}
+
 // listenLoopback listens on an address, and refuses one that others can reach: the
 // page has no authentication.
 func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
+	return listenLocal(ctx, "--listen", "the page", address)
+}
+
+// listenLocal is the same for what a flag names.
+func listenLocal(ctx context.Context, flag, what, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--listen %q: expected HOST:PORT such as 127.0.0.1:8080", address)}
+		return nil, usageError{fmt.Errorf("%s %q: expected HOST:PORT such as 127.0.0.1:8080", flag, address)}
 	}
 	if !isLoopback(host) {
-		return nil, usageError{fmt.Errorf("--listen %q: is reachable from other machines and the page has no authentication: use 127.0.0.1 and a tunnel", address)}
+		return nil, usageError{fmt.Errorf("%s %q: is reachable from other machines and %s has no authentication: use 127.0.0.1 and a tunnel", flag, address, what)}
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w: choose another port with --listen", address, err)
+		return nil, fmt.Errorf("listen on %s: %w: choose another port with %s", address, err, flag)
 	}
 	return l, nil
 }

@@ -91,6 +91,9 @@ type API struct {
 	watchers atomic.Int64
 	names    namesCache
 	used     usedViews
+
+	running context.Context // of those who wait: ends with Run
+	end     context.CancelFunc
 }
 
 // New makes an API. It fails where nothing could be answered.
@@ -100,6 +103,7 @@ func New(cfg Config) (*API, error) {
 		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
 	}
 	a := &API{Config: cfg, slots: make(chan struct{}, cfg.Concurrent)}
+	a.running, a.end = context.WithCancel(context.Background())
 	a.names.catalog, a.names.now = cfg.Names, cfg.Now
 	mux := http.NewServeMux()
 	jsonFormat := huma.Format{Marshal: writeJSON, Unmarshal: json.Unmarshal}
@@ -146,8 +150,10 @@ func writeJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
 // Run prepares answers that are asked for again and again, as soon as there is a revision,
-// until ctx ends. Everything works without it, the first answer a little later.
+// until ctx ends; then streams and waits end as well. Everything works without it, the first
+// answer a little later.
 func (a *API) Run(ctx context.Context) error {
+	defer a.end()
 	if a.Memory == nil {
 		<-ctx.Done()
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -31,26 +32,38 @@ type names struct {
 	quotedL   map[aggregate.LocationID][]byte
 }
 
-// namesCache reads names now and then.
+// namesCache reads names now and then. While one asker reads them, others go on with those
+// before.
 type namesCache struct {
 	catalog Catalog
 	now     func() time.Time
+	current atomic.Pointer[readNames]
 
-	mu      sync.Mutex
-	current *names
-	read    time.Time
+	mu      sync.Mutex // held while names are read
 	version uint64
+}
+
+// readNames are names and when they were read.
+type readNames struct {
+	*names
+	at time.Time
 }
 
 // get gives names that are not old.
 func (c *namesCache) get(ctx context.Context) (*names, error) { return c.noOlderThan(ctx, namesFresh) }
 
 func (c *namesCache) noOlderThan(ctx context.Context, age time.Duration) (*names, error) {
-	c.mu.Lock()
+	last := c.current.Load()
+	switch {
+	case last == nil:
+		c.mu.Lock()
+	case c.now().Sub(last.at) < age || !c.mu.TryLock():
+		return last.names, nil
+	}
 	defer c.mu.Unlock()
 	now := c.now()
-	if c.current != nil && now.Sub(c.read) < age {
-		return c.current, nil
+	if last = c.current.Load(); last != nil && now.Sub(last.at) < age {
+		return last.names, nil
 	}
 	groups, err := c.catalog.Groups(ctx)
 	if err != nil {
@@ -60,13 +73,15 @@ func (c *namesCache) noOlderThan(ctx context.Context, age time.Duration) (*names
 	if err != nil {
 		return nil, fmt.Errorf("read locations: %w", err)
 	}
-	c.read = now
-	if c.current != nil && len(c.current.groups) == len(groups) && len(c.current.locations) == len(locations) && c.current.same(groups, locations) {
-		return c.current, nil
+	n := (*names)(nil)
+	if last != nil && len(last.groups) == len(groups) && len(last.locations) == len(locations) && last.same(groups, locations) {
+		n = last.names
+	} else {
+		c.version++
+		n = newNames(c.version, groups, locations)
 	}
-	c.version++
-	c.current = newNames(c.version, groups, locations)
-	return c.current, nil
+	c.current.Store(&readNames{n, now})
+	return n, nil
 }
 
 // knowing gives names that know all groups and locations of cells, as far as the catalog

@@ -278,6 +278,7 @@ func (a *API) wait(ctx context.Context, after uint64, wait time.Duration) (*rece
 	defer a.leave()
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	defer context.AfterFunc(a.running, cancel)()
 	s, later := a.Memory.Wait(ctx, a.Memory.State().Epoch, after)
 	return s, later, nil
 }

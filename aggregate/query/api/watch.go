@@ -114,9 +114,12 @@ func (w *watch) serve(r *http.Request, out http.ResponseWriter) {
 	if r.Method == http.MethodHead {
 		return
 	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(w.api.running, cancel)()
 	err := w.event("", "", nil)
 	for err == nil {
-		err = w.next(r.Context())
+		err = w.next(ctx)
 	}
 }
 

@@ -1,0 +1,66 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+)
+
+// TestDocumentedQuestions runs the documentation's curl examples.
+func TestDocumentedQuestions(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("curl is not installed: run make deps")
+		}
+		t.Skip("SKIPPED: curl is not installed: run make deps")
+	}
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(4, 10) })
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	s.window(t, 0)
+	url := listen(t, s)
+	examples := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "curl ") {
+			continue
+		}
+		examples++
+		line = strings.ReplaceAll(strings.TrimSpace(line), "http://127.0.0.1:9465", url)
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "curl ", curl+` -sS --noproxy '*' -w '\n%{http_code}' `, 1))
+		out, err := cmd.Output()
+		body, code, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if strings.Contains(line, "/watch?") {
+			if !strings.Contains(string(out), "event: snapshot\n") || !strings.Contains(string(out), "event: heartbeat\n") {
+				t.Errorf("%s: %v %.300s", line, err, out)
+			}
+			continue
+		}
+		var answer map[string]any
+		if jsonErr := json.Unmarshal([]byte(body), &answer); err != nil || jsonErr != nil || code != "200" || len(answer) < 3 {
+			t.Errorf("%s: %v, %v, status %s: %.300s", line, err, jsonErr, code, body)
+		}
+		for _, list := range []string{"cells", "locations", "timeline", "groups"} {
+			if v, ok := answer[list].([]any); ok && len(v) == 0 {
+				t.Errorf("%s: no %s", line, list)
+			}
+		}
+	}
+	if examples < 10 {
+		t.Errorf("%d examples", examples)
+	}
+}
