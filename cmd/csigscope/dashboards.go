@@ -37,7 +37,7 @@ server or at what query serve opens with --clickhouse-listen. With --fabric ever
 has the colour that it has on the page. They are made for Grafana 12 and 13; every
 query was run against the store, none in a running Grafana.`,
 	}
-	cmd.AddCommand(newDashboardsWriteCommand())
+	cmd.AddCommand(newDashboardsWriteCommand(), newDashboardsPushCommand())
 	return cmd
 }
 
