@@ -34,8 +34,8 @@ func newDashboardsCommand() *cobra.Command {
 
 They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse
 server or at what query serve opens with --clickhouse-listen. With --fabric every location
-has the colour that it has on the page. They are made for Grafana 12 and 13; every
-query was run against the store, none in a running Grafana.`,
+has the colour that it has on the page. They are made for Grafana 12 and 13: checked
+against its types, every query run against the store, and never seen in a running Grafana.`,
 	}
 	cmd.AddCommand(newDashboardsWriteCommand(), newDashboardsPushCommand())
 	return cmd
@@ -43,7 +43,7 @@ query was run against the store, none in a running Grafana.`,
 
 func (f *dashboardFlags) add(cmd *cobra.Command) {
 	f.network.add(cmd.Flags())
-	cmd.Flags().BoolVar(&f.matrix, "matrix-panel", false, "draw matrices with the plugin esnet-matrix-panel instead of tables")
+	cmd.Flags().BoolVar(&f.matrix, "matrix-panel", false, "draw matrices with the plugin esnet-matrix-panel instead of tables; its options are not checked")
 }
 
 func (f *dashboardFlags) options() (grafana.Options, error) {

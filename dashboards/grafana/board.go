@@ -80,10 +80,11 @@ func siblings() sdk.Link {
 	}
 }
 
-// What the sdk writes that Grafana dropped long ago.
+// What the sdk writes that Grafana dropped long ago, or that says nothing.
 var (
 	legacyBoard    = []string{"slug", "originalTitle", "style", "hideControls", "sharedCrosshair", "rows"}
-	legacyPanel    = []string{"editable", "error", "isNew", "span"}
+	legacyPanel    = []string{"editable", "error", "isNew", "span", "renderer", "transparent"}
+	legacyPicker   = []string{"time_options", "now"}
 	legacyVariable = []string{"allFormat", "multiFormat"}
 )
 
@@ -103,6 +104,9 @@ func (b *board) marshal() ([]byte, error) {
 	drop(tree, legacyBoard)
 	tree["id"] = nil
 	eachObject(tree["panels"], func(p object) { drop(p, legacyPanel) })
+	if picker, ok := tree["timepicker"].(object); ok {
+		drop(picker, legacyPicker)
+	}
 	templating, _ := tree["templating"].(object)
 	eachObject(templating["list"], tidyVariable)
 	var out bytes.Buffer
@@ -135,7 +139,7 @@ func tidyVariable(v object) {
 	if list, ok := chosen["text"].([]any); ok && len(list) == 1 {
 		chosen["text"] = list[0]
 	} else {
-		v["current"] = object{}
+		delete(v, "current") // Grafana takes the first
 	}
 }
 

@@ -118,6 +118,32 @@ func TestColors(t *testing.T) {
 	}
 }
 
+// TestMatrixPanel: the variant asks the same and draws it with the plugin, as rows of a
+// pair and its value.
+func TestMatrixPanel(t *testing.T) {
+	o := grafana.DefaultOptions()
+	tables := decoded(t, o)["cells"]["panels"].([]any)
+	o.MatrixPanel = true
+	matrices := 0
+	for i, p := range decoded(t, o)["cells"]["panels"].([]any) {
+		p, table := p.(map[string]any), tables[i].(map[string]any)
+		if fmt.Sprint(p["targets"]) != fmt.Sprint(table["targets"]) {
+			t.Errorf("%s asks something else", p["title"])
+		}
+		if p["type"] == table["type"] {
+			continue
+		}
+		matrices++
+		options := p["options"].(map[string]any)
+		if p["type"] != "esnet-matrix-panel" || options["sourceField"] != "src" || options["targetField"] != "dst" || options["valueField1"] != "value" || len(p["transformations"].([]any)) > 0 {
+			t.Errorf("%s is %v", p["title"], p)
+		}
+	}
+	if matrices != 5 {
+		t.Errorf("%d matrices, want 5", matrices)
+	}
+}
+
 // TestWrite: what is written can be written again, and is what Grafana reads.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")

@@ -1,0 +1,153 @@
+package grafana_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/dashboards/grafana"
+)
+
+const typesDir = "testdata/types"
+
+// plugins have types of their own in @grafana/schema, under these names.
+var plugins = map[string]string{"heatmap": "Heatmap", "state-timeline": "StateTimeline", "stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
+
+// noFieldConfig have no type of what custom holds.
+var noFieldConfig = map[string]bool{"stat": true}
+
+// TestTypes has TypeScript check dashboards against Grafana's own types: with them a
+// misspelt option, which Grafana ignores, is an error.
+func TestTypes(t *testing.T) {
+	if out := typeErrors(t, checks(t, decoded(t, grafana.DefaultOptions()))); out != "" {
+		t.Error(out)
+	}
+}
+
+// TestTypesFail: the check finds what it is for.
+func TestTypesFail(t *testing.T) {
+	all := decoded(t, grafana.DefaultOptions())
+	board := all["fabric"]
+	panel := board["panels"].([]any)[0].(map[string]any)
+	board["schemaVersion"] = "41"
+	board["panels"].([]any)[1].(map[string]any)["options"].(map[string]any)["showHeaders"] = true
+	panel["options"].(map[string]any)["color"].(map[string]any)["mode"] = "schema"
+	panel["fieldConfig"].(map[string]any)["defaults"].(map[string]any)["units"] = "s"
+	out := typeErrors(t, checks(t, map[string]map[string]any{"fabric": board}))
+	for _, want := range []string{"not assignable to type 'number'", "showHeaders", "schema", "units"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing is said about %s:\n%s", want, out)
+		}
+	}
+}
+
+// typeErrors is what the compiler says about a text.
+func typeErrors(t *testing.T, text string) string {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(filepath.Join(typesDir, "node_modules", "@grafana", "schema"))
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%v: run make deps", err)
+		}
+		t.Skipf("SKIPPED: %v: run make deps", err)
+	}
+	dir := t.TempDir()
+	modules, err := filepath.Abs(filepath.Join(typesDir, "node_modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	types, err := os.ReadFile(filepath.Join(typesDir, "plain.d.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"plain.d.ts": string(types), "check.ts": text, "package.json": `{"type": "module"}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), node, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "--pretty", "false",
+		"--target", "es2022", "--module", "nodenext", "--moduleResolution", "nodenext", "check.ts")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) == 0 {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// checks writes every part of a dashboard as a constant of its type. Panels are checked
+// one by one: as members of the dashboard they could be of either of two types.
+func checks(t *testing.T, all map[string]map[string]any) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("import type { Dashboard, FieldConfig, Panel, RowPanel } from \"@grafana/schema\";\nimport type { Part, Plain } from \"./plain.d.ts\";\n")
+	for _, kind := range slices.Sorted(maps.Keys(plugins)) {
+		name := plugins[kind]
+		fmt.Fprintf(&b, "import type * as %s from \"@grafana/schema/dist/esm/raw/composable/%s/panelcfg/x/%sPanelCfg_types.gen\";\n", name, strings.ReplaceAll(kind, "-", ""), name)
+	}
+	n := 0
+	constant := func(kind string, v any) {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		fmt.Fprintf(&b, "export const c%d: %s = %s;\n", n, kind, text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		board := maps.Clone(all[name])
+		for _, p := range board["panels"].([]any) {
+			checkPanel(t, p.(map[string]any), constant)
+		}
+		delete(board, "panels")
+		constant("Plain<Dashboard>", board)
+	}
+	return b.String()
+}
+
+func checkPanel(t *testing.T, p map[string]any, constant func(kind string, v any)) {
+	t.Helper()
+	kind := p["type"].(string)
+	if kind == "row" {
+		constant("Plain<RowPanel>", p)
+		return
+	}
+	constant("Plain<Panel>", p)
+	name, known := plugins[kind]
+	if !known {
+		t.Fatalf("panel %v is of the unknown type %s", p["title"], kind)
+	}
+	constant("Plain<"+name+".Options>", p["options"])
+	config := p["fieldConfig"].(map[string]any)
+	defaults := config["defaults"].(map[string]any)
+	if custom := defaults["custom"]; custom != nil && !noFieldConfig[kind] {
+		constant("Plain<Partial<"+name+".FieldConfig>>", custom)
+	}
+	for _, o := range config["overrides"].([]any) {
+		for _, property := range o.(map[string]any)["properties"].([]any) {
+			property := property.(map[string]any)
+			path := strings.Split(property["id"].(string), ".")
+			of := "FieldConfig"
+			if path[0] == "custom" {
+				of, path = name+".FieldConfig", path[1:]
+			}
+			value := property["value"]
+			for _, key := range slices.Backward(path) {
+				value = map[string]any{key: value}
+			}
+			constant("Plain<Part<"+of+">>", value)
+		}
+	}
+}
