@@ -93,6 +93,9 @@ func (p *Pipeline) closeLeft(ctx context.Context, s State) {
 		p.lost(&s, err)
 		return
 	}
+	left := w.stats()
+	left.Ended = true
+	p.count(func(st *Stats) { st.set(&left) })
 	p.keep(w.hold.take())
 }
 

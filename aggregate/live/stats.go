@@ -27,6 +27,8 @@ type RingStats struct {
 	Ended bool // no frame will come, or the ring was removed
 	// Source is the identity of the ring's rows since the last barrier.
 	Source aggregate.Source
+	// Wrote is that of the rows before it: another one where a reload changed the epoch.
+	Wrote aggregate.Source
 
 	feed.Tally                  // frames
 	Decoded    decode.Counters  // frames and what was in them
@@ -67,7 +69,7 @@ func (p *Pipeline) ring(k key) RingStats {
 func (w *worker) stats() RingStats {
 	shard := w.lane.Shard()
 	s := RingStats{
-		Name: w.name, Ring: w.ring, Ended: w.eof || w.ending, Source: w.source,
+		Name: w.name, Ring: w.ring, Ended: w.eof || w.ending, Source: w.source, Wrote: w.wrote,
 		Tally: w.before.Tally, Decoded: w.before.Decoded, Counts: w.before.Counts,
 		Watermark: shard.Watermark(), StateBytes: shard.StateBytes(), LastFrame: w.before.LastFrame,
 	}

@@ -20,6 +20,7 @@ type worker struct {
 	p      *Pipeline
 	tap    Tap
 	source aggregate.Source
+	wrote  aggregate.Source // that of the rows before the last cut
 	feed   *feed.Feeder
 	lane   *feed.Lane
 	hold   hold
@@ -83,6 +84,7 @@ func (p *Pipeline) newWorker(plan *Plan, t *Tap, source aggregate.Source, state 
 	w := &worker{key: t.key(), p: p, tap: *t, source: source, orders: make(chan order, 1), answers: make(chan *cut, 1)}
 	w.place = t.Tap
 	w.source.Epoch = plan.Epoch
+	w.wrote = w.source
 	setDefault(&w.tap.Link, decode.Ethernet)
 	var err error
 	if w.feed, err = feed.New(plan.Decode); err != nil {
@@ -214,6 +216,7 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 	if err := w.lane.Shard().AdvanceTo(ctx, w.at()); err != nil {
 		return err
 	}
+	w.wrote = w.source
 	if o.plan != nil {
 		if err := w.change(ctx, o); err != nil {
 			return err
@@ -290,6 +293,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch) error {
 		}
 	}
 	w.last, w.quiet, w.ending = max(w.last, stop), 0, true
+	w.wrote = w.source
 	if err := w.lane.Pass(ctx); err != nil {
 		return err
 	}

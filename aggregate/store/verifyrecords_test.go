@@ -172,6 +172,30 @@ func TestVerifyRecords(t *testing.T) {
 	if diff := cmp.Diff([]string{missing, counted}, checksOf(t, s)); diff != "" {
 		t.Errorf("without partials (-want +got):\n%s", diff)
 	}
+	// Live runs are compared once they are done, also those that were killed meanwhile.
+	live := func(state string) {
+		t.Helper()
+		exec("INSERT INTO csigscope.runs (producer, incarnation, epoch, mode, state, name) SELECT DISTINCT producer, incarnation, epoch, 'live', '" + state + "', name FROM csigscope.runs")
+	}
+	gap := func(reason string) {
+		t.Helper()
+		exec("INSERT INTO csigscope.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, reason, at) SELECT DISTINCT producer, incarnation, epoch, 0, now64(9), now64(9), '" + reason + "', now64(3) FROM csigscope.runs")
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"goes on", func() { live("started") }, false},
+		{"done", func() { live("done") }, true},
+		{"was killed", func() { gap(GapRestart) }, true},
+		{"rows of taps lost", func() { gap("full") }, false},
+	} {
+		step.do()
+		if got := recordFaults(t, s)[counted] > 0; got != step.want {
+			t.Errorf("%s: compared %t, want %t", step.name, got, step.want)
+		}
+	}
 }
 
 // TestVerifyFlows breaks each rule of flows by hand.

@@ -32,6 +32,7 @@ func TestCollect(t *testing.T) {
 	t.Run("reload", func(t *testing.T) { collectReload(t, env) })
 	t.Run("kill", func(t *testing.T) { collectKill(t, env) })
 	t.Run("feed", func(t *testing.T) { collectFeed(t, env) })
+	t.Run("taps", func(t *testing.T) { collectTapRows(t, env) })
 	t.Run("sandbox", func(t *testing.T) { collectSandboxed(t, env) })
 }
 

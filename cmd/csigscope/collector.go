@@ -34,6 +34,9 @@ type collector struct {
 
 	file        *checkpoint.File // nil without checkpoints
 	checkpoints *store.Journal   // nil without
+
+	records *tapRecorder
+	ending  func() bool // set by run
 }
 
 // newCollector reads the configuration, and opens what it names.
@@ -72,6 +75,11 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	}
 	names := newNamer(c.db.store, c.logger)
 	c.names = names
+	c.ending = func() bool { return false }
+	c.records = &tapRecorder{
+		stats: func() []live.RingStats { return c.live.Stats().Rings }, taps: func() liveTaps { return *c.open.Load() },
+		ending: func() bool { return c.ending() }, write: c.db.store.WriteTaps, logger: c.logger,
+	}
 	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Logger: c.logger}
 	var states []live.State
 	if cfg.Journal, states, err = c.openJournal(instance, opened); err != nil {
@@ -95,7 +103,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 func (c *collector) openJournal(instance string, opened time.Time) (live.Journal, []live.State, error) {
 	every, dir := c.config.Checkpoint.Every.d, c.config.Checkpoint.Dir
 	if every == 0 {
-		return passing{c.db.store}, nil, nil
+		return passing{c.db.store, c.records}, nil, nil
 	}
 	var err error
 	if dir == "" {
@@ -110,11 +118,14 @@ func (c *collector) openJournal(instance string, opened time.Time) (live.Journal
 	c.checkpoints = store.NewJournal(c.db.store, store.JournalOptions{File: c.file, Every: every, Logger: c.logger})
 	saved, err := c.checkpoints.Resume(c.cmd.Context())
 	if err != nil || saved == nil {
-		return &journal{Journal: c.checkpoints, network: &c.using}, nil, err
+		return &journal{Journal: c.checkpoints, network: &c.using, records: c.records}, nil, err
 	}
 	states, err := live.ParseStates(saved.Section(tapsSection))
 	if err != nil {
 		c.logger.Error("checkpoint cannot be gone on from", slog.String("error", err.Error()))
+	}
+	if err := c.records.restore(saved.Section(recordsSection)); err != nil {
+		c.logger.Warn("rows of taps may be missing", slog.String("error", err.Error()))
 	}
 	if err := c.network.fabric.RestoreMet(saved.Section(metSection)); err != nil {
 		c.logger.Warn("some locations may have no name", slog.String("error", err.Error()))
@@ -128,7 +139,7 @@ func (c *collector) openJournal(instance string, opened time.Time) (live.Journal
 			return nil, nil, err
 		}
 	}
-	return &journal{Journal: c.checkpoints, network: &c.using}, states, nil
+	return &journal{Journal: c.checkpoints, network: &c.using, records: c.records}, states, nil
 }
 
 // writeGap records that nobody captured since a checkpoint. Under another configuration
@@ -144,11 +155,12 @@ func (c *collector) writeGap(s *live.State, since, until time.Time) error {
 // tapsSection is the section of a checkpoint with the states of taps.
 const tapsSection = "taps"
 
-// journal keeps the states of taps, and the locations that were met, in the checkpoints of
-// a store.
+// journal keeps the states of taps, their rows and the locations that were met in the
+// checkpoints of a store.
 type journal struct {
 	*store.Journal
 	network *atomic.Pointer[network]
+	records *tapRecorder
 	states  []byte
 	met     []byte
 }
@@ -160,14 +172,31 @@ func (j *journal) Commit(ctx context.Context, states []live.State) error {
 	if j.met, err = j.network.Load().fabric.AppendMet(j.met[:0]); err != nil {
 		return err
 	}
-	return j.Journal.Commit(ctx, checkpoint.Section{Name: tapsSection, Data: j.states}, checkpoint.Section{Name: metSection, Data: j.met})
+	rows, err := j.records.barrier(time.Now(), states)
+	if err != nil {
+		return err
+	}
+	before := j.Stats().Taken
+	err = j.Journal.Commit(ctx, checkpoint.Section{Name: tapsSection, Data: j.states},
+		checkpoint.Section{Name: metSection, Data: j.met}, checkpoint.Section{Name: recordsSection, Data: rows})
+	if err == nil && j.Stats().Taken > before {
+		j.records.flush(ctx)
+	}
+	return err
 }
 
 // passing is a journal without checkpoints.
-type passing struct{ *store.Store }
+type passing struct {
+	*store.Store
+	records *tapRecorder
+}
 
 // Commit implements live.Journal.
-func (passing) Commit(context.Context, []live.State) error { return nil }
+func (p passing) Commit(ctx context.Context, states []live.State) error {
+	_, err := p.records.barrier(time.Now(), states)
+	p.records.flush(ctx)
+	return err
+}
 
 // run captures until ctx ends.
 func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
@@ -183,6 +212,7 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	fmt.Fprintf(c.cmd.OutOrStdout(), "collecting from %s into %s\n", from, c.db.target)
 	c.db.keepTrimmed(ctx)
+	c.ending = func() bool { return ctx.Err() != nil }
 	return c.capturing.run(ctx, reload, before, behind)
 }
 

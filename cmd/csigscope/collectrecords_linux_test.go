@@ -1,0 +1,56 @@
+package main
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+)
+
+// collectTapRows: what taps took in before and after a kill is what is stored, as schema
+// verify checks for whole runs, also of a configuration that went before.
+func collectTapRows(t *testing.T, env []string) {
+	dir := t.TempDir()
+	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + ", name: leaf}\n"
+	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: 7us, heavy: 20us}\n"
+	config, dsn := writeFile(t, filepath.Join(dir, "config.yaml"), section), "embedded:"+filepath.Join(dir, "store")
+	start := func() *collecting {
+		return runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--checkpoint", "300ms")
+	}
+	c := start()
+	stop := traffic(t, 2000)
+	time.Sleep(1500 * time.Millisecond)
+	writeFile(t, config, section+table)
+	if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	c.waitLog("msg=reloaded", 1)
+	time.Sleep(1500 * time.Millisecond)
+	c.end(syscall.SIGKILL)
+	c = start()
+	time.Sleep(1500 * time.Millisecond)
+	sent := uint64(len(stop()))
+	c.end(syscall.SIGTERM)
+	mustRun(t, env, "schema", "verify", "--store", dsn)
+	// A process that has nothing to take in goes on from the last checkpoint, and tells
+	// the same rows again.
+	start().end(syscall.SIGTERM)
+	out := mustRun(t, env, "schema", "verify", "--store", dsn)
+	taps := decodeJSON[[]struct {
+		Tap, Place, Link, Frames                      string
+		Packets, Observations, Stored, Late, Overflow uint64
+		Tags, Reflections                             uint64
+	}](t, mustRun(t, env, "query", "taps", "--store", dsn, "-o", "json"))
+	got := stored(t, env, dsn)
+	if len(taps) != 1 || got == 0 {
+		t.Fatalf("%d observations stored, taps %+v", got, taps)
+	}
+	if tap := taps[0]; tap.Tap != "leaf" || tap.Place != "receiver" || tap.Stored+tap.Overflow != got || tap.Tags != tap.Observations || tap.Observations != got || tap.Packets != got {
+		t.Errorf("%d observations stored of %d packets sent, the tap has %+v\n%s", got, sent, tap, out)
+	}
+	if got > sent || got < sent/2 {
+		t.Errorf("%d observations stored of %d packets sent", got, sent)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/capture"
+)
+
+// recording is a tapRecorder over a made-up ring.
+type recording struct {
+	*tapRecorder
+	ring     live.RingStats
+	kernel   capture.TapCounters
+	last     bool
+	written  map[[2]uint64]store.TapRow // by epoch and number: rows that are written again replace themselves
+	failing  error
+	section  []byte
+	t        *testing.T
+	at       time.Time
+	conflict bool
+}
+
+func newRecording(t *testing.T, at time.Time) *recording {
+	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow)}
+	tap := &liveTap{from: "eth1", feed: feed.Tap{Place: "receiver", Weight: 2}, count: func() capture.TapCounters { return r.kernel }}
+	r.tapRecorder = &tapRecorder{
+		stats: func() []live.RingStats { return []live.RingStats{r.ring} }, taps: func() liveTaps { return liveTaps{"leaf": tap} },
+		ending: func() bool { return r.last }, logger: slog.New(slog.DiscardHandler),
+		write: func(_ context.Context, rows []store.TapRow) error {
+			for _, row := range rows {
+				key := [2]uint64{row.Epoch, row.Seq}
+				if old, again := r.written[key]; again && old.Packets != row.Packets {
+					r.conflict = true
+				}
+				r.written[key] = row
+			}
+			return r.failing
+		},
+	}
+	r.ring = live.RingStats{Name: "leaf", Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}}
+	r.ring.Wrote = r.ring.Source
+	return r
+}
+
+// second is a second of n frames with tags and m with reflections. What came before it is
+// in closed windows then.
+func (r *recording) second(n, m uint64) {
+	r.t.Helper()
+	c := &r.ring.Counts
+	c.Stored = c.In
+	c.In += 2 * (n + m)
+	r.ring.Packets += n + m
+	r.ring.WireBytes += 100 * (n + m)
+	r.ring.Frames[0] += n + m
+	r.ring.Found[0][0][0] += n
+	r.ring.Found[1][0][0] += m
+	r.kernel.Frames += n + m
+	r.kernel.Dropped++
+	r.at = r.at.Add(time.Second)
+	r.ring.LastFrame = r.at
+	r.barrier()
+}
+
+func (r *recording) barrier() {
+	r.t.Helper()
+	var err error
+	if r.section, err = r.tapRecorder.barrier(r.at, []live.State{{Name: "leaf"}}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.flush(r.t.Context())
+}
+
+// TestTapRecorder: rows are cut every minute, at another epoch and at the end, and add up
+// over a kill to what was counted until the last checkpoint and after it.
+func TestTapRecorder(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	r := newRecording(t, start)
+	for range 150 {
+		r.second(10, 5)
+	}
+	if len(r.written) != 2 {
+		t.Errorf("%d rows after 150 s, want 2", len(r.written))
+	}
+	saved, ring := append([]byte(nil), r.section...), r.ring
+	r.second(1000, 1000) // is lost: no checkpoint has it
+
+	// The next process goes on from the checkpoint: its frames count from 0.
+	next := newRecording(t, r.at)
+	next.written = r.written
+	next.ring.Counts = ring.Counts
+	if err := next.restore(saved); err != nil {
+		t.Fatal(err)
+	}
+	next.failing = errors.New("the store is away")
+	for range 60 {
+		next.second(10, 5)
+	}
+	next.failing = nil
+	// Another epoch: all windows close at that barrier, under the one before.
+	next.ring.Counts.Stored = next.ring.Counts.In
+	next.ring.Source.Epoch = 4
+	next.barrier()
+	next.ring.Wrote = next.ring.Source
+	next.second(10, 5)
+	next.last, next.ring.Counts.Stored = true, next.ring.Counts.In
+	next.barrier()
+
+	var sum, of4 store.TapRow
+	for _, row := range next.written {
+		if row.Tags+row.Reflections != row.Observations || row.Observations != row.Stored || row.Frames["no-csig"] != row.Packets || row.From > row.To ||
+			row.Place != "receiver" || row.Interface != "eth1" || row.Timestamps != "software" {
+			t.Errorf("%+v", row)
+		}
+		if row.Epoch == 4 {
+			of4.Stored += row.Stored
+		}
+		sum.Packets += row.Packets
+		sum.Stored += row.Stored
+		sum.Tags += row.Tags
+		sum.KernelDrops += row.KernelDrops
+	}
+	if sum.Packets != 211*15 || sum.Stored != 211*30 || sum.Tags != 211*20 || sum.KernelDrops != 211 || of4.Stored != 30 || next.conflict {
+		t.Errorf("%d packets, %d stored (%d under the last epoch), %d of them tags, %d drops, rows that differ %t",
+			sum.Packets, sum.Stored, of4.Stored, sum.Tags, sum.KernelDrops, next.conflict)
+	}
+	if err := next.restore([]byte("no rows")); err == nil {
+		t.Error("damage is taken for rows")
+	}
+}
