@@ -88,7 +88,10 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	c.worst = newWorst()
 	c.watching = sinks{c.worst}
 	if c.flags.api != "" {
-		names := fabricNames(func() *fabric.Fabric { return c.using.Load().fabric })
+		names := &liveNames{fabric: func() *fabric.Fabric { return c.using.Load().fabric }}
+		if c.config.Ingest.Listen.text != "" {
+			names.stored = c.db.store
+		}
 		if c.feed, err = newLiveFeed(c.cmd, c.flags.api, names, c.db); err != nil {
 			return nil, err
 		}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
@@ -52,13 +54,50 @@ func (f *liveFeed) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// fabricNames names what a fabric knows at the time.
-type fabricNames func() *fabric.Fabric
+// storePatience is how long names are waited for that are in the store alone.
+const storePatience = time.Second
+
+// liveNames names what the fabric in use knows, and what exporters have described in the
+// store. A store that is away keeps nobody from the rest.
+type liveNames struct {
+	fabric func() *fabric.Fabric
+	stored api.Catalog // nil where there are no exporters
+}
 
 // Groups implements api.Catalog.
-func (f fabricNames) Groups(context.Context) ([]fabric.Group, error) { return f().Groups(), nil }
+func (n *liveNames) Groups(ctx context.Context) ([]fabric.Group, error) {
+	list := n.fabric().Groups()
+	if n.stored == nil {
+		return list, nil
+	}
+	return beside(ctx, list, n.stored.Groups, func(g *fabric.Group) aggregate.GroupID { return g.ID }), nil
+}
 
 // Locations implements api.Catalog.
-func (f fabricNames) Locations(context.Context) ([]fabric.Location, error) {
-	return f().Locations(), nil
+func (n *liveNames) Locations(ctx context.Context) ([]fabric.Location, error) {
+	list := n.fabric().Locations()
+	if n.stored == nil {
+		return list, nil
+	}
+	return beside(ctx, list, n.stored.Locations, func(l *fabric.Location) aggregate.LocationID { return l.ID }), nil
+}
+
+// beside adds to the list what else can be read in time.
+func beside[T any, ID comparable](ctx context.Context, list []T, read func(context.Context) ([]T, error), id func(*T) ID) []T {
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	others, err := read(ctx)
+	if err != nil {
+		return list // they are asked for again soon
+	}
+	known := make(map[ID]bool, len(list))
+	for i := range list {
+		known[id(&list[i])] = true
+	}
+	for i := range others {
+		if !known[id(&others[i])] {
+			list = append(list, others[i])
+		}
+	}
+	return list
 }

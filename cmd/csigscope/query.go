@@ -28,8 +28,8 @@ has none.`,
   csigscope query locations --signal max_delay --level device
   csigscope query coverage --step 1m
   csigscope query taps
-  csigscope query cells --server http://127.0.0.1:9465   # the last window of a collector
-  csigscope query watch --server http://127.0.0.1:9465   # and each one that closes
+  csigscope query cells --server http://127.0.0.1:9465           # the last window of a collector
+  csigscope query cells --server http://127.0.0.1:9465 --watch   # and each one that closes
   csigscope query serve`,
 	}
 	cmd.AddCommand(

@@ -54,6 +54,7 @@ func bottleneckRow(b *model.Bottleneck, withShare bool) []any {
 type serverFlags struct {
 	server  string
 	windows int
+	watch   bool
 }
 
 // askServer lets the command of cells ask a server, where one is named.
@@ -61,9 +62,13 @@ func askServer(cmd *cobra.Command) *cobra.Command {
 	var f serverFlags
 	cmd.Flags().StringVar(&f.server, "server", "", "ask the query API at this `URL`, such as http://127.0.0.1:9465 of collect --api-listen, for the last windows (--from and --to: history) instead of a store")
 	cmd.Flags().IntVar(&f.windows, "windows", 1, "with --server: how many of the last windows are added up")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "with --server: go on with each window that closes, as query watch does")
 	stored := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.server == "" {
+			if f.watch {
+				return usageError{errors.New("--watch: needs the --server whose windows close")}
+			}
 			return stored(cmd, args)
 		}
 		for _, name := range []string{"store", "step", "resolution", "top"} {
@@ -77,6 +82,9 @@ func askServer(cmd *cobra.Command) *cobra.Command {
 		}
 		parameters := flagValues(cmd, "signal", "level", "src", "dst", "from", "to")
 		parameters.Set("windows", strconv.Itoa(f.windows))
+		if f.watch {
+			return asked(c.Watch(cmd.Context(), parameters, (&watching{cmd: cmd, output: flagText(cmd, "output")}).handle))
+		}
 		page, err := c.AllCells(cmd.Context(), parameters)
 		if err != nil {
 			return asked(err)

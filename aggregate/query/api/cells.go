@@ -41,7 +41,17 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 		if err != nil {
 			return nil, err
 		}
-		return a.pastCells(ctx, in, q)
+		if in.Cursor != "" {
+			return nil, wrong("cursor", in.Cursor, "history has no pages: take a shorter range, or a higher limit")
+		}
+		page, err := a.pastCells(ctx, q, &in.FilterInput)
+		if err != nil {
+			return nil, err
+		}
+		if page.Total > in.Limit {
+			return nil, wrong("limit", in.Limit, "there are %d cells: raise it, or name src, dst or state", page.Total)
+		}
+		return encoded(page)
 	}
 	var err error
 	offset := 0
@@ -135,10 +145,7 @@ func pageAt(s *recent.State, in *cellsInput) (*recent.State, int, error) {
 }
 
 // pastCells answers from the store.
-func (a *API) pastCells(ctx context.Context, in *cellsInput, q query.Question) (*answer, error) {
-	if in.Cursor != "" {
-		return nil, wrong("cursor", in.Cursor, "history has no pages: take a shorter range, or a higher limit")
-	}
+func (a *API) pastCells(ctx context.Context, q query.Question, in *FilterInput) (*model.Cells, error) {
 	n, err := a.history(ctx)
 	if err != nil {
 		return nil, err
@@ -151,22 +158,17 @@ func (a *API) pastCells(ctx context.Context, in *cellsInput, q query.Question) (
 	if err != nil {
 		return nil, err
 	}
-	page := model.Cells{About: pastAbout(q), Values: []model.Cell{}}
+	page := &model.Cells{About: pastAbout(q), Values: []model.Cell{}}
 	for i := range rows {
 		if pastTakes(&f, &rows[i]) {
-			page.Total++
-			if page.Total <= in.Limit {
-				page.Values = append(page.Values, n.pastCell(q.Signal, &rows[i]))
-			}
+			page.Values = append(page.Values, n.pastCell(q.Signal, &rows[i]))
 		}
 	}
-	if page.Total > in.Limit {
-		return nil, wrong("limit", in.Limit, "there are %d cells: raise it, or name src, dst or state", page.Total)
-	}
+	page.Total = len(page.Values)
 	slices.SortFunc(page.Values, func(x, y model.Cell) int {
 		return strings.Compare(x.Src+"\x00"+x.Dst, y.Src+"\x00"+y.Dst)
 	})
-	return encoded(page)
+	return page, nil
 }
 
 // history are the names of what is stored.

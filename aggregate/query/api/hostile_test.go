@@ -101,6 +101,7 @@ func TestInjections(t *testing.T) {
 		},
 		"matrix": {"signal", "level", "windows", "src", "dst", "after", "wait"}, "path": {"src", "dst", "signal", "level", "windows"},
 		"locations": {"signal", "level", "windows", "from", "to", "top"}, "timeline": {"signal", "src", "dst", "windows", "top"},
+		"export": {"signal", "src", "format", "from"},
 		"fabric": {"x"}, "health": {"x"}, "watch": {"signal", "level", "src", "dst", "after", "heartbeat"},
 	}
 	for path, names := range parameters {
@@ -177,7 +178,7 @@ func TestExpensive(t *testing.T) {
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
 		"cells?signal=min_abw&src=rack1&limit=1", "cells?windows=3&level=set&after=0&wait=1ms", "path?src=rack1&dst=rack2", "matrix?dst=pod1",
-		"locations?top=2&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z", "timeline?top=0", "fabric", "health", "cells?cursor=MDAwMDAwMDAwMDAwMDAwNy0xLjEuMA",
+		"locations?top=2&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z", "timeline?top=0", "fabric", "health", "export?src=rack1", "cells?cursor=MDAwMDAwMDAwMDAwMDAwNy0xLjEuMA",
 		"cells?max_room_bps=1e308&signal=type_5:max:ns", "extent", "bundle?signal=min_abw", "watch?heartbeat=x", "openapi.json", "%2e%2e/cells", "cells?from=1970-01-01T00:00:00Z&to=2104-12-31T23:59:59Z",
 	} {
 		f.Add(seed, "")
@@ -194,7 +195,7 @@ func FuzzRequests(f *testing.F) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r.WithContext(ctx))
 		redirect := w.Code >= 300 && w.Code < 400
-		if w.Code >= 500 || !redirect && w.Header().Get("Content-Type") != "text/event-stream" && !json.Valid(w.Body.Bytes()) {
+		if w.Code >= 500 || !redirect && !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") && w.Header().Get("Content-Type") != "text/event-stream" && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%q: status %d, body %.200s", target, w.Code, w.Body)
 		}
 	})

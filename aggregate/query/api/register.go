@@ -46,15 +46,18 @@ func (a *API) register(h huma.API) {
 	endpoint(a, h, "timeline", "What each window in memory came to", model.Timeline{}, a.timeline)
 	endpoint(a, h, "fabric", "The groups and locations that answers name", model.Fabric{}, a.fabric)
 	endpoint(a, h, "health", "How fresh and how complete answers are", model.Health{}, a.health)
+	export(a, h)
 	a.registerWatch(h)
 }
 
 // endpoint serves one kind of question: at most so many at a time, each for so long.
 func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f func(context.Context, *recent.State, *I) (*answer, error)) {
-	op := huma.Operation{
-		OperationID: name, Method: http.MethodGet, Path: "/api/v1/" + name, Summary: summary,
-		Responses: responses(h, "application/json", sample),
-	}
+	answers(a, h, "application/json", huma.Operation{OperationID: name, Summary: summary}, sample, f)
+}
+
+// answers is the same for any type of content.
+func answers[I any](a *API, h huma.API, contentType string, op huma.Operation, sample any, f func(context.Context, *recent.State, *I) (*answer, error)) {
+	op.Method, op.Path, op.Responses = http.MethodGet, "/api/v1/"+op.OperationID, responses(h, contentType, sample)
 	huma.Register(h, op, func(ctx context.Context, in *I) (*answer, error) {
 		s, fresh, err := a.await(ctx, in)
 		if err != nil {
@@ -71,7 +74,7 @@ func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f fun
 			out.Status = http.StatusOK
 		}
 		if out.Status == http.StatusOK {
-			out.Type = "application/json"
+			out.Type = contentType
 		}
 		return out, nil
 	})

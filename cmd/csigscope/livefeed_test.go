@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// storedNames are what a store answers with.
+type storedNames struct {
+	groups    []fabric.Group
+	locations []fabric.Location
+	err       error
+}
+
+func (s storedNames) Groups(context.Context) ([]fabric.Group, error) { return s.groups, s.err }
+
+func (s storedNames) Locations(context.Context) ([]fabric.Location, error) {
+	return s.locations, s.err
+}
+
+// TestLiveNames: what exporters have described is named beside what this process knows,
+// which comes first; a store that is away takes nothing from it.
+func TestLiveNames(t *testing.T) {
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fabric.None(domain)
+	stored := storedNames{
+		groups:    []fabric.Group{{ID: 0, Name: "other"}, {ID: 77, Name: "rack7"}},
+		locations: []fabric.Location{{ID: 1, Name: "other"}, {ID: 78, Name: "leaf7:up1"}},
+	}
+	for _, failing := range []error{nil, errors.New("away")} {
+		stored.err = failing
+		n := &liveNames{fabric: func() *fabric.Fabric { return f }, stored: stored}
+		groups, err1 := n.Groups(t.Context())
+		locations, err2 := n.Locations(t.Context())
+		wantGroups, wantLocations := len(f.Groups()), len(f.Locations())
+		if failing == nil {
+			wantGroups, wantLocations = wantGroups+1, wantLocations+1
+		}
+		if err1 != nil || err2 != nil || len(groups) != wantGroups || len(locations) != wantLocations {
+			t.Errorf("store %v: groups %+v, locations %+v, %v, %v", failing, groups, locations, err1, err2)
+		}
+		for _, g := range groups {
+			if g.Name == "other" {
+				t.Errorf("the store's name of group %d comes first", g.ID)
+			}
+		}
+	}
+}
