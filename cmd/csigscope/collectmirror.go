@@ -98,6 +98,7 @@ func newMirrorTap(m *collectMirror, n *network, place string) (*liveTap, error) 
 		}
 		reader := capture.NewMirrorReader(socket, capture.MirrorConfig{Mirrors: how.mirrors})
 		t.sources = []live.Source{reader}
+		t.lost = func() uint64 { return reader.Counters().Lost }
 		t.state = func() capture.LinkState { return capture.LinkUp }
 		t.count = func() capture.TapCounters {
 			c := socket.Counters()

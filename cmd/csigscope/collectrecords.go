@@ -65,6 +65,7 @@ type ringRecord struct {
 	begun bool // in this process
 	seen  live.RingStats
 	taken capture.TapCounters
+	lost  uint64
 }
 
 // restore goes on from a section.
@@ -158,7 +159,7 @@ func (r *tapRecorder) take(s *live.RingStats, t *liveTap, now time.Time, due boo
 // finish cuts a row, unless there is nothing to tell.
 func (r *tapRecorder) finish(g *ringRecord, now time.Time) {
 	row := g.Row
-	if row.Packets|row.Observations|row.KernelDrops|row.Freezes == 0 {
+	if row.Packets|row.Observations|row.KernelDrops|row.Freezes|row.Lost == 0 {
 		return
 	}
 	if row.To == 0 {
@@ -212,6 +213,11 @@ func (g *ringRecord) frames(s *live.RingStats, t *liveTap, before, now time.Time
 		row.KernelDrops += since(taken.Dropped, g.taken.Dropped)
 		row.Freezes += since(taken.Freezes, g.taken.Freezes)
 		g.taken = taken
+		if t.lost != nil {
+			lost := t.lost()
+			row.Lost += since(lost, g.lost)
+			g.lost = lost
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type liveTap struct {
 	sources []live.Source // of each ring, once it is open
 	state   func() capture.LinkState
 	count   func() capture.TapCounters
+	lost    func() uint64       // frames missing in the numbers of mirror sessions; nil for none
 	earlier capture.TapCounters // of taps of the same name that were closed
 }
 
@@ -49,7 +50,7 @@ func openTaps(c *collectConfig, n *network, place string, open liveTaps, logger 
 			return nil, errors.Join(err, closeTaps(opened))
 		}
 		if old := open[t.name]; old != nil && reflect.DeepEqual(old.how, t.how) {
-			t.sources, t.state, t.count, t.earlier = old.sources, old.state, old.count, old.earlier
+			t.sources, t.state, t.count, t.lost, t.earlier = old.sources, old.state, old.count, old.lost, old.earlier
 		} else {
 			if err := t.open(); err != nil {
 				return nil, errors.Join(err, closeTaps(opened))
