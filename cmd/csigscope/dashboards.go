@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ type dashboardFlags struct {
 	user       string
 	prometheus string
 	matrix     bool
+	fine       time.Duration
 }
 
 func newDashboardsCommand() *cobra.Command {
@@ -43,12 +45,16 @@ against its types, every query run against the store, and never seen in a runnin
 
 func (f *dashboardFlags) add(cmd *cobra.Command) {
 	f.network.add(cmd.Flags())
+	cmd.Flags().DurationVar(&f.fine, "fine", grafana.DefaultOptions().Fine, "length of the finest windows that are stored")
 	cmd.Flags().BoolVar(&f.matrix, "matrix-panel", false, "draw matrices with the plugin esnet-matrix-panel instead of tables; its options are not checked")
 }
 
 func (f *dashboardFlags) options() (grafana.Options, error) {
 	o := grafana.DefaultOptions()
-	o.MatrixPanel = f.matrix
+	o.MatrixPanel, o.Fine = f.matrix, f.fine
+	if f.fine <= 0 || f.fine >= time.Second {
+		return o, usageError{fmt.Errorf("--fine %s: expected less than 1s, as replay and collect have it", f.fine)}
+	}
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
 		return o, err

@@ -303,7 +303,7 @@ func TestDashboardsWrite(t *testing.T) {
 		t.Errorf("wrote %q", out)
 	}
 	for _, args := range [][]string{
-		{"--clickhouse", "127.0.0.1:8123"}, {"--clickhouse", "tcp://db:9000"}, {"--prometheus", "nowhere"}, {"--fabric", filepath.Join(dir, "missing.yaml")}, {"extra"},
+		{"--clickhouse", "127.0.0.1:8123"}, {"--clickhouse", "tcp://db:9000"}, {"--prometheus", "nowhere"}, {"--fine", "1s"}, {"--fabric", filepath.Join(dir, "missing.yaml")}, {"extra"},
 	} {
 		r := runBinary(t, os.Environ(), append([]string{"dashboards", "write", "--dir", dir}, args...)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, strings.TrimPrefix(args[0], "--")) && !strings.Contains(r.stderr, "missing.yaml") {

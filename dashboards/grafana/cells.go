@@ -27,7 +27,7 @@ func cellsBoard(o *Options) board {
 	return board{
 		uid: CellsUID, title: "csigscope / Cells", name: "cells", refresh: "10s", from: "now-15m",
 		variables: []sdk.TemplateVar{
-			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(), levelVariable(),
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(),
 			groupVariable("src", "Source"), groupVariable("dst", "Destination"), locationVariable(),
 		},
 		panels: append(append(means, modes), append(cellPanels(colors), more...)...),

@@ -11,7 +11,7 @@ func jobBoard(o *Options) board {
 	return board{
 		uid: JobUID, title: "csigscope / Job", name: "job", refresh: "30s", from: "now-5m",
 		variables: []sdk.TemplateVar{
-			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(), levelVariable(), groupVariable("group", "Group"),
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(), groupVariable("group", "Group"),
 		},
 		panels: []panel{
 			{

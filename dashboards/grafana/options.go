@@ -1,6 +1,8 @@
 package grafana
 
 import (
+	"time"
+
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -17,14 +19,16 @@ const (
 	storePlugin = "grafana-clickhouse-datasource"
 )
 
-// Options say what dashboards are made for. The zero value makes those of any store:
-// without colours of locations, for the four signals that are defined.
+// Options say what dashboards are made for. DefaultOptions make those of any store: without
+// colours of locations, for the four signals that are defined.
 type Options struct {
 	// Locations get the colours that they have on the page, the first maxMappings of
 	// them: the coarsest first.
 	Locations []fabric.Location
 	// Signals to choose from; nil stands for the defined ones.
 	Signals []csig.Signal
+	// Fine is the length of the finest windows that are stored, below 1 s.
+	Fine time.Duration
 	// MatrixPanel draws matrices with the plugin esnet-matrix-panel instead of tables.
 	MatrixPanel bool
 	// Store is where Grafana's server reaches ClickHouse over HTTP.
@@ -43,6 +47,7 @@ type StoreAddress struct {
 // DefaultOptions reach the embedded engine and Prometheus on Grafana's own machine.
 func DefaultOptions() Options {
 	return Options{
+		Fine:       10 * time.Millisecond,
 		Store:      StoreAddress{Host: "127.0.0.1", Port: 8123, Database: "csigscope", User: "grafana"},
 		Prometheus: "http://127.0.0.1:9090",
 	}

@@ -50,6 +50,9 @@ func TestTypesFail(t *testing.T) {
 // typeErrors is what the compiler says about a text.
 func typeErrors(t *testing.T, text string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: runs TypeScript")
+	}
 	node, err := exec.LookPath("node")
 	if err == nil {
 		_, err = os.Stat(filepath.Join(typesDir, "node_modules", "@grafana", "schema"))

@@ -59,8 +59,8 @@ func signalVariable(signals []csig.Signal) sdk.TemplateVar {
 
 // resolutionVariable chooses the tables: its text is the suffix of their views, its value
 // the length of their windows in ns.
-func resolutionVariable() sdk.TemplateVar {
-	return choice("resolution", "Rows of", option("1s", int64(time.Second)), option("1m", int64(time.Minute)), option("fine", int64(10*time.Millisecond)))
+func resolutionVariable(fine time.Duration) sdk.TemplateVar {
+	return choice("resolution", "Rows of", option("1s", int64(time.Second)), option("1m", int64(time.Minute)), option("fine", int64(fine)))
 }
 
 func levelVariable() sdk.TemplateVar {

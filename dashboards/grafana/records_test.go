@@ -1,0 +1,186 @@
+package grafana_test
+
+import (
+	"log/slog"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+	"github.com/csigscope/csigscope/dashboards/grafana"
+	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func TestMain(m *testing.M) { chdbtest.Main(m) }
+
+var recordsStart = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+
+// recorded is a viewer of a store with flows and findings, which the demo has not.
+func recorded(t *testing.T) *grafanatest.Viewer {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: asks the real engine")
+	}
+	engine := chdbtest.Start(t)
+	s, err := store.Open(t.Context(), store.Options{
+		Writer: engine.ClickHouseOptions(chdb.RoleWriter), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator), Reader: engine.ClickHouseOptions(chdb.RoleReader),
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.Migrate(t.Context()))
+	must(s.WriteGroups(t.Context(), []fabric.Group{{ID: 10, Name: "rack1", Level: "rack"}, {ID: 11, Name: "it's rack2", Level: "rack"}}))
+	must(s.WriteLocations(t.Context(), []fabric.Location{{ID: 5, Name: "leaf1:up1", Kind: fabric.KindPort, Set: 5, DeviceLoc: 5, StageLoc: 5}}))
+	flow := store.FlowRow{
+		Source: aggregate.Source{Producer: 1}, Window: recordsStart.UnixNano(), Resolution: int64(time.Second), Signal: csig.MinABWRatio, Kind: decode.Tag, SrcGroup: 10, DstGroup: 11,
+		Flow:         store.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 49152, DstPort: 4791, Proto: 17},
+		Observations: 20, Bytes: 3000, Measured: 10, Sum: 2_500_000, Min: 20, Max: 500_000, Heavy: 4, HeavySum: 300, Location: 5, LocationHeavy: 3,
+	}
+	others := flow
+	others.Seq, others.Flow, others.Location, others.LocationHeavy, others.Heavy, others.Measured = 1, store.Flow{}, 0, 0, 0, 0
+	must(s.WriteFlows(t.Context(), []store.FlowRow{flow, others}))
+	must(s.WriteFindings(t.Context(), []store.FindingRow{{
+		Source: aggregate.Source{Producer: 1}, Kind: "rogue insertion", ID: 77, Severity: store.SeverityError, From: recordsStart.UnixNano(), To: recordsStart.UnixNano() + 5,
+		Count: 3, Device: "leaf1", Port: "up1", Location: 5, Evidence: "S=31", Packets: []uint64{9},
+	}}))
+	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
+	must(err)
+	return &grafanatest.Viewer{
+		URL: "http://" + address + "/?database=" + store.DefaultDatabase, From: recordsStart, To: recordsStart.Add(time.Minute), Interval: time.Second,
+		Choices: map[string]grafanatest.Choice{
+			"signal": {Value: "1"}, "level": {Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"},
+			"src": {Value: "rack1"}, "dst": {Value: "it's rack2"}, "group": {Value: "it's rack2"}, "location": {},
+		},
+	}
+}
+
+// TestRecords: flows and findings are shown as people read them, and a location chooses.
+func TestRecords(t *testing.T) {
+	v := recorded(t)
+	flows := []string{"10.0.0.1", "2001:db8::2", "leaf1:up1"}
+	for _, tt := range []struct {
+		location, title string
+		rows            int
+		want            []string
+	}{
+		{"", "Flows of $src to $dst", 2, flows},
+		{"leaf1:up1", "Flows of $src to $dst", 1, flows},
+		{"spine1:down1", "Flows of $src to $dst", 0, nil},
+		{"", "Worst flows of $group", 2, flows},
+		{"", "Findings", 1, []string{"error", "rogue insertion", "leaf1", "leaf1:up1", "S=31"}},
+		{"leaf1:up1", "Findings", 1, []string{"error"}},
+		{"spine1:down1", "Findings", 0, nil},
+	} {
+		v.Choices["location"] = grafanatest.Choice{Value: tt.location}
+		frame, err := v.Ask(panelSQL(t, tt.title))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, f := range frame.Fields {
+			if f.Type() == data.FieldTypeString && f.Len() > 0 {
+				texts = append(texts, f.At(0).(string))
+			}
+		}
+		for _, w := range tt.want {
+			if !slices.Contains(texts, w) {
+				t.Errorf("%s at %q: first row is %q, want %q in it", tt.title, tt.location, texts, w)
+			}
+		}
+		if frame.Rows() != tt.rows {
+			t.Errorf("%s at %q: %d rows, want %d", tt.title, tt.location, frame.Rows(), tt.rows)
+		}
+		mean, at := frame.FieldByName("mean")
+		if at >= 0 && tt.rows > 0 {
+			if got, err := mean.FloatAt(0); err != nil || got != 0.25 {
+				t.Errorf("%s: mean is %g, %v, want 0.25", tt.title, got, err)
+			}
+			if tt.rows > 1 && !mean.NilAt(1) {
+				t.Errorf("%s: a flow without a value has a mean", tt.title)
+			}
+		}
+	}
+}
+
+func panelSQL(t *testing.T, title string) (sql string) {
+	t.Helper()
+	for _, b := range decoded(t, grafana.DefaultOptions()) {
+		for _, p := range b["panels"].([]any) {
+			if p := p.(map[string]any); p["title"] == title {
+				sql = p["targets"].([]any)[0].(map[string]any)["rawSql"].(string)
+			}
+		}
+	}
+	if sql == "" {
+		t.Fatalf("no panel %q", title)
+	}
+	return sql
+}
+
+var linkedField = regexp.MustCompile(`__data\.fields\.(\w+)`)
+
+// TestFields: every column that an override or a data link names is one of the answer. A
+// name that is not there changes nothing and leads nowhere.
+func TestFields(t *testing.T) {
+	v := recorded(t)
+	checked := 0
+	for name, b := range decoded(t, grafana.DefaultOptions()) {
+		for _, p := range b["panels"].([]any) {
+			p := p.(map[string]any)
+			var sql string
+			each(p["targets"], func(o map[string]any) {
+				if text, ok := o["rawSql"].(string); ok {
+					sql = text
+				}
+			})
+			if sql == "" {
+				continue
+			}
+			frame, err := v.Ask(sql)
+			if err != nil {
+				t.Fatalf("%s: %s: %v", name, p["title"], err)
+			}
+			var named []string
+			each(p["fieldConfig"], func(o map[string]any) {
+				if matcher, ok := o["matcher"].(map[string]any); ok {
+					named = append(named, matcher["options"].(string))
+				}
+				url, _ := o["url"].(string)
+				for _, m := range linkedField.FindAllStringSubmatch(url, -1) {
+					named = append(named, m[1])
+				}
+			})
+			for _, n := range named {
+				// Grouping to a matrix joins the names of rows and columns.
+				for part := range strings.SplitSeq(n, `\`) {
+					if _, at := frame.FieldByName(part); at < 0 {
+						t.Errorf("%s: %s names the column %s, which its query has not", name, p["title"], part)
+					}
+					checked++
+				}
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("%d names checked", checked)
+	}
+}
