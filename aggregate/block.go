@@ -80,3 +80,20 @@ type Block struct {
 
 // Len is the number of rows.
 func (b *Block) Len() int { return len(b.Signal) }
+
+// Clone is a copy that shares no memory with b; empty columns are nil in it.
+func (b *Block) Clone() *Block {
+	c := *b
+	for _, column := range []*[]uint8{&c.Signal, &c.Kind, &c.Encoding} {
+		*column = append([]uint8(nil), *column...)
+	}
+	for _, column := range []*[]uint64{
+		&c.SrcGroup, &c.DstGroup, &c.Location, &c.Observations, &c.Bytes, &c.Sum, &c.Min, &c.Max,
+		&c.Untouched, &c.Trimmed, &c.Heavy, &c.HeavySum, &c.DistCount,
+	} {
+		*column = append([]uint64(nil), *column...)
+	}
+	c.DistCode = append([]uint16(nil), c.DistCode...)
+	c.DistEnd = append([]uint32(nil), c.DistEnd...)
+	return &c
+}

@@ -72,7 +72,7 @@ type collector struct {
 }
 
 func (c *collector) WriteBlock(_ context.Context, b *aggregate.Block) error {
-	c.blocks = append(c.blocks, cloneBlock(b))
+	c.blocks = append(c.blocks, *b.Clone())
 	for i := range b.Len() {
 		k, sums := blockRow(b, i)
 		c.add(k, sums)
@@ -110,22 +110,6 @@ func blockRow(b *aggregate.Block, i int) (rowKey, *rowSums) {
 		s.dist[b.DistCode[j]] += b.DistCount[j]
 	}
 	return k, s
-}
-
-func cloneBlock(b *aggregate.Block) aggregate.Block {
-	c := *b
-	for _, col := range []*[]uint8{&c.Signal, &c.Kind, &c.Encoding} {
-		*col = append([]uint8(nil), *col...)
-	}
-	for _, col := range []*[]uint64{
-		&c.SrcGroup, &c.DstGroup, &c.Location, &c.Observations, &c.Bytes, &c.Sum, &c.Min, &c.Max,
-		&c.Untouched, &c.Trimmed, &c.Heavy, &c.HeavySum, &c.DistCount,
-	} {
-		*col = append([]uint64(nil), *col...)
-	}
-	c.DistCode = append([]uint16(nil), c.DistCode...)
-	c.DistEnd = append([]uint32(nil), c.DistEnd...)
-	return c
 }
 
 func defaultDomain(t testing.TB) *csig.Domain {

@@ -212,8 +212,8 @@ func TestBlockBinary(t *testing.T) {
 		if err := got.UnmarshalBinary(b); err != nil {
 			t.Fatal(err)
 		}
-		want := cloneBlock(&sink.blocks[i])
-		if have := cloneBlock(&got); !reflect.DeepEqual(have, want) && want.Len() > 0 || have.Source != want.Source || have.Len() != want.Len() {
+		want := sink.blocks[i].Clone()
+		if have := got.Clone(); !reflect.DeepEqual(have, want) && want.Len() > 0 || have.Source != want.Source || have.Len() != want.Len() {
 			t.Fatalf("block %d: got %+v, expected %+v", i, have, want)
 		}
 		for n := range b {

@@ -89,7 +89,7 @@ func shelfOptions(dir string) outbox.Options {
 func (s *shelf) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.buf = append(s.buf, cloneBlock(b))
+	s.buf = append(s.buf, b.Clone())
 	return nil
 }
 

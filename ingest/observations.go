@@ -63,7 +63,7 @@ type collect struct{ to *[]*aggregate.Block }
 // WriteBlock implements aggregate.Sink.
 func (c collect) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if len(*c.to) < 1<<blocksBits {
-		*c.to = append(*c.to, cloneBlock(b))
+		*c.to = append(*c.to, b.Clone())
 	}
 	return nil
 }
