@@ -97,6 +97,7 @@ func BenchmarkAnswers(b *testing.B) {
 	if err := s.Flush(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+	settle(b, s)
 	from := testStart.Add(2 * time.Minute)
 	seconds := Query{Signal: csig.MinABWRatio, From: from, To: from.Add(time.Hour), Resolution: time.Second, Step: time.Minute}
 	minutes, chosen := seconds, seconds
@@ -147,6 +148,22 @@ func BenchmarkAnswers(b *testing.B) {
 			b.ReportMetric(float64(readRows(b, s, bb.query, bb.view)), "read-rows")
 			b.ReportMetric(bytesPerRow(b, s, bb.query.Resolution), "B/row")
 		})
+	}
+}
+
+// settle waits for the merges that follow from filling tables within seconds: hours of
+// live rows bring few at a time.
+func settle(b *testing.B, s *Store) {
+	b.Helper()
+	for quiet := 0; quiet < 4; time.Sleep(time.Second) {
+		var merges uint64
+		if err := s.migrator.QueryRow(b.Context(), "SELECT count() FROM system.merges").Scan(&merges); err != nil {
+			b.Fatal(err)
+		}
+		quiet++
+		if merges > 0 {
+			quiet = 0
+		}
 	}
 }
 
