@@ -29,11 +29,12 @@ var scriptNames = []string{"color.js", "format.js", "model.js", "matrix.js", "ti
 
 const styleName = "style.css"
 
-// Handler serves the page at /, and everything below /api/ from api. Only GET and
-// HEAD are answered. It is safe for concurrent use.
+// Handler serves the page at /, and everything below /api/, and /openapi.json which
+// describes it, from api. Only GET and HEAD are answered. It is safe for concurrent use.
 func Handler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", api)
+	mux.Handle("/openapi.json", api)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		var out bytes.Buffer
 		if err := render(&out, document{Title: "csigscope"}); err != nil {

@@ -114,3 +114,17 @@ func TestLoopbackOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestHandlerPassesOn gives the API what is its own.
+func TestHandlerPassesOn(t *testing.T) {
+	h := page.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Asked", r.URL.Path)
+	}))
+	for path, want := range map[string]string{"/openapi.json": "/openapi.json", "/api/v1/cells": "/api/v1/cells", "/": "", "/openapi.yaml": ""} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if got := w.Result().Header.Get("Asked"); got != want {
+			t.Errorf("%s: the API was asked for %q, want %q", path, got, want)
+		}
+	}
+}
