@@ -34,7 +34,7 @@ func (a *API) guard(next http.Handler) http.Handler {
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-					panic(p)
+					panic(p) // how net/http is told to cut an answer off
 				}
 				a.Logger.ErrorContext(r.Context(), "answer request", slog.String("path", r.URL.Path), slog.Any("panic", p))
 				writeProblem(w, http.StatusInternalServerError, "the server could not answer: its log says why")
