@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -63,7 +62,7 @@ func (a *API) matrix(ctx context.Context, s *recent.State, in *matrixInput) (*an
 			m.Mode[row][column] = &name
 		}
 	}
-	return stamped(s, m)
+	return of(s, &m)
 }
 
 // axes numbers the groups of cells in the catalog's order.
@@ -99,15 +98,6 @@ func (a *API) asked(ctx context.Context, s *recent.State, in *SignalInput, windo
 	return v, k, err
 }
 
-// stamped is an answer of a state.
-func stamped(s *recent.State, v any) (*answer, error) {
-	out, err := encoded(v)
-	if err == nil && s != nil {
-		out.ETag = etag(s)
-	}
-	return out, err
-}
-
 type pathInput struct {
 	SignalInput
 	Src     string `query:"src" required:"true" maxLength:"200" doc:"source group"`
@@ -134,10 +124,8 @@ func (a *API) path(ctx context.Context, s *recent.State, in *pathInput) (*answer
 		return nil, wrong("src", in.Src, "stands for several groups, with %d cells: name one each, or ask for cells", len(chosen))
 	}
 	p := model.Path{About: about(s, k)}
-	if err := json.Unmarshal(v.text[chosen[0]], &p.Cell); err != nil {
-		return nil, fmt.Errorf("read cell: %w", err)
-	}
 	c := &v.cells[chosen[0]]
+	p.Cell = v.names.cell(c)
 	if p.Cell.Mean != nil && k.signal.Aggregation().String() == "min" {
 		p.Room = p.Cell.Mean
 	}
@@ -146,7 +134,7 @@ func (a *API) path(ctx context.Context, s *recent.State, in *pathInput) (*answer
 		p.Limit = &place
 	}
 	p.AgeSeconds = a.Now().Sub(p.To).Seconds()
-	return stamped(s, p)
+	return of(s, &p)
 }
 
 func (n *names) place(id aggregate.LocationID) model.Place {
@@ -188,7 +176,7 @@ func (a *API) locations(ctx context.Context, s *recent.State, in *locationsInput
 			out.Values = append(out.Values, n.location(&l, k))
 		}
 	}
-	return stamped(s, out)
+	return of(s, &out)
 }
 
 func (n *names) location(l *aggregate.LocationStats, k viewKey) model.Location {
@@ -243,7 +231,7 @@ func (a *API) pastLocations(ctx context.Context, in *locationsInput) (*answer, e
 		value.HeavyMean = nil
 		out.Values = append(out.Values, value)
 	}
-	return encoded(out)
+	return of(nil, &out)
 }
 
 type timelineInput struct {
@@ -290,7 +278,7 @@ func (a *API) timeline(ctx context.Context, s *recent.State, in *timelineInput) 
 		}
 		out.Values = append(out.Values, m)
 	}
-	return stamped(s, out)
+	return of(s, &out)
 }
 
 type fabricInput struct{}
@@ -314,7 +302,7 @@ func (a *API) fabric(ctx context.Context, _ *recent.State, _ *fabricInput) (*ans
 		out.Locations = append(out.Locations, n.place(id))
 	}
 	slices.SortFunc(out.Locations, func(x, y model.Place) int { return cmp.Compare(x.Location, y.Location) })
-	return encoded(out)
+	return of(nil, &out)
 }
 
 type healthInput struct{}
@@ -322,7 +310,7 @@ type healthInput struct{}
 func (a *API) health(context.Context, *recent.State, *healthInput) (*answer, error) {
 	out := model.Health{Source: "store", Watchers: int(a.watchers.Load()), Signals: []string{}}
 	if a.Memory == nil {
-		return encoded(out)
+		return of(nil, &out)
 	}
 	s, counts := a.Memory.State(), a.Memory.Counts()
 	out.Source, out.Revision, out.Windows, out.WindowSeconds = "memory", token(s), len(s.Windows), s.Resolution.Seconds()
@@ -335,5 +323,5 @@ func (a *API) health(context.Context, *recent.State, *healthInput) (*answer, err
 		out.First, out.Last, out.AgeSeconds = &s.Windows[0].Start, &w.End, &age
 		out.Completeness, out.Producers, out.Expected = w.Completeness(), w.Producers, w.Expected
 	}
-	return encoded(out)
+	return of(nil, &out)
 }

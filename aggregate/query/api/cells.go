@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -51,7 +50,7 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 		if page.Total > in.Limit {
 			return nil, wrong("limit", in.Limit, "there are %d cells: raise it, or name src, dst or state", page.Total)
 		}
-		return encoded(page)
+		return of(nil, page)
 	}
 	var err error
 	offset := 0
@@ -74,24 +73,13 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 		return nil, err
 	}
 	chosen := v.chosen(&f)
-	page := model.Cells{About: about(s, k), Total: len(chosen)}
+	page := &model.Cells{About: about(s, k), Total: len(chosen)}
 	chosen = chosen[min(offset, len(chosen)):]
 	if len(chosen) > in.Limit {
 		chosen = chosen[:in.Limit]
 		page.Next = cursor(s, offset+in.Limit, in.question())
 	}
-	body, err := v.encode(page, chosen)
-	return &answer{ETag: etag(s), Body: body}, err
-}
-
-// encode puts the chosen cells into a page.
-func (v *view) encode(page model.Cells, chosen []int) ([]byte, error) {
-	page.Values = nil
-	head, err := json.Marshal(page)
-	if err != nil {
-		return nil, fmt.Errorf("encode cells: %w", err)
-	}
-	return v.fill(head, chosen), nil
+	return &answer{content{page, v, chosen}, s}, nil
 }
 
 // fill puts cells in place of the null that an object ends with.

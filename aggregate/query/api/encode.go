@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -50,6 +51,48 @@ func (n *names) appendCell(b []byte, c *aggregate.CellStats) []byte {
 		b = append(b, '}')
 	}
 	return append(b, '}')
+}
+
+// cell is the cell as a value of the model: what appendCell writes, once it is read again.
+func (n *names) cell(c *aggregate.CellStats) model.Cell {
+	per := c.Signal.Unit().PerStored()
+	out := model.Cell{
+		Src: n.groupName(c.Src), Dst: n.groupName(c.Dst), Kind: c.Kind.String(), State: c.State.String(), Observations: c.Observations,
+		Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy, HeavyRatio: sixDigits(orZero(c.HeavyShare())),
+	}
+	if c.Measured > 0 {
+		out.Mean = measure(c.Signal, sixDigits(c.Mean()*per))
+		out.Min = measure(c.Signal, sixDigits(c.Signal.Unit().FromStored(c.Min)))
+		out.Max = measure(c.Signal, sixDigits(c.Signal.Unit().FromStored(c.Max)))
+	}
+	if c.ModeCount > 0 {
+		out.Mode = n.bottleneck(c.Mode, c.ModeCount, c.Heavy)
+		out.Mode.Mean = measure(c.Signal, sixDigits(c.ModeMean()*per))
+	}
+	if c.RunnerUpCount > 0 {
+		out.RunnerUp = n.bottleneck(c.RunnerUp, c.RunnerUpCount, c.Heavy)
+	}
+	return out
+}
+
+func (n *names) bottleneck(at aggregate.LocationID, count, heavy uint64) *model.Bottleneck {
+	return &model.Bottleneck{Location: n.locationName(at), Heavy: count, ShareRatio: sixDigits(share(count, heavy))}
+}
+
+// sixDigits is the number that appendNumber writes.
+func sixDigits(v float64) float64 {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return v
+	case v >= 1e6 && v < 1e15:
+		return math.Round(v)
+	}
+	var text [32]byte
+	rounded, err := strconv.ParseFloat(string(appendNumber(text[:0], v)), 64)
+	if err != nil {
+		return v
+	}
+	return rounded
 }
 
 // appendBottleneck leaves the object open.

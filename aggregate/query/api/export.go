@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -25,8 +24,9 @@ type exportInput struct {
 }
 
 func export(a *API, h huma.API) {
+	const contentType = "text/csv; charset=utf-8"
 	op := huma.Operation{OperationID: "export", Summary: "All cells as a table, with units in the names of columns"}
-	answers(a, h, "text/csv; charset=utf-8", op, "", a.export)
+	question(a, h, op, contentType, "", a.export, cellsTable)
 }
 
 // export gives all cells of a question in one piece: no more than memory holds, or than the
@@ -38,11 +38,7 @@ func (a *API) export(ctx context.Context, s *recent.State, in *exportInput) (*an
 			return nil, err
 		}
 		page, err := a.pastCells(ctx, q, &in.FilterInput)
-		if err != nil {
-			return nil, err
-		}
-		body, err := cellsCSV(page)
-		return &answer{Body: body}, err
+		return &answer{content: content{value: page}}, err
 	}
 	v, k, err := a.asked(ctx, s, &in.SignalInput, in.Windows)
 	if err != nil {
@@ -52,16 +48,15 @@ func (a *API) export(ctx context.Context, s *recent.State, in *exportInput) (*an
 	if err != nil {
 		return nil, err
 	}
-	page := &model.Cells{About: about(s, k)}
-	for _, i := range v.chosen(&f) {
-		var c model.Cell
-		if err := json.Unmarshal(v.text[i], &c); err != nil {
-			return nil, fmt.Errorf("read cell: %w", err)
-		}
-		page.Values = append(page.Values, c)
+	return &answer{content{&model.Cells{About: about(s, k)}, v, v.chosen(&f)}, s}, nil
+}
+
+func cellsTable(c *content) ([]byte, error) {
+	page, ok := c.whole().(*model.Cells)
+	if !ok {
+		return nil, fmt.Errorf("encode table: %T has no cells", c.value)
 	}
-	body, err := cellsCSV(page)
-	return &answer{ETag: etag(s), Body: body}, err
+	return cellsCSV(page)
 }
 
 // cellsCSV has a line for each cell. What a cell has no value for is empty.

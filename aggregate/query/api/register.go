@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"reflect"
@@ -15,25 +13,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// answer is a body that is encoded already.
-type answer struct {
+// reply is a response with a body that is encoded already.
+type reply struct {
 	Status int
 	ETag   string `header:"ETag"`
 	Type   string `header:"Content-Type"`
 	Body   []byte
-}
-
-// unchanged tells that the asker has it all.
-func unchanged(s *recent.State) *answer {
-	return &answer{Status: http.StatusNotModified, ETag: etag(s)}
-}
-
-func encoded(v any) (*answer, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("encode answer: %w", err)
-	}
-	return &answer{Body: body}, nil
 }
 
 var retryLater = http.Header{"Retry-After": []string{"1"}}
@@ -52,44 +37,53 @@ func (a *API) register(h huma.API) {
 
 // endpoint serves one kind of question: at most so many at a time, each for so long.
 func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f func(context.Context, *recent.State, *I) (*answer, error)) {
-	answers(a, h, "application/json", huma.Operation{OperationID: name, Summary: summary}, sample, f)
+	question(a, h, huma.Operation{OperationID: name, Summary: summary}, "application/json", sample, f, (*content).json)
 }
 
-// answers is the same for any type of content.
-func answers[I any](a *API, h huma.API, contentType string, op huma.Operation, sample any, f func(context.Context, *recent.State, *I) (*answer, error)) {
+// question is the same for any type of content.
+func question[I any](
+	a *API, h huma.API, op huma.Operation, contentType string, sample any,
+	f func(context.Context, *recent.State, *I) (*answer, error), encode func(*content) ([]byte, error),
+) {
 	op.Method, op.Path, op.Responses = http.MethodGet, "/api/v1/"+op.OperationID, responses(h, contentType, sample)
-	huma.Register(h, op, func(ctx context.Context, in *I) (*answer, error) {
+	huma.Register(h, op, func(ctx context.Context, in *I) (*reply, error) {
 		s, fresh, err := a.await(ctx, in)
 		if err != nil {
 			return nil, a.answerable(ctx, err)
 		}
-		if s != nil && !fresh {
-			return unchanged(s), nil
+		if s != nil && !fresh { // the asker has it all
+			return &reply{Status: http.StatusNotModified, ETag: etag(s)}, nil
 		}
-		out, err := a.answer(ctx, func(ctx context.Context) (*answer, error) { return f(ctx, s, in) })
+		var out *reply
+		err = a.work(ctx, func(ctx context.Context) error {
+			found, err := f(ctx, s, in)
+			if err != nil {
+				return err
+			}
+			out = &reply{Status: http.StatusOK, Type: contentType}
+			if found.state != nil {
+				out.ETag = etag(found.state)
+			}
+			out.Body, err = encode(&found.content)
+			return err
+		})
 		if err != nil {
 			return nil, a.answerable(ctx, err)
-		}
-		if out.Status == 0 {
-			out.Status = http.StatusOK
-		}
-		if out.Status == http.StatusOK {
-			out.Type = contentType
 		}
 		return out, nil
 	})
 }
 
-// answer works on an answer when it is its turn, and no longer than the limit. Waiting for a
+// work works on an answer when it is its turn, and no longer than the limit. Waiting for a
 // revision is done before.
-func (a *API) answer(ctx context.Context, f func(context.Context) (*answer, error)) (*answer, error) {
+func (a *API) work(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	select {
 	case a.slots <- struct{}{}:
 		defer func() { <-a.slots }()
 	case <-ctx.Done():
-		return nil, huma.ErrorWithHeaders(huma.NewError(http.StatusServiceUnavailable, "too many requests at a time: try again later"), retryLater)
+		return huma.ErrorWithHeaders(huma.NewError(http.StatusServiceUnavailable, "too many requests at a time: try again later"), retryLater)
 	}
 	return f(ctx)
 }

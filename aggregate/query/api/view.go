@@ -89,6 +89,15 @@ func newView(n *names, cells []aggregate.CellStats) *view {
 	return v
 }
 
+// models are the chosen cells as values of the model.
+func (v *view) models(chosen []int) []model.Cell {
+	list := make([]model.Cell, len(chosen))
+	for n, i := range chosen {
+		list[n] = v.names.cell(&v.cells[i])
+	}
+	return list
+}
+
 // usedViews are the views that were asked for lately.
 type usedViews struct {
 	mu   sync.Mutex

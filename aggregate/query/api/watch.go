@@ -3,10 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -56,7 +52,7 @@ func (a *API) registerWatch(h huma.API) {
 	})
 }
 
-// watch is one reader's stream.
+// watch is what one reader is told of.
 type watch struct {
 	api       *API
 	in        *watchInput
@@ -64,10 +60,14 @@ type watch struct {
 	watcher   *recent.Watcher
 	heartbeat time.Duration
 	newest    time.Time // end of the newest window that was told
+	told      func(*event) error
+}
 
-	out   http.ResponseWriter
-	send  *http.ResponseController
-	frame []byte
+// event is one thing that a reader is told.
+type event struct {
+	name string // model.EventSnapshot and so on
+	id   string // the revision that a reader who has got this far resumes from; empty for none
+	content
 }
 
 // newWatch checks what can be wrong before the stream begins.
@@ -103,23 +103,16 @@ func (a *API) newWatch(ctx context.Context, in *watchInput) (*watch, error) {
 	return w, nil
 }
 
-// serve sends events until the reader goes or takes too long for one.
-func (w *watch) serve(r *http.Request, out http.ResponseWriter) {
-	w.out, w.send = out, http.NewResponseController(out)
-	// The server's limits are those of short answers. A writer that knows none is a test's.
-	_ = w.send.SetReadDeadline(time.Time{})
-	out.Header().Set("Content-Type", "text/event-stream")
-	out.Header().Set("X-Accel-Buffering", "no")
-	out.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return
-	}
-	ctx, cancel := context.WithCancel(r.Context())
+// run tells of events until the reader goes, or takes too long for one.
+func (w *watch) run(ctx context.Context, told func(*event) error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(w.api.running, cancel)()
-	err := w.event("", "", nil)
-	for err == nil {
-		err = w.next(ctx)
+	w.told = told
+	for {
+		if err := w.next(ctx); err != nil {
+			return err
+		}
 	}
 }
 
@@ -140,15 +133,15 @@ func (w *watch) next(ctx context.Context) error {
 	case recent.Changed:
 		return w.changed(ctx, step)
 	}
-	gap := model.Gap{Revision: token(step.State), Reason: "lagging", Missed: step.Missed}
+	gap := &model.Gap{Revision: token(step.State), Reason: "lagging", Missed: step.Missed}
 	if step.Kind == recent.Lagging {
-		return w.json(model.EventLagging, "", gap)
+		return w.told(&event{model.EventLagging, "", content{value: gap}})
 	}
 	gap.Reason = "expired"
 	if step.Missed == 0 {
 		gap.Reason = "restarted"
 	}
-	return w.json(model.EventGap, "", gap)
+	return w.told(&event{model.EventGap, "", content{value: gap}})
 }
 
 func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
@@ -157,18 +150,15 @@ func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
 		return err
 	}
 	chosen := v.chosen(f)
-	body, err := v.encode(model.Cells{About: about(s, w.key), Total: len(chosen)}, chosen)
-	if err != nil {
-		return err
-	}
 	if newest := s.Newest(); newest != nil {
 		w.newest = newest.End
 	}
 	// A reader that goes away before synced has not got it all: only that carries an id.
-	if err := w.event(model.EventSnapshot, "", body); err != nil {
+	cells := &model.Cells{About: about(s, w.key), Total: len(chosen)}
+	if err := w.told(&event{model.EventSnapshot, "", content{cells, v, chosen}}); err != nil {
 		return err
 	}
-	return w.json(model.EventSynced, token(s), model.Synced{Revision: token(s)})
+	return w.told(&event{model.EventSynced, token(s), content{value: &model.Synced{Revision: token(s)}}})
 }
 
 // changed sends the windows that a revision changed. The last carries the id.
@@ -180,22 +170,18 @@ func (w *watch) changed(ctx context.Context, step recent.Step) error {
 		if err != nil {
 			return err
 		}
-		e := model.WindowEvent{
+		e := &model.WindowEvent{
 			Revision: token(step.State), Start: window.Start, End: window.End, Late: !window.End.After(w.newest),
 			Completeness: window.Completeness(), Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
 		}
 		if !e.Late {
 			w.newest = window.End
 		}
-		head, err := json.Marshal(e)
-		if err != nil {
-			return fmt.Errorf("encode window: %w", err)
-		}
 		id := ""
 		if i == len(step.Windows)-1 {
 			id = token(step.State)
 		}
-		if err := w.event(model.EventWindow, id, v.fill(head, v.chosen(f))); err != nil {
+		if err := w.told(&event{model.EventWindow, id, content{e, v, v.chosen(f)}}); err != nil {
 			return err
 		}
 	}
@@ -214,40 +200,10 @@ func (w *watch) view(ctx context.Context, get func() (*view, error)) (*view, *fi
 
 func (w *watch) beat() error {
 	s := w.api.Memory.State()
-	beat := model.Heartbeat{Revision: token(s), Time: w.api.Now().UTC()}
+	beat := &model.Heartbeat{Revision: token(s), Time: w.api.Now().UTC()}
 	if newest := s.Newest(); newest != nil {
 		age := beat.Time.Sub(newest.End).Seconds()
 		beat.AgeSeconds = &age
 	}
-	return w.json(model.EventHeartbeat, "", beat)
-}
-
-func (w *watch) json(name, id string, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode event: %w", err)
-	}
-	return w.event(name, id, body)
-}
-
-// event sends an event, or without a name what makes proxies pass on the headers.
-func (w *watch) event(name, id string, data []byte) error {
-	if err := w.send.SetWriteDeadline(time.Now().Add(w.api.SendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	b := w.frame[:0]
-	if name == "" {
-		b = append(b, ":\n\n"...)
-	} else {
-		if id != "" {
-			b = append(append(append(b, "id: "...), id...), '\n')
-		}
-		b = append(append(append(b, "event: "...), name...), "\ndata: "...)
-		b = append(append(b, data...), "\n\n"...)
-	}
-	w.frame = b
-	if _, err := io.Writer(w.out).Write(b); err != nil {
-		return err
-	}
-	return w.send.Flush()
+	return w.told(&event{model.EventHeartbeat, "", content{value: beat}})
 }

@@ -1,0 +1,57 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/recent"
+)
+
+// content is a value of package model that is not encoded yet.
+type content struct {
+	value any
+	// view and chosen are the cells that value, a model.Cells or a model.WindowEvent, leaves
+	// out; nil where it is whole.
+	view   *view
+	chosen []int
+}
+
+// json is the content as JSON.
+func (c *content) json() ([]byte, error) {
+	body, err := json.Marshal(c.value)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	if c.view != nil {
+		body = c.view.fill(body, c.chosen)
+	}
+	return body, nil
+}
+
+// whole is the value with its cells.
+func (c *content) whole() any {
+	if c.view == nil {
+		return c.value
+	}
+	switch v := c.value.(type) {
+	case *model.Cells:
+		whole := *v
+		whole.Values = c.view.models(c.chosen)
+		return &whole
+	case *model.WindowEvent:
+		whole := *v
+		whole.Values = c.view.models(c.chosen)
+		return &whole
+	}
+	return c.value
+}
+
+// answer is what a question came to, of a state of the memory or, without one, of the store.
+type answer struct {
+	content
+	state *recent.State
+}
+
+// of is an answer that is whole.
+func of(s *recent.State, v any) (*answer, error) { return &answer{content{value: v}, s}, nil }
