@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -34,9 +35,9 @@ func pushOnce(t *testing.T, cfg ClientConfig, m *wire.PushRequest) (*wire.PushRe
 // TestCertificates: who has a good one is let in under its name; others are refused,
 // counted and named in the log.
 func TestCertificates(t *testing.T) {
-	ca, foreign := newAuthority(t), newAuthority(t)
+	ca, foreign := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t)
 	hour := time.Now().Add(time.Hour)
-	server := ca.server()
+	server := ca.Server()
 	for _, tc := range []struct {
 		name   string
 		client TLSFiles
@@ -44,16 +45,16 @@ func TestCertificates(t *testing.T) {
 		reason Reason
 		logged string
 	}{
-		{"common name", ca.issue("host1", hour), "host1", 0, ""},
-		{"URI", ca.issue("x", hour, withURI("spiffe://dc/host2")), "spiffe://dc/host2", 0, ""},
-		{"DNS name", ca.issue("x", hour, func(c *x509.Certificate) { c.DNSNames = []string{"host3.dc"} }), "host3.dc", 0, ""},
-		{"expired", ca.issue("late", time.Now().Add(-time.Minute)), "", ReasonExpiredCertificate, "CN=late"},
-		{"foreign", foreign.issue("stranger", hour), "", ReasonForeignCertificate, "CN=stranger"},
-		{"for servers", ca.issue("server", hour, func(c *x509.Certificate) {
+		{"common name", ca.Issue("host1", hour), "host1", 0, ""},
+		{"URI", ca.Issue("x", hour, credentialtest.WithURI("spiffe://dc/host2")), "spiffe://dc/host2", 0, ""},
+		{"DNS name", ca.Issue("x", hour, func(c *x509.Certificate) { c.DNSNames = []string{"host3.dc"} }), "host3.dc", 0, ""},
+		{"expired", ca.Issue("late", time.Now().Add(-time.Minute)), "", ReasonExpiredCertificate, "CN=late"},
+		{"foreign", foreign.Issue("stranger", hour), "", ReasonForeignCertificate, "CN=stranger"},
+		{"for servers", ca.Issue("server", hour, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		}), "", ReasonForeignCertificate, "CN=server"},
-		{"nameless", ca.issue("", hour), "", ReasonNamelessCertificate, "peer=127.0.0.1"},
-		{"none", TLSFiles{CA: ca.file}, "", ReasonNoCredential, "peer=127.0.0.1"},
+		{"nameless", ca.Issue("", hour), "", ReasonNamelessCertificate, "peer=127.0.0.1"},
+		{"none", TLSFiles{CA: ca.File}, "", ReasonNoCredential, "peer=127.0.0.1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, log := newLedger(), &logBuffer{}
@@ -62,7 +63,7 @@ func TestCertificates(t *testing.T) {
 			s := startCollector(t, cfg, l, "")
 			client := clientConfig(t, s.url)
 			client.TLS = tc.client
-			client.TLS.CA = ca.file
+			client.TLS.CA = ca.File
 			_, err := pushOnce(t, client, &wire.PushRequest{Exporter: tc.want})
 			if tc.want != "" {
 				if st := s.Stats(); err != nil || len(st.Exporters) != 1 || st.Exporters[0].Name != tc.want {
@@ -83,14 +84,14 @@ func TestCertificates(t *testing.T) {
 // TestCertificateExpiresOnConnection: a connection that is open does not outlive the
 // credential.
 func TestCertificateExpiresOnConnection(t *testing.T) {
-	ca := newAuthority(t)
+	ca := credentialtest.NewAuthority(t)
 	cfg := testConfig(t)
-	cfg.Auth = Auth{TLS: ca.server()}
+	cfg.Auth = Auth{TLS: ca.Server()}
 	clock := newClock()
 	cfg.Now = clock.now
 	s := startCollector(t, cfg, newLedger(), "")
 	client := clientConfig(t, s.url)
-	client.TLS = ca.issue("host1", time.Now().Add(10*time.Minute))
+	client.TLS = ca.Issue("host1", time.Now().Add(10*time.Minute))
 	c, err := OpenClient(client)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 func TestTokens(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
-	writeTokens(t, file, tokenLine("host1", "good", ""), tokenLine("host1", "next", "2100-01-01T00:00:00Z"), tokenLine("host2", "old", "2020-01-01T00:00:00Z"))
+	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("host1", "", "good", ""), credentialtest.TokenLine("host1", "", "next", "2100-01-01T00:00:00Z"), credentialtest.TokenLine("host2", "", "old", "2020-01-01T00:00:00Z"))
 	l, log, clock := newLedger(), &logBuffer{}, newClock()
 	cfg := testConfig(t)
 	cfg.Auth, cfg.Logger, cfg.Now = Auth{Tokens: file}, log.logger(), clock.now
@@ -140,55 +141,36 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %v, %+v", secret, err, s.Stats().Strangers)
 		}
 	}
-	if text := log.String(); !strings.Contains(text, "calls_itself=host2") || !strings.Contains(text, "reason=expired_token peer=127.0.0.1") || !strings.Contains(text, "exporter=host2") {
+	if text := log.String(); !strings.Contains(text, "calls_itself=host2") || !strings.Contains(text, "reason=expired_token peer=127.0.0.1") || !strings.Contains(text, "name=host2") {
 		t.Errorf("log %s", text)
 	}
 	if n := s.Stats().Total.Refused[ReasonForged]; n != 1 {
 		t.Errorf("%d forged, want 1", n)
 	}
 	// The file changes: a token goes, a bad file changes nothing.
-	writeTokens(t, file, tokenLine("host1", "next", ""))
+	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("host1", "", "next", ""))
 	clock.add(2 * time.Second)
 	if err := try("good", ""); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("revoked: %v", err)
 	}
-	writeTokens(t, file, "nonsense")
+	credentialtest.WriteTokens(t, file, "nonsense")
 	clock.add(2 * time.Second)
 	if err := try("next", ""); err != nil {
 		t.Errorf("after a bad change: %v", err)
 	}
 }
 
-func TestTokenFiles(t *testing.T) {
-	good := strings.TrimSpace(tokenLine("a", "x", ""))
-	for _, tc := range []struct{ text, want string }{
-		{good, ""},
-		{"  " + good + " 2030-01-01T00:00:00Z\n# comment\n", ""},
-		{good + "\n" + tokenLine("b", "x", ""), "line 2: b has the same token as a"},
-		{"a " + good[3:], "expected NAME: SHA256"},
-		{"a: 12", "64 hex digits"},
-		{good + " tomorrow", "expected a time such as"},
-		{"\x01" + good, "printable"},
-		{good + " 2030-01-01T00:00:00Z more", "expected NAME: SHA256"},
-	} {
-		_, err := parseTokens([]byte(tc.text))
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%q: %v, want %q", tc.text, err, tc.want)
-		}
-	}
-}
-
 // TestRotation: certificates of both ends change, and the authority too, without a
 // restart.
 func TestRotation(t *testing.T) {
-	ca := newAuthority(t)
-	files := ca.server()
+	ca := credentialtest.NewAuthority(t)
+	files := ca.Server()
 	cfg := testConfig(t)
 	clock := newClock()
 	cfg.Auth, cfg.Now = Auth{TLS: files}, clock.now
 	s := startCollector(t, cfg, newLedger(), "")
 	client := clientConfig(t, s.url)
-	client.TLS, client.Now = ca.issue("host1", time.Now().Add(time.Hour)), clock.now
+	client.TLS, client.Now = ca.Issue("host1", time.Now().Add(time.Hour)), clock.now
 	c, err := OpenClient(client)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +179,7 @@ func TestRotation(t *testing.T) {
 	if _, err := c.push(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	next := newAuthority(t)
+	next := credentialtest.NewAuthority(t)
 	replace := func(to, from string) {
 		text, err := os.ReadFile(from)
 		if err == nil {
@@ -207,8 +189,8 @@ func TestRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server, host := next.server(), next.issue("host1", time.Now().Add(time.Hour))
-	for to, from := range map[string]string{files.Cert: server.Cert, files.Key: server.Key, client.TLS.Cert: host.Cert, client.TLS.Key: host.Key, ca.file: next.file} {
+	server, host := next.Server(), next.Issue("host1", time.Now().Add(time.Hour))
+	for to, from := range map[string]string{files.Cert: server.Cert, files.Key: server.Key, client.TLS.Cert: host.Cert, client.TLS.Key: host.Key, ca.File: next.File} {
 		replace(to, from)
 	}
 	clock.add(2 * time.Second)
@@ -226,19 +208,19 @@ func TestRotation(t *testing.T) {
 // TestServerIsVerified: an exporter does not hand anything to a collector that is not
 // vouched for, or has another name.
 func TestServerIsVerified(t *testing.T) {
-	ca, foreign := newAuthority(t), newAuthority(t)
+	ca, foreign := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t)
 	cfg := testConfig(t)
-	cfg.Auth = Auth{TLS: ca.server()}
+	cfg.Auth = Auth{TLS: ca.Server()}
 	s := startCollector(t, cfg, newLedger(), "")
 	client := clientConfig(t, s.url)
-	client.TLS = ca.issue("host1", time.Now().Add(time.Hour))
-	client.TLS.CA = foreign.file
+	client.TLS = ca.Issue("host1", time.Now().Add(time.Hour))
+	client.TLS.CA = foreign.File
 	var unknown x509.UnknownAuthorityError
 	if _, err := pushOnce(t, client, nil); !errors.As(err, &unknown) {
 		t.Errorf("foreign collector: %v", err)
 	}
 	client.Collectors = []string{strings.Replace(s.url, "127.0.0.1", "localhost", 1)}
-	client.TLS.CA, client.Dir = ca.file, t.TempDir()
+	client.TLS.CA, client.Dir = ca.File, t.TempDir()
 	var name x509.HostnameError
 	if _, err := pushOnce(t, client, nil); !errors.As(err, &name) {
 		t.Errorf("another name: %v", err)
@@ -246,7 +228,7 @@ func TestServerIsVerified(t *testing.T) {
 }
 
 func TestExposure(t *testing.T) {
-	ca := newAuthority(t)
+	ca := credentialtest.NewAuthority(t)
 	for _, tc := range []struct {
 		address string
 		auth    Auth
@@ -259,9 +241,9 @@ func TestExposure(t *testing.T) {
 		{"0.0.0.0:0", Auth{Anonymous: "x"}, false, false},
 		{":0", Auth{Tokens: "t"}, false, false},
 		{":0", Auth{TLS: TLSFiles{Cert: "c", Key: "k"}}, false, false},
-		{":0", Auth{TLS: ca.server(), Anonymous: "x"}, false, false},
+		{":0", Auth{TLS: ca.Server(), Anonymous: "x"}, false, false},
 		{":0", Auth{Anonymous: "x"}, true, true},
-		{":0", Auth{TLS: ca.server()}, false, true},
+		{":0", Auth{TLS: ca.Server()}, false, true},
 		{":0", Auth{TLS: TLSFiles{Cert: "c", Key: "k"}, Tokens: "t"}, false, true},
 		{"nonsense", Auth{Anonymous: "x"}, true, false},
 	} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // ClientConfig is what an exporter needs to know.
@@ -75,7 +76,7 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 		if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 			return c, fmt.Errorf("collector %q: expected a URL such as https://collector.example:4319", text)
 		}
-		if u.Scheme == "http" && (c.TLS != TLSFiles{} || c.TokenFile != "" && !isLoopback(u.Hostname())) {
+		if u.Scheme == "http" && (c.TLS != TLSFiles{} || c.TokenFile != "" && !credential.IsLoopback(u.Hostname())) {
 			return c, fmt.Errorf("collector %q: expected https, since credentials would travel in the clear", text)
 		}
 	}

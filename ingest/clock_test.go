@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 )
 
 // TestClockOffset: the fastest request of the last minutes counts.
@@ -98,7 +100,7 @@ func TestHello(t *testing.T) {
 func TestExpected(t *testing.T) {
 	const secret = "a-token-of-host1"
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	writeTokens(t, tokens, tokenLine("host1", secret, ""), tokenLine("host1", "another", ""), tokenLine("host2", "third", ""))
+	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("host1", "", secret, ""), credentialtest.TokenLine("host1", "", "another", ""), credentialtest.TokenLine("host2", "", "third", ""))
 	cfg := testConfig(t)
 	cfg.Auth, cfg.Expected = Auth{Tokens: tokens}, []string{"host3", "host2"}
 	c := startCollector(t, cfg, newLedger(), "")

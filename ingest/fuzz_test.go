@@ -66,23 +66,6 @@ func FuzzPush(f *testing.F) {
 	})
 }
 
-// FuzzTokens reads any bytes as a token file.
-func FuzzTokens(f *testing.F) {
-	f.Add([]byte(tokenLine("a", "x", "2030-01-01T00:00:00Z") + "\n# comment\n\n" + tokenLine("b", "y", "")))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		tokens, err := parseTokens(data)
-		if err != nil {
-			return
-		}
-		for _, tok := range tokens {
-			if err := checkName(tok.name); err != nil {
-				t.Error(err)
-			}
-		}
-		findToken(tokens, "x", time.Unix(0, 0))
-	})
-}
-
 // FuzzAnswer gives a client any bytes as an answer.
 func FuzzAnswer(f *testing.F) {
 	f.Add(encode(f, &wire.PushResponse{Outcomes: []wire.Outcome{1, 2, 3}, Describe: []uint64{7}}))

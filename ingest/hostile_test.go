@@ -14,6 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -175,7 +177,7 @@ func TestOversized(t *testing.T) {
 		{"stream", "", encode(t, long), ReasonMalformed},
 		{"names", "", encode(t, names), ReasonMalformed},
 		{"text", "", encode(t, &wire.PushRequest{Descriptions: []*wire.Description{{Text: strings.Repeat("x", maxTextBytes+1)}}}), ReasonMalformed},
-		{"exporter", "", encode(t, &wire.PushRequest{Exporter: strings.Repeat("x", maxNameBytes+1)}), ReasonMalformed},
+		{"exporter", "", encode(t, &wire.PushRequest{Exporter: strings.Repeat("x", credential.MaxNameBytes+1)}), ReasonMalformed},
 		{"nonsense", "", []byte("nonsense"), ReasonMalformed},
 		{"bad gzip", "gzip", []byte("nonsense"), ReasonMalformed},
 		{"bad zstd", "zstd", []byte("nonsense"), ReasonMalformed},
@@ -331,13 +333,13 @@ func TestJSONIsNotTaken(t *testing.T) {
 
 // TestGRPC: the same collector speaks gRPC.
 func TestGRPC(t *testing.T) {
-	ca := newAuthority(t)
+	ca := credentialtest.NewAuthority(t)
 	l := newLedger()
 	cfg := testConfig(t)
-	cfg.Auth = Auth{TLS: ca.server()}
+	cfg.Auth = Auth{TLS: ca.Server()}
 	s := startCollector(t, cfg, l, "")
 	client := clientConfig(t, s.url)
-	client.TLS = ca.issue("host1", time.Now().Add(time.Hour))
+	client.TLS = ca.Issue("host1", time.Now().Add(time.Hour))
 	c, err := OpenClient(client)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 )
 
 // killBlock is block i of an exporter: its first group names it.
@@ -127,13 +128,13 @@ func TestKills(t *testing.T) {
 	var list []*process
 	for i := range exporters {
 		name := fmt.Sprintf("host%d", i)
-		lines = append(lines, tokenLine(name, "secret-of-"+name, ""))
+		lines = append(lines, credentialtest.TokenLine(name, "", "secret-of-"+name, ""))
 		if err := os.WriteFile(filepath.Join(dir, name+".token"), []byte("secret-of-"+name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, &process{TB: t, dir: dir, role: name, address: address, confirmed: map[int]bool{}, doubtful: map[int]bool{}})
 	}
-	writeTokens(t, filepath.Join(dir, "tokens"), lines...)
+	credentialtest.WriteTokens(t, filepath.Join(dir, "tokens"), lines...)
 	server := &process{TB: t, dir: dir, role: collectorRole, address: address, confirmed: map[int]bool{}, doubtful: map[int]bool{}}
 	server.start()
 	for _, p := range list {

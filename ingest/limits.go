@@ -41,7 +41,6 @@ type Limits struct {
 
 // Bounds of the protocol. Beyond them a message is refused before it is decoded.
 const (
-	maxNameBytes      = 256     // of exporters, groups and locations
 	maxStreamBytes    = 64      // of a stream's name
 	maxTextBytes      = 1 << 20 // of a configuration
 	maxItems          = 1024    // blocks, batches and descriptions in a message

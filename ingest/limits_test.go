@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -72,7 +73,7 @@ func TestBuffered(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
-	writeTokens(t, file, tokenLine("flood", "a", ""), tokenLine("calm", "b", ""))
+	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("flood", "", "a", ""), credentialtest.TokenLine("calm", "", "b", ""))
 	cfg := testConfig(t)
 	cfg.Auth, cfg.Logger, cfg.Limits = Auth{Tokens: file}, nil, Limits{MaxInFlight: 2}
 	l := newLedger()
@@ -151,7 +152,7 @@ func TestRandomKeys(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
-	writeTokens(t, file, tokenLine("flood", "flood", ""), tokenLine("calm", "calm", ""))
+	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("flood", "", "flood", ""), credentialtest.TokenLine("calm", "", "calm", ""))
 	cfg := testConfig(t)
 	const window = 5000
 	cfg.Auth, cfg.Limits = Auth{Tokens: file}, Limits{MaxWindowRows: window, RowRate: 1e9, ByteRate: 1e12, RequestRate: 1e9}

@@ -21,6 +21,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 )
 
 // storeSink is the real store as a collector's sink and directory.
@@ -101,9 +102,9 @@ func newLoad(t testing.TB, exporters, cells int) *load {
 
 func (l *load) start(exporters int) {
 	l.Helper()
-	ca := newAuthority(l)
+	ca := credentialtest.NewAuthority(l)
 	cfg := testConfig(l)
-	cfg.Auth, cfg.CommitEvery = Auth{TLS: ca.server()}, 0
+	cfg.Auth, cfg.CommitEvery = Auth{TLS: ca.Server()}, 0
 	s, err := NewServer(cfg, storeSink{l.store}, storeSink{l.store})
 	if err != nil {
 		l.Fatal(err)
@@ -123,7 +124,7 @@ func (l *load) start(exporters int) {
 	l.server = &collector{Server: s}
 	for i := range exporters {
 		cfg := clientConfig(l, "https://"+ln.Addr().String())
-		cfg.TLS, cfg.FS, cfg.SpoolEvery = ca.issue(fmt.Sprintf("host%03d", i), time.Now().Add(time.Hour)), lazyDisk{}, 0
+		cfg.TLS, cfg.FS, cfg.SpoolEvery = ca.Issue(fmt.Sprintf("host%03d", i), time.Now().Add(time.Hour)), lazyDisk{}, 0
 		l.clients = append(l.clients, startClient(l, cfg))
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -156,7 +157,7 @@ func checkDescription(m *wire.Description) error {
 		}
 	}
 	for _, l := range m.GetLocations() {
-		if l.GetId() <= uint64(aggregate.OverflowLocation) || checkName(l.GetName()) != nil ||
+		if l.GetId() <= uint64(aggregate.OverflowLocation) || credential.CheckName(l.GetName()) != nil ||
 			!printable(l.GetKind(), l.GetDevice(), l.GetStage(), l.GetOrientation()) || !printable(l.GetCandidates()...) {
 			return fmt.Errorf("location %.64q: expected an id of its own and printable names", l.GetName())
 		}
@@ -166,7 +167,7 @@ func checkDescription(m *wire.Description) error {
 
 func printable(list ...string) bool {
 	for _, s := range list {
-		if !utf8.ValidString(s) || s != "" && checkName(s) != nil {
+		if !utf8.ValidString(s) || s != "" && credential.CheckName(s) != nil {
 			return false
 		}
 	}

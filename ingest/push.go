@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -18,7 +19,7 @@ type service struct{ *Server }
 func (s service) Push(ctx context.Context, r *connect.Request[wire.PushRequest]) (*connect.Response[wire.PushResponse], error) {
 	c := callOf(ctx)
 	if c == nil {
-		return nil, connect.NewError(connect.CodeUnauthenticated, errUnknown)
+		return nil, connect.NewError(connect.CodeUnauthenticated, credential.ErrUnknown)
 	}
 	c.decoded = true
 	answer, err := s.take(ctx, c, r.Msg)
@@ -42,7 +43,7 @@ type push struct {
 func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.PushResponse, error) {
 	e := c.exporter
 	if name := m.GetExporter(); name != "" && name != e.name {
-		s.refuse(e, ReasonForged, slog.String("calls_itself", limited(name)))
+		s.refuse(e, ReasonForged, slog.String("calls_itself", credential.Limited(name)))
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential is that of %q", e.name))
 	}
 	if err := s.spend(e, e.rows, rowsOf(m), ReasonRowRate); err != nil {
@@ -97,7 +98,7 @@ func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error 
 func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) error {
 	e := c.exporter
 	if err := checkDescription(d); err != nil {
-		s.refuse(e, ReasonDescription, slog.String("error", limited(err.Error())))
+		s.refuse(e, ReasonDescription, slog.String("error", credential.Limited(err.Error())))
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	a, taken := s.names.news(d)

@@ -1,19 +1,28 @@
 package ingest
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/csigscope/csigscope/ingest/credential"
+)
 
 // Reason is why something was refused.
 type Reason uint8
 
 // The reasons. Those before ReasonForged concern peers that are nobody yet.
 const (
-	ReasonNoCredential Reason = iota
-	ReasonUnknownToken
-	ReasonExpiredToken
-	ReasonForeignCertificate // not of our authority, or not for clients
-	ReasonExpiredCertificate // or not valid yet
-	ReasonNamelessCertificate
-	ReasonExporters // too many of them
+	ReasonNoCredential        = Reason(credential.NoCredential)
+	ReasonUnknownToken        = Reason(credential.UnknownToken)
+	ReasonExpiredToken        = Reason(credential.ExpiredToken)
+	ReasonForeignCertificate  = Reason(credential.ForeignCertificate)
+	ReasonExpiredCertificate  = Reason(credential.ExpiredCertificate)
+	ReasonNamelessCertificate = Reason(credential.NamelessCertificate)
+)
+
+// Further reasons follow those of credentials, of which NoRole is none here: exporters have
+// no roles.
+const (
+	ReasonExporters Reason = Reason(credential.NoRole) + iota // too many of them
 
 	ReasonForged    // calls itself by another one's name
 	ReasonOversized // beyond a hard limit of size

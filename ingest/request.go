@@ -36,14 +36,14 @@ func callOf(ctx context.Context) *call {
 // ServeHTTP implements http.Handler: it finds out who is there, holds the exporter to
 // its limits, and hands the request on. It serves while Serve runs.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, err := s.gate.identify(r)
+	peer, err := s.gate.Identify(r)
 	if err != nil {
 		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, err))
 		return
 	}
-	e := s.exporter(name)
+	e := s.exporter(peer.Name)
 	if e == nil {
-		s.refuseStranger(ReasonExporters, slog.String("exporter", name), slog.String("peer", r.RemoteAddr))
+		s.refuseStranger(ReasonExporters, slog.String("exporter", peer.Name), slog.String("peer", r.RemoteAddr))
 		s.fail(w, r, later(time.Minute))
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // errHardLimit is the error of a message that would cost too much to decode.
@@ -33,7 +35,7 @@ func scan(data []byte) error {
 	return eachField(data, func(n protowire.Number, v []byte) error {
 		switch n {
 		case fieldExporter:
-			return atMost("name of the exporter", len(v), maxNameBytes)
+			return atMost("name of the exporter", len(v), credential.MaxNameBytes)
 		case fieldDescriptions:
 			return c.item(v, c.description)
 		case fieldBlocks:
@@ -84,7 +86,7 @@ func (c *census) description(n protowire.Number, v []byte) error {
 			if err := atMost("candidates", candidates, maxCandidates); err != nil {
 				return err
 			}
-			return atMost("name", len(s), maxNameBytes)
+			return atMost("name", len(s), credential.MaxNameBytes)
 		})
 	}
 	return nil

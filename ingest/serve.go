@@ -72,7 +72,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 func (s *Server) httpServer() *http.Server {
 	server := &http.Server{
-		Handler: s, TLSConfig: s.gate.config(),
+		Handler: s, TLSConfig: s.gate.TLS(),
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog:  slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 		Protocols: new(http.Protocols),

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -65,7 +66,7 @@ type Server struct {
 	sink      Sink
 	now       func() time.Time
 	logger    *slog.Logger
-	gate      *gate
+	gate      *credential.Gate
 	names     *registry
 	observer  *observer // nil: none
 	commits   *group[struct{}]
@@ -109,11 +110,11 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	}
 	s.commits = newGroup(cfg.CommitEvery, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
 	s.announces = newGroup(0, s.names.write)
-	if s.gate, err = newGate(cfg.Auth, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
+	if s.gate, err = newGate(&cfg.Auth, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}
 	for _, name := range cfg.Expected {
-		if err := checkName(name); err != nil {
+		if err := credential.CheckName(name); err != nil {
 			return nil, fmt.Errorf("configure collector: expected exporter: %w", err)
 		}
 	}
@@ -219,7 +220,7 @@ func (s *Server) Stats() ServerStats {
 		st.Exporters = append(st.Exporters, ExporterStats{e.name, time.Unix(0, e.last.Load()), e.clock.ahead(now), c})
 		came[e.name] = true
 	}
-	for _, name := range s.gate.expected(s.cfg.Expected) {
+	for _, name := range slices.Concat(s.cfg.Expected, s.gate.Names()) {
 		if !came[name] {
 			st.Exporters = append(st.Exporters, ExporterStats{Name: name})
 			came[name] = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -41,7 +42,7 @@ var errEnded = errors.New("exporter is closed")
 
 // Stream makes a stream, or finds that of the name: 1 to 64 printable bytes.
 func (c *Client) Stream(name string) (*Stream, error) {
-	if err := checkName(name); err != nil || len(name) > maxStreamBytes {
+	if err := credential.CheckName(name); err != nil || len(name) > maxStreamBytes {
 		return nil, fmt.Errorf("stream: expected 1 to %d printable bytes", maxStreamBytes)
 	}
 	c.mu.Lock()

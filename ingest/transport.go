@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -52,17 +53,17 @@ func (rawCodec) Unmarshal(data []byte, m any) error {
 
 // dial prepares connections; they are made when they are needed.
 func (c *Client) dial() error {
-	k, err := c.cfg.TLS.watch(c.cfg.Now, c.cfg.Logger)
+	k, err := c.cfg.TLS.Watch(c.cfg.Now, c.cfg.Logger)
 	if err != nil {
 		return err
 	}
 	bearer := func() string { return "" }
 	if c.cfg.TokenFile != "" {
-		w, err := newWatched(func() (string, error) { return readToken(c.cfg.TokenFile) }, c.cfg.Now, c.cfg.Logger, c.cfg.TokenFile)
+		w, err := credential.Watch(func() (string, error) { return readToken(c.cfg.TokenFile) }, c.cfg.Now, c.cfg.Logger, c.cfg.TokenFile)
 		if err != nil {
 			return err
 		}
-		bearer = w.get
+		bearer = w.Get
 	}
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
 	transport := &http.Transport{
@@ -88,7 +89,7 @@ func (c *Client) options() []connect.ClientOption {
 }
 
 // dialTLS connects with the files as they are at the moment.
-func dialTLS(k *watched[keys], dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
+func dialTLS(k *credential.Watched[credential.Keys], dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -96,10 +97,10 @@ func dialTLS(k *watched[keys], dialer *net.Dialer) func(ctx context.Context, net
 		}
 		o := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, NextProtos: []string{"h2", "http/1.1"}}
 		if k != nil {
-			now := k.get()
-			o.RootCAs = now.pool
-			if now.cert != nil {
-				o.Certificates = []tls.Certificate{*now.cert}
+			now := k.Get()
+			o.RootCAs = now.Pool
+			if now.Cert != nil {
+				o.Certificates = []tls.Certificate{*now.Cert}
 			}
 		}
 		conn, err := dialer.DialContext(ctx, network, address)
@@ -127,8 +128,8 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	t := strings.TrimSpace(string(text))
-	if t == "" || len(t) > maxTokenBytes || strings.ContainsAny(t, " \r\n\t") {
-		return "", fmt.Errorf("read token from %s: expected one token of at most %d bytes", path, maxTokenBytes)
+	if t == "" || len(t) > credential.MaxTokenBytes || strings.ContainsAny(t, " \r\n\t") {
+		return "", fmt.Errorf("read token from %s: expected one token of at most %d bytes", path, credential.MaxTokenBytes)
 	}
 	return t, nil
 }

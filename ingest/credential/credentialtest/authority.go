@@ -1,4 +1,5 @@
-package ingest
+// Package credentialtest makes authorities, certificates and token files for tests.
+package credentialtest
 
 import (
 	"crypto/ecdsa"
@@ -16,21 +17,25 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
-// authority signs certificates of a test.
-type authority struct {
-	testing.TB
+// Authority signs certificates of a test.
+type Authority struct {
+	File string // its own certificate
+
+	t    testing.TB
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string
 	n    int64
 }
 
-func newAuthority(t testing.TB) *authority {
+// NewAuthority makes an authority that holds for an hour. Its files go with the test.
+func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
-	a := &authority{TB: t, dir: t.TempDir()}
+	a := &Authority{t: t, dir: t.TempDir()}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of " + t.Name()}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
@@ -38,16 +43,16 @@ func newAuthority(t testing.TB) *authority {
 	var der []byte
 	der, a.key = a.sign(template, nil)
 	a.cert, _ = x509.ParseCertificate(der)
-	a.file = filepath.Join(a.dir, "ca.pem")
-	a.write(a.file, "CERTIFICATE", der)
+	a.File = filepath.Join(a.dir, "ca.pem")
+	a.write(a.File, "CERTIFICATE", der)
 	return a
 }
 
-func (a *authority) sign(template, parent *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
-	a.Helper()
+func (a *Authority) sign(template, parent *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
+	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		a.Fatal(err)
+		a.t.Fatal(err)
 	}
 	signer := a.key
 	if parent == nil {
@@ -55,21 +60,21 @@ func (a *authority) sign(template, parent *x509.Certificate) ([]byte, *ecdsa.Pri
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	if err != nil {
-		a.Fatal(err)
+		a.t.Fatal(err)
 	}
 	return der, key
 }
 
-func (a *authority) write(name, kind string, der []byte) {
-	a.Helper()
+func (a *Authority) write(name, kind string, der []byte) {
+	a.t.Helper()
 	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		a.Fatal(err)
+		a.t.Fatal(err)
 	}
 }
 
-// issue writes a certificate of a name that holds until a time.
-func (a *authority) issue(name string, until time.Time, change ...func(*x509.Certificate)) TLSFiles {
-	a.Helper()
+// Issue writes a certificate of a name that holds until a time.
+func (a *Authority) Issue(name string, until time.Time, change ...func(*x509.Certificate)) credential.TLSFiles {
+	a.t.Helper()
 	a.n++
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(a.n + 1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
@@ -79,36 +84,44 @@ func (a *authority) issue(name string, until time.Time, change ...func(*x509.Cer
 		f(template)
 	}
 	der, key := a.sign(template, a.cert)
-	f := TLSFiles{
-		Cert: filepath.Join(a.dir, fmt.Sprintf("%d.pem", a.n)), Key: filepath.Join(a.dir, fmt.Sprintf("%d.key", a.n)), CA: a.file,
+	f := credential.TLSFiles{
+		Cert: filepath.Join(a.dir, fmt.Sprintf("%d.pem", a.n)), Key: filepath.Join(a.dir, fmt.Sprintf("%d.key", a.n)), CA: a.File,
 	}
 	a.write(f.Cert, "CERTIFICATE", der)
 	text, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		a.Fatal(err)
+		a.t.Fatal(err)
 	}
 	a.write(f.Key, "EC PRIVATE KEY", text)
 	return f
 }
 
-// server writes a certificate for loopback.
-func (a *authority) server() TLSFiles {
-	a.Helper()
-	return a.issue("collector", time.Now().Add(time.Hour), func(c *x509.Certificate) {
+// Server writes a certificate of this end, for loopback.
+func (a *Authority) Server() credential.TLSFiles {
+	a.t.Helper()
+	return a.Issue("collector", time.Now().Add(time.Hour), func(c *x509.Certificate) {
 		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	})
 }
 
-func withURI(text string) func(*x509.Certificate) {
+// Pool is the authority as those hold it who trust it.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// WithURI gives a certificate the URI as its name.
+func WithURI(text string) func(*x509.Certificate) {
 	return func(c *x509.Certificate) {
 		u, _ := url.Parse(text)
 		c.URIs = []*url.URL{u}
 	}
 }
 
-// writeTokens writes a token file of lines.
-func writeTokens(t testing.TB, name string, lines ...string) {
+// WriteTokens writes a token file of lines.
+func WriteTokens(t testing.TB, name string, lines ...string) {
 	t.Helper()
 	text := "# tokens of a test\n\n"
 	for _, l := range lines {
@@ -119,6 +132,7 @@ func writeTokens(t testing.TB, name string, lines ...string) {
 	}
 }
 
-func tokenLine(name, secret, expires string) string {
-	return fmt.Sprintf("%s: %x %s", name, sha256.Sum256([]byte(secret)), expires)
+// TokenLine is a line of a token file, for the secret. Role and expires may be empty.
+func TokenLine(name, role, secret, expires string) string {
+	return fmt.Sprintf("%s: %s %x %s", name, role, sha256.Sum256([]byte(secret)), expires)
 }

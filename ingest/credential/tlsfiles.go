@@ -1,4 +1,4 @@
-package ingest
+package credential
 
 import (
 	"crypto/sha256"
@@ -19,14 +19,14 @@ type TLSFiles struct {
 	CA        string // the authorities that vouch for the other end
 }
 
-// keys are what TLS files hold.
-type keys struct {
-	cert *tls.Certificate // nil without
-	pool *x509.CertPool   // nil without
+// Keys are what TLS files hold. They are read-only.
+type Keys struct {
+	Cert *tls.Certificate // nil without
+	Pool *x509.CertPool   // nil without
 }
 
-// watch reads the files; nil where none are named.
-func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[keys], error) {
+// Watch reads the files; nil where none are named.
+func (f TLSFiles) Watch(now func() time.Time, logger *slog.Logger) (*Watched[Keys], error) {
 	if f == (TLSFiles{}) {
 		return nil, nil
 	}
@@ -39,42 +39,33 @@ func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[key
 			paths = append(paths, p)
 		}
 	}
-	w, err := newWatched(f.load, now, logger, paths...)
+	w, err := Watch(f.load, now, logger, paths...)
 	if err != nil {
 		return nil, fmt.Errorf("read TLS files: %w", err)
 	}
 	return w, nil
 }
 
-func (f TLSFiles) load() (k keys, err error) {
+func (f TLSFiles) load() (k Keys, err error) {
 	if f.Cert != "" {
 		cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
 			return k, fmt.Errorf("read certificate %s: %w", f.Cert, err)
 		}
-		k.cert = &cert
+		k.Cert = &cert
 	}
 	if f.CA != "" {
 		text, err := os.ReadFile(f.CA)
 		if err != nil {
 			return k, fmt.Errorf("read authorities: %w", err)
 		}
-		k.pool = x509.NewCertPool()
-		if !k.pool.AppendCertsFromPEM(text) {
+		k.Pool = x509.NewCertPool()
+		if !k.Pool.AppendCertsFromPEM(text) {
 			return k, fmt.Errorf("read authorities from %s: no certificate in PEM found", f.CA)
 		}
 	}
 	return k, nil
 }
-
-// certError says why a client's certificate is refused.
-type certError struct {
-	reason Reason
-	err    error
-}
-
-func (e *certError) Error() string { return fmt.Sprintf("refuse client certificate: %v", e.err) }
-func (e *certError) Unwrap() error { return e.err }
 
 // vouched is a certificate that was verified.
 type vouched struct {
@@ -94,7 +85,7 @@ type vouchers struct {
 }
 
 // verify tells who a client's certificate belongs to.
-func (v *vouchers) verify(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, *certError) {
+func (v *vouchers) verify(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, *Error) {
 	sum := sha256.Sum256(chain[0].Raw)
 	v.mu.Lock()
 	known, ok := v.list[sum]
@@ -116,7 +107,7 @@ func (v *vouchers) verify(chain []*x509.Certificate, pool *x509.CertPool, now ti
 }
 
 // verifyClient tells who a client's certificate belongs to, and until when.
-func verifyClient(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, time.Time, *certError) {
+func verifyClient(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, time.Time, *Error) {
 	leaf := chain[0]
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -128,13 +119,13 @@ func verifyClient(chain []*x509.Certificate, pool *x509.CertPool, now time.Time)
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "", time.Time{}, &certError{ReasonExpiredCertificate, err}
+		return "", time.Time{}, &Error{Reason: ExpiredCertificate, Cause: err}
 	case err != nil:
-		return "", time.Time{}, &certError{ReasonForeignCertificate, err}
+		return "", time.Time{}, &Error{Reason: ForeignCertificate, Cause: err}
 	}
-	name, err := identityOf(leaf)
+	name, err := nameOf(leaf)
 	if err != nil {
-		return "", time.Time{}, &certError{ReasonNamelessCertificate, err}
+		return "", time.Time{}, &Error{Reason: NamelessCertificate, Cause: err}
 	}
 	until := leaf.NotAfter
 	for _, c := range chains[0] {

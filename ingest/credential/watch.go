@@ -1,4 +1,4 @@
-package ingest
+package credential
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 // watchEvery is how often files are looked at, at most.
 const watchEvery = time.Second
 
-// watched is what files hold, read again when one of them changes. A change that cannot
+// Watched is what files hold, read again when one of them changes. A change that cannot
 // be read is logged, and what was there before stays in force. Safe for concurrent use.
-type watched[T any] struct {
+type Watched[T any] struct {
 	paths  []string
 	load   func() (T, error)
 	now    func() time.Time
@@ -33,8 +33,10 @@ type stamp struct {
 	file     os.FileInfo
 }
 
-func newWatched[T any](load func() (T, error), now func() time.Time, logger *slog.Logger, paths ...string) (*watched[T], error) {
-	w := &watched[T]{paths: paths, load: load, now: now, logger: logger, looked: now()}
+// Watch reads files by load, and again when one of them has changed. It fails where they
+// cannot be read now.
+func Watch[T any](load func() (T, error), now func() time.Time, logger *slog.Logger, paths ...string) (*Watched[T], error) {
+	w := &Watched[T]{paths: paths, load: load, now: now, logger: logger, looked: now()}
 	// Stamps come first: a change in between is noticed later.
 	stamps, err := w.stat()
 	if err != nil {
@@ -45,7 +47,7 @@ func newWatched[T any](load func() (T, error), now func() time.Time, logger *slo
 	return w, err
 }
 
-func (w *watched[T]) stat() ([]stamp, error) {
+func (w *Watched[T]) stat() ([]stamp, error) {
 	var list []stamp
 	for _, p := range w.paths {
 		info, err := os.Stat(p)
@@ -57,8 +59,8 @@ func (w *watched[T]) stat() ([]stamp, error) {
 	return list, nil
 }
 
-// get is what the files hold, as of a second ago at most.
-func (w *watched[T]) get() T {
+// Get is what the files hold, as of a second ago at most.
+func (w *Watched[T]) Get() T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
