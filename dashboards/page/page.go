@@ -25,7 +25,10 @@ import (
 var files embed.FS
 
 // scriptNames are in the order in which they build on each other.
-var scriptNames = []string{"color.js", "format.js", "model.js", "matrix.js", "timeline.js", "panels.js", "source.js", "app.js", "main.js"}
+var scriptNames = []string{
+	"color.js", "format.js", "address.js", "model.js", "matrix.js", "timeline.js", "panels.js", "header.js",
+	"source.js", "app.js", "input.js", "main.js",
+}
 
 const styleName = "style.css"
 

@@ -77,7 +77,8 @@ func Visit(t *testing.T, url, theme string) *Visitor {
 	t.Cleanup(cancel)
 	v := &Visitor{t: t, ctx: ctx}
 	t.Cleanup(v.check)
-	if err := chromedp.Listen(ctx, v.listen(url)); err != nil {
+	origin, _, _ := strings.Cut(url, "#")
+	if err := chromedp.Listen(ctx, v.listen(origin)); err != nil {
 		t.Fatal(err)
 	}
 	call(v, log.Enable, cdp.Empty{})
@@ -87,9 +88,30 @@ func Visit(t *testing.T, url, theme string) *Visitor {
 	call(v, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 	})
-	v.Do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
-	v.Wait("window.csigscope?.ready === true")
+	v.Resize(width, height)
+	v.Open(url)
 	return v
+}
+
+// Open goes to an address of the same origin, and waits until the page has drawn.
+func (v *Visitor) Open(url string) {
+	v.t.Helper()
+	v.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+	v.Wait("window.csigscope?.ready === true")
+}
+
+// Resize makes the window so large, in CSS pixels.
+func (v *Visitor) Resize(width, height int64) {
+	v.t.Helper()
+	v.Do(chromedp.EmulateViewport(width, height))
+}
+
+// Press presses keys, one after the other, wherever the focus is.
+func (v *Visitor) Press(keys ...string) {
+	v.t.Helper()
+	for _, key := range keys {
+		v.Do(chromedp.KeyEvent(key))
+	}
 }
 
 func (v *Visitor) listen(origin string) func(any) {
@@ -111,7 +133,7 @@ func (v *Visitor) listen(origin string) func(any) {
 		case *log.EventEntryAdded:
 			fault("browser logged: %s", e.Entry.Text)
 		case *network.EventRequestWillBeSent:
-			if url := e.Request.URL; !strings.HasPrefix(url, origin) && !strings.HasPrefix(url, "data:") {
+			if url := e.Request.URL; !strings.HasPrefix(url, origin) && !strings.HasPrefix(url, "data:") && url != "about:blank" {
 				fault("page asked for %s", url)
 			}
 		}

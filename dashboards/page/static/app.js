@@ -1,10 +1,13 @@
 "use strict";
 
-// What the page shows, and how it reacts. The state is one object; every change
-// goes through show(), which draws once per animation frame.
+// What the page shows, and how it changes. The state is one object; every change goes
+// through show(), which draws once per animation frame.
 const App = (() => {
   const { find } = Panels;
-  const view = { signal: "", level: "location", window: -1, highlight: -1, cell: null, utc: false, theme: "dark" };
+  const view = {
+    signal: "", level: "location", window: -1, highlight: -1, cell: null, chosen: null, utc: false, theme: "dark",
+    colors: "auto", range: "all", from: "", to: "", step: "", live: false,
+  };
   const matrices = [new Matrix(find("mean"), "left"), new Matrix(find("mode"), "right")];
   const timeline = new Timeline(find("timeline"));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -13,33 +16,87 @@ const App = (() => {
   let frame = null;
   let playing = 0;
   let pending = 0;
+  let wanted = {}; // what an address asks of the data that comes next
+
+  const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
 
   // open shows a bundle. What was selected before stays selected where it can.
   function open(bundle) {
     const last = model && view.window === model.windows.length - 1;
     const moment = model && view.window >= 0 ? model.windows[view.window] : null;
-    const highlighted = model && view.highlight >= 0 ? model.locations[view.highlight].id : null;
+    const highlighted = model && view.highlight >= 0 ? model.locations[view.highlight].name : null;
+    const chosen = view.chosen ? names(view.chosen) : null;
     model = new Model(bundle);
     if (!model.signal(view.signal)) {
       view.signal = bundle.data.length ? bundle.signals[bundle.data[0].signal].name : "";
     }
     if (!bundle.levels.includes(view.level)) view.level = bundle.levels[0];
     if (moment !== null) view.window = last ? model.windows.length - 1 : model.windows.indexOf(moment);
-    view.highlight = model.locations.findIndex((l) => l.id === highlighted);
+    view.highlight = model.locationNamed(highlighted);
+    view.chosen = chosen && model.cellNamed(...chosen);
     view.cell = null;
+    settle();
     find("main").hidden = !view.signal;
     if (view.signal) relayout();
+  }
+
+  // settle does what an address asked for and the data can give.
+  function settle() {
+    const moment = Address.parse(wanted.t);
+    if (moment !== null) view.window = model.windowAt(moment);
+    if (wanted.src) view.chosen = model.cellNamed(wanted.src, wanted.dst);
+    if (wanted.at) view.highlight = model.locationNamed(wanted.at);
+    wanted = {};
+  }
+
+  // apply takes over the state that an address holds, where it makes sense. What it does
+  // not name is as on a fresh page.
+  function apply(state) {
+    wanted = state;
+    view.signal = state.signal || view.signal;
+    view.level = LEVEL_FIELDS[state.level] === undefined ? "location" : state.level;
+    view.utc = state.utc === "1";
+    view.colors = ["dark", "light"].includes(state.theme) ? state.theme : "auto";
+    view.live = state.live === "1";
+    view.step = state.step || "";
+    view.from = view.to = "";
+    view.range = state.range || "all";
+    if (Address.parse(state.from) !== null && Address.parse(state.to) !== null) {
+      [view.range, view.from, view.to] = ["fixed", state.from, state.to];
+    }
+    view.window = view.highlight = -1;
+    view.cell = view.chosen = null;
+    paintPage();
+  }
+
+  // remember puts what is shown into the address. A moment or a cell would be another one
+  // in another range, so it comes with the range that it was seen in.
+  function remember() {
+    const { windows, step, locations } = model;
+    const [src, dst] = view.chosen ? names(view.chosen) : ["", ""];
+    const pinned = Source.canFetch() && !view.live && (view.range === "fixed" || view.window >= 0 || view.chosen);
+    Address.write({
+      signal: view.signal, level: view.level === "location" ? "" : view.level,
+      range: pinned || view.range === "all" || view.range === "fixed" ? "" : view.range,
+      from: pinned ? Address.moment(windows[0]) : "", to: pinned ? Address.moment(windows.at(-1) + BigInt(step)) : "",
+      step: view.step, t: view.window >= 0 && !view.live ? Address.moment(windows[view.window]) : "",
+      src, dst, at: view.highlight >= 0 ? locations[view.highlight].name : "",
+      live: view.live ? "1" : "", theme: view.colors === "auto" ? "" : view.colors, utc: view.utc ? "1" : "",
+    });
   }
 
   // relayout follows changes of data, signal, level, theme or size of the window.
   function relayout() {
     if (!model || !view.signal) return;
     signal = model.signal(view.signal);
-    view.theme = dark.matches ? "dark" : "light";
+    view.theme = view.colors === "auto" ? (dark.matches ? "dark" : "light") : view.colors;
     const scale = window.devicePixelRatio || 1;
     const panel = find("mean").parentElement;
     const width = panel.clientWidth - 28;
-    const height = Math.max(260, window.innerHeight - 446);
+    // Beside each other they share the window's height with what is below; one below the
+    // other each may be as tall as it is wide.
+    const stacked = find("mode").parentElement.offsetTop > panel.offsetTop;
+    const height = stacked ? width : Math.max(260, window.innerHeight - 446);
     for (const m of matrices) m.layout(model, width, Math.max(Math.min(height, width), 120), scale);
     const ranked = signal.byLocation(view.level);
     const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
@@ -49,48 +106,8 @@ const App = (() => {
     const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 52;
     const shown = ranked.slice(0, Math.max(10, Math.floor(below / Timeline.ROW))).map((c) => c.location);
     timeline.layout(signal, view.level, shown, find("timeline").parentElement.clientWidth - 28, scale);
-    texts(ranked);
+    Header.show({ view, model, signal, matrices, timeline, ranked });
     show();
-  }
-
-  function texts(ranked) {
-    const { bundle } = model;
-    const { unit, direction } = signal.info;
-    document.title = `csigscope${bundle.fabric ? ` \u2013 ${bundle.fabric}` : ""}`;
-    find("fabric").textContent = bundle.fabric;
-    find("mean-title").textContent = Panels.title(signal.info);
-    for (const m of matrices) {
-      m.canvas.ariaLabel = `${m.side === "left" ? Panels.title(signal.info) : "Mode of the bottleneck"}, source by destination group`;
-    }
-    find("ramp").style.background = Color.gradient(view.theme, direction === "min" ? "left" : "right");
-    const { low, high, log } = signal.domain;
-    find("scale-low").textContent = Format.quantity(low, unit);
-    find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
-    const notes = ["share of each window's observations"];
-    if (timeline.peak) notes.push(`at most ${Format.share(timeline.peak)}`);
-    const rows = timeline.locations.length;
-    if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
-    find("timeline-note").textContent = notes.join(", ");
-    const { sum } = signal;
-    const share = (v) => Format.share(v / sum.observations);
-    const end = model.windows.at(-1) + BigInt(model.step);
-    Panels.facts([
-      ["from", Format.time(model.windows[0], model.step, view.utc, true)],
-      ["to", Format.time(end, model.step, view.utc, true)],
-      ["window", Format.duration(model.step), bundle.resolution_ns ? `made from rows of ${Format.duration(bundle.resolution_ns)}` : ""],
-      ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`],
-      ["heavy", share(sum.heavy), "share of observations that are heavily loaded"],
-      ["trimmed", share(sum.trimmed), "share of observations from trimmed packets"],
-      ["untouched", share(sum.untouched), "share of observations that no hop updated"],
-    ]);
-    const withData = bundle.signals.filter((s) => Source.canFetch() || model.signal(s.name));
-    Panels.tabs(withData, view.signal, setSignal);
-    Panels.levels(Source.canFetch() ? Object.keys(LEVEL_FIELDS) : bundle.levels, view.level, setLevel);
-    find("scrubber").max = model.windows.length - 1;
-    find("zone").ariaPressed = String(view.utc);
-    if (bundle.heavy_only) {
-      Panels.banner("Rows below 1 s exist only where something was heavy: here, cells without data may be clear, and means lean to the heavy side.");
-    }
   }
 
   function show() {
@@ -103,14 +120,8 @@ const App = (() => {
     frame = signal.frame(view.window);
     for (const m of matrices) m.draw(frame, view);
     timeline.draw(view);
-    Panels.states(frame.states());
-    const whole = view.window < 0;
-    find("whole").ariaPressed = String(whole);
-    find("scrubber").classList.toggle("idle", whole);
-    if (!whole) find("scrubber").value = view.window;
-    const start = model.windows[Math.max(view.window, 0)];
-    find("when").textContent = whole ? `whole range, ${model.windows.length} windows`
-      : `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)} \u00b7 ${view.window + 1} / ${model.windows.length}`;
+    Header.moment({ view, model, frame });
+    remember();
   }
 
   function setWindow(index) {
@@ -145,6 +156,20 @@ const App = (() => {
     relayout();
   }
 
+  // setColors takes "auto", "dark" or "light".
+  function setColors(colors) {
+    view.colors = colors;
+    paintPage();
+    relayout();
+  }
+
+  // paintPage gives all but the drawings the chosen colours.
+  function paintPage() {
+    if (view.colors === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = view.colors;
+    find("theme").textContent = view.colors;
+  }
+
   function play(on) {
     clearInterval(playing);
     playing = on ? setInterval(() => setWindow((view.window + 1) % model.windows.length), 250) : 0;
@@ -152,6 +177,7 @@ const App = (() => {
     find("play").ariaLabel = on ? "Pause" : "Play";
   }
 
+  // showCell points at a cell in both matrices and says beside it what is known of it.
   function showCell(matrix, cell, speak) {
     view.cell = cell;
     show();
@@ -162,11 +188,17 @@ const App = (() => {
     const rows = Panels.cellRows(known, signal.info.unit);
     const heading = `${known.src} \u2192 ${known.dst}`;
     Panels.tip(heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y });
-    if (speak) find("spoken").textContent = `${heading}: ${rows.map((row) => `${row[0]} ${row[1]}`).join(", ")}`;
+    if (speak) Panels.say(heading, rows);
+  }
+
+  // choose keeps a cell in view wherever the pointer goes; null lets go of it.
+  function choose(cell) {
+    view.chosen = cell;
+    show();
   }
 
   return {
-    view, matrices, timeline, open, relayout, show, drawAll, setWindow, setSignal, setLevel, setUTC, play, showCell,
-    model: () => model, signal: () => signal, frame: () => frame, playing: () => playing !== 0, dark,
+    view, matrices, timeline, open, apply, relayout, show, drawAll, setWindow, setSignal, setLevel, setUTC, setColors, play,
+    showCell, choose, model: () => model, signal: () => signal, frame: () => frame, playing: () => playing !== 0, dark,
   };
 })();

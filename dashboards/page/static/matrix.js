@@ -171,9 +171,10 @@ class Matrix {
         }
       }
     }
-    if (view.cell) {
+    for (const cell of [view.chosen, view.cell]) {
+      if (!cell) continue;
       g.lineWidth = 2 * this.scale;
-      this.stroke(view.cell.src, view.cell.dst, 0);
+      this.stroke(cell.src, cell.dst, 0);
     }
   }
 

@@ -26,6 +26,22 @@ class Model {
     return this.prepared.get(name);
   }
 
+  // locationNamed and cellNamed are -1 and null for names that are not here.
+  locationNamed(name) {
+    return this.locations.findIndex((l) => l.name === name);
+  }
+
+  cellNamed(src, dst) {
+    const [from, to] = [src, dst].map((name) => this.groups.findIndex((g) => g.name === name));
+    return from < 0 || to < 0 ? null : { src: from, dst: to };
+  }
+
+  // windowAt is the window that holds a time (Unix ns, BigInt), -1 outside of all.
+  windowAt(time) {
+    const at = Number((time - this.windows[0]) / BigInt(this.step));
+    return time < this.windows[0] || at >= this.windows.length ? -1 : at;
+  }
+
   // lift is the index of the location that stands for another one at a level.
   lift(location, level) {
     const field = LEVEL_FIELDS[level];

@@ -43,13 +43,22 @@ const Panels = (() => {
 
   function tabs(signals, current, choose) {
     const before = document.activeElement?.dataset?.signal;
-    find("signals").replaceChildren(...signals.map((s) => {
+    find("signals").replaceChildren(...signals.map((s, i) => {
       const tab = element("button", "", short(s.name));
       tab.type = "button";
       tab.role = "tab";
       tab.dataset.signal = s.name;
       tab.ariaSelected = String(s.name === current);
+      tab.tabIndex = s.name === current ? 0 : -1;
       tab.addEventListener("click", () => choose(s.name));
+      tab.addEventListener("keydown", (event) => {
+        const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        const to = signals[(i + step + signals.length) % signals.length].name;
+        find("signals").querySelector(`[data-signal="${CSS.escape(to)}"]`).focus();
+        choose(to);
+      });
       return tab;
     }));
     find("signals").querySelector(`[data-signal="${CSS.escape(before || "")}"]`)?.focus();
@@ -154,6 +163,11 @@ const Panels = (() => {
     box.style.top = `${Math.max(4, Math.min(near.top, window.innerHeight - box.offsetHeight - 8))}px`;
   }
 
+  // say has a screen reader speak.
+  function say(heading, rows) {
+    find("spoken").textContent = `${heading}: ${rows.map(([name, value]) => `${name} ${value}`).join(", ")}`;
+  }
+
   function hideTip() {
     find("tip").hidden = true;
   }
@@ -163,5 +177,5 @@ const Panels = (() => {
     find("banner").hidden = !text;
   }
 
-  return { find, short, title, facts, tabs, levels, states, legend, cellRows, tip, hideTip, banner };
+  return { find, short, title, facts, tabs, levels, states, legend, cellRows, tip, say, hideTip, banner };
 })();

@@ -2,7 +2,8 @@
 
 // Where bundles come from: the page itself (a report), or the API beside it.
 const Source = (() => {
-  let live = false;
+  const { find } = Panels;
+  let inline = null;
   let timer = 0;
   let request = null;
 
@@ -15,20 +16,26 @@ const Source = (() => {
     try {
       const extent = await ask("api/v1/extent", {}, aborted);
       if (extent.empty) throw new Error("Nothing is stored yet.");
-      const chosen = extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name;
-      const length = BigInt(Panels.find("range").value) * 1000000000n;
-      const query = { signal: chosen, level: level || "location" };
-      if (length) {
-        const from = BigInt(extent.last_ns) - length;
-        query.from = String(from > BigInt(extent.first_ns) ? from : extent.first_ns);
-      }
-      const bundle = await ask("api/v1/bundle", query, aborted);
+      const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
       Panels.banner("");
       App.open(bundle);
     } catch (error) {
       if (error.name !== "AbortError") Panels.banner(error.message);
       throw error;
     }
+  }
+
+  // question is what to ask for under the state's range and step.
+  function question(extent, signal, level) {
+    const { range, from, to, step } = App.view;
+    const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
+    if (step) query.step = step;
+    if (range === "fixed") return { ...query, from, to };
+    if (Number(range) > 0) {
+      const begin = BigInt(extent.last_ns) - BigInt(Math.trunc(Number(range))) * 1000000000n;
+      query.from = String(begin > BigInt(extent.first_ns) ? begin : extent.first_ns);
+    }
+    return query;
   }
 
   async function ask(path, query, aborted) {
@@ -48,23 +55,44 @@ const Source = (() => {
 
   function follow(on) {
     clearInterval(timer);
+    App.view.live = on;
     timer = on ? setInterval(refresh, 10000) : 0;
-    if (on) refresh();
-  }
-
-  function start() {
-    const inline = Panels.find("bundle");
-    if (inline) {
-      App.open(JSON.parse(inline.textContent));
-      return Promise.resolve();
-    }
-    live = true;
-    Panels.find("live").hidden = false;
-    Panels.find("range").addEventListener("change", refresh);
-    Panels.find("reload").addEventListener("click", refresh);
-    Panels.find("follow").addEventListener("change", (event) => follow(event.target.checked));
     return refresh();
   }
 
-  return { start, fetchBundle, canFetch: () => live };
+  // navigate goes where the state says, as an address has set it.
+  function navigate() {
+    if (inline) return open();
+    const { view } = App;
+    find("range").value = view.range;
+    if (find("range").selectedIndex < 0) find("range").value = view.range = "all";
+    find("step").value = view.step;
+    if (find("step").selectedIndex < 0) find("step").value = view.step = "";
+    find("follow").checked = view.live;
+    return follow(view.live);
+  }
+
+  const open = () => Promise.resolve(App.open(inline));
+
+  function start() {
+    const data = find("bundle");
+    if (data) {
+      inline = JSON.parse(data.textContent);
+      return open();
+    }
+    find("fetch").hidden = false;
+    find("range").addEventListener("change", (event) => {
+      App.view.range = event.target.value;
+      refresh();
+    });
+    find("step").addEventListener("change", (event) => {
+      App.view.step = event.target.value;
+      refresh();
+    });
+    find("reload").addEventListener("click", refresh);
+    find("follow").addEventListener("change", (event) => follow(event.target.checked));
+    return navigate();
+  }
+
+  return { start, navigate, fetchBundle, canFetch: () => !inline };
 })();

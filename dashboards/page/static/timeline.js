@@ -107,6 +107,12 @@ class Timeline {
     g.strokeRect(this.left + view.window * width, 1, Math.max(width, 2 * this.scale), this.height - 2);
   }
 
+  // place is the middle of a window in a row, in CSS pixels of the canvas's own box.
+  place(window, index) {
+    const width = this.span / this.signal.model.windows.length;
+    return { x: (this.left + (window + 0.5) * width) / this.scale, y: ((index + 0.5) * this.row) / this.scale };
+  }
+
   hit(x, y) {
     const { windows } = this.signal.model;
     const window = Math.floor(((x * this.scale - this.left) / this.span) * windows.length);

@@ -1,0 +1,142 @@
+package page_test
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+)
+
+// fragment is the state that the page has put into its address, once it has the key.
+func fragment(t *testing.T, v *pagetest.Visitor, key string) url.Values {
+	t.Helper()
+	v.Wait("location.hash.includes('" + key + "=')")
+	values, err := url.ParseQuery(strings.TrimPrefix(pagetest.Evaluate[string](v, "location.hash"), "#"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// TestAddressHoldsState leaves a page in a state and opens its address elsewhere.
+func TestAddressHoldsState(t *testing.T) {
+	address := report(t, bundle(t, 16, 30))
+	v := pagetest.Visit(t, address, "dark")
+	v.Click("#signals button:nth-child(3)")
+	v.Click("#levels label:nth-of-type(3)")
+	v.Click("#legend li:nth-child(2) button")
+	v.Click("#theme") // dark
+	v.Click("#theme") // light
+	v.Click("#zone")
+	v.SetWindow(17)
+	v.Do(chromedp.Focus(chromedp.CSS("#mode")))
+	v.Press(kb.ArrowDown, kb.ArrowDown, kb.End, kb.Enter, kb.Escape)
+	state := pagetest.Evaluate[map[string]any](v, "csigscope.current()")
+	if state["signal"] != "max_delay" || state["level"] != "device" || state["theme"] != "light" || state["window"] != 17.0 {
+		t.Fatalf("the state is %v", state)
+	}
+	left := fragment(t, v, "src")
+	for key, want := range map[string]string{
+		"signal": "max_delay", "level": "device", "t": "2026-01-20T09:00:17Z", "src": "rack2", "dst": "rack16", "theme": "light", "utc": "1",
+	} {
+		if got := left.Get(key); got != want {
+			t.Errorf("the address has %s=%q, want %q", key, got, want)
+		}
+	}
+	v.Open(address + "#" + left.Encode())
+	again := pagetest.Evaluate[map[string]any](v, "csigscope.current()")
+	for key, want := range state {
+		if key != "chosen" && again[key] != want {
+			t.Errorf("%s is %v after the address was opened, was %v", key, again[key], want)
+		}
+	}
+	if chosen, _ := again["chosen"].(map[string]any); chosen["src"] != 1.0 || chosen["dst"] != 15.0 {
+		t.Errorf("the cell %v is chosen after the address was opened, want 1, 15", chosen)
+	}
+	v.CheckCells(v.Screenshot("again"), 16)
+	// What nobody knows is passed over, whatever it is.
+	pagetest.Evaluate[chromedp.Void](v, "location.hash = '#signal=nonsense&level=toString&t=2026-99-99T00:00:00Z&src=<b>&dst=&at=%%00&theme=x&live=9&range=-1'")
+	v.Wait("csigscope.current().level === 'location' && csigscope.current().window === -1 && csigscope.current().chosen === null")
+}
+
+// TestAddressOfHistory holds that a link shows the range that it was made in, also after
+// more was stored.
+func TestAddressOfHistory(t *testing.T) {
+	memory := querytest.Fabric(8, 20)
+	server := httptest.NewServer(page.Handler(query.NewHandler(query.HandlerConfig{Reader: memory})))
+	defer server.Close()
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&range=300", "dark")
+	v.SetWindow(5)
+	left := fragment(t, v, "from")
+	if left.Get("from") != "2026-01-20T09:00:00Z" || left.Get("to") != "2026-01-20T09:00:20Z" || left.Has("range") {
+		t.Errorf("the address holds %v, want the range of the data", left)
+	}
+	memory.Rows = append(memory.Rows, querytest.Fabric(8, 40).Rows...)
+	v.Open(server.URL + "/#" + left.Encode())
+	if got := pagetest.Evaluate[string](v, "document.getElementById('when').textContent"); !strings.Contains(got, "6 / 20") {
+		t.Errorf("the link shows %q, want window 6 of 20", got)
+	}
+	v.Click("#reload")
+	if got := pagetest.Evaluate[string](v, "document.getElementById('range').value"); got != "fixed" {
+		t.Errorf("the range is %q, want that of the link", got)
+	}
+}
+
+// TestKeyboard goes through the page without a pointer.
+func TestKeyboard(t *testing.T) {
+	v := pagetest.Visit(t, report(t, bundle(t, 16, 30)), "dark")
+	spoken := func() string { return pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent") }
+	v.Do(chromedp.Focus(chromedp.CSS("#signals button[aria-selected=true]")))
+	v.Press(kb.ArrowRight)
+	if got := pagetest.Evaluate[string](v, "csigscope.current().signal + document.activeElement.dataset.signal"); got != "min_abw_ratiomin_abw_ratio" {
+		t.Errorf("after an arrow on the tabs: signal and focus are %s", got)
+	}
+	v.Do(chromedp.Focus(chromedp.CSS("#mean")))
+	v.Press(kb.ArrowDown)
+	if got := pagetest.Evaluate[string](v, "getComputedStyle(document.getElementById('mean')).outlineStyle"); got != "solid" {
+		t.Errorf("focus at the keyboard has the outline %s, want a visible one", got)
+	}
+	for _, step := range []struct{ key, want string }{
+		{kb.PageDown, "rack11 → rack1:"},
+		{kb.PageDown, "rack16 → rack1:"},
+		{kb.End, "rack16 → rack16:"},
+		{kb.Home, "rack16 → rack1:"},
+		{kb.PageUp, "rack6 → rack1:"},
+		{kb.ArrowLeft, "rack6 → rack1:"},
+	} {
+		v.Press(step.key)
+		if got := spoken(); !strings.HasPrefix(got, step.want) {
+			t.Errorf("announced %q, want %q", got, step.want)
+		}
+	}
+	v.Do(chromedp.Focus(chromedp.CSS("#timeline")))
+	v.Press(kb.ArrowRight, kb.ArrowRight, kb.ArrowDown)
+	if got := spoken(); !strings.Contains(got, ":") || pagetest.Evaluate[float64](v, "csigscope.current().window") != 2 {
+		t.Errorf("the time heatmap announced %q at window %v, want window 2", got, pagetest.Evaluate[float64](v, "csigscope.current().window"))
+	}
+	v.Press("?")
+	v.Wait("document.getElementById('keyhelp').open")
+	v.Screenshot("help")
+	v.Press(kb.Escape)
+	v.Wait("!document.getElementById('keyhelp').open")
+}
+
+// TestNarrowWindow holds that nothing is cut off on a telephone.
+func TestNarrowWindow(t *testing.T) {
+	v := pagetest.Visit(t, report(t, bundle(t, 16, 30)), "light")
+	v.Resize(390, 3000)
+	v.Wait("innerWidth === 390 && document.getElementById('mean').getBoundingClientRect().right <= 390")
+	if got := pagetest.Evaluate[float64](v, "document.documentElement.scrollWidth"); got > 390 {
+		t.Errorf("the page is %v pixels wide, the window 390", got)
+	}
+	v.SetWindow(22)
+	v.CheckCells(v.Screenshot("narrow"), 16)
+}

@@ -1,0 +1,67 @@
+"use strict";
+
+// What is said around the drawings: facts, titles, scales, the time that is shown.
+const Header = (() => {
+  const { find } = Panels;
+
+  // show follows changes of data, signal, level or theme.
+  function show({ view, model, signal, matrices, timeline, ranked }) {
+    const { bundle } = model;
+    const { unit, direction } = signal.info;
+    document.title = `csigscope${bundle.fabric ? ` \u2013 ${bundle.fabric}` : ""}`;
+    find("fabric").textContent = bundle.fabric;
+    find("mean-title").textContent = Panels.title(signal.info);
+    for (const m of matrices) {
+      m.canvas.ariaLabel = `${m.side === "left" ? Panels.title(signal.info) : "Mode of the bottleneck"}, source by destination group`;
+    }
+    find("ramp").style.background = Color.gradient(view.theme, direction === "min" ? "left" : "right");
+    const { low, high, log } = signal.domain;
+    find("scale-low").textContent = Format.quantity(low, unit);
+    find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
+    const notes = ["share of each window's observations"];
+    if (timeline.peak) notes.push(`at most ${Format.share(timeline.peak)}`);
+    const rows = timeline.locations.length;
+    if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
+    find("timeline-note").textContent = notes.join(", ");
+    facts(view, model, signal);
+    const withData = bundle.signals.filter((s) => Source.canFetch() || model.signal(s.name));
+    Panels.tabs(withData, view.signal, App.setSignal);
+    Panels.levels(Source.canFetch() ? Object.keys(LEVEL_FIELDS) : bundle.levels, view.level, App.setLevel);
+    find("scrubber").max = model.windows.length - 1;
+    find("zone").ariaPressed = String(view.utc);
+    if (bundle.heavy_only) {
+      Panels.banner("Rows below 1 s exist only where something was heavy: here, cells without data may be clear, and means lean to the heavy side.");
+    }
+  }
+
+  function facts(view, model, signal) {
+    const { bundle } = model;
+    const { sum } = signal;
+    const share = (v) => Format.share(v / sum.observations);
+    const end = model.windows.at(-1) + BigInt(model.step);
+    Panels.facts([
+      ["from", Format.time(model.windows[0], model.step, view.utc, true)],
+      ["to", Format.time(end, model.step, view.utc, true)],
+      ["window", Format.duration(model.step), bundle.resolution_ns ? `made from rows of ${Format.duration(bundle.resolution_ns)}` : ""],
+      ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`],
+      ["heavy", share(sum.heavy), "share of observations that are heavily loaded"],
+      ["trimmed", share(sum.trimmed), "share of observations from trimmed packets"],
+      ["untouched", share(sum.untouched), "share of observations that no hop updated"],
+    ]);
+  }
+
+  // moment follows the time that is shown.
+  function moment({ view, model, frame }) {
+    Panels.states(frame.states());
+    const whole = view.window < 0;
+    find("whole").ariaPressed = String(whole);
+    find("scrubber").classList.toggle("idle", whole);
+    if (!whole) find("scrubber").value = view.window;
+    const start = model.windows[Math.max(view.window, 0)];
+    find("when").textContent = whole ? `whole range, ${model.windows.length} windows`
+      : `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)} \u00b7 ${view.window + 1} / ${model.windows.length}`;
+    find("scrubber").ariaValueText = find("when").textContent;
+  }
+
+  return { show, moment };
+})();
