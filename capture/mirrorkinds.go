@@ -100,7 +100,7 @@ func (s *Session) readVXLAN(c *carrier) Mirror {
 	if result := c.skip(size); result != MirrorOK {
 		return result
 	}
-	s.Kind, s.ID = MirrorVXLAN, binary.BigEndian.Uint32(p[4:])>>8
+	s.Kind, s.ID = MirrorVXLAN, uint64(binary.BigEndian.Uint32(p[4:])>>8)
 	return MirrorOK
 }
 
@@ -118,6 +118,7 @@ const (
 	tzspTimestamp   = 13
 	tzspPacketID    = 40
 	tzspFrameLength = 41
+	tzspSensor      = 60 // the MAC address that received the frame
 	maxTZSPFields   = 64
 )
 
@@ -167,6 +168,8 @@ func (s *Session) readField(tag uint8, value []byte) {
 		s.Sequenced, s.Sequence = true, binary.BigEndian.Uint32(value)
 	case tag == tzspFrameLength && len(value) == 2:
 		s.Length = binary.BigEndian.Uint16(value)
+	case tag == tzspSensor && len(value) == 6:
+		s.ID = uint64(binary.BigEndian.Uint16(value))<<32 | uint64(binary.BigEndian.Uint32(value[2:]))
 	}
 }
 
@@ -209,6 +212,6 @@ func (m Mirrors) unwrapGRE(c *carrier, s *Session) Mirror {
 	if erspan {
 		return s.read(c, protocol)
 	}
-	s.Kind, s.ID = MirrorGRETAP, key
+	s.Kind, s.ID = MirrorGRETAP, uint64(key)
 	return MirrorOK
 }

@@ -38,6 +38,11 @@ var kindCases = []struct {
 	},
 	{"TZSP", []string{outerMAC, ipv4TZSP5, "0100 0001 01"}, Session{Kind: MirrorTZSP}},
 	{
+		"TZSP of a sensor",
+		[]string{outerMAC, "0800 4500 003b 0000 4000 4011 0000 c0000201 c0000202 d431 9090 0027 0000", "0100 0001 3c06 020000000001 01"},
+		Session{Kind: MirrorTZSP, ID: 0x020000000001},
+	},
+	{
 		"TZSP with fields",
 		[]string{outerMAC, ipv4TZSP24, "0100 0001 00 0d04 00000fff 2804 00000003 2902 05dc ff 00 01"},
 		Session{Kind: MirrorTZSP, SwitchClock: ClockCustom, SwitchNS: 4095, SwitchBits: 32, Sequenced: true, Sequence: 3, Length: 1500},
@@ -106,6 +111,7 @@ func TestUnwrapKindsRefuses(t *testing.T) {
 // batches is a source of batches made by hand; their frames have the data given.
 type batches struct {
 	list   [][][]byte
+	from   int64 // time of the first frame of each
 	closed bool
 }
 
@@ -115,7 +121,7 @@ func (b *batches) ReadBatch(to *Batch) error {
 		return nil
 	}
 	for i, data := range b.list[0] {
-		to.Frames[i] = Frame{Data: data, WireLen: uint32(len(data)), TimeNS: int64(i), Interface: 9}
+		to.Frames[i] = Frame{Data: data, WireLen: uint32(len(data)), TimeNS: b.from + int64(i), Interface: 9}
 	}
 	to.N, b.list = len(b.list[0]), b.list[1:]
 	return nil
@@ -152,19 +158,24 @@ func TestMirrorReader(t *testing.T) {
 		}
 		for i := range b.N {
 			f := &b.Frames[i]
-			if s := r.SessionOf(i); r.Interfaces()[f.Interface].Name != s.Key().String() || string(f.Data) != string(unhex(t, mirrored)) {
+			s, name := r.SessionOf(i), r.Interfaces()[f.Interface].Name
+			if name != s.Key().String() && name != OtherSessions || string(f.Data) != string(unhex(t, mirrored)) {
 				t.Errorf("%+v of %+v", f, s)
 			}
-			got = append(got, r.Interfaces()[f.Interface].Name)
+			got = append(got, name)
 		}
 	}
 	one, two, three := "gretap/192.0.2.1/1", "gretap/192.0.2.1/2", "erspan/192.0.2.1/341"
-	if diff := cmp.Diff([]string{one, two, one, one, one, three, two}, got); diff != "" {
+	if diff := cmp.Diff([]string{one, two, one, one, one, three, OtherSessions, two}, got); diff != "" {
 		t.Error(diff)
 	}
 	c := r.Counters()
 	if c.Results[MirrorOK] != 8 || c.Results[MirrorNone] != 2 || c.Excess != 1 || c.Lost != 2 || c.Foreign != 0 {
 		t.Errorf("%+v", c)
+	}
+	wantCounts := []SessionCounters{{Name: OtherSessions, Frames: 1}, {Name: one, Frames: 4, Lost: 2}, {Name: two, Frames: 2}, {Name: three, Frames: 1}}
+	if diff := cmp.Diff(wantCounts, r.Sessions()); diff != "" || r.Received() != 2 {
+		t.Error(diff, r.Received())
 	}
 	if err := r.Close(); err != nil || !source.closed || r.QuietUntil() != 42 {
 		t.Errorf("the source is not closed, %v", err)

@@ -1,8 +1,6 @@
 package capture
 
 import (
-	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 )
@@ -19,22 +17,12 @@ type FrameSource interface {
 	Close() error
 }
 
-// SessionKey tells mirror sessions apart: each is a tap of its own, which stands where
-// its switch mirrors.
-type SessionKey struct {
-	Kind   MirrorKind
-	Source netip.Addr // the switch
-	ID     uint32     // see Session
-}
-
-// String is the key as kind/address/session, such as erspan/192.0.2.1/77.
-func (k SessionKey) String() string { return fmt.Sprintf("%s/%s/%d", k.Kind, k.Source, k.ID) }
-
-// Key is what the session is known by.
-func (s *Session) Key() SessionKey { return SessionKey{s.Kind, s.Source, s.ID} }
-
 // DefaultMaxSessions bounds the sessions of a MirrorReader.
 const DefaultMaxSessions = 256
+
+// OtherSessions is the name of what Interfaces has at index 0: all sessions that were not
+// told apart.
+const OtherSessions = "others"
 
 // MirrorConfig is what a MirrorReader needs to know.
 type MirrorConfig struct {
@@ -42,32 +30,57 @@ type MirrorConfig struct {
 	// Only, unless empty, are the sessions whose frames are wanted; frames of others are
 	// counted and left out.
 	Only []SessionKey
-	// MaxSessions is how many sessions are told apart. Default 256: frames of further
-	// ones are counted and left out, since anybody may send them.
+	// MaxSessions is how many sessions are told apart. Default 256. Anybody may send
+	// frames of further ones: they count as OtherSessions.
 	MaxSessions int
+	// Known, unless nil, tells sessions that are to be expected. Reserved of MaxSessions
+	// are kept for them, whatever else arrives. It is called once for each session.
+	Known    func(SessionKey) bool
+	Reserved int
+	// SwitchTime, unless nil, tells sessions whose frames have the time of their switch,
+	// as far as it can be used: see SessionCounters. It is called once for each session.
+	SwitchTime func(SessionKey) bool
 }
 
 // MirrorCounters are the totals of a MirrorReader.
 type MirrorCounters struct {
 	Results [NumMirrorResults]uint64 // packets, by what Unwrap made of them
 	Foreign uint64                   // frames of sessions that are not wanted
-	Excess  uint64                   // frames of sessions beyond MaxSessions
+	Excess  uint64                   // frames of sessions that were not told apart
 	Lost    uint64                   // gaps in the sequence numbers of sessions, in frames
 }
 
+// SessionCounters are the totals of one session.
+type SessionCounters struct {
+	Name   string // as in Interfaces
+	Frames uint64
+	Lost   uint64 // gaps in its sequence numbers, in frames
+	// SwitchTimes are frames that have the time of the switch, Unusable those that have
+	// the time of reception since that of the switch is missing, without a known unit or
+	// more than a minute off.
+	SwitchTimes, Unusable uint64
+}
+
 // MirrorReader reads the frames that switches mirrored, out of the packets that a
-// source brings. It belongs to one goroutine, except for Counters.
+// source brings. It belongs to one goroutine, except for Counters and Sessions.
 type MirrorReader struct {
 	source   FrameSource
 	cfg      MirrorConfig
 	of       map[SessionKey]*sessionState
 	last     *sessionState
+	others   *sessionState
+	unknown  int // sessions that were not to be expected
 	list     []Interface
 	sessions [BatchSize]Session // of the frames of the last batch
+	received int64              // see Received
 
-	local MirrorCounters
-	mu    sync.Mutex
-	count MirrorCounters
+	local   MirrorCounters
+	batch   uint64          // number of the last one
+	touched []*sessionState // by it
+
+	mu     sync.Mutex
+	count  MirrorCounters
+	counts []SessionCounters // by index
 }
 
 // sessionState is what is kept of a session. One that is not wanted has none.
@@ -76,6 +89,10 @@ type sessionState struct {
 	index    uint32
 	next     uint32 // sequence number
 	expected bool   // next is known
+	count    SessionCounters
+	batch    uint64 // in which it was touched last
+	switched bool   // its frames have the switch's time
+	clock    switchTime
 }
 
 // NewMirrorReader makes a reader of the source's packets, which it owns from then on.
@@ -83,17 +100,35 @@ func NewMirrorReader(source FrameSource, cfg MirrorConfig) *MirrorReader {
 	if cfg.MaxSessions <= 0 {
 		cfg.MaxSessions = DefaultMaxSessions
 	}
-	return &MirrorReader{source: source, cfg: cfg, of: make(map[SessionKey]*sessionState)}
+	r := &MirrorReader{source: source, cfg: cfg, of: make(map[SessionKey]*sessionState)}
+	r.others = r.add(&sessionState{count: SessionCounters{Name: OtherSessions}})
+	return r
+}
+
+// add gives a session its index.
+func (r *MirrorReader) add(s *sessionState) *sessionState {
+	s.index = uint32(len(r.list))
+	r.list = append(r.list, Interface{Name: s.count.Name, Link: LinkEthernet, NanosPerTick: 1})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts = append(r.counts, s.count)
+	return s
 }
 
 // ReadBatch fills b with the next mirrored frames, whose Interface indexes Interfaces:
 // one for each session. Like the source's, it returns an empty batch where none came,
 // and what b refers to is valid until the next call. TimeNS is when the packet was
-// received here; the switch's own time is in SessionOf.
+// received here, unless MirrorConfig.SwitchTime says else; the switch's own time is in
+// SessionOf.
 func (r *MirrorReader) ReadBatch(b *Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
 		return err
 	}
+	if b.N == 0 {
+		return nil
+	}
+	r.received = b.Frames[b.N-1].TimeNS
+	r.batch++
 	n := 0
 	for i := range b.N {
 		inner, session, result := r.cfg.Mirrors.Unwrap(&b.Frames[i])
@@ -105,18 +140,47 @@ func (r *MirrorReader) ReadBatch(b *Batch) error {
 		if state == nil {
 			continue
 		}
-		r.follow(state, &session)
-		inner.Interface = state.index
+		r.take(state, &inner, &session)
 		b.Frames[n], r.sessions[n] = inner, session
 		n++
 	}
-	if b.N > 0 {
-		r.mu.Lock()
-		r.count = r.local
-		r.mu.Unlock()
-	}
 	b.N = n
+	r.publish()
 	return nil
+}
+
+// take counts a frame of a session.
+func (r *MirrorReader) take(state *sessionState, inner *Frame, session *Session) {
+	if state.batch != r.batch {
+		state.batch = r.batch
+		r.touched = append(r.touched, state)
+	}
+	state.count.Frames++
+	if state != r.others {
+		r.follow(state, session)
+	}
+	inner.Interface = state.index
+	if !state.switched {
+		return
+	}
+	at, ok := state.clock.at(session, inner.TimeNS)
+	if !ok {
+		state.count.Unusable++
+		return
+	}
+	inner.TimeNS = at
+	state.count.SwitchTimes++
+}
+
+// publish lets others see what the last batch counted.
+func (r *MirrorReader) publish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count = r.local
+	for _, s := range r.touched {
+		r.counts[s.index] = s.count
+	}
+	r.touched = r.touched[:0]
 }
 
 // state finds a session, or makes it known; nil says that its frames are left out.
@@ -131,16 +195,44 @@ func (r *MirrorReader) state(s *Session) *sessionState {
 	case len(r.cfg.Only) > 0 && !slices.Contains(r.cfg.Only, key):
 		r.local.Foreign++
 		return nil
-	case len(r.of) >= r.cfg.MaxSessions:
-		r.local.Excess++
-		return nil
 	default:
-		state = &sessionState{key: key, index: uint32(len(r.list))}
-		r.of[key] = state
-		r.list = append(r.list, Interface{Name: key.String(), Link: LinkEthernet, NanosPerTick: 1})
+		if state = r.admit(key); state == nil {
+			r.local.Excess++
+			return r.others
+		}
 	}
 	r.last = state
 	return state
+}
+
+// admit makes a session known; nil says that there is no room for it.
+func (r *MirrorReader) admit(key SessionKey) *sessionState {
+	known := r.cfg.Known != nil && r.cfg.Known(key)
+	if len(r.of) >= r.cfg.MaxSessions || !known && r.unknown >= r.cfg.MaxSessions-r.cfg.Reserved {
+		return nil
+	}
+	if !known {
+		r.unknown++
+	}
+	state := r.add(&sessionState{key: key, switched: r.cfg.SwitchTime != nil && r.cfg.SwitchTime(key), count: SessionCounters{Name: key.String()}})
+	r.of[key] = state
+	return state
+}
+
+// Expect gives the session of a name, as it was in Interfaces once, its index before its
+// first frame, and reports whether there is room for it.
+func (r *MirrorReader) Expect(name string) (index uint32, ok bool) {
+	key, err := ParseSessionKey(name)
+	if err != nil {
+		return 0, false
+	}
+	state := r.of[key]
+	if state == nil {
+		if state = r.admit(key); state == nil {
+			return 0, false
+		}
+	}
+	return state.index, true
 }
 
 // follow counts gaps in sequence numbers. A large one is a switch that began anew.
@@ -155,6 +247,7 @@ func (r *MirrorReader) follow(state *sessionState, s *Session) {
 	}
 	if state.expected && gap <= largest {
 		r.local.Lost += uint64(gap)
+		state.count.Lost += uint64(gap)
 	}
 	state.next, state.expected = s.Sequence+1, true
 }
@@ -163,18 +256,29 @@ func (r *MirrorReader) follow(state *sessionState, s *Session) {
 // ReadBatch.
 func (r *MirrorReader) SessionOf(i int) *Session { return &r.sessions[i] }
 
-// Interfaces are the sessions seen so far, each named by its key. The list grows while
-// frames are read, and its entries never change.
+// Interfaces are OtherSessions and the sessions that are told apart, each named by its
+// key. The list grows while frames are read, and its entries never change.
 func (r *MirrorReader) Interfaces() []Interface { return r.list[:len(r.list):len(r.list)] }
 
 // QuietUntil is that of the source.
 func (r *MirrorReader) QuietUntil() int64 { return r.source.QuietUntil() }
+
+// Received is when the last packet was received, with a mirrored frame or not.
+func (r *MirrorReader) Received() int64 { return r.received }
 
 // Counters are the totals up to the last batch. It is safe to call at any time.
 func (r *MirrorReader) Counters() MirrorCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
+}
+
+// Sessions are the totals of each session up to the last batch, by index. It is safe to
+// call at any time.
+func (r *MirrorReader) Sessions() []SessionCounters {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.counts)
 }
 
 // Close closes the source.

@@ -24,7 +24,7 @@ import (
 type Session struct {
 	Kind      MirrorKind
 	Type      uint8      // of ERSPAN: 1, 2 or 3
-	ID        uint32     // session of ERSPAN, 0 to 1023; key of GRE-TAP; network of VXLAN; 0 for TZSP
+	ID        uint64     // session of ERSPAN, 0 to 1023; key of GRE-TAP; network of VXLAN; sensor of TZSP as a number, 0 without
 	Source    netip.Addr // the switch, as the outer packet names it
 	VLAN      uint16     // of the mirrored frame, 0 to 4095; 0 is none or unknown
 	CoS       uint8      // priority of the mirrored frame, 0 to 7
@@ -99,7 +99,7 @@ func (s *Session) read(c *carrier, protocol uint16) Mirror {
 	s.VLAN = binary.BigEndian.Uint16(p) & 0x0fff
 	s.CoS = p[2] >> 5
 	s.Truncated = p[2]&0x04 != 0
-	s.ID = uint32(binary.BigEndian.Uint16(p[2:]) & 0x03ff)
+	s.ID = uint64(binary.BigEndian.Uint16(p[2:]) & 0x03ff)
 	if version == 1 {
 		s.Encap = p[2] >> 3 & 3
 		s.Index = binary.BigEndian.Uint32(p[4:]) & 0xfffff
