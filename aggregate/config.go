@@ -16,6 +16,8 @@ const (
 	MinResolution = 100 * time.Microsecond
 	// MaxResolution is the longest window.
 	MaxResolution = 24 * time.Hour
+	// DefaultMaxKeys is that of Config.MaxKeys.
+	DefaultMaxKeys = 1 << 20
 	// MaxKeyBudget bounds Config.MaxKeys.
 	MaxKeyBudget = 1 << 21
 
@@ -95,7 +97,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	setDefault(&c.Horizon, 5*time.Minute)
 	setDefault(&c.MaxAhead, time.Minute)
-	setDefault(&c.MaxKeys, 1<<20)
+	setDefault(&c.MaxKeys, DefaultMaxKeys)
 	setDefault(&c.Weight, 1)
 	if c.Horizon < 0 || c.MaxAhead < 0 {
 		return c, fmt.Errorf("horizon %s, max ahead %s: expected no negative duration", c.Horizon, c.MaxAhead)

@@ -70,12 +70,16 @@ func (p *Pipeline) poll(w *worker) {
 // accept takes over what a worker handed over.
 func (p *Pipeline) accept(w *worker, c *cut) {
 	w.asked, w.late, w.gone = false, false, c.last
-	w.saved = State{Name: w.name, Ring: w.ring, Tap: c.place, Source: c.source, At: c.at, Data: c.state}
+	w.saved = c.states
 	p.keep(c.blocks)
 	if c.last && p.finishing {
-		p.left = append(p.left, w.saved)
+		p.left = append(p.left, w.saved...)
 	}
-	p.count(func(s *Stats) { s.set(&c.stats) })
+	p.count(func(s *Stats) {
+		for i := range c.stats {
+			s.set(&c.stats[i])
+		}
+	})
 }
 
 // keep has the journal hold blocks.

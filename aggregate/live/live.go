@@ -5,8 +5,8 @@
 // SQL, HTTP or the formats of files: where frames come from, where checkpoints go and who
 // takes closed windows is behind Source, Log and Sink.
 //
-// Each ring of a tap has a worker with a decoder and a shard of its own; per packet
-// workers share nothing. What their shards close is held back. At a barrier, once a
+// Each ring of a tap has a worker with a decoder and a shard of its own, and one more of
+// each for every session that its source tells apart; per packet workers share nothing. What their shards close is held back. At a barrier, once a
 // checkpoint interval, each worker stops between two batches, advances its watermark and
 // hands over the state of its shard and the blocks that it holds. When all of that is
 // durable as one checkpoint, the blocks are released. So a process that is killed loses
@@ -15,6 +15,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,6 +107,9 @@ type Tap struct {
 	Source Source
 	// Link is how frames start. Default Ethernet.
 	Link decode.Link
+	// Sessions says what a session of the Source, which is a Sessions then, counts as; it
+	// is called rarely. Frames of index 0 are of the tap itself. With nil all frames are.
+	Sessions func(session string) SessionTap
 }
 
 type key struct {
@@ -118,7 +122,7 @@ func (t *Tap) key() key { return key{t.Name, t.Ring} }
 // Pipeline runs the taps of one process.
 type Pipeline struct {
 	cfg     Config
-	plan    Plan
+	plan    *Plan
 	restore []State
 
 	workers []*worker
@@ -158,7 +162,7 @@ func New(cfg Config, plan Plan, states []State) (*Pipeline, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Pipeline{
-		cfg: cfg, plan: plan, restore: states,
+		cfg: cfg, plan: &plan, restore: states,
 		events: make(chan event), reloads: make(chan reload), ended: make(chan struct{}),
 	}
 	if err := plan.check(nil); err != nil {
@@ -188,11 +192,13 @@ func (p *Plan) check(running []*worker) error {
 			return fmt.Errorf("tap %q, ring %d: is there twice", t.Name, t.Ring)
 		case t.Source == nil && runs(running, t.key()) == nil:
 			return fmt.Errorf("tap %q, ring %d: has no source", t.Name, t.Ring)
+		case t.Sessions != nil && t.Source != nil && !hasSessions(t.Source):
+			return fmt.Errorf("tap %q, ring %d: expected a source with sessions", t.Name, t.Ring)
 		case t.Link != 0 && !t.Link.Known():
 			return fmt.Errorf("tap %q: link type %d: expected Ethernet, Linux SLL or Linux SLL2", t.Name, t.Link)
 		}
 		seen[t.key()] = true
-		if _, err := aggregate.NewShard(p.shard(t, aggregate.Source{}), nil); err != nil {
+		if _, err := aggregate.NewShard(p.shard(t.Tap, t.Ring, aggregate.Source{}), nil); err != nil {
 			return fmt.Errorf("tap %q: %w", t.Name, err)
 		}
 	}
@@ -202,12 +208,17 @@ func (p *Plan) check(running []*worker) error {
 	return nil
 }
 
+func hasSessions(s Source) bool {
+	_, ok := s.(Sessions)
+	return ok
+}
+
 // shard is the configuration of a ring's shard.
-func (p *Plan) shard(t *Tap, source aggregate.Source) aggregate.Config {
+func (p *Plan) shard(at feed.Tap, ring int, source aggregate.Source) aggregate.Config {
 	source.Epoch = p.Epoch
 	return aggregate.Config{
-		Domain: p.Decode.Domain, Resolver: p.Resolver, Source: source, SeqBase: seqBase(t.Ring),
-		Resolutions: p.Resolutions, FineHeavyOnly: p.FineHeavyOnly, MaxKeys: p.MaxKeys, LocateUntouched: p.LocateUntouched,
-		Tags: t.Tags, Reflections: t.Reflections, Weight: max(t.Weight, 1),
+		Domain: p.Decode.Domain, Resolver: p.Resolver, Source: source, SeqBase: seqBase(ring),
+		Resolutions: p.Resolutions, FineHeavyOnly: p.FineHeavyOnly, MaxKeys: cmp.Or(p.MaxKeys, aggregate.DefaultMaxKeys),
+		LocateUntouched: p.LocateUntouched, Tags: at.Tags, Reflections: at.Reflections, Weight: max(at.Weight, 1),
 	}
 }

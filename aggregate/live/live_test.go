@@ -225,17 +225,27 @@ func TestCrash(t *testing.T) {
 func counts(t *testing.T, plan live.Plan, states []live.State) (sum aggregate.Counts) {
 	t.Helper()
 	for _, s := range states {
-		shard, err := aggregate.RestoreShard(aggregate.Config{
-			Domain: plan.Decode.Domain, Resolver: plan.Resolver, Source: s.Source, SeqBase: 1,
-			Resolutions: plan.Resolutions, FineHeavyOnly: true, Tags: true, Reflections: true, Weight: 1,
-		}, nil, s.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := shard.Counts()
+		c := countsOf(t, plan, s)
 		sum.Merge(&c)
 	}
 	return sum
+}
+
+// countsOf are those of a saved state.
+func countsOf(t *testing.T, plan live.Plan, s live.State) aggregate.Counts {
+	t.Helper()
+	cfg := aggregate.Config{
+		Domain: plan.Decode.Domain, Resolver: plan.Resolver, Source: s.Source, SeqBase: 1, Resolutions: plan.Resolutions,
+		FineHeavyOnly: plan.FineHeavyOnly, Tags: s.Tap.Tags, Reflections: s.Tap.Reflections, Weight: s.Tap.Weight,
+	}
+	if s.Session != "" {
+		cfg.MaxKeys = aggregate.DefaultMaxKeys / 16
+	}
+	shard, err := aggregate.RestoreShard(cfg, nil, s.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shard.Counts()
 }
 
 // skip has a source begin behind n frames. Those of them that no checkpoint has are lost.

@@ -64,7 +64,7 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	fresh := p.incarnation()
 	for _, t := range begin {
 		if err == nil {
-			err = p.start(ctx, running, t, State{}, false, fresh, until(leaving, t.key()))
+			err = p.start(ctx, running, t, nil, fresh, until(leaving, t.key()))
 		}
 	}
 	p.count(func(s *Stats) { s.Reloads++ })
@@ -85,7 +85,7 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
 		}
 		w := runs(p.workers, t.key())
 		kept[w] = true
-		if !same || w.place != t.Tap {
+		if !same || w.place != t.Tap || t.Sessions != nil {
 			w.next.plan, w.next.tap, w.place = to, *t, t.Tap
 		}
 	}
@@ -95,7 +95,7 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
 			leaving = append(leaving, w)
 		}
 	}
-	p.plan = *to
+	p.plan = to
 	return leaving, begin
 }
 
@@ -103,8 +103,8 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
 // not count them again.
 func until(leaving []*worker, k key) int64 {
 	for _, w := range leaving {
-		if w.key == k && w.gone {
-			return w.saved.At + 1
+		if w.key == k && w.gone && len(w.saved) > 0 {
+			return w.saved[0].At + 1
 		}
 	}
 	return 0

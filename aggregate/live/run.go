@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
 )
 
 // Run takes frames until ctx ends, then what was captured by then, closes all windows and
@@ -35,68 +35,63 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // begin starts a worker for each ring of the plan, and closes the windows of states whose
 // ring is not there any more.
 func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
-	states := make(map[key]State, len(p.restore))
+	states := make(map[key][]State, len(p.restore))
 	for _, s := range p.restore {
-		states[key{s.Name, s.Ring}] = s
+		k := key{cmp.Or(s.Of, s.Name), s.Ring}
+		states[k] = append(states[k], s)
 		p.last = max(p.last, s.Source.Incarnation)
 	}
 	p.restore = nil
 	fresh := p.incarnation()
 	for i := range p.plan.Taps {
 		t := &p.plan.Taps[i]
-		s, found := states[t.key()]
+		own := states[t.key()]
 		delete(states, t.key())
-		if err := p.start(ctx, running, t, s, found, fresh, 0); err != nil {
+		if err := p.start(ctx, running, t, own, fresh, 0); err != nil {
 			return err
 		}
 	}
-	for _, s := range states {
-		p.closeLeft(ctx, s)
+	for _, list := range states {
+		p.closeLeft(ctx, list)
 	}
 	return nil
 }
 
-// start makes a worker and lets it run, from the state if it was found and fits the plan.
-func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Tap, s State, found bool, fresh uint64, from int64) error {
-	source := aggregate.Source{Producer: Producer(p.cfg.Instance, t.Name), Incarnation: fresh}
-	var w *worker
-	var err error
-	if found {
-		source.Incarnation = s.Source.Incarnation
-		if w, err = p.newWorker(&p.plan, t, source, s.Data); err != nil {
-			p.lost(&s, err)
-			source.Incarnation, w = fresh, nil
-		} else {
-			w.saved = s
-		}
+// start makes a worker and lets it run, from the states as far as they fit the plan.
+func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Tap, states []State, fresh uint64, from int64) error {
+	w, left, err := p.newWorker(t, states, fresh)
+	if err != nil {
+		return fmt.Errorf("live: tap %q: %w", t.Name, err)
 	}
-	if w == nil {
-		if w, err = p.newWorker(&p.plan, t, source, nil); err != nil {
-			return fmt.Errorf("live: tap %q: %w", t.Name, err)
-		}
-	}
-	w.before = p.ring(t.key())
+	p.closeLeft(ctx, left)
 	w.from = from
 	p.workers = append(p.workers, w)
 	running.Go(func() { w.run(ctx) })
 	return nil
 }
 
-// closeLeft closes the windows of a state that no ring goes on from.
-func (p *Pipeline) closeLeft(ctx context.Context, s State) {
-	t := Tap{Name: s.Name, Ring: s.Ring, Tap: s.Tap}
-	w, err := p.newWorker(&p.plan, &t, s.Source, s.Data)
-	if err == nil {
-		err = w.lane.Shard().Flush(ctx)
+// closeLeft closes the windows of states that no ring goes on from.
+func (p *Pipeline) closeLeft(ctx context.Context, states []State) {
+	for i := range states {
+		s := &states[i]
+		var held hold
+		l := &lane{
+			SessionTap: SessionTap{Name: s.Name, Tap: s.Tap}, ring: s.Ring, of: s.Of, session: s.Session, link: decode.Ethernet,
+			hold: &held, source: s.Source,
+		}
+		err := l.open(p.plan, s.Data)
+		if err == nil {
+			err = l.close(ctx)
+		}
+		if err != nil {
+			p.lost(s, err)
+			continue
+		}
+		stats := l.stats()
+		stats.Ended = true
+		p.count(func(st *Stats) { st.set(&stats) })
+		p.keep(held.take())
 	}
-	if err != nil {
-		p.lost(&s, err)
-		return
-	}
-	left := w.stats()
-	left.Ended = true
-	p.count(func(st *Stats) { st.set(&left) })
-	p.keep(w.hold.take())
 }
 
 // lost tells of a state that cannot be gone on from: what its windows held is missing.
@@ -138,8 +133,8 @@ func (p *Pipeline) serve(ctx, life context.Context, running *sync.WaitGroup) err
 // handle notes what a worker tells, and fails where it has failed.
 func (p *Pipeline) handle(e event) error {
 	e.w.ended = e.w.ended || e.ended || e.gone
-	if e.w.gone = e.gone; e.gone && e.w.saved.Data != nil {
-		p.left = append(p.left, e.w.saved)
+	if e.w.gone = e.gone; e.gone {
+		p.left = append(p.left, e.w.saved...)
 	}
 	return e.err
 }
@@ -188,9 +183,7 @@ func (w *worker) leave() { w.leaving, w.next.end = true, true }
 func (p *Pipeline) states() []State {
 	list := slices.Clone(p.left)
 	for _, w := range p.workers {
-		if w.saved.Data != nil {
-			list = append(list, w.saved)
-		}
+		list = append(list, w.saved...)
 	}
 	slices.SortFunc(list, func(a, b State) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Ring, b.Ring))

@@ -11,8 +11,11 @@ import (
 
 // State is what one ring goes on from.
 type State struct {
-	Name   string // of the tap
-	Ring   int
+	Name string // of the tap
+	Ring int
+	// Of and Session are as in RingStats.
+	Of, Session string
+
 	Tap    feed.Tap
 	Source aggregate.Source
 	// At is the time (Unix ns) up to which the ring's frames are in the state, or in
@@ -24,29 +27,38 @@ type State struct {
 // ErrState is wrapped by the error for bytes that are no states.
 var ErrState = errors.New("is no state of taps, or of another version")
 
-// stateVersion changes with the encoding.
-const stateVersion = 1
+// stateVersion changes with the encoding. Before version 2 there were no sessions.
+const (
+	stateVersion = 2
+	withoutOf    = 1
+)
 
 // AppendStates appends the states so that ParseStates gets them back. There is no
 // checksum: whoever stores them adds one.
 //
 //	version:8, then of each state
-//	length:uvarint name | ring:uvarint | tags:8 reflections:8 weight:uvarint
+//	length:uvarint name | ring:uvarint | length:uvarint of | length:uvarint session
+//	tags:8 reflections:8 weight:uvarint
 //	producer:64 incarnation:64 epoch:64 at:64 | length:uvarint data, little-endian
 func AppendStates(b []byte, states []State) []byte {
 	b = append(b, stateVersion)
 	for i := range states {
 		s := &states[i]
-		b = append(binary.AppendUvarint(b, uint64(len(s.Name))), s.Name...)
+		b = appendText(b, s.Name)
 		b = binary.AppendUvarint(b, uint64(s.Ring))
+		b = appendText(appendText(b, s.Of), s.Session)
 		b = append(b, flag(s.Tap.Tags), flag(s.Tap.Reflections))
 		b = binary.AppendUvarint(b, s.Tap.Weight)
 		for _, v := range [...]uint64{s.Source.Producer, s.Source.Incarnation, s.Source.Epoch, uint64(s.At)} {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
-		b = append(binary.AppendUvarint(b, uint64(len(s.Data))), s.Data...)
+		b = appendText(b, s.Data)
 	}
 	return b
+}
+
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 func flag(b bool) byte {
@@ -60,7 +72,8 @@ func flag(b bool) byte {
 // an ErrState.
 func ParseStates(b []byte) ([]State, error) {
 	r := stateReader{b: b}
-	if version := r.take(1); version == nil || version[0] != stateVersion {
+	version := r.take(1)
+	if version == nil || version[0] != stateVersion && version[0] != withoutOf {
 		return nil, fmt.Errorf("read states: %w", ErrState)
 	}
 	var states []State
@@ -68,6 +81,9 @@ func ParseStates(b []byte) ([]State, error) {
 		var s State
 		s.Name = string(r.text())
 		s.Ring = int(r.number(maxRing))
+		if version[0] != withoutOf {
+			s.Of, s.Session = string(r.text()), string(r.text())
+		}
 		if flags := r.take(2); flags != nil {
 			s.Tap.Tags, s.Tap.Reflections = flags[0] == 1, flags[1] == 1
 		}

@@ -19,11 +19,16 @@ type Stats struct {
 	LostStates  uint64 // states of the last life that could not be gone on from
 }
 
-// RingStats is what one ring of a tap has counted. Counts of a ring that goes on from a
+// RingStats is what one ring of a tap has counted, or a session of its source, which is a
+// tap of its own. Counts of a ring that goes on from a
 // checkpoint go on as well; those of its frames begin anew.
 type RingStats struct {
-	Name  string // of the tap
-	Ring  int
+	Name string // of the tap
+	Ring int
+	// Of is the tap that the session arrived at, and Session what its source calls it;
+	// empty for the tap itself.
+	Of, Session string
+
 	Ended bool // no frame will come, or the ring was removed
 	// Source is the identity of the ring's rows since the last barrier.
 	Source aggregate.Source
@@ -63,24 +68,6 @@ func (p *Pipeline) ring(k key) RingStats {
 		}
 	}
 	return RingStats{}
-}
-
-// stats is a snapshot.
-func (w *worker) stats() RingStats {
-	shard := w.lane.Shard()
-	s := RingStats{
-		Name: w.name, Ring: w.ring, Ended: w.eof || w.ending, Source: w.source, Wrote: w.wrote,
-		Tally: w.before.Tally, Decoded: w.before.Decoded, Counts: w.before.Counts,
-		Watermark: shard.Watermark(), StateBytes: shard.StateBytes(), LastFrame: w.before.LastFrame,
-	}
-	s.Merge(&w.feed.Tally)
-	decoded, counts := w.counters(), shard.Counts()
-	s.Decoded.Add(&decoded)
-	s.Counts.Merge(&counts)
-	if w.last > 0 {
-		s.LastFrame = time.Unix(0, w.last)
-	}
-	return s
 }
 
 // set replaces what is known of a ring.

@@ -230,7 +230,7 @@ func idleTap(t *testing.T) {
 func TestStates(t *testing.T) {
 	states := []live.State{
 		{Name: "eth0", Ring: 3, Tap: feed.Tap{Tags: true, Weight: 7}, Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, At: 4, Data: []byte("state")},
-		{Name: "b", Tap: feed.Tap{Reflections: true, Weight: 1}, Data: []byte{}},
+		{Name: "b/erspan 7", Of: "b", Session: "erspan 7", Tap: feed.Tap{Reflections: true, Weight: 1}, Data: []byte{}},
 	}
 	text := live.AppendStates(nil, states)
 	got, err := live.ParseStates(text)
@@ -247,6 +247,10 @@ func TestStates(t *testing.T) {
 	}
 	if whole != 2 { // none, or the first one
 		t.Errorf("%d cuts read as states, want 2", whole)
+	}
+	first := []byte{1, 4, 'e', 't', 'h', '0', 3, 1, 0, 7, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 's', 't', 'a', 't', 'e'}
+	if got, err := live.ParseStates(first); err != nil || !reflect.DeepEqual(got, states[:1]) {
+		t.Errorf("of the first version: got %+v, %v", got, err)
 	}
 	if got, err := live.ParseStates(live.AppendStates(nil, nil)); err != nil || len(got) != 0 {
 		t.Errorf("no states: %v, %v", got, err)

@@ -17,23 +17,20 @@ import (
 // channels and what is the coordinator's.
 type worker struct {
 	key
-	p      *Pipeline
-	tap    Tap
-	source aggregate.Source
-	wrote  aggregate.Source // that of the rows before the last cut
-	feed   *feed.Feeder
-	lane   *feed.Lane
-	hold   hold
-	state  []byte // handed over last
-	spare  []byte // handed over before it: memory for the next one
+	p        *Pipeline
+	plan     *Plan
+	tap      Tap
+	sessions Sessions // the source, where it has sessions
+	lanes    []*lane  // the tap itself, and its sessions
+	byIndex  []*lane  // by Frame.Interface; nil of sessions that have none yet
+	fresh    uint64   // incarnation of lanes without a state
+	hold     hold
 
-	last    int64           // time of the last frame
-	quiet   int64           // what the source is quiet until, 0 while it has frames
-	eof     bool            // no frame will come
-	ending  bool            // has taken the last one
-	from    int64           // frames before it are another worker's
-	decoded decode.Counters // by decoders before the one at hand
-	before  RingStats       // of the same ring, before it was this worker's
+	last   int64 // when the last frame was received
+	quiet  int64 // what the source is quiet until, 0 while it has frames
+	eof    bool  // no frame will come
+	ending bool  // has taken the last one
+	from   int64 // frames before it are another worker's
 
 	orders  chan order // at most one, until it is answered
 	answers chan *cut  // at most one
@@ -46,7 +43,7 @@ type coordinated struct {
 	next    order    // to be asked at the next barrier
 	asked   bool     // an answer is due
 	late    bool     // and a barrier went on without it
-	saved   State    // of the last cut
+	saved   []State  // of the last cut
 	leaving bool     // has been told to end
 	ended   bool     // no frame will come
 	gone    bool     // answers no more
@@ -61,13 +58,10 @@ type order struct {
 
 // A cut is what a worker hands over.
 type cut struct {
-	state  []byte
+	states []State
+	stats  []RingStats
 	blocks []*aggregate.Block
-	source aggregate.Source
-	place  feed.Tap
-	stats  RingStats
 	last   bool
-	at     int64 // as State.At
 }
 
 // event tells the coordinator of a worker.
@@ -79,28 +73,49 @@ type event struct {
 	err   error // why
 }
 
-// newWorker makes a worker whose shard begins anew, or goes on from a state.
-func (p *Pipeline) newWorker(plan *Plan, t *Tap, source aggregate.Source, state []byte) (*worker, error) {
-	w := &worker{key: t.key(), p: p, tap: *t, source: source, orders: make(chan order, 1), answers: make(chan *cut, 1)}
+// newWorker makes a worker whose lanes go on from the states. It returns those that
+// there is no room for.
+func (p *Pipeline) newWorker(t *Tap, states []State, fresh uint64) (w *worker, left []State, err error) {
+	w = &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan order, 1), answers: make(chan *cut, 1)}
 	w.place = t.Tap
-	w.source.Epoch = plan.Epoch
-	w.wrote = w.source
 	setDefault(&w.tap.Link, decode.Ethernet)
-	var err error
-	if w.feed, err = feed.New(plan.Decode); err != nil {
-		return nil, err
+	if t.Sessions != nil {
+		w.sessions = t.Source.(Sessions) // has been checked
 	}
-	var shard *aggregate.Shard
-	if state == nil {
-		shard, err = aggregate.NewShard(plan.shard(t, source), &w.hold)
-	} else {
-		shard, err = aggregate.RestoreShard(plan.shard(t, source), &w.hold, state)
+	for i := range states {
+		s := &states[i]
+		index := uint32(0)
+		if s.Session != "" {
+			var ok bool
+			if index, ok = w.expect(s.Session); !ok {
+				left = append(left, *s)
+				continue
+			}
+		}
+		l, err := w.newLane(s.Session, s)
+		if err != nil {
+			p.lost(s, err)
+			continue
+		}
+		w.put(index, l)
+		w.saved = append(w.saved, *s)
 	}
-	if err != nil {
-		return nil, err
+	if len(w.byIndex) == 0 || w.byIndex[0] == nil {
+		l, err := w.newLane("", nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		w.put(0, l)
 	}
-	w.lane = feed.NewLane(w.tap.Link, shard)
-	return w, nil
+	return w, left, nil
+}
+
+// expect is the index of a session of an earlier life.
+func (w *worker) expect(session string) (index uint32, ok bool) {
+	if w.sessions == nil {
+		return 0, false
+	}
+	return w.sessions.Expect(session)
 }
 
 // run takes frames until it is ordered to end.
@@ -170,7 +185,7 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 		w.tell(ctx, e)
 		return nil
 	}
-	if batch.N == 0 {
+	if !w.received() && batch.N == 0 {
 		w.quiet = w.tap.Source.QuietUntil()
 		return nil
 	}
@@ -179,14 +194,11 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 	for len(frames) > 0 && frames[0].TimeNS < w.from {
 		frames = frames[1:]
 	}
-	for i := range frames {
-		if err := w.feed.Add(ctx, w.lane, &frames[i]); err != nil {
-			return err
-		}
+	if w.sessions != nil {
+		return w.split(ctx, frames)
 	}
-	w.feed.Packets += uint64(len(frames))
 	w.last = batch.Frames[batch.N-1].TimeNS
-	return nil
+	return w.lanes[0].add(ctx, frames)
 }
 
 // wait waits for an order, once no frame will come. ended is that it was the last one.
@@ -210,13 +222,12 @@ func (w *worker) full(ctx context.Context, batch *capture.Batch) (ended bool, er
 
 // answer hands over a cut and goes on.
 func (w *worker) answer(ctx context.Context, o *order) error {
-	if err := w.lane.Pass(ctx); err != nil {
-		return err
+	at := w.at()
+	for _, l := range w.lanes {
+		if err := l.advance(ctx, at); err != nil {
+			return err
+		}
 	}
-	if err := w.lane.Shard().AdvanceTo(ctx, w.at()); err != nil {
-		return err
-	}
-	w.wrote = w.source
 	if o.plan != nil {
 		if err := w.change(ctx, o); err != nil {
 			return err
@@ -238,48 +249,34 @@ func (w *worker) at() int64 {
 	return min(w.last, now)
 }
 
-// change closes all windows, and goes on under another plan.
+// change goes on under another plan.
 func (w *worker) change(ctx context.Context, o *order) error {
-	if err := w.lane.Shard().Flush(ctx); err != nil {
-		return err
-	}
 	o.tap.Source = w.tap.Source
 	if o.tap.Link == 0 {
 		o.tap.Link = w.tap.Link
 	}
-	next, err := w.lane.Shard().Succeed(o.plan.shard(&o.tap, w.source))
-	if err != nil {
-		return err
+	w.plan, w.tap = o.plan, o.tap
+	for _, l := range w.lanes {
+		if err := l.change(ctx, o.plan, w.placeOf(l.session)); err != nil {
+			return err
+		}
 	}
-	f, err := feed.New(o.plan.Decode)
-	if err != nil {
-		return err
-	}
-	w.decoded = w.counters()
-	f.Tally = w.feed.Tally
-	w.tap, w.feed, w.source.Epoch = o.tap, f, o.plan.Epoch
-	w.lane = feed.NewLane(w.tap.Link, next)
 	return nil
-}
-
-// counters are those of all decoders so far.
-func (w *worker) counters() decode.Counters {
-	c := w.feed.Decoded()
-	c.Add(&w.decoded)
-	return c
 }
 
 // handOver answers.
 func (w *worker) handOver(last bool) error {
-	state, err := w.lane.Shard().AppendState(w.spare[:0])
-	if err != nil {
-		return err
+	c := &cut{last: last, blocks: w.hold.take()}
+	for _, l := range w.lanes {
+		state, err := l.save(w.at())
+		if err != nil {
+			return err
+		}
+		stats := l.stats()
+		stats.Ended = w.eof || w.ending
+		c.states, c.stats = append(c.states, state), append(c.stats, stats)
 	}
-	// The coordinator has let go of the state before the last one by now.
-	w.spare, w.state = w.state, state
-	w.answers <- &cut{
-		state: state, blocks: w.hold.take(), source: w.source, place: w.tap.Tap, stats: w.stats(), last: last, at: w.at(),
-	}
+	w.answers <- c
 	return nil
 }
 
@@ -293,12 +290,10 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch) error {
 		}
 	}
 	w.last, w.quiet, w.ending = max(w.last, stop), 0, true
-	w.wrote = w.source
-	if err := w.lane.Pass(ctx); err != nil {
-		return err
-	}
-	if err := w.lane.Shard().Flush(ctx); err != nil {
-		return err
+	for _, l := range w.lanes {
+		if err := l.close(ctx); err != nil {
+			return err
+		}
 	}
 	return w.handOver(true)
 }
