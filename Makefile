@@ -68,9 +68,9 @@ bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on on
 bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)
 
-load: engine ## hand in 500 exporters' windows for 10 minutes (LOAD=1m for less), and 10 million random keys
-	CSIGSCOPE_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_INGEST_KEYS=10000000 \
-		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestRandomKeys)$$' ./ingest
+load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them and the collector (SEED=N), 10 million random keys
+	CSIGSCOPE_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_INGEST_SEED=$(SEED) CSIGSCOPE_INGEST_KEYS=10000000 \
+		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest
 
 accuracy: ## print how often the location that replay names is the true port, by scenario and locator
 	@mkdir -p .cache

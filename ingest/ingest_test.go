@@ -42,7 +42,7 @@ func TestHandIn(t *testing.T) {
 	}
 }
 
-func checkConservation(t *testing.T, c Counts) {
+func checkConservation(t testing.TB, c Counts) {
 	t.Helper()
 	if c.Items != c.StoredItems+c.RepeatedItems+c.UndescribedItems+c.RetriedItems+c.RefusedItems {
 		t.Errorf("%+v: items do not add up", c)

@@ -1,232 +1,188 @@
 package ingest
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
-	"net"
+	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 )
 
-// killBlock is block i of an exporter: its first group names it.
-func killBlock(name string, i int) *aggregate.Block {
-	h := fnv.New64()
-	fmt.Fprint(h, name)
-	b := testBlock(rand.New(rand.NewPCG(h.Sum64(), uint64(i))), time.Now(), 20)
-	b.SrcGroup[0] = uint64(i) + 1000
-	return b
-}
+// Variables of the load and kill tests.
+const (
+	loadVariable = "CSIGSCOPE_INGEST_LOAD" // how long, with 500 exporters
+	seedVariable = "CSIGSCOPE_INGEST_SEED" // of kills, to repeat a run
+)
 
-// process is a child that is killed and started again.
-type process struct {
-	testing.TB
-	dir, role, address string
-
-	mu        sync.Mutex
-	cmd       *exec.Cmd
-	next      int
-	confirmed map[int]bool
-	doubtful  map[int]bool // may be on the disk: killed before it was confirmed
-	done      sync.WaitGroup
-}
-
-func (p *process) start() {
-	p.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childFolder+"="+p.dir, childRole+"="+p.role, childURL+"="+p.address, childNext+"="+strconv.Itoa(p.next))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		p.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		p.Fatal(err)
-	}
-	p.cmd = cmd
-	p.done.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if n, err := strconv.Atoi(lines.Text()); err == nil {
-				p.mu.Lock()
-				p.confirmed[n] = true
-				p.next = n + 1
-				p.mu.Unlock()
-			}
-		}
-	})
-}
-
-// kill ends the child at once. What it was at is in doubt, and not done again.
-func (p *process) kill() {
-	p.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		p.Fatal(err)
-	}
-	p.done.Wait()
-	_ = p.cmd.Wait()
-	p.doubtful[p.next] = true
-	p.next++
-}
-
-// stored reads what the collector made durable: rows by identity.
-func stored(t *testing.T, dir string) map[identity]values {
-	t.Helper()
-	log, err := outbox.Open(shelfOptions(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	rows := map[identity]values{}
-	var buf []byte
-	for {
-		e, ok, err := log.Next(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			return rows
-		}
-		if e.Lost == "" {
-			var blocks []*aggregate.Block
-			if err := json.Unmarshal(e.Payload, &blocks); err != nil {
-				t.Fatal(err)
-			}
-			for _, b := range blocks {
-				for i := range b.Len() {
-					rows[identity{b.Source, b.Seq, b.Resolution, b.WindowStart, keyOf(b, i)}] = valuesOf(b, i)
-				}
-			}
-			buf = e.Payload
-		}
-		log.Ack(&e)
-	}
-}
-
-// TestKills kills exporters and the collector while they work. What an exporter had on
-// its disk is stored in the end, whole and once; all else is what it was killed at.
+// TestKills kills processes of exporters and the collector, which has the real store,
+// while they work. What an exporter's spool had accepted is in the tables in the end,
+// whole and once, and nothing else is but what its process was killed at.
 func TestKills(t *testing.T) {
-	const exporters, kills, every = 3, 20, 4 // each fourth kill takes the collector too
-	dir := t.TempDir()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	if testing.Short() {
+		t.Skip("SKIPPED: what kills processes has nothing for the race detector")
 	}
-	address := ln.Addr().String()
-	ln.Close()
-	var lines []string
-	var list []*process
-	for i := range exporters {
-		name := fmt.Sprintf("host%d", i)
-		lines = append(lines, credentialtest.TokenLine(name, "", "secret-of-"+name, ""))
-		if err := os.WriteFile(filepath.Join(dir, name+".token"), []byte("secret-of-"+name), 0o600); err != nil {
+	const kills, every = 20, 4 // each fourth kill is followed by one of the collector
+	exporters, each, pause := 30, 3, 150*time.Millisecond
+	like := exportersErrand{Dir: t.TempDir(), Cells: 10, Every: 20 * time.Millisecond, Confirm: true}
+	if os.Getenv(loadVariable) != "" {
+		exporters, each, pause = 500, 10, 3*time.Second
+		like.Cells, like.Every = 200, time.Second
+	}
+	seed := uint64(time.Now().UnixNano()) % 1e9
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, &process{TB: t, dir: dir, role: name, address: address, confirmed: map[int]bool{}, doubtful: map[int]bool{}})
 	}
-	credentialtest.WriteTokens(t, filepath.Join(dir, "tokens"), lines...)
-	server := &process{TB: t, dir: dir, role: collectorRole, address: address, confirmed: map[int]bool{}, doubtful: map[int]bool{}}
-	server.start()
-	for _, p := range list {
-		p.start()
-	}
-	rng := newRand(t, uint64(time.Now().UnixNano()))
+	t.Logf("seed %d", seed)
+	ca, dir := credentialtest.NewAuthority(t), t.TempDir()
+	_, reader := startEngine(t, dir)
+	server := newCollectorErrand(t, dir)
+	server.TLS, like.URL = ca.Server(), "https://"+server.Address
+	collector := startProcess(t, errand{Collector: server}, nil)
+	s := newSpread(t, ca, exporters, each, like)
+	s.start()
+	rng, died := newRand(t, seed), 0
 	for n := range kills {
-		time.Sleep(time.Duration(50+rng.IntN(150)) * time.Millisecond)
-		victim := list[rng.IntN(len(list))]
+		time.Sleep(pause/2 + time.Duration(rng.Int64N(int64(pause))))
+		victim := s.hosts[rng.IntN(len(s.hosts))]
 		victim.kill()
 		if n%every == every-1 {
-			server.kill()
-			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
-			server.start()
+			died++
+			collector.kill()
+			time.Sleep(time.Duration(rng.Int64N(int64(pause))))
+			collector = startProcess(t, errand{Collector: server}, nil)
 		}
-		victim.start()
+		victim.start(t)
 	}
-	time.Sleep(100 * time.Millisecond)
-	for _, p := range list {
-		p.kill()
+	time.Sleep(pause)
+	for _, h := range s.hosts {
+		h.finish()
 	}
-	for _, p := range list {
-		drain(t, p)
+	for _, h := range s.hosts {
+		h.await(3 * time.Minute)
 	}
-	server.kill()
-	checkKills(t, stored(t, dir), list)
+	collector.finish()
+	collector.await(3 * time.Minute)
+	blocks, doubtful := checkKills(t, reader, s, like.Cells)
+	t.Logf("%d kills of exporters' processes with %d exporters each, of %d, and %d of the collector: %d blocks accepted by spools are stored once, and %d of those killed at; seed %d",
+		kills, each, exporters, died, blocks, doubtful, seed)
+	if blocks < 10*exporters {
+		t.Errorf("%d blocks: next to none", blocks)
+	}
 }
 
-// drain sends what an exporter's spool still holds.
-func drain(t *testing.T, p *process) {
+// startEngine starts an engine with the schema in a folder, and a reader of it.
+func startEngine(t testing.TB, dir string) (*chdb.Engine, driver.Conn) {
 	t.Helper()
-	cfg := clientConfig(t, "http://"+p.address)
-	cfg.Dir, cfg.TokenFile = filepath.Join(p.dir, p.role), filepath.Join(p.dir, p.role+".token")
-	c := startClient(t, cfg)
-	c.flush(t)
-	if s := c.Stats(); len(s.Refused) > 0 || len(s.Lost) > 0 && s.Lost[string(outbox.Torn)] == 0 {
-		t.Errorf("%s: %+v", p.role, s)
+	engine, err := chdb.Start(t.Context(), chdbtest.Options(t, dir))
+	if err != nil {
+		t.Fatal(err)
 	}
-	c.stop()
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := openStore(t.Context(), engine, t.TempDir(), slog.New(slog.DiscardHandler))
+	if err == nil {
+		err = s.Migrate(t.Context())
+	}
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := clickhouse.Open(engine.ClickHouseOptions(chdb.RoleReader))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return engine, reader
 }
 
-func checkKills(t *testing.T, rows map[identity]values, list []*process) {
+// checkKills compares the tables with what spools had accepted, and counts blocks that
+// were accepted, and those stored that may have been.
+func checkKills(t *testing.T, reader driver.Conn, s *spread, cells int) (accepted, doubtful int) {
 	t.Helper()
-	type block struct {
-		producer, incarnation, seq uint64
-	}
-	blocks := map[block]map[rowKey]values{}
-	for id, v := range rows {
-		at := block{id.Producer, id.Incarnation, id.seq}
-		if blocks[at] == nil {
-			blocks[at] = map[rowKey]values{}
-		}
-		blocks[at][id.rowKey] = v
-	}
-	total := 0
-	for _, p := range list {
-		times := map[int]int{}
-		for at, got := range blocks {
-			if at.producer != Producer(p.role, "eth0") {
-				continue
-			}
-			n := -1
-			for k := range got {
-				if k.src >= 1000 {
-					n = int(k.src) - 1000
+	stored := storedBlocks(t, reader)
+	for _, h := range s.hosts {
+		for i, name := range h.errand.Names {
+			producer := Producer(name, "eth0")
+			one := totalsOf(loadBlock(name, cells))
+			times := map[int]int{}
+			for _, b := range stored[producer] {
+				times[b.number]++
+				want := storedBlock{b.number, uint64(cells), one.observations, one.observations*1500 + uint64(b.number*cells), one.sum, one.heavySum}
+				if b != want {
+					t.Fatalf("%s: stored %+v, want %+v", name, b, want)
 				}
 			}
-			if n < 0 {
-				t.Fatalf("%s: a block without its first row", p.role)
-			}
-			times[n]++
-			want := killBlock(p.role, n)
-			for i := range want.Len() {
-				if got[keyOf(want, i)] != valuesOf(want, i) || len(got) != want.Len() {
-					t.Fatalf("%s: block %d is not whole", p.role, n)
+			for n := range h.confirmed[i] {
+				if times[n] != 1 {
+					t.Errorf("%s: block %d is stored %d times, want once", name, n, times[n])
 				}
 			}
-		}
-		for n := range p.confirmed {
-			if times[n] != 1 {
-				t.Errorf("%s: block %d is stored %d times, want once", p.role, n, times[n])
+			for n, count := range times {
+				if !h.confirmed[i][n] {
+					doubtful++
+					if !h.doubtful[i][n] || count > 1 {
+						t.Errorf("%s: block %d is stored %d times, and was not accepted", name, n, count)
+					}
+				}
 			}
+			accepted += len(h.confirmed[i])
+			delete(stored, producer)
 		}
-		for n, count := range times {
-			if !p.confirmed[n] && (!p.doubtful[n] || count > 1) {
-				t.Errorf("%s: block %d is stored %d times, and was not confirmed", p.role, n, count)
-			}
+	}
+	if len(stored) > 0 {
+		t.Errorf("%d producers that nobody knows", len(stored))
+	}
+	return accepted, doubtful
+}
+
+// storedBlock is what the tables have of a block: its number, rows, and sums.
+type storedBlock struct {
+	number                                   int
+	rows, observations, bytes, sum, heavySum uint64
+}
+
+// storedBlocks are the blocks in the tables, by producer.
+func storedBlocks(t *testing.T, reader driver.Conn) map[uint64][]storedBlock {
+	t.Helper()
+	query := fmt.Sprintf(`SELECT producer, toUInt64(maxIf(src_group, src_group >= %[1]d) - %[1]d), count(), sum(observations), sum(bytes), sum(sum), sum(heavy_sum)
+		FROM csigscope.partials_1s FINAL GROUP BY producer, incarnation, seq`, blockMark)
+	rows, err := reader.Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	stored := map[uint64][]storedBlock{}
+	for rows.Next() {
+		var producer, number uint64
+		var b storedBlock
+		if err := rows.Scan(&producer, &number, &b.rows, &b.observations, &b.bytes, &b.sum, &b.heavySum); err != nil {
+			t.Fatal(err)
 		}
-		total += len(p.confirmed)
+		b.number = int(number)
+		stored[producer] = append(stored[producer], b)
 	}
-	t.Logf("%d blocks confirmed", total)
-	if total < 100 {
-		t.Errorf("%d blocks confirmed: next to none", total)
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
+	return stored
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/metrics"
 	"strconv"
 	"testing"
 	"time"
@@ -238,4 +239,17 @@ func TestLimitsAreChecked(t *testing.T) {
 	if _, err := (Limits{}).withDefaults(); err != nil {
 		t.Error(err)
 	}
+}
+
+// memory is what the heap holds, MiB.
+func memory() uint64 {
+	runtime.GC()
+	return liveHeap()
+}
+
+// liveHeap is what the last collection of garbage has left, MiB.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64() >> 20
 }

@@ -14,8 +14,8 @@ func TestMain(m *testing.M) {
 	if chdb.InChild() {
 		chdbtest.Main(m)
 	}
-	if dir := os.Getenv(childFolder); dir != "" {
-		child(dir, os.Getenv(childRole))
+	if errand := os.Getenv(childVariable); errand != "" {
+		runChild(errand)
 		return
 	}
 	goleak.VerifyTestMain(m)
