@@ -33,7 +33,7 @@ func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
 func (q Question) storeQuery() store.Query {
 	return store.Query{
 		Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution, Step: q.Step,
-		Level: q.Level,
+		Level: q.Level, Src: q.Src, Dst: q.Dst,
 	}
 }
 
@@ -64,6 +64,19 @@ func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]Locatio
 	rows := make([]LocationCount, len(windows))
 	for i, w := range windows {
 		rows[i] = LocationCount{Window: w.Window.UnixNano(), Location: w.Location, Observations: w.Observations, Heavy: w.Heavy}
+	}
+	return rows, asked(err)
+}
+
+// TopLocations implements Analytics.
+func (r storeReader) TopLocations(ctx context.Context, q Question, n int) ([]LocationTotal, error) {
+	locations, err := r.store.TopLocations(ctx, q.storeQuery(), n)
+	rows := make([]LocationTotal, len(locations))
+	for i, l := range locations {
+		rows[i] = LocationTotal{l.Location, l.Observations, l.Heavy, math.NaN(), l.Cells}
+		if l.Heavy > 0 {
+			rows[i].HeavyMean = float64(l.HeavySum) / float64(l.Heavy) * q.Signal.Unit().PerStored()
+		}
 	}
 	return rows, asked(err)
 }

@@ -123,3 +123,16 @@ func floorTo(t, step int64) int64 {
 	}
 	return q * step
 }
+
+// Cut cuts the question's range into windows: of the step, or of one that gives about 120 of
+// them where that is 0. The range is widened to whole windows, which are at most so many.
+// Errors wrap ErrInvalid, ErrTooLarge or ErrNoData.
+func (q *Question) Cut(e Extent, step time.Duration, windows int) error {
+	p, err := newPlan(Options{From: q.From, To: q.To, Step: step, MaxWindows: windows}, e)
+	if err != nil {
+		return err
+	}
+	q.From, q.To = time.Unix(0, p.from).UTC(), time.Unix(0, p.to).UTC()
+	q.Step, q.Resolution = time.Duration(p.step), time.Duration(p.resolution)
+	return nil
+}

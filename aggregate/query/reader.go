@@ -15,6 +15,7 @@ import (
 type Reader interface {
 	Catalog
 	Analytics
+	Records
 }
 
 // Catalog says what there is to ask for.
@@ -35,17 +36,22 @@ type Analytics interface {
 	CellWindows(context.Context, Question) ([]CellRow, error)
 	// LocationWindows has one row per location and window of Question.Step.
 	LocationWindows(context.Context, Question) ([]LocationCount, error)
+	// TopLocations has the n locations with the most heavy observations over the whole
+	// range, the most first.
+	TopLocations(ctx context.Context, q Question, n int) ([]LocationTotal, error)
 }
 
 // Question selects the rows of one signal. From and To are multiples of Step, and
 // Step is a multiple of Resolution; To is exclusive. A Resolution of 0 is the
-// coarsest complete one that divides Step and holds the range.
+// coarsest complete one that divides Step and holds the range. Src and Dst choose cells,
+// nil all of them; questions about locations are about all cells.
 type Question struct {
 	Signal     csig.Signal
 	From, To   time.Time
 	Resolution time.Duration
 	Step       time.Duration
 	Level      fabric.Level
+	Src, Dst   *aggregate.GroupID
 }
 
 // Extent is what a store holds. It is empty when First equals Last.
@@ -83,4 +89,13 @@ type LocationCount struct {
 	Location     aggregate.LocationID
 	Observations uint64
 	Heavy        uint64
+}
+
+// LocationTotal is the same over a whole range.
+type LocationTotal struct {
+	Location     aggregate.LocationID
+	Observations uint64
+	Heavy        uint64
+	HeavyMean    float64 // of heavy observations, in the signal's unit; NaN without any
+	Cells        uint64  // with a heavy observation there
 }

@@ -92,3 +92,29 @@ func TestCoverageCells(t *testing.T) {
 		t.Errorf("one source: %+v, %v", got, err)
 	}
 }
+
+// TestMissing: gaps that overlap are one part, cut at the range; those of records are none.
+func TestMissing(t *testing.T) {
+	s := covered(t)
+	at := testStart.Add
+	if err := s.WriteGap(t.Context(), Gap{Source: aggregate.Source{Producer: 9}, From: at(5 * time.Second), To: at(6 * time.Second), Reason: GapRestart}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		from, to time.Duration
+		want     []Span
+	}{
+		{0, time.Minute, []Span{{at(time.Second), at(3500 * time.Millisecond)}, {at(5 * time.Second), at(6 * time.Second)}}},
+		{2 * time.Second, 3 * time.Second, []Span{{at(2 * time.Second), at(3 * time.Second)}}},
+		{0, time.Second, nil},
+		{6 * time.Second, time.Minute, nil},
+	} {
+		got, err := s.Missing(t.Context(), at(tt.from), at(tt.to))
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s to %s: %v (-want +got):\n%s", tt.from, tt.to, err, diff)
+		}
+	}
+	if _, err := s.Missing(t.Context(), testStart, testStart); err == nil {
+		t.Error("an empty range: no error")
+	}
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -71,13 +72,19 @@ func (s *Store) WriteFindings(ctx context.Context, rows []FindingRow) error {
 // finding says besides its counts and times is of its first row. Source and Seq are not
 // set.
 func (s *Store) Findings(ctx context.Context, from, to time.Time) ([]FindingRow, error) {
-	if err := checkRange(from, to); err != nil {
+	return s.ChosenFindings(ctx, from, to, FindingFilter{}, s.maxRows+1)
+}
+
+// ChosenFindings are the first n of the findings that the filter takes.
+func (s *Store) ChosenFindings(ctx context.Context, from, to time.Time, f FindingFilter, n int) ([]FindingRow, error) {
+	chosen, err := f.where()
+	if err = errors.Join(err, checkRange(from, to)); err != nil {
 		return nil, fmt.Errorf("read findings: %w", err)
 	}
-	query := fmt.Sprintf("SELECT kind, id, severity, first, last, count, device, port, location, evidence, packets FROM %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d",
-		s.recordView("finding_totals", from, to), s.maxRows+1)
+	query := fmt.Sprintf(`SELECT kind, id, severity, first, last, count, device, port, location, evidence, packets
+FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, s.recordView("finding_totals", from, to), chosen, n)
 	var list []FindingRow
-	err := s.query(ctx, s.reader, "read findings", query, func(rows driver.Rows) error {
+	err = s.query(ctx, s.reader, "read findings", query, func(rows driver.Rows) error {
 		var r FindingRow
 		var first, last time.Time
 		var location uint64

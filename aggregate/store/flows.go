@@ -107,6 +107,11 @@ type FlowTotal struct {
 // question it considers Signal, From, To, Resolution (1 s or 1 min; 0 is 1 s), Src and
 // Dst.
 func (s *Store) TopFlows(ctx context.Context, q Query, n int) ([]FlowTotal, error) {
+	return s.ChosenFlows(ctx, q, FlowFilter{}, n)
+}
+
+// ChosenFlows is TopFlows of the flows that the filter takes.
+func (s *Store) ChosenFlows(ctx context.Context, q Query, f FlowFilter, n int) ([]FlowTotal, error) {
 	q.Resolution = defaultTo(q.Resolution, time.Second)
 	if err := q.check(false); err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
@@ -114,11 +119,15 @@ func (s *Store) TopFlows(ctx context.Context, q Query, n int) ([]FlowTotal, erro
 	if n < 1 || n > s.maxRows || q.Resolution < time.Second {
 		return nil, fmt.Errorf("read flows: %w: %d flows of windows of %s: expected 1 to %d, of 1 s or 1 min", ErrQuestion, n, q.Resolution, s.maxRows)
 	}
+	chosen, err := f.where()
+	if err != nil {
+		return nil, fmt.Errorf("read flows: %w", err)
+	}
 	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, observations, bytes, measured, mean, min, max, heavy, windows, location, location_heavy
-FROM %s WHERE %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
-		s.flowView(&q), q.cells(), n)
+FROM %s WHERE %s AND %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
+		s.flowView(&q), q.cells(), chosen, n)
 	var list []FlowTotal
-	err := s.query(ctx, s.reader, "read flows", query, func(rows driver.Rows) error {
+	err = s.query(ctx, s.reader, "read flows", query, func(rows driver.Rows) error {
 		var r FlowTotal
 		var src, dst, location uint64
 		var kind uint8

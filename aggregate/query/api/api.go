@@ -91,6 +91,7 @@ type API struct {
 	watchers atomic.Int64
 	names    namesCache
 	used     usedViews
+	kept     keptAnswers
 
 	running context.Context // of those who wait: ends with Run
 	end     context.CancelFunc

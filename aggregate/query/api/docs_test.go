@@ -26,7 +26,9 @@ func TestDocumentedQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(4, 10) })
+	past := querytest.Fabric(4, 10)
+	past.FlowRows, past.FindingRows = querytest.Flows(past, 20), querytest.Findings(past, 20)
+	s := newServed(t, 9, func(c *api.Config) { c.Reader = past })
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) })
@@ -60,7 +62,7 @@ func TestDocumentedQuestions(t *testing.T) {
 		if jsonErr := json.Unmarshal([]byte(body), &answer); err != nil || jsonErr != nil || code != "200" || len(answer) < 3 {
 			t.Errorf("%s: %v, %v, status %s: %.300s", line, err, jsonErr, code, body)
 		}
-		for _, list := range []string{"cells", "locations", "timeline", "groups"} {
+		for _, list := range []string{"cells", "locations", "timeline", "groups", "flows", "findings"} {
 			if v, ok := answer[list].([]any); ok && len(v) == 0 {
 				t.Errorf("%s: no %s", line, list)
 			}

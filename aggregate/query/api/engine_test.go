@@ -2,10 +2,14 @@ package api_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -17,6 +21,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+	csigdecode "github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 func TestMain(m *testing.M) { chdbtest.Main(m) }
@@ -96,12 +102,75 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 	if compared != 3*4*2*36 {
 		t.Errorf("compared %d cells", compared)
 	}
+	timelinesAgree(t, s)
+	recordsCome(t, s, db)
 	for _, target := range injectionTargets() {
-		if w := s.get(t, target); w.Code >= 500 {
+		if w := s.get(t, target); w.Code >= 500 || w.Code == 200 && !strings.Contains(w.Body.String(), `"total":0`) {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
 	}
 	if after := cells("/api/v1/cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"); len(after) != 36 {
 		t.Errorf("%d cells are left", len(after))
+	}
+}
+
+// timelinesAgree holds the windows of one cell and of all cells in memory against the store's.
+func timelinesAgree(t *testing.T, s *served) {
+	t.Helper()
+	for _, chosen := range []string{"src=rack1&dst=rack2", "dst=pod1"} {
+		question := "/api/v1/timeline?signal=max_delay&" + chosen
+		live := read[model.Timeline](t, s.get(t, question))
+		past := read[model.Timeline](t, s.get(t, question+"&step=1s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"))
+		for i := range live.Values {
+			for n := range live.Values[i].Locations {
+				live.Values[i].Locations[n].Cells, live.Values[i].Locations[n].HeavyMean = 0, nil // history has none
+			}
+			if c := live.Values[i].Cell; c != nil && c.Mode != nil {
+				c.Mode.Mean = nil
+			}
+		}
+		if diff := gocmp.Diff(past.Values, live.Values, cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Values) != 4 {
+			t.Errorf("%s (-store +memory):\n%.2000s", question, diff)
+		}
+	}
+}
+
+// recordsCome asks for flows and findings that the store was given.
+func recordsCome(t *testing.T, s *served, db *store.Store) {
+	t.Helper()
+	flow := store.FlowRow{
+		Window: begin.UnixNano(), Resolution: int64(time.Second), Signal: csig.MaxDelay, Kind: csigdecode.Tag,
+		SrcGroup: recenttest.FirstGroup, DstGroup: recenttest.FirstGroup + 1,
+		Flow:         store.Flow{Src: netip.MustParseAddr("10.0.1.1"), Dst: netip.MustParseAddr("2001:db8::1"), SrcPort: 5, DstPort: 4791, Proto: 17},
+		Observations: 20, Bytes: 3000, Measured: 10, Sum: 500, Min: 20, Max: 80, Heavy: 4, HeavySum: 300, Location: recenttest.FirstLocation, LocationHeavy: 3,
+	}
+	others := flow
+	others.Flow = store.Flow{}
+	finding := store.FindingRow{
+		Kind: "it's", ID: 77, Severity: store.SeverityError, From: begin.UnixNano(), To: begin.UnixNano() + 5, Count: 3,
+		Device: "leaf1", Location: recenttest.FirstLocation, Evidence: "S=31 'then' 4\xff\n", Packets: []uint64{1 << 63},
+	}
+	if err := errors.Join(db.WriteFlows(t.Context(), []store.FlowRow{flow, others}), db.WriteFindings(t.Context(), []store.FindingRow{finding})); err != nil {
+		t.Fatal(err)
+	}
+	ns, at := func(v float64) *model.Measure { return &model.Measure{NS: &v} }, &model.Bottleneck{Location: "leaf1:up1", Heavy: 3, ShareRatio: 0.75}
+	want := model.Flow{
+		Src: "10.0.1.1", SrcPort: 5, Dst: "2001:db8::1", DstPort: 4791, Proto: 17, SrcGroup: "rack1", DstGroup: "rack2", Kind: "tag",
+		Observations: 20, Bytes: 3000, Mean: ns(50), Min: ns(20), Max: ns(80), Heavy: 4, HeavyRatio: 0.2, Windows: 1, Mode: at,
+	}
+	rest := want
+	rest.Others, rest.Src, rest.SrcPort, rest.Dst, rest.DstPort, rest.Proto = true, "", 0, "", 0, 0
+	if diff := gocmp.Diff([]model.Flow{rest, want}, read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&dst=rack2")).Values); diff != "" {
+		t.Errorf("flows (-want +got):\n%s", diff)
+	}
+	if diff := gocmp.Diff([]model.Flow{want}, read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&src_address=10.0.0.0/8")).Values); diff != "" {
+		t.Errorf("flows of addresses (-want +got):\n%s", diff)
+	}
+	told := model.Finding{
+		Kind: "it's", ID: "000000000000004d", Severity: "error", First: begin, Last: begin.Add(5), Count: 3, Device: "leaf1",
+		Location: "leaf1:up1", Evidence: "S=31 'then' 4\ufffd\n", Packets: []uint64{1 << 63},
+	}
+	if diff := gocmp.Diff([]model.Finding{told}, read[model.Findings](t, s.get(t, "/api/v1/findings?kind=it%27s&location=leaf1:up1")).Values); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

@@ -33,12 +33,12 @@ func export(a *API, h huma.API) {
 // store answers with at a time.
 func (a *API) export(ctx context.Context, s *recent.State, in *exportInput) (*answer, error) {
 	if s == nil {
-		q, err := a.question(ctx, &in.SignalInput, &in.RangeInput)
+		q, err := a.question(ctx, &in.SignalInput, &in.TimesInput)
 		if err != nil {
 			return nil, err
 		}
-		page, err := a.pastCells(ctx, q, &in.FilterInput)
-		return &answer{content: content{value: page}}, err
+		cells, err := a.pastCells(ctx, q, &in.FilterInput)
+		return &answer{content: content{value: &model.Cells{About: pastAbout(q), Values: cells}}}, err
 	}
 	v, k, err := a.asked(ctx, s, &in.SignalInput, in.Windows)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 )
 
 // lists are the parameters that may be given several times.
-var lists = []string{"src", "dst", "location", "state"}
+var lists = []string{"src", "dst", "location", "state", "kind", "severity", "device"}
 
 // guard refuses what no endpoint takes, and outlives what goes wrong in one.
 func (a *API) guard(next http.Handler) http.Handler {

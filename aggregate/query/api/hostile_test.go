@@ -44,6 +44,14 @@ func TestProblems(t *testing.T) {
 		"cells?after=1&wait=1h":                  {422, "from 0s to 1m0s"},
 		"cells?after=x":                          {422, "revision"},
 		"cells?after=99":                         {422, "ahead"},
+		"flows?src_address=rack1":                {422, "10.0.1.0/24"},
+		"flows?window=2s":                        {422, "expected value to be one of"},
+		"flows?signal=max_speed":                 {422, "min_abw_ratio"},
+		"flows?cursor=abc":                       {422, "leave it out"},
+		"findings?severity=high":                 {422, "expected value to be one of"},
+		"findings?location=nowhere":              {422, "/api/v1/fabric lists them"},
+		"findings?from=2026-01-20T09:00:00Z":     {422, "give both"},
+		"timeline?step=1s":                       {422, "from and to"},
 		"path?src=rack1":                         {422, "dst: required"},
 		"path?src=pod1&dst=rack1":                {422, "several groups"},
 		"watch?heartbeat=1ms":                    {422, "from 1s to 1m"},
@@ -76,15 +84,24 @@ var injections = []string{
 	"<script>alert(1)</script>", "rack1\r\nX-Evil: 1", "\x00", "%s%n%x", "\xff\xfe", "1e999", "-1", "99999999999999999999", "０",
 }
 
-// injectionTargets are the injections as parameters that history is asked with.
+// injectionTargets are injections as parameters that history is asked with: all of them where
+// text gets as far as the store, and some where a name is looked up or a number read before.
 func injectionTargets() (list []string) {
-	for _, name := range []string{"signal", "from", "src", "location"} {
-		for _, value := range injections {
-			q := url.Values{"from": {"2026-01-20T09:00:00Z"}, "to": {"2026-01-20T09:00:01Z"}}
-			q.Set(name, value)
-			list = append(list, "/api/v1/cells?"+q.Encode())
+	add := func(path string, values []string, names ...string) {
+		for _, name := range names {
+			for _, value := range values {
+				q := url.Values{"from": {"2026-01-20T09:00:00Z"}, "to": {"2026-01-20T09:00:01Z"}}
+				q.Set(name, value)
+				list = append(list, "/api/v1/"+path+"?"+q.Encode())
+			}
 		}
 	}
+	add("findings", injections, "kind", "device")
+	add("findings", injections[:2], "severity", "location", "cursor")
+	add("flows", injections[:2], "signal", "src", "src_address", "dst_address", "kind", "min_heavy", "window", "cursor")
+	add("cells", injections[:2], "signal", "from", "src", "location", "cursor")
+	add("timeline", injections[:2], "step", "src")
+	add("path", injections[:2], "src", "signal")
 	return list
 }
 
@@ -99,10 +116,12 @@ func TestInjections(t *testing.T) {
 			"signal", "level", "windows", "from", "to", "after", "wait", "src", "dst", "location", "state", "min_heavy_ratio",
 			"min_room_bps", "max_room_bps", "min_room_ratio", "max_room_ratio", "limit", "cursor",
 		},
-		"matrix": {"signal", "level", "windows", "src", "dst", "after", "wait"}, "path": {"src", "dst", "signal", "level", "windows"},
-		"locations": {"signal", "level", "windows", "from", "to", "top"}, "timeline": {"signal", "src", "dst", "windows", "top"},
-		"export": {"signal", "src", "format", "from"},
-		"fabric": {"x"}, "health": {"x"}, "watch": {"signal", "level", "src", "dst", "after", "heartbeat"},
+		"matrix": {"signal", "level", "windows", "from", "to", "src", "dst", "after", "wait"}, "path": {"src", "dst", "signal", "level", "windows", "from", "to"},
+		"locations": {"signal", "level", "windows", "from", "to", "top"}, "timeline": {"signal", "src", "dst", "windows", "top", "from", "to", "step"},
+		"flows":    {"signal", "from", "to", "src", "dst", "src_address", "dst_address", "kind", "min_heavy", "window", "limit", "cursor"},
+		"findings": {"severity", "location", "from", "to", "limit", "cursor"},
+		"export":   {"signal", "src", "format", "from"},
+		"fabric":   {"x"}, "health": {"x"}, "watch": {"signal", "level", "src", "dst", "after", "heartbeat"},
 	}
 	for path, names := range parameters {
 		for _, name := range names {
@@ -178,12 +197,16 @@ func TestExpensive(t *testing.T) {
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
 		"cells?signal=min_abw&src=rack1&limit=1", "cells?windows=3&level=set&after=0&wait=1ms", "path?src=rack1&dst=rack2", "matrix?dst=pod1",
-		"locations?top=2&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z", "timeline?top=0", "fabric", "health", "export?src=rack1", "cells?cursor=MDAwMDAwMDAwMDAwMDAwNy0xLjEuMA",
+		"locations?top=2&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z", "timeline?top=0", "timeline?src=rack1&dst=rack2&step=2s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z",
+		"flows?signal=max_delay&src_address=10.0.0.0/8&limit=1", "findings?severity=error&kind=x&limit=2&device=leaf1", "matrix?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z",
+		"cells?limit=1&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z&cursor=aC4xLjIuMy40LjUuNg", "fabric", "health", "export?src=rack1", "cells?cursor=MDAwMDAwMDAwMDAwMDAwNy0xLjEuMA",
 		"cells?max_room_bps=1e308&signal=type_5:max:ns", "extent", "bundle?signal=min_abw", "watch?heartbeat=x", "openapi.json", "%2e%2e/cells", "cells?from=1970-01-01T00:00:00Z&to=2104-12-31T23:59:59Z",
 	} {
 		f.Add(seed, "")
 	}
-	s := newServed(f, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 2) })
+	past := querytest.Fabric(2, 2)
+	past.FlowRows, past.FindingRows = querytest.Flows(past, 5), querytest.Findings(past, 5)
+	s := newServed(f, 9, func(c *api.Config) { c.Reader = past })
 	s.window(f, 0)
 	f.Fuzz(func(t *testing.T, target, tag string) {
 		path, parameters, _ := strings.Cut(target, "?")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query/model"
 )
 
 const (
@@ -203,5 +204,16 @@ func (n *names) at(level fabric.Level) func(aggregate.LocationID) aggregate.Loca
 			return l.At(level)
 		}
 		return id
+	}
+}
+
+func (n *names) place(id aggregate.LocationID) model.Place {
+	l, ok := n.locations[id]
+	if !ok {
+		return model.Place{Location: n.locationName(id), Kind: fabric.KindUnknown}
+	}
+	return model.Place{
+		Location: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
+		CapacityBPS: l.Capacity * 1000, Candidates: l.Candidates, CandidateCount: l.CandidateCount,
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -43,11 +42,16 @@ type SignalInput struct {
 	Level  string `query:"level" default:"location" enum:"location,set,device,stage" doc:"that locations are named at"`
 }
 
+// TimesInput chooses history.
+type TimesInput struct {
+	From string `query:"from" maxLength:"40" doc:"RFC 3339: asks the store for history from then on, in whole seconds"`
+	To   string `query:"to" maxLength:"40" doc:"RFC 3339: end of the history, exclusive; with from"`
+}
+
 // RangeInput chooses when.
 type RangeInput struct {
-	Windows int    `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory are added up"`
-	From    string `query:"from" maxLength:"40" doc:"RFC 3339: asks the store for history from then on, in whole seconds"`
-	To      string `query:"to" maxLength:"40" doc:"RFC 3339: end of the history, exclusive; with from"`
+	TimesInput
+	Windows int `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory are added up"`
 }
 
 // WaitInput waits for a revision.
@@ -153,7 +157,7 @@ func (in *SignalInput) key(windows int, among []csig.Signal) (viewKey, error) {
 }
 
 // history is a question to the store; ok is false where memory is asked.
-func (in *RangeInput) history() (from, to time.Time, ok bool, err error) {
+func (in *TimesInput) history() (from, to time.Time, ok bool, err error) {
 	if in.From == "" && in.To == "" {
 		return from, to, false, nil
 	}
@@ -206,8 +210,8 @@ func etag(s *recent.State) string { return `W/"` + token(s) + `"` }
 // maxWait bounds a wait.
 const maxWait = time.Minute
 
-// rangeOf is what an endpoint's input says of when; nil for one that says nothing.
-func (in *RangeInput) rangeOf() *RangeInput { return in }
+// timesOf is what an endpoint's input says of history.
+func (in *TimesInput) timesOf() *TimesInput { return in }
 
 // waitOf is the same of waiting.
 func (in *WaitInput) waitOf() *WaitInput { return in }
@@ -215,8 +219,8 @@ func (in *WaitInput) waitOf() *WaitInput { return in }
 // await is the state to answer from, nil where the store is asked. fresh is false where the
 // asker has it already.
 func (a *API) await(ctx context.Context, in any) (s *recent.State, fresh bool, err error) {
-	if r, ok := in.(interface{ rangeOf() *RangeInput }); ok {
-		if _, _, past, err := r.rangeOf().history(); past || err != nil {
+	if r, ok := in.(interface{ timesOf() *TimesInput }); ok {
+		if _, _, past, err := r.timesOf().history(); past || err != nil {
 			return nil, true, err
 		}
 	}
@@ -293,21 +297,3 @@ func (a *API) enter() error {
 }
 
 func (a *API) leave() { a.watchers.Add(-1) }
-
-// question is a question to the store.
-func (a *API) question(ctx context.Context, in *SignalInput, when *RangeInput) (q query.Question, err error) {
-	if q.From, q.To, _, err = when.history(); err != nil {
-		return q, err
-	}
-	q.Step = q.To.Sub(q.From)
-	if a.Reader == nil {
-		return q, huma.NewError(404, "there is no history here: leave out from and to for what is in memory")
-	}
-	extent, err := a.Reader.Extent(ctx)
-	if err != nil {
-		return q, err
-	}
-	k, err := in.key(1, extent.Signals)
-	q.Signal, q.Level = k.signal, k.level
-	return q, err
-}

@@ -98,6 +98,17 @@ func (v *view) models(chosen []int) []model.Cell {
 	return list
 }
 
+// asked is the view that a question is about.
+func (a *API) asked(ctx context.Context, s *recent.State, in *SignalInput, windows int) (*view, viewKey, error) {
+	k, err := in.key(windows, s.Signals())
+	if err != nil {
+		return nil, k, err
+	}
+	a.used.note(k, a.Now())
+	v, err := a.view(ctx, s, k)
+	return v, k, err
+}
+
 // usedViews are the views that were asked for lately.
 type usedViews struct {
 	mu   sync.Mutex

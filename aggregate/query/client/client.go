@@ -95,7 +95,17 @@ func (c *Client) Locations(ctx context.Context, parameters url.Values) (*model.L
 	return get[model.Locations](ctx, c, "locations", parameters)
 }
 
-// Timeline is what each window in memory came to.
+// Flows is a page of flows.
+func (c *Client) Flows(ctx context.Context, parameters url.Values) (*model.Flows, error) {
+	return get[model.Flows](ctx, c, "flows", parameters)
+}
+
+// Findings is a page of findings.
+func (c *Client) Findings(ctx context.Context, parameters url.Values) (*model.Findings, error) {
+	return get[model.Findings](ctx, c, "findings", parameters)
+}
+
+// Timeline is what each window came to.
 func (c *Client) Timeline(ctx context.Context, parameters url.Values) (*model.Timeline, error) {
 	return get[model.Timeline](ctx, c, "timeline", parameters)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -35,7 +36,9 @@ func window(t *testing.T, m *recent.Memory, second int) {
 func serve(t *testing.T) (*recent.Memory, *httptest.Server, *client.Client) {
 	t.Helper()
 	m := recent.New(recent.Config{})
-	a, err := api.New(api.Config{Memory: m, Names: recenttest.Names{Racks: 4}})
+	past := querytest.Fabric(4, 2)
+	past.FlowRows, past.FindingRows = querytest.Flows(past, 20), querytest.Findings(past, 20)
+	a, err := api.New(api.Config{Memory: m, Names: recenttest.Names{Racks: 4}, Reader: past})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +75,12 @@ func TestQuestions(t *testing.T) {
 	}
 	if l, err := c.Locations(t.Context(), nil); err != nil || len(l.Values) == 0 {
 		t.Errorf("locations %+v, %v", l, err)
+	}
+	if l, err := c.Flows(t.Context(), url.Values{"signal": {"max_delay"}, "limit": {"5"}}); err != nil || len(l.Values) != 5 || l.Total != 20 {
+		t.Errorf("flows %+v, %v", l, err)
+	}
+	if l, err := c.Findings(t.Context(), url.Values{"severity": {"error"}}); err != nil || len(l.Values) == 0 {
+		t.Errorf("findings %+v, %v", l, err)
 	}
 	if l, err := c.Timeline(t.Context(), nil); err != nil || len(l.Values) != 1 {
 		t.Errorf("timeline %+v, %v", l, err)

@@ -67,15 +67,16 @@ type About struct {
 	From     time.Time `json:"from" doc:"start of the first window"`
 	To       time.Time `json:"to" doc:"end of the last window"`
 	Windows  int       `json:"windows,omitempty" doc:"added up, in memory"`
-	// Completeness is of the newest window.
-	Completeness float64 `json:"completeness_ratio,omitempty" doc:"producers that have told of the newest window, of those known"`
+	// Completeness is of the newest window, or of the history of a path.
+	Completeness float64    `json:"completeness_ratio,omitempty" doc:"producers that have told of the newest window, of those known; of a path's history, the share of the range without a known gap"`
+	AsOf         *time.Time `json:"as_of,omitempty" doc:"when the store was asked: all pages are of that answer"`
 }
 
 // Cells is a page of cells.
 type Cells struct {
 	About
 	Total  int    `json:"total" doc:"cells on all pages"`
-	Next   string `json:"next_cursor,omitempty" doc:"asks for the next page, of the same revision"`
+	Next   string `json:"next_cursor,omitempty" doc:"asks for the next page, of the same revision or the same answer of the store"`
 	Values []Cell `json:"cells"`
 }
 
@@ -102,7 +103,7 @@ type Location struct {
 	CapacityBPS  uint64   `json:"capacity_bps,omitempty"`
 	Observations uint64   `json:"observations"`
 	Heavy        uint64   `json:"heavy"`
-	Cells        uint64   `json:"cells" doc:"with a heavily loaded observation there"`
+	Cells        uint64   `json:"cells,omitempty" doc:"with a heavily loaded observation there; of a timeline in memory alone"`
 	HeavyMean    *Measure `json:"heavy_mean,omitempty" doc:"of heavily loaded observations"`
 }
 
@@ -122,12 +123,15 @@ type Moment struct {
 	Congested    int        `json:"congested" doc:"cells in that state"`
 	Completeness float64    `json:"completeness_ratio"`
 	Locations    []Location `json:"locations" doc:"those with the most heavily loaded observations"`
+	Cell         *Cell      `json:"cell,omitempty" doc:"where src and dst name one group each"`
 }
 
-// Timeline is what the windows in memory came to, one by one.
+// Timeline is what windows came to, one by one.
 type Timeline struct {
 	About
-	Values []Moment `json:"timeline"`
+	StepSeconds float64  `json:"step_s" doc:"length of a window"`
+	HeavyOnly   bool     `json:"heavy_only,omitempty" doc:"windows so short are kept of cells alone where something was heavily loaded"`
+	Values      []Moment `json:"timeline"`
 }
 
 // Path is what is known of one source and destination.
@@ -136,7 +140,7 @@ type Path struct {
 	Cell       Cell     `json:"cell"`
 	Room       *Measure `json:"room,omitempty" doc:"left on the path: the mean of a signal of available bandwidth"`
 	Limit      *Place   `json:"limit,omitempty" doc:"the limiting location"`
-	AgeSeconds float64  `json:"age_s" doc:"since the end of the newest window, now"`
+	AgeSeconds float64  `json:"age_s" doc:"since the end of the newest window, or of the range, now"`
 }
 
 // Place is a location and what it stands for.

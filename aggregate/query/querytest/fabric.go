@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -175,4 +177,36 @@ func (f *maker) row(start int64, src, dst aggregate.GroupID, kind decode.Kind, a
 	add(csig.MinABW, free*portSpeed, free*portSpeed)
 	add(csig.MinABWRatio, free, free)
 	add(csig.MaxDelay, delay, delay)
+}
+
+// Flows makes so many flows of m's first second, of max_delay, the last of them what all
+// others come to.
+func Flows(m *Memory, n int) (list []Flow) {
+	for i := range n {
+		f := Flow{Window: Start, Signal: csig.MaxDelay}
+		cell := m.Rows[i%len(m.Rows)]
+		f.SrcGroup, f.DstGroup, f.Kind, f.Location = cell.Src, cell.Dst, decode.Tag, cell.Location
+		f.Observations, f.Bytes, f.Heavy, f.LocationHeavy, f.Windows = uint64(2*n), uint64(2*n*1500), uint64(n-i), uint64((n-i)/2), 1
+		f.Mean, f.Min, f.Max = 20_000, 10_000, 30_000+float64(i)
+		if i < n-1 || n == 1 {
+			f.Src, f.Dst = netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), netip.AddrFrom4([4]byte{10, 0, 2, byte(i / 256)})
+			f.SrcPort, f.DstPort, f.Proto = uint16(1000+i), 4791, 17
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// Findings makes so many findings of m's first second.
+func Findings(m *Memory, n int) (list []query.FindingRow) {
+	severities := []string{"error", "warning", "info"}
+	for i := range n {
+		place := m.Places[i%len(m.Places)]
+		list = append(list, query.FindingRow{
+			Kind: []string{"rogue_insertion", "scrub_failure"}[i%2], ID: 1<<60 + uint64(i), Severity: severities[i*3/n],
+			First: Start, Last: Start.Add(time.Duration(i+1) * time.Millisecond), Count: uint64(i + 1),
+			Device: place.Device, Port: "up1", Location: place.ID, Evidence: fmt.Sprintf("S=%d 'then' 4", i), Packets: []uint64{9, 1 << 60},
+		})
+	}
+	return list
 }

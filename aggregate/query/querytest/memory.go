@@ -44,6 +44,10 @@ type Memory struct {
 	Rows       []Row
 	GroupRows  []fabric.Group
 	Places     []fabric.Location
+
+	FlowRows    []Flow
+	FindingRows []query.FindingRow
+	Gaps        []query.Span
 }
 
 // Extent covers all rows.
@@ -93,6 +97,7 @@ func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]query.L
 	}
 	counts := map[key]query.LocationCount{}
 	window := bucket(q)
+	q.Src, q.Dst = nil, nil
 	rows, lift := m.selected(q), m.lift(q.Level)
 	tagged := map[cellKey]bool{}
 	for _, r := range rows {
@@ -121,7 +126,8 @@ func bucket(q query.Question) func(int64) int64 {
 
 func (m *Memory) selected(q query.Question) []Row {
 	return slices.DeleteFunc(slices.Clone(m.Rows), func(r Row) bool {
-		return r.Signal != q.Signal || r.Window < q.From.UnixNano() || r.Window >= q.To.UnixNano()
+		return r.Signal != q.Signal || r.Window < q.From.UnixNano() || r.Window >= q.To.UnixNano() ||
+			q.Src != nil && r.Src != *q.Src || q.Dst != nil && r.Dst != *q.Dst
 	})
 }
 

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/recent"
+)
+
+type findingsInput struct {
+	RecordsInput
+	Kind     []string `query:"kind,explode" maxItems:"64" doc:"kinds of findings"`
+	Severity []string `query:"severity,explode" maxItems:"3" enum:"info,warning,error" doc:"severities"`
+	Device   []string `query:"device,explode" maxItems:"64" doc:"devices that they are about"`
+	Location []string `query:"location,explode" maxItems:"64" doc:"locations that they are about"`
+}
+
+func (a *API) findings(ctx context.Context, _ *recent.State, in *findingsInput) (*answer, error) {
+	at, err := pinAt(in.Cursor, questionHash(in.From, in.To, in.Kind, in.Severity, in.Device, in.Location))
+	if err != nil {
+		return nil, err
+	}
+	extent, err := a.stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.span(&at, extent); err != nil {
+		return nil, err
+	}
+	n, err := a.history(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := query.FindingQuestion{Kinds: in.Kind, Severities: in.Severity, Devices: in.Device, Limit: maxRecords + 1}
+	q.From, q.To = at.span()
+	for _, name := range in.Location {
+		ids, ok := n.placeIDs[name]
+		if !ok {
+			return nil, wrong("location", name, "no such location: /api/v1/fabric lists them")
+		}
+		q.Locations = append(q.Locations, ids...)
+	}
+	p, err := paged(a, at, in.Limit, maxRecords, func() ([]model.Finding, error) {
+		rows, err := a.Reader.Findings(ctx, q)
+		list := make([]model.Finding, len(rows))
+		for i := range rows {
+			list[i] = n.finding(&rows[i])
+		}
+		return list, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return of(nil, &model.Findings{
+		Source: "store", From: q.From, To: q.To, AsOf: p.asOf, Total: p.total, Truncated: p.truncated, Next: p.next, Values: p.rows,
+	})
+}
+
+func (n *names) finding(r *query.FindingRow) model.Finding {
+	f := model.Finding{
+		Kind: r.Kind, ID: fmt.Sprintf("%016x", r.ID), Severity: r.Severity, First: r.First, Last: r.Last, Count: r.Count,
+		Device: r.Device, Port: r.Port, Evidence: r.Evidence, Packets: r.Packets,
+	}
+	if r.Location != aggregate.NoLocation {
+		f.Location = n.locationName(r.Location)
+	}
+	return f
+}

@@ -1,0 +1,158 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+)
+
+// newHistory is an API over a store alone, of 10 s of 4 racks.
+func newHistory(t testing.TB) (*served, *querytest.Memory) {
+	t.Helper()
+	past := querytest.Fabric(4, 10)
+	past.FlowRows, past.FindingRows = querytest.Flows(past, 250), querytest.Findings(past, 120)
+	return newServed(t, 4, func(c *api.Config) { c.Memory, c.Names, c.Reader = nil, nil, past }), past
+}
+
+const past = "from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:10Z"
+
+// TestPastTimeline: the windows of a cell are its cells of as many ranges, with known gaps.
+func TestPastTimeline(t *testing.T) {
+	s, store := newHistory(t)
+	store.Gaps = []query.Span{{From: begin.Add(5 * time.Second), To: begin.Add(6500 * time.Millisecond)}}
+	line := read[model.Timeline](t, s.get(t, "/api/v1/timeline?src=rack1&dst=rack2&step=2s&signal=max_delay&"+past))
+	if line.Source != "store" || line.StepSeconds != 2 || len(line.Values) != 5 {
+		t.Fatalf("timeline %+v", line)
+	}
+	for i, m := range line.Values {
+		from, to := begin.Add(time.Duration(2*i)*time.Second), begin.Add(time.Duration(2*i+2)*time.Second)
+		cells := read[model.Cells](t, s.get(t, fmt.Sprintf("/api/v1/cells?src=rack1&dst=rack2&signal=max_delay&from=%s&to=%s", from.Format(time.RFC3339), to.Format(time.RFC3339))))
+		if diff := cmp.Diff(&cells.Values[0], m.Cell, cmpopts.EquateApprox(1e-9, 0)); diff != "" || m.Observations != m.Cell.Observations || m.Cells != 1 {
+			t.Errorf("window %d: %d observations (-cells +timeline):\n%s", i, m.Observations, diff)
+		}
+		if want := []float64{1, 1, 0.5, 0.75, 1}[i]; m.Completeness != want || len(m.Locations) == 0 {
+			t.Errorf("window %d: completeness %v, want %v, locations %v", i, m.Completeness, want, m.Locations)
+		}
+	}
+	if line := read[model.Timeline](t, s.get(t, "/api/v1/timeline?top=0&"+past)); len(line.Values) != 10 || line.StepSeconds != 1 || line.Values[0].Cell != nil || len(line.Values[0].Locations) != 0 || line.Values[0].Cells < 5 {
+		t.Errorf("all cells: %+v", line.Values)
+	}
+	for target, says := range map[string]string{
+		"step=1500ms&" + past: "multiple",
+		"step=x&" + past:      "duration",
+		"step=-1s&" + past:    "duration",
+		"step=1s&from=2020-01-01T00:00:00Z&to=2026-01-20T09:00:10Z": "longer step",
+	} {
+		if w := s.get(t, "/api/v1/timeline?"+target); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
+// TestPastPath: a path's history has what its cell has, and what it stands for.
+func TestPastPath(t *testing.T) {
+	s, store := newHistory(t)
+	store.Gaps = []query.Span{{From: begin.Add(-time.Minute), To: begin.Add(time.Second)}, {From: begin.Add(9 * time.Second), To: begin.Add(time.Minute)}}
+	p := read[model.Path](t, s.get(t, "/api/v1/path?src=rack1&dst=rack2&signal=min_abw&"+past))
+	cells := read[model.Cells](t, s.get(t, "/api/v1/cells?src=rack1&dst=rack2&signal=min_abw&"+past))
+	if diff := cmp.Diff(cells.Values, []model.Cell{p.Cell}); diff != "" {
+		t.Errorf("cell (-cells +path):\n%s", diff)
+	}
+	if p.Room == nil || p.Limit == nil || p.Limit.Location != p.Cell.Mode.Location || p.Limit.CapacityBPS != 100e9 || p.Completeness != 0.8 || p.AgeSeconds != 50 || p.Source != "store" {
+		t.Errorf("path %+v", p)
+	}
+	for target, code := range map[string]int{"src=rack1&dst=rack1": 404, "src=pod1&dst=rack1": 422, "src=nobody&dst=rack1": 422} {
+		if w := s.get(t, "/api/v1/path?"+target+"&"+past); w.Code != code {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
+// TestPastOthers: matrix and locations of history are those of its cells.
+func TestPastOthers(t *testing.T) {
+	s, _ := newHistory(t)
+	m := read[model.Matrix](t, s.get(t, "/api/v1/matrix?"+past))
+	cells := read[model.Cells](t, s.get(t, "/api/v1/cells?"+past))
+	seen := 0
+	for _, c := range cells.Values {
+		row, column := slices.Index(m.Groups, c.Src), slices.Index(m.Groups, c.Dst)
+		if *m.Mean[row][column] != *c.Mean.Ratio || string(m.State[row][column]) != c.State || *m.Heavy[row][column] != c.HeavyRatio {
+			t.Errorf("%s to %s differs in the matrix", c.Src, c.Dst)
+		}
+		seen++
+	}
+	if !slices.Equal(m.Groups, []string{"rack1", "rack2", "rack3", "rack4"}) || seen < 8 || m.Mean[0][0] != nil || m.State[0][0] != "no_data" {
+		t.Errorf("groups %v, %d cells", m.Groups, seen)
+	}
+	l := read[model.Locations](t, s.get(t, "/api/v1/locations?top=3&signal=max_delay&"+past))
+	if len(l.Values) != 3 || l.Total <= 3 || l.Values[0].Cells == 0 || l.Values[0].HeavyMean == nil || l.Values[0].Heavy < l.Values[1].Heavy {
+		t.Errorf("locations %+v", l)
+	}
+}
+
+// TestPastPages: pages of history fit together though more is stored meanwhile; where they
+// cannot, the asker is told.
+func TestPastPages(t *testing.T) {
+	for _, path := range []string{"cells?signal=min_abw&limit=5&" + past, "flows?signal=max_delay&limit=99", "findings?limit=50"} {
+		s, store := newHistory(t)
+		list := func(body map[string]any) []any {
+			for _, name := range []string{"cells", "flows", "findings"} {
+				if v, ok := body[name].([]any); ok {
+					return v
+				}
+			}
+			return nil
+		}
+		onePage := strings.NewReplacer("limit=5&", "limit=1000&", "limit=99", "limit=1000", "limit=50", "limit=1000").Replace(path)
+		whole := list(read[map[string]any](t, s.get(t, "/api/v1/"+onePage)))
+		var got []any
+		var cursors []string
+		asOf := map[any]bool{}
+		for target := path; target != ""; {
+			page := read[map[string]any](t, s.get(t, "/api/v1/"+target))
+			got = append(got, list(page)...)
+			asOf[page["as_of"]] = true
+			target = ""
+			if next, ok := page["next_cursor"].(string); ok {
+				cursors, target = append(cursors, next), path+"&cursor="+next
+			}
+			// What comes later is not of this answer.
+			store.Rows = append(store.Rows, store.Rows[:20]...)
+			store.FlowRows = append(querytest.Flows(store, 1), store.FlowRows...)
+			store.FindingRows = append(querytest.Findings(store, 1), store.FindingRows...)
+		}
+		if diff := cmp.Diff(whole, got); diff != "" || len(cursors) < 2 || len(asOf) != 1 {
+			t.Errorf("%s: %d pages of %d answers (-whole +pages):\n%.1000s", path, len(cursors)+1, len(asOf), diff)
+		}
+		other, _ := newHistory(t)
+		if w := other.get(t, "/api/v1/"+path+"&cursor="+cursors[0]); w.Code != 200 {
+			t.Errorf("%s: another process that stores the same: %d %s", path, w.Code, w.Body)
+		}
+		changed, store := newHistory(t)
+		store.Rows[0].Observations++
+		store.Rows[0].Signal = store.Rows[1].Signal
+		store.Rows = store.Rows[:len(store.Rows)/2]
+		store.FlowRows, store.FindingRows = store.FlowRows[1:], store.FindingRows[1:]
+		if w := changed.get(t, "/api/v1/"+path+"&cursor="+cursors[0]); w.Code != 410 || !strings.Contains(w.Body.String(), "has changed") {
+			t.Errorf("%s: another process that stores something else: %d %s", path, w.Code, w.Body)
+		}
+		for change, code := range map[string]int{"&src=rack1": 422, "&cursor=" + cursors[0]: 400, "&from=2026-01-20T09:00:01Z&to=2026-01-20T09:00:02Z": 422} {
+			if strings.HasPrefix(path, "cells") && strings.HasPrefix(change, "&from") {
+				continue // is given already
+			}
+			if w := s.get(t, "/api/v1/"+path+"&cursor="+cursors[0]+change); w.Code != code {
+				t.Errorf("%s%s: %d %s", path, change, w.Code, w.Body)
+			}
+		}
+	}
+}

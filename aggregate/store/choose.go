@@ -1,0 +1,112 @@
+package store
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// maxChoices bounds the values that a filter may list.
+const maxChoices = 10_000
+
+// FlowFilter chooses flows. The zero value takes all, and what all others come to.
+type FlowFilter struct {
+	SrcGroups, DstGroups []aggregate.GroupID // any of them; empty: all
+	// Src and Dst are prefixes that addresses are in; the zero Prefix takes all. A prefix of
+	// IPv4 and the same one mapped into IPv6 are one.
+	Src, Dst netip.Prefix
+	Kind     decode.Kind // 0: both
+	MinHeavy uint64
+}
+
+// FindingFilter chooses findings. What is empty takes all.
+type FindingFilter struct {
+	Kinds, Severities, Devices []string // any of them
+	Locations                  []aggregate.LocationID
+}
+
+// where is the condition of rows of the view top_flows.
+func (f *FlowFilter) where() (string, error) {
+	c := conditions{}
+	anyOf(&c, "src_group", f.SrcGroups, groupNumber)
+	anyOf(&c, "dst_group", f.DstGroups, groupNumber)
+	c.within("src", f.Src)
+	c.within("dst", f.Dst)
+	if f.Kind != 0 {
+		c.add("source_kind = %d", uint8(f.Kind))
+	}
+	if f.MinHeavy > 0 {
+		c.add("heavy >= %d", f.MinHeavy)
+	}
+	return c.all()
+}
+
+func (f *FindingFilter) where() (string, error) {
+	c := conditions{}
+	anyOf(&c, "kind", f.Kinds, literal)
+	anyOf(&c, "toString(severity)", f.Severities, literal)
+	anyOf(&c, "device", f.Devices, literal)
+	anyOf(&c, "location", f.Locations, func(id aggregate.LocationID) string { return fmt.Sprint(uint64(id)) })
+	return c.all()
+}
+
+func groupNumber(id aggregate.GroupID) string { return fmt.Sprint(uint64(id)) }
+
+// conditions are what rows have to meet, all of them.
+type conditions struct {
+	list []string
+	err  error
+}
+
+func (c *conditions) add(format string, args ...any) {
+	c.list = append(c.list, fmt.Sprintf(format, args...))
+}
+
+func (c *conditions) all() (string, error) {
+	if len(c.list) == 0 {
+		return "1", c.err
+	}
+	return strings.Join(c.list, " AND "), c.err
+}
+
+// anyOf wants a column to be one of the values, if there are any.
+func anyOf[T any](c *conditions, column string, values []T, text func(T) string) {
+	if len(values) == 0 {
+		return
+	}
+	if len(values) > maxChoices {
+		c.err = fmt.Errorf("%w: %d values of %s: expected at most %d", ErrQuestion, len(values), column, maxChoices)
+		return
+	}
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = text(v)
+	}
+	c.add("%s IN (%s)", column, strings.Join(list, ", "))
+}
+
+// within wants an address to be in a prefix. What all other flows come to is in none.
+func (c *conditions) within(column string, p netip.Prefix) {
+	if !p.IsValid() {
+		return
+	}
+	first, bits := p.Masked().Addr(), p.Bits()
+	if first.Is4() {
+		bits += 96
+	}
+	low := first.As16()
+	high := low
+	for i := bits; i < 128; i++ {
+		high[i/8] |= 1 << (7 - i%8)
+	}
+	c.add("%[1]s >= toIPv6('%[2]s') AND %[1]s <= toIPv6('%[3]s') AND %[1]s != toIPv6('::')",
+		column, netip.AddrFrom16(low), netip.AddrFrom16(high))
+}
+
+// literal is text as a string of SQL.
+func literal(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\x00", `\0`).Replace(text) + "'"
+}

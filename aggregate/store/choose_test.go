@@ -1,0 +1,95 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestChosenFlows: filters take what they say, whatever family addresses are of.
+func TestChosenFlows(t *testing.T) {
+	s := openStore(t)
+	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
+	first, second, others := aFlow(source, 1, testStart, 1), aFlow(source, 1, testStart, 2), aFlow(source, 1, testStart, 0)
+	second.Flow.Src, second.SrcGroup, second.DstGroup, second.Kind, second.Heavy = netip.MustParseAddr("10.0.1.255"), 20, 21, decode.Reflection, 9
+	others.Flow = Flow{}
+	if err := s.WriteFlows(t.Context(), []FlowRow{first, second, others}); err != nil {
+		t.Fatal(err)
+	}
+	prefix := netip.MustParsePrefix
+	for name, tt := range map[string]struct {
+		filter FlowFilter
+		ports  []uint16 // 0 is what all others come to
+	}{
+		"all":             {FlowFilter{}, []uint16{2, 0, 1}},
+		"groups":          {FlowFilter{SrcGroups: []aggregate.GroupID{20, 99}, DstGroups: []aggregate.GroupID{21}}, []uint16{2}},
+		"nobody":          {FlowFilter{SrcGroups: []aggregate.GroupID{99}}, nil},
+		"kind":            {FlowFilter{Kind: decode.Tag}, []uint16{0, 1}},
+		"heavy":           {FlowFilter{MinHeavy: 5}, []uint16{2}},
+		"host":            {FlowFilter{Src: prefix("10.0.0.1/32")}, []uint16{1}},
+		"IPv4":            {FlowFilter{Src: prefix("10.0.0.0/23")}, []uint16{2, 1}},
+		"IPv4 mapped":     {FlowFilter{Src: prefix("::ffff:10.0.0.0/119")}, []uint16{2, 1}},
+		"beside":          {FlowFilter{Src: prefix("10.0.2.0/23")}, nil},
+		"every address":   {FlowFilter{Src: prefix("::/0")}, []uint16{2, 1}},
+		"IPv6":            {FlowFilter{Dst: prefix("2001:db8::/32")}, []uint16{2, 1}},
+		"family":          {FlowFilter{Dst: prefix("0.0.0.0/0")}, nil},
+		"everything told": {FlowFilter{SrcGroups: []aggregate.GroupID{10}, Src: prefix("10.0.0.0/8"), Dst: prefix("2001:db8::2/128"), Kind: decode.Tag, MinHeavy: 4}, []uint16{1}},
+	} {
+		got, err := s.ChosenFlows(t.Context(), Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute)}, tt.filter, 10)
+		var ports []uint16
+		for _, f := range got {
+			ports = append(ports, f.SrcPort)
+		}
+		if err != nil || fmt.Sprint(ports) != fmt.Sprint(tt.ports) {
+			t.Errorf("%s: ports %v, %v, want %v", name, ports, err, tt.ports)
+		}
+	}
+	many := FlowFilter{SrcGroups: make([]aggregate.GroupID, maxChoices+1)}
+	if _, err := s.ChosenFlows(t.Context(), Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute)}, many, 10); !errors.Is(err, ErrQuestion) {
+		t.Errorf("too many groups: %v", err)
+	}
+}
+
+// TestChosenFindings: names are looked up as they are, whatever is in them.
+func TestChosenFindings(t *testing.T) {
+	s := openStore(t)
+	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
+	names := []string{"plain", `it's`, `back\slash`, `\' OR 1=1 --`, "') UNION ALL SELECT 1 --", "nul\x00", "{x:String}", "tab\t\n", "ключ", `\`}
+	var rows []FindingRow
+	for i, name := range names {
+		r := aFinding(source, uint64(i), testStart)
+		r.Kind, r.Device, r.ID, r.Location = name, name, uint64(i), aggregate.LocationID(i)
+		rows = append(rows, r)
+	}
+	rows[0].Severity = SeverityInfo
+	if err := s.WriteFindings(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	count := func(f FindingFilter, n int) (list []FindingRow) {
+		t.Helper()
+		list, err := s.ChosenFindings(t.Context(), testStart, testStart.Add(time.Hour), f, n)
+		if err != nil {
+			t.Errorf("%+v: %v", f, err)
+		}
+		return list
+	}
+	for i, name := range names {
+		for _, f := range []FindingFilter{{Kinds: []string{name}}, {Devices: []string{name, "nobody"}}, {Locations: []aggregate.LocationID{aggregate.LocationID(i)}}} {
+			if got := count(f, 100); len(got) != 1 || got[0].Kind != name {
+				t.Errorf("%+v: %d findings, want that of %q alone", f, len(got), name)
+			}
+		}
+	}
+	if got := count(FindingFilter{Severities: []string{SeverityInfo, "' OR ''='"}}, 100); len(got) != 1 {
+		t.Errorf("%d findings are %s, want 1", len(got), SeverityInfo)
+	}
+	if got := count(FindingFilter{}, 3); len(got) != 3 {
+		t.Errorf("%d findings, want the first 3", len(got))
+	}
+}
