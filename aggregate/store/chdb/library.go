@@ -17,13 +17,19 @@ const LibraryEnv = "CSIGSCOPE_ENGINE"
 // as FindLibrary returns it, says where it was looked for and how to go on.
 var ErrNoEngine = errors.New("no embedded ClickHouse engine")
 
+// errStatic is ErrNoEngine in a program that could not load one.
+var errStatic = fmt.Errorf("%w: this csigscope was built statically, without it: name a server with --store clickhouse://user@host:9000/db", ErrNoEngine)
+
 const libraryName = "libchdb.so"
 
 // FindLibrary returns the absolute path of the engine's shared library. A path
 // that is named (explicit, or by LibraryEnv) must exist; otherwise the places
 // beside the executable and in the user's data folder are tried in turn.
-// Errors wrap ErrNoEngine.
+// A program that was built with the tag static finds none. Errors wrap ErrNoEngine.
 func FindLibrary(explicit string) (string, error) {
+	if !linkable {
+		return "", errStatic
+	}
 	executable, err := os.Executable()
 	if err != nil {
 		executable = ""
