@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,13 +67,19 @@ func inOrder(list []migration) []int {
 // newer program has migrated (ErrNewerSchema). Two programs may run it at once, and one
 // that was killed is resumed by the next: every statement can run again. What earlier
 // stores left in the outbox is sent from then on.
+//
+// A schema that is current takes no right but to read it: a writer (AccessWriter) may not
+// create what is there already.
 func (s *Store) Migrate(ctx context.Context) error {
-	for _, statement := range bookkeeping(s.database) {
-		if err := s.migrator.Exec(ctx, statement); err != nil {
-			return s.describe("create schema", err)
-		}
-	}
 	list, status, err := s.status(ctx)
+	if errors.Is(err, ErrNoSchema) {
+		for _, statement := range bookkeeping(s.database) {
+			if err := s.migrator.Exec(ctx, statement); err != nil {
+				return s.describe("create schema", err)
+			}
+		}
+		list, status, err = s.status(ctx)
+	}
 	if err != nil {
 		return err
 	}

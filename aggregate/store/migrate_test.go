@@ -47,6 +47,23 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
+// TestMigrateWithoutRights: who may not create anything can go on with a schema that is
+// current, and makes none.
+func TestMigrateWithoutRights(t *testing.T) {
+	o := engineOptions(t)
+	writer := o
+	writer.Migrator = o.Reader
+	if err := open(t, writer).Migrate(t.Context()); err == nil {
+		t.Error("made a schema through a connection that only reads")
+	}
+	if err := open(t, o).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, writer).Migrate(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMigrateChanged replaces a view whose text has changed, and refuses a database
 // that a newer program has migrated.
 func TestMigrateChanged(t *testing.T) {
