@@ -79,6 +79,9 @@ func (g Grants) Statements() ([]string, error) {
 		return nil, err
 	}
 	role := fmt.Sprintf("`%s_%s`", database, access)
+	if role == "`"+g.User+"`" {
+		return nil, fmt.Errorf("user %q: expected another name than that of its role, which a server would take for the user", g.User)
+	}
 	statements := []string{
 		"CREATE ROLE IF NOT EXISTS " + role,
 		fmt.Sprintf("GRANT %s ON %s.* TO %s", privileges, database, role),

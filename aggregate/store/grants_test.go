@@ -76,6 +76,7 @@ func TestGrantStatements(t *testing.T) {
 		{User: "a\n"},
 		{User: strings.Repeat("a", 129)},
 		{User: "a", Database: "x.y"},
+		{User: "csigscope_reader"},
 		{User: "a", Access: "root"},
 		{User: "a", Password: "p"},
 		{User: "a", Password: "p", Salt: make([]byte, 15)},
