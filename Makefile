@@ -5,7 +5,7 @@ BIN      := bin/csigscope
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 ENGINE   := aggregate/store/chdb/node_modules/.installed
 CLIENT   := aggregate/store/chdb/testdata/nodeclient/node_modules/.installed
-TYPES    := dashboards/grafana/testdata/types/node_modules/.installed
+TYPES    := dashboards/testdata/types/node_modules/.installed
 TOOLS    := .cache/tools
 LINT     := $(TOOLS)/golangci-lint
 BENCHSTAT := $(TOOLS)/benchstat
@@ -13,7 +13,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean soak
+.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ accuracy: ## print how often the location that replay names is the true port, by
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
 	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_SOAK=$(or $(SOAK),60m) \
 		$(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/csigscope
+
+static: ## build csigscope as its image does, and check that it runs without a libc
+	CSIGSCOPE_STATIC=1 $(GO) test -count=1 -v -run '^TestStatic' ./dashboards/deploy
 
 generate: build engine $(PROTOC_PLUGINS) ## write the generated files anew
 	@.ci/need protoc protobuf-compiler

@@ -4,17 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/csigscope/csigscope/dashboards/grafana"
+	"github.com/csigscope/csigscope/dashboards/typestest"
 )
-
-const typesDir = "testdata/types"
 
 // plugins have types of their own in @grafana/schema, under these names.
 var plugins = map[string]string{"heatmap": "Heatmap", "state-timeline": "StateTimeline", "stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
@@ -25,7 +21,7 @@ var noFieldConfig = map[string]bool{"stat": true}
 // TestTypes has TypeScript check dashboards against Grafana's own types: with them a
 // misspelt option, which Grafana ignores, is an error.
 func TestTypes(t *testing.T) {
-	if out := typeErrors(t, checks(t, decoded(t, grafana.DefaultOptions()))); out != "" {
+	if out := typestest.TypeErrors(t, checks(t, decoded(t, grafana.DefaultOptions()))); out != "" {
 		t.Error(out)
 	}
 }
@@ -39,55 +35,12 @@ func TestTypesFail(t *testing.T) {
 	board["panels"].([]any)[1].(map[string]any)["options"].(map[string]any)["showHeaders"] = true
 	panel["options"].(map[string]any)["color"].(map[string]any)["mode"] = "schema"
 	panel["fieldConfig"].(map[string]any)["defaults"].(map[string]any)["units"] = "s"
-	out := typeErrors(t, checks(t, map[string]map[string]any{"fabric": board}))
+	out := typestest.TypeErrors(t, checks(t, map[string]map[string]any{"fabric": board}))
 	for _, want := range []string{"not assignable to type 'number'", "showHeaders", "schema", "units"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing is said about %s:\n%s", want, out)
 		}
 	}
-}
-
-// typeErrors is what the compiler says about a text.
-func typeErrors(t *testing.T, text string) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: runs TypeScript")
-	}
-	node, err := exec.LookPath("node")
-	if err == nil {
-		_, err = os.Stat(filepath.Join(typesDir, "node_modules", "@grafana", "schema"))
-	}
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%v: run make deps", err)
-		}
-		t.Skipf("SKIPPED: %v: run make deps", err)
-	}
-	dir := t.TempDir()
-	modules, err := filepath.Abs(filepath.Join(typesDir, "node_modules"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
-	types, err := os.ReadFile(filepath.Join(typesDir, "plain.d.ts"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{"plain.d.ts": string(types), "check.ts": text, "package.json": `{"type": "module"}`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), node, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "--pretty", "false",
-		"--target", "es2022", "--module", "nodenext", "--moduleResolution", "nodenext", "check.ts")
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil && len(out) == 0 {
-		t.Fatal(err)
-	}
-	return string(out)
 }
 
 // checks writes every part of a dashboard as a constant of its type. Panels are checked

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+)
+
+const deployment = "../../dashboards/deploy"
+
+// deployed is a container with csigscope.
+type deployed struct {
+	where       string
+	args        []string
+	environment map[string]string
+}
+
+// deployedContainers are those of the Compose file and of the manifests.
+func deployedContainers(t *testing.T) (list []deployed) {
+	t.Helper()
+	files, err := filepath.Glob(deployment + "/kubernetes/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := filepath.Glob(deployment + "/kubernetes/hosts/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(append(files, hosts...), deployment+"/compose.yaml") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var tree any
+			if err := yaml.Unmarshal([]byte(document), &tree); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			findContainers(filepath.Base(file), tree, &list)
+		}
+	}
+	return list
+}
+
+// findContainers looks for what has an image of this project and arguments.
+func findContainers(where string, tree any, list *[]deployed) {
+	switch v := tree.(type) {
+	case []any:
+		for _, one := range v {
+			findContainers(where, one, list)
+		}
+	case map[string]any:
+		image, _ := v["image"].(string)
+		args, ok := v["args"].([]any)
+		if !ok {
+			args, _ = v["command"].([]any)
+		}
+		if strings.HasPrefix(image, "csigscope") && len(args) > 0 {
+			d := deployed{where: fmt.Sprintf("%s: %v", where, args), environment: make(map[string]string)}
+			for _, a := range args {
+				d.args = append(d.args, fmt.Sprint(a))
+			}
+			if environment, ok := v["environment"].(map[string]any); ok {
+				for name, value := range environment {
+					d.environment[name] = fmt.Sprint(value)
+				}
+			}
+			variables, _ := v["env"].([]any)
+			for _, e := range variables {
+				e := e.(map[string]any)
+				d.environment[fmt.Sprint(e["name"])] = fmt.Sprint(e["value"])
+			}
+			*list = append(*list, d)
+		}
+		for _, one := range v {
+			findContainers(where, one, list)
+		}
+	}
+}
+
+// TestDeployedCommands: containers give flags and variables that their commands have, with
+// values that these take.
+func TestDeployedCommands(t *testing.T) {
+	list := deployedContainers(t)
+	var commands []string
+	for _, d := range list {
+		cmd, flags, err := newRoot().Find(d.args)
+		if err != nil || cmd.RunE == nil {
+			t.Errorf("%s: no command: %v", d.where, err)
+			continue
+		}
+		commands = append(commands, cmd.CommandPath())
+		if err := cmd.ParseFlags(flags); err != nil {
+			t.Errorf("%s: %v", d.where, err)
+		}
+		for name, value := range d.environment {
+			checkVariable(t, d.where, cmd, name, value)
+		}
+		if remote := cmd.Flags().Lookup("ops-unauthenticated"); remote != nil {
+			listen := cmd.Flags().Lookup("ops-listen").Value.String()
+			if (remote.Value.String() == "true") != (listen != "" && !strings.HasPrefix(listen, "127.")) {
+				t.Errorf("%s: listens on %q", d.where, listen)
+			}
+		}
+	}
+	slices.Sort(commands)
+	want := []string{
+		"csigscope collect", "csigscope collect", "csigscope export", "csigscope export",
+		"csigscope query serve", "csigscope query serve", "csigscope schema migrate", "csigscope schema migrate",
+	}
+	if !slices.Equal(commands, want) {
+		t.Errorf("commands %q, want each once in each deployment", commands)
+	}
+}
+
+// checkVariable: a variable of this project's is that of a flag.
+func checkVariable(t *testing.T, where string, cmd *cobra.Command, name, value string) {
+	t.Helper()
+	if !strings.HasPrefix(name, "CSIGSCOPE_") || name == store.PasswordVariable {
+		return
+	}
+	known := false
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		known = known || name == "CSIGSCOPE_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+	})
+	if !known {
+		t.Errorf("%s: %s is the variable of no flag", where, name)
+	}
+	if name != "CSIGSCOPE_STORE" {
+		return
+	}
+	if target, err := store.ParseDSN(value); err != nil || target.Database != store.DefaultDatabase || strings.Contains(value, "password") {
+		t.Errorf("%s: store %q: %v", where, value, err)
+	}
+}
+
+// TestDeployedConfiguration: the configuration is good, and lets exporters of other
+// machines in by TLS and tokens alone.
+func TestDeployedConfiguration(t *testing.T) {
+	file := filepath.Join(deployment, "config", "csigscope.yaml")
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetArgs([]string{"config", "check", "--config", file})
+	if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "configuration is good") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	n, err := openNetwork(file, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := n.config.Collect
+	if err := c.Ingest.checkListen(false); err != nil || c.Ingest.Listen.text != "0.0.0.0:4319" || c.Ingest.Tokens == "" || c.Instance.text == "" {
+		t.Errorf("%v: %+v", err, c.Ingest)
+	}
+}

