@@ -41,6 +41,7 @@ deps: engine $(CLIENT) $(TYPES) ## install what the tests need, by package name
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
 	@.ci/need promtool prometheus
+	@.ci/need openssl openssl
 	@.ci/need systemd-analyze systemd
 	@.ci/need ip iproute2
 	@.ci/need tcpreplay tcpreplay

@@ -14,7 +14,7 @@ for made in .env secrets; do
   test ! -e "$made" || { echo "secrets.sh: $made exists: remove it to begin anew" >&2; exit 1; }
 done
 
-names=DNS:localhost,IP:127.0.0.1,DNS:$(hostname),DNS:collect.csigscope.svc
+names=DNS:localhost,IP:127.0.0.1,DNS:$(uname -n),DNS:collect.csigscope.svc
 for name in "$@"; do
   case $name in
     *:* | *[0-9].[0-9]*.[0-9]*.[0-9]*) names=$names,IP:$name ;;
