@@ -24,9 +24,10 @@ type Client struct {
 	http  *http.Client
 
 	mu      sync.Mutex
-	streams map[string]*Stream
+	streams map[streamKey]*Stream
 	latest  map[uint64]*wire.Description // by epoch
 	pending record
+	missing missing // what was lost, and is to be told
 	stats   ClientStats
 	lost    map[string]uint64
 	closed  bool
@@ -48,7 +49,7 @@ type peer struct {
 }
 
 // ClientStats counts what became of what the client was given, in this process. Items
-// are blocks, parts of large ones, and batches of observations.
+// are blocks, parts of large ones, batches of observations, and records.
 type ClientStats struct {
 	Items, Observations uint64 // given
 	Stored, Repeated    uint64 // items that a collector has
@@ -83,8 +84,8 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("configure exporter: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, streams: map[string]*Stream{}, latest: map[uint64]*wire.Description{},
-		lost: map[string]uint64{}, moved: make(chan struct{}),
+		cfg: cfg, streams: map[streamKey]*Stream{}, latest: map[uint64]*wire.Description{},
+		lost: map[string]uint64{}, moved: make(chan struct{}), missing: missing{parts: map[missingKey]*wire.Gap{}},
 	}
 	c.stats.Refused = map[string]uint64{}
 	if err := c.dial(); err != nil {

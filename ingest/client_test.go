@@ -182,7 +182,8 @@ func TestSpoolIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := c.Stats()
-	if s.Items != items || s.Lost[lostFull] == 0 || s.Lost[lostFull]+s.Waiting != items || s.SpoolBytes > client.MaxBytes {
+	// Beside blocks there is what tells of those that were lost.
+	if s.Items <= items || s.Items > items+items/100 || s.Lost[lostFull] == 0 || s.Lost[lostFull]+s.Waiting != s.Items || s.SpoolBytes > client.MaxBytes {
 		t.Errorf("%+v, want %d items waiting or lost, and at most %d bytes", s, items, client.MaxBytes)
 	}
 	c.stop()

@@ -25,6 +25,10 @@ func (s storeSink) BeginRuns(ctx context.Context, list []Run) error {
 	return s.Store.BeginRuns(ctx, runs)
 }
 
+func (storeSink) EndRuns(context.Context, []Run) error      { return nil }
+func (storeSink) WriteTaps(context.Context, []TapRow) error { return nil }
+func (storeSink) WriteGaps(context.Context, []Gap) error    { return nil }
+
 // openStore opens a store in an engine, with an outbox in a folder.
 func openStore(ctx context.Context, engine *chdb.Engine, dir string, logger *slog.Logger) (*store.Store, error) {
 	return store.Open(ctx, store.Options{

@@ -57,11 +57,11 @@ func (c *Client) descriptionFile(id uint64) string {
 	return filepath.Join(c.cfg.Dir, fmt.Sprintf("%s%016x", descriptionPrefix, id))
 }
 
-// forgetDescriptions removes the oldest files beyond the bound.
-func (c *Client) forgetDescriptions() {
+// descriptionFiles are those that are kept, the latest last.
+func (c *Client) descriptionFiles() []string {
 	names, err := filepath.Glob(filepath.Join(c.cfg.Dir, descriptionPrefix+"*"))
-	if err != nil || len(names) <= maxKept {
-		return
+	if err != nil {
+		return nil // the pattern is sound
 	}
 	written := func(name string) time.Time {
 		info, err := os.Stat(name)
@@ -71,7 +71,13 @@ func (c *Client) forgetDescriptions() {
 		return info.ModTime()
 	}
 	slices.SortFunc(names, func(a, b string) int { return written(a).Compare(written(b)) })
-	for _, n := range names[:len(names)-maxKept] {
+	return names
+}
+
+// forgetDescriptions removes the oldest files beyond the bound.
+func (c *Client) forgetDescriptions() {
+	names := c.descriptionFiles()
+	for _, n := range names[:max(len(names)-maxKept, 0)] {
 		if err := os.Remove(n); err != nil {
 			c.cfg.Logger.Warn("old description cannot be removed", slog.String("error", err.Error()))
 		}
@@ -88,15 +94,36 @@ func (c *Client) description(id uint64) *wire.Description {
 		}
 	}
 	c.mu.Unlock()
-	text, err := os.ReadFile(c.descriptionFile(id))
-	if err == nil {
-		d := &wire.Description{}
-		if err = proto.Unmarshal(text, d); err == nil && d.GetId() == id && checkDescription(d) == nil {
-			return d
-		}
+	if d := readDescription(c.descriptionFile(id)); d != nil && d.GetId() == id {
+		return d
 	}
 	c.cfg.Logger.Error("description of blocks in the spool is lost", slog.Uint64("id", id))
 	return nil
+}
+
+// readDescription is nil for a file that holds none.
+func readDescription(name string) *wire.Description {
+	text, err := os.ReadFile(name)
+	d := &wire.Description{}
+	if err != nil || proto.Unmarshal(text, d) != nil || checkDescription(d) != nil {
+		return nil
+	}
+	return d
+}
+
+// descriptionOf is the id of the latest description of an epoch, of this process or of one
+// before. The caller holds mu.
+func (c *Client) descriptionOf(epoch uint64) (uint64, error) {
+	if d := c.latest[epoch]; d != nil {
+		return d.GetId(), nil
+	}
+	for _, name := range slices.Backward(c.descriptionFiles()) {
+		if d := readDescription(name); d != nil && d.GetEpoch() == epoch {
+			c.latest[epoch] = d
+			return d.GetId(), nil
+		}
+	}
+	return 0, errUndescribed
 }
 
 // describeAll sends the descriptions that a collector asked for, and tells how many of

@@ -36,7 +36,7 @@ type life struct {
 }
 
 const (
-	maxLives      = 8  // of a stream; a collector may see several at a time
+	maxLives      = 16 // of a stream; an exporter that is killed often sends blocks of several
 	maxLifeEpochs = 4  // of a life
 	maxDescribed  = 16 // of an exporter
 )
@@ -61,19 +61,39 @@ type placeOf struct {
 func (e *exporter) begin(at placeOf, maxStreams int) (seqState, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	l, ok := e.life(at, maxStreams)
+	switch {
+	case !ok:
+		return 0, false
+	case l == nil:
+		return seqStale, true
+	}
+	return l.seqs.begin(at.seq), true
+}
+
+// meet remembers a life of which something is told.
+func (e *exporter) meet(at placeOf, maxStreams int) (seqState, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l, ok := e.life(at, maxStreams)
+	if l == nil {
+		return seqStale, ok
+	}
+	return seqNew, ok
+}
+
+// life finds or begins a life: nil for one older than those that are remembered, and
+// false where there are too many streams. The caller holds mu.
+func (e *exporter) life(at placeOf, maxStreams int) (*life, bool) {
 	s := e.streams[at.producer]
 	if s == nil {
 		if len(e.streams) >= maxStreams {
-			return 0, false
+			return nil, false
 		}
 		s = &stream{}
 		e.streams[at.producer] = s
 	}
-	l := s.life(at.incarnation)
-	if l == nil {
-		return seqStale, true
-	}
-	return l.seqs.begin(at.seq), true
+	return s.life(at.incarnation), true
 }
 
 // finish ends what begin began.

@@ -19,7 +19,8 @@ type item struct {
 	outcome  wire.Outcome
 	began    bool // its number is taken
 	blocks   []*aggregate.Block
-	observed uint64 // observations that came
+	told     *wire.Record // in place of blocks
+	observed uint64       // observations that came
 
 	rows, folded, foldedObservations, rejected uint64
 }
@@ -50,6 +51,14 @@ var outcomeReasons = map[wire.Outcome]Reason{
 	wire.Outcome_OUTCOME_STREAMS:     ReasonStreams,
 	wire.Outcome_OUTCOME_FOREIGN:     ReasonForeign,
 	wire.Outcome_OUTCOME_UNSUPPORTED: ReasonUnsupported,
+}
+
+// reasonOf is why an item was refused; one of a newer collector is invalid.
+func reasonOf(o wire.Outcome) Reason {
+	if r, known := outcomeReasons[o]; known {
+		return r
+	}
+	return ReasonInvalid
 }
 
 // verdict is what became of an item, and why.
@@ -87,16 +96,8 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	if v := p.checkTime(b.WindowStart, b.WindowStart+b.Resolution); v != toStore {
 		return v
 	}
-	epoch, known := p.e.epochOf(m.GetDescription())
-	if !known {
-		epoch, known = p.names.epochOf(m.GetDescription())
-	}
-	if !known {
-		p.ask(m.GetDescription())
-		return verdict{outcome: wire.Outcome_OUTCOME_UNDESCRIBED}
-	}
-	if epoch != it.epoch {
-		return invalid(errEpoch)
+	if v := p.checkDescribed(it, m.GetDescription()); v != toStore {
+		return v
 	}
 	if v := p.begin(it, Producer); v != toStore {
 		return v
@@ -107,6 +108,22 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	b, folded, observations := fold(b, p.limits.MaxWindowRows-before)
 	it.rows, it.folded, it.foldedObservations = uint64(b.Len()), uint64(folded), observations
 	it.blocks = []*aggregate.Block{b}
+	return toStore
+}
+
+// checkDescribed asks for the description of an item where it is not known.
+func (p *push) checkDescribed(it *item, description uint64) verdict {
+	epoch, known := p.e.epochOf(description)
+	if !known {
+		epoch, known = p.names.epochOf(description)
+	}
+	if !known {
+		p.ask(description)
+		return verdict{outcome: wire.Outcome_OUTCOME_UNDESCRIBED}
+	}
+	if epoch != it.epoch {
+		return invalid(errEpoch)
+	}
 	return toStore
 }
 
@@ -136,12 +153,11 @@ func (p *push) ask(id uint64) {
 
 // begin takes an item's number, and announces its life where that is new.
 func (p *push) begin(it *item, producer func(identity, stream string) uint64) verdict {
-	if it.at.incarnation == 0 || it.at.seq == 0 || credential.CheckName(it.stream) != nil {
+	if it.at.seq == 0 {
 		return invalid(errNumber)
 	}
-	it.at.producer = producer(p.e.name, it.stream)
-	if !p.owns(p.e, it.at.producer) {
-		return verdict{outcome: wire.Outcome_OUTCOME_FOREIGN}
+	if v := p.own(it, producer); v != toStore {
+		return v
 	}
 	state, ok := p.e.begin(it.at, p.limits.MaxStreams)
 	switch {
@@ -155,10 +171,31 @@ func (p *push) begin(it *item, producer func(identity, stream string) uint64) ve
 		return verdict{outcome: wire.Outcome_OUTCOME_UNSPECIFIED}
 	}
 	it.began = true
-	if p.e.unannounced(it.at, it.epoch) {
-		p.begun.add(Run{aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}, p.e.name, it.stream})
+	p.announce(it)
+	return toStore
+}
+
+// own finds the producer of an item's stream.
+func (p *push) own(it *item, producer func(identity, stream string) uint64) verdict {
+	if it.at.incarnation == 0 || credential.CheckName(it.stream) != nil {
+		return invalid(errNumber)
+	}
+	it.at.producer = producer(p.e.name, it.stream)
+	if !p.owns(p.e, it.at.producer) {
+		return verdict{outcome: wire.Outcome_OUTCOME_FOREIGN}
 	}
 	return toStore
+}
+
+// announce has the item's run announced, unless it was.
+func (p *push) announce(it *item) {
+	if p.e.unannounced(it.at, it.epoch) {
+		p.begun.add(p.run(it))
+	}
+}
+
+func (p *push) run(it *item) Run {
+	return Run{aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}, p.e.name, it.stream}
 }
 
 // add adds a run unless it is there.

@@ -48,6 +48,8 @@ const (
 	maxMessageNames   = 1 << 14 // groups and locations in a message
 	maxCandidates     = 64
 	maxMessageBytes   = 64 << 20
+	maxRecordBytes    = 8 << 10
+	maxEntries        = 64   // of a map in a record
 	maxKnown          = 64   // descriptions that a collector remembers
 	maxInFlightBlocks = 1024 // of a stream
 )

@@ -72,14 +72,18 @@ type Run struct {
 	Exporter, Stream string // for people
 }
 
-// Directory is where the collector puts what its blocks mean. All may be put again.
-// *store.Store has all of it but BeginRuns.
+// Directory is where the collector puts what its blocks mean, and what else is told of
+// them. All may be put again, and is durable after that.
 type Directory interface {
 	WriteEpoch(ctx context.Context, epoch uint64, text string) error
 	WriteGroups(context.Context, []fabric.Group) error
 	WriteLocations(context.Context, []fabric.Location) error
 	// BeginRuns announces live runs before their first blocks.
 	BeginRuns(context.Context, []Run) error
+	// EndRuns ends runs whose blocks are all in the sink.
+	EndRuns(context.Context, []Run) error
+	WriteTaps(context.Context, []TapRow) error
+	WriteGaps(context.Context, []Gap) error
 }
 
 // announcement is what one exporter adds to the directory.

@@ -14,6 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // identity is what rows of a table are merged by: the same row twice is one row.
@@ -66,12 +67,29 @@ type ledger struct {
 	groups    map[aggregate.GroupID]fabric.Group
 	locations map[aggregate.LocationID]fabric.Location
 	runs      map[Run]int
+	ended     map[Run]int
+	taps      map[tapKey]*wire.Tap
+	gaps      map[gapKey]*wire.Gap
+}
+
+// tapKey and gapKey are what records replace themselves by.
+type tapKey struct {
+	Run
+	seq uint64
+}
+
+type gapKey struct {
+	aggregate.Source
+	from, resolution int64
+	reason           string
+	id               uint64
 }
 
 func newLedger() *ledger {
 	return &ledger{
 		rows: map[identity]values{}, written: map[identity]values{}, epochs: map[uint64]string{},
 		groups: map[aggregate.GroupID]fabric.Group{}, locations: map[aggregate.LocationID]fabric.Location{}, runs: map[Run]int{},
+		ended: map[Run]int{}, taps: map[tapKey]*wire.Tap{}, gaps: map[gapKey]*wire.Gap{},
 	}
 }
 
@@ -152,6 +170,33 @@ func (l *ledger) BeginRuns(_ context.Context, list []Run) error {
 	defer l.mu.Unlock()
 	for _, r := range list {
 		l.runs[r]++
+	}
+	return l.fails
+}
+
+func (l *ledger) EndRuns(_ context.Context, list []Run) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range list {
+		l.ended[r]++
+	}
+	return l.fails
+}
+
+func (l *ledger) WriteTaps(_ context.Context, list []TapRow) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range list {
+		l.taps[tapKey{r.Run, r.GetSeq()}] = r.Tap
+	}
+	return l.fails
+}
+
+func (l *ledger) WriteGaps(_ context.Context, list []Gap) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range list {
+		l.gaps[gapKey{g.Source, g.GetFromNs(), g.GetResolutionNs(), g.GetReason(), g.GetId()}] = g.Gap
 	}
 	return l.fails
 }

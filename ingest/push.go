@@ -69,6 +69,9 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 		}
 		err = s.commits.wait(ctx, struct{}{})
 	}
+	if err == nil {
+		p.tell(ctx)
+	}
 	p.finish(err == nil)
 	if err != nil {
 		return nil, s.unavailable(ctx, e, err)
@@ -83,7 +86,7 @@ func rowsOf(m *wire.PushRequest) (n int) {
 	for _, o := range m.GetObservations() {
 		n += len(o.GetKind())
 	}
-	return n
+	return n + len(m.GetRecords())
 }
 
 // unavailable is for what the store did not take: the exporter comes again.
@@ -140,6 +143,10 @@ func (p *push) admit(m *wire.PushRequest) {
 		it := batchItem(o)
 		p.add(it, p.checkBatch(it, o))
 	}
+	for _, r := range m.GetRecords() {
+		it := toldItem(r)
+		p.add(it, p.checkRecord(it, r))
+	}
 }
 
 // write gives what is new to the sink. Items behind one that fails are left.
@@ -167,7 +174,9 @@ func (p *push) write(ctx context.Context, c *call) error {
 			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
 			continue
 		}
-		p.written++
+		if it.told == nil {
+			p.written++
+		}
 	}
 	return failed
 }

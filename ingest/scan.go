@@ -14,12 +14,13 @@ var errHardLimit = errors.New("beyond a hard limit of the protocol")
 
 // The numbers of fields that scan looks at; see ingest.proto.
 const (
-	fieldExporter, fieldDescriptions, fieldBlocks, fieldObservations = 1, 2, 3, 4
+	fieldExporter, fieldDescriptions, fieldBlocks, fieldObservations, fieldRecords = 1, 2, 3, 4, 5
 
 	fieldText, fieldGroups, fieldLocations = 3, 4, 5
 	fieldCandidates                        = 8
 	fieldStream, fieldSignal               = 1, 9
 	fieldObservedKind                      = 10
+	fieldTap, fieldGap                     = 5, 6
 )
 
 // census counts what a message holds. A message is small next to what it makes a decoder
@@ -42,6 +43,8 @@ func scan(data []byte) error {
 			return c.item(v, c.columns(fieldSignal))
 		case fieldObservations:
 			return c.item(v, c.columns(fieldObservedKind))
+		case fieldRecords:
+			return c.item(v, c.record)
 		}
 		return nil
 	})
@@ -67,6 +70,17 @@ func (c *census) columns(column protowire.Number) func(protowire.Number, []byte)
 		}
 		return nil
 	}
+}
+
+func (c *census) record(n protowire.Number, v []byte) error {
+	switch n {
+	case fieldStream:
+		return atMost("name of a stream", len(v), maxStreamBytes)
+	case fieldTap, fieldGap:
+		// Its strings are no longer than it is, and each entry of a map is some bytes.
+		return atMost("bytes of a record", len(v), maxRecordBytes)
+	}
+	return nil
 }
 
 func (c *census) description(n protowire.Number, v []byte) error {

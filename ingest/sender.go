@@ -32,8 +32,9 @@ type sheaf struct {
 
 type sheafRecord struct {
 	record
-	number uint64 // in the spool
-	weight uint64
+	from, to int    // in the body of the sheaf
+	number   uint64 // in the spool
+	weight   uint64
 }
 
 // send sends what is in the spool, oldest first, until the context ends.
@@ -68,7 +69,7 @@ func (c *Client) send(ctx context.Context) error {
 			single = true
 		case poison && len(sh.records) == 1:
 			c.cfg.Logger.Error("collector refuses a message for good", slog.String("error", err.Error()))
-			c.drop(&sh.records[0], lostRefused)
+			c.drop(&sh, &sh.records[0], lostRefused)
 			single = false
 		case wait > 0:
 			sleep(ctx, wait)
@@ -181,7 +182,9 @@ func (c *Client) readSegment(sh *sheaf, segment outbox.Segment, single bool) err
 		if len(sh.records) > 0 && (len(sh.body)+len(buf) > pushBytes || sh.items+one.items() > pushItems) {
 			return nil
 		}
+		one.from = len(sh.body)
 		sh.body = append(sh.body, buf...)
+		one.to = len(sh.body)
 		sh.items += one.items()
 		sh.records = append(sh.records, one)
 	}
@@ -270,17 +273,36 @@ const (
 )
 
 // drop gives a record up.
-func (c *Client) drop(r *sheafRecord, reason string) {
-	c.lose(reason, r.weight)
+func (c *Client) drop(sh *sheaf, r *sheafRecord, reason string) {
+	c.mu.Lock()
+	c.lost[reason] += r.weight
+	c.missing.addAll(reason, sh.body[r.from:r.to])
+	c.mu.Unlock()
 	c.ack(r.number)
 }
 
-// checkAnswer refuses an answer that is not one to the request.
+// checkAnswer refuses an answer that is not one to the request. A collector of before does
+// not answer for what it does not know.
 func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
-	if n := len(answer.GetOutcomes()); n != sh.items {
+	_, _, told := sh.counts()
+	n := len(answer.GetOutcomes())
+	if n == sh.items-told {
+		answer.Outcomes = append(answer.Outcomes, slices.Repeat([]wire.Outcome{wire.Outcome_OUTCOME_UNSUPPORTED}, told)...)
+		return nil
+	}
+	if n != sh.items {
 		return fmt.Errorf("collector answered for %d items: expected %d", n, sh.items)
 	}
 	return nil
+}
+
+// counts are how many items of each kind a sheaf has.
+func (sh *sheaf) counts() (blocks, batches, told int) {
+	for i := range sh.records {
+		r := &sh.records[i]
+		blocks, batches, told = blocks+r.blocks, batches+r.batches, told+r.told
+	}
+	return blocks, batches, told
 }
 
 // settle acknowledges the records whose items all have final outcomes, up to the first
@@ -292,15 +314,13 @@ func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushRespons
 		return err
 	}
 	lost := described == 0 && len(answer.GetDescribe()) > 0
-	blocks := 0
-	for i := range sh.records {
-		blocks += sh.records[i].blocks
-	}
-	outcomes, batches := answer.GetOutcomes()[:blocks], answer.GetOutcomes()[blocks:]
+	n, m, _ := sh.counts()
+	all := answer.GetOutcomes()
+	blocks, batches, told := all[:n], all[n:n+m], all[n+m:]
 	for i := range sh.records {
 		r := &sh.records[i]
-		own := slices.Concat(outcomes[:r.blocks], batches[:r.batches])
-		outcomes, batches = outcomes[r.blocks:], batches[r.batches:]
+		own := slices.Concat(blocks[:r.blocks], batches[:r.batches], told[:r.told])
+		blocks, batches, told = blocks[r.blocks:], batches[r.batches:], told[r.told:]
 		for _, o := range own {
 			if o == wire.Outcome_OUTCOME_UNSPECIFIED {
 				return errBusy
@@ -310,6 +330,7 @@ func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushRespons
 			}
 		}
 		c.count(own)
+		c.missRefused(sh.body[r.from:r.to], own[:r.blocks])
 		c.ack(r.number)
 		c.describedFor = 0
 	}
@@ -344,10 +365,7 @@ func (c *Client) count(outcomes []wire.Outcome) {
 		case wire.Outcome_OUTCOME_UNDESCRIBED:
 			c.lost[lostUndescribed]++
 		default:
-			reason, known := outcomeReasons[o]
-			if !known {
-				reason = ReasonInvalid
-			}
+			reason := reasonOf(o)
 			if c.stats.Refused[reason.String()]++; c.stats.Refused[reason.String()]&(c.stats.Refused[reason.String()]-1) == 0 {
 				c.cfg.Logger.Error("collector refused a block", slog.String("reason", reason.String()),
 					slog.Uint64("so_far", c.stats.Refused[reason.String()]))

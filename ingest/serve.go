@@ -40,6 +40,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var groups sync.WaitGroup
 	groups.Go(func() { s.commits.run(work) })
 	groups.Go(func() { s.announces.run(work) })
+	groups.Go(func() { s.tellings.run(work) })
 	defer groups.Wait()
 	defer stop()
 	server := s.httpServer()

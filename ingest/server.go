@@ -71,6 +71,7 @@ type Server struct {
 	observer  *observer // nil: none
 	commits   *group[struct{}]
 	announces *group[announcement]
+	tellings  *group[telling]
 	decoding  chan struct{} // a token for each request that may be decoded
 	handler   http.Handler
 	errors    *connect.ErrorWriter
@@ -110,6 +111,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	}
 	s.commits = newGroup(cfg.CommitEvery, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
 	s.announces = newGroup(0, s.names.write)
+	s.tellings = newGroup(cfg.CommitEvery, teller{directory}.write)
 	if s.gate, err = newGate(&cfg.Auth, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}

@@ -32,11 +32,11 @@ const (
 // record is the encoding of a wire.PushRequest, to which items are added: records behind
 // each other are the request that holds the items of all.
 type record struct {
-	body            []byte
-	blocks, batches int
+	body                  []byte
+	blocks, batches, told int // items: told are wire.Records
 }
 
-func (r *record) items() int { return r.blocks + r.batches }
+func (r *record) items() int { return r.blocks + r.batches + r.told }
 
 func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 	size, before := proto.Size(m), len(r.body)
@@ -48,27 +48,35 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 		r.body = r.body[:before]
 	case field == fieldBlocks:
 		r.blocks++
-	default:
+	case field == fieldObservations:
 		r.batches++
+	default:
+		r.told++
 	}
 	return err
 }
 
 // label says what is in a record.
-func (r *record) label() []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(r.blocks)), uint64(r.batches))
+func (r *record) label() (label []byte) {
+	for _, n := range [...]int{r.blocks, r.batches, r.told} {
+		label = binary.AppendUvarint(label, uint64(n))
+	}
+	return label
 }
 
+// parseLabel reads a label; those of before told of no records.
 func (r *record) parseLabel(label []byte) bool {
-	blocks, n := binary.Uvarint(label)
-	if n <= 0 {
-		return false
+	for i, to := range [...]*int{&r.blocks, &r.batches, &r.told} {
+		const optional = 2
+		if i == optional && len(label) == 0 {
+			break
+		}
+		n, size := binary.Uvarint(label)
+		if size <= 0 || n > recordItems {
+			return false
+		}
+		*to, label = int(n), label[size:]
 	}
-	batches, m := binary.Uvarint(label[n:])
-	if m <= 0 || blocks > recordItems || batches > recordItems {
-		return false
-	}
-	r.blocks, r.batches = int(blocks), int(batches)
 	return true
 }
 
@@ -76,6 +84,7 @@ func (r *record) parseLabel(label []byte) bool {
 func (c *Client) spool() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.tellMissing()
 	return c.spoolPending()
 }
 
@@ -87,6 +96,7 @@ func (c *Client) gather(field protowire.Number, m proto.Message) error {
 	if r.items() >= recordItems || r.items() > 0 && len(r.body)+proto.Size(m) > recordBytes {
 		if err := c.spoolPending(); err != nil {
 			c.lost[lostDisk]++
+			c.missing.add(lostDisk, m)
 			return nil
 		}
 	}
@@ -138,6 +148,9 @@ func (c *Client) giveWay() bool {
 			}
 			n.Records++
 			n.Weight += e.Weight
+			if body, err := r.Payload(nil); err == nil {
+				c.missing.addAll(lostFull, body)
+			}
 		}
 		r.Close()
 	}

@@ -12,19 +12,27 @@ import (
 )
 
 // Stream is a series of blocks of one tap, or of one core of it: its Sink. Several
-// shards may share one, since it gives blocks their identity: what Source.Producer,
-// Source.Incarnation and Seq hold is passed over.
+// shards may share one, since it numbers blocks in the order in which they come: what
+// Source.Producer, Source.Incarnation and Seq hold is passed over.
 type Stream struct {
 	client *Client
-	name   string
+	streamKey
 
-	blocks, batches uint64 // numbers of the last ones; guarded by the client's mu
+	// Guarded by the client's mu.
+	blocks, batches uint64 // numbers of the last ones
 	windows         map[windowKey]uint64
+	lasting         bool // goes on in another process
+}
+
+type streamKey struct {
+	name        string
+	incarnation uint64
 }
 
 type windowKey struct{ resolution, start int64 }
 
-// A block is cut into parts that fit into a message.
+// A block is cut into parts that fit into a message. Where that is otherwise, the parts of
+// a block that is written again have other numbers: streamsVersion changes with it.
 const (
 	partRows = 2048
 	partDist = 1 << 15
@@ -40,19 +48,41 @@ var errUndescribed = errors.New("no description of the block's epoch: call Descr
 // errEnded is the error of what comes after Close.
 var errEnded = errors.New("exporter is closed")
 
-// Stream makes a stream, or finds that of the name: 1 to 64 printable bytes.
+// Stream makes a stream, or finds that of the name: 1 to 64 printable bytes. Its blocks
+// are those of this process.
 func (c *Client) Stream(name string) (*Stream, error) {
-	if err := credential.CheckName(name); err != nil || len(name) > maxStreamBytes {
+	return c.stream(streamKey{name, c.life}, false)
+}
+
+// Lasting makes a stream whose incarnation is the caller's, not 0: that of its blocks.
+// After AppendStreams and ResumeStreams another process goes on with it, and gives the
+// blocks that it writes again the numbers that they had.
+func (c *Client) Lasting(name string, incarnation uint64) (*Stream, error) {
+	if incarnation == 0 {
+		return nil, errors.New("stream: expected an incarnation")
+	}
+	return c.stream(streamKey{name, incarnation}, true)
+}
+
+func (c *Client) stream(k streamKey, lasting bool) (*Stream, error) {
+	if err := credential.CheckName(k.name); err != nil || len(k.name) > maxStreamBytes {
 		return nil, fmt.Errorf("stream: expected 1 to %d printable bytes", maxStreamBytes)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.streams[name]
+	s := c.streams[k]
 	if s == nil {
-		s = &Stream{client: c, name: name, windows: map[windowKey]uint64{}}
-		c.streams[name] = s
+		s = &Stream{client: c, streamKey: k, windows: map[windowKey]uint64{}, lasting: lasting}
+		c.streams[k] = s
 	}
 	return s, nil
+}
+
+// Forget lets go of a stream that nothing more is written to.
+func (s *Stream) Forget() {
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	delete(s.client.streams, s.streamKey)
 }
 
 // WriteBlock implements aggregate.Sink: it copies the block and gathers it for the
@@ -62,16 +92,16 @@ func (s *Stream) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	c := s.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := c.latest[b.Epoch]
-	switch {
-	case c.closed:
+	if c.closed {
 		return errEnded
-	case d == nil:
-		return fmt.Errorf("write block of stream %s: %w", s.name, errUndescribed)
+	}
+	d, err := c.descriptionOf(b.Epoch)
+	if err != nil {
+		return fmt.Errorf("write block of stream %s: %w", s.name, err)
 	}
 	for from := 0; from < b.Len(); {
 		to := cut(b, from)
-		if err := s.writePart(b, from, to, d.GetId()); err != nil {
+		if err := s.writePart(b, from, to, d); err != nil {
 			return fmt.Errorf("write block of stream %s: %w", s.name, err)
 		}
 		from = to
@@ -91,7 +121,7 @@ func cut(b *aggregate.Block, from int) int {
 func (s *Stream) writePart(b *aggregate.Block, from, to int, description uint64) error {
 	c := s.client
 	m := toWire(b, from, to)
-	m.Stream, m.Incarnation, m.Seq, m.Description = s.name, c.life, s.blocks+1, description
+	m.Stream, m.Incarnation, m.Seq, m.Description = s.name, s.incarnation, s.blocks+1, description
 	m.RowsBefore = s.rowsBefore(windowKey{b.Resolution, b.WindowStart}, to-from)
 	if err := c.gather(fieldBlocks, m); err != nil {
 		return err
@@ -136,7 +166,7 @@ func (s *Stream) Observe(_ context.Context, obs []decode.Observation) error {
 	for len(obs) > 0 {
 		n := min(len(obs), maxBatch)
 		m := observationsToWire(obs[:n])
-		m.Stream, m.Incarnation, m.Seq = s.name, c.life, s.batches+1
+		m.Stream, m.Incarnation, m.Seq = s.name, s.incarnation, s.batches+1
 		if err := c.gather(fieldObservations, m); err != nil {
 			return fmt.Errorf("hand in observations of stream %s: %w", s.name, err)
 		}

@@ -20,33 +20,49 @@ type Gap struct {
 	aggregate.Source
 	From, To time.Time
 	Reason   string
+
+	// Of which windows; 0 is all of them.
+	Resolution time.Duration
+	// How many rows and observations are missing, 0 where nobody knows.
+	Rows, Observations uint64
+	ID                 uint64 // tells gaps of one source, reason, resolution and beginning apart
 }
 
-// WriteGap records a gap at all resolutions, with counts of 0 since nobody knows them.
-// The same gap again replaces itself. With an outbox it is on disk when WriteGap returns
-// nil, and comes to the table when the server is there.
-func (s *Store) WriteGap(ctx context.Context, g Gap) error {
+// WriteGap is WriteGaps for one.
+func (s *Store) WriteGap(ctx context.Context, g Gap) error { return s.WriteGaps(ctx, []Gap{g}) }
+
+// WriteGaps records gaps. The same gap again replaces itself. With an outbox they are on
+// disk when WriteGaps returns nil, and come to the table when the server is there.
+func (s *Store) WriteGaps(ctx context.Context, list []Gap) error {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
-	if g.To.Before(g.From) {
-		return fmt.Errorf("write gap: from %s to %s: expected a time that does not end before it begins", g.From, g.To)
+	var rows []gap
+	for i := range list {
+		g := &list[i]
+		if g.To.Before(g.From) {
+			return fmt.Errorf("write gap: from %s to %s: expected a time that does not end before it begins", g.From, g.To)
+		}
+		rows = append(rows, g.row(time.Now()))
 	}
-	key := []byte(g.Reason)
-	for _, v := range [...]uint64{g.Producer, g.Incarnation, g.Epoch, uint64(g.From.UnixNano())} {
-		key = binary.LittleEndian.AppendUint64(key, v)
-	}
-	list := []gap{{
-		part: part{
-			Producer: g.Producer, Incarnation: g.Incarnation, Epoch: g.Epoch,
-			From: g.From.UnixNano(), To: g.To.UnixNano(),
-		},
-		Reason: g.Reason, ID: xxhash.Sum64(key), At: time.Now().UnixNano(),
-	}}
 	if len(s.deliveries) > 0 {
 		d := s.deliveries[0]
 		d.start()
-		return s.describe("write gap", d.appendGaps(list))
+		return s.describe("write gap", d.appendGaps(rows))
 	}
-	return s.describe("write gap", s.retry.do(ctx, func(ctx context.Context) error { return s.sendGaps(ctx, list) }))
+	return s.describe("write gap", s.retry.do(ctx, func(ctx context.Context) error { return s.sendGaps(ctx, rows) }))
+}
+
+func (g *Gap) row(at time.Time) gap {
+	key := []byte(g.Reason)
+	for _, v := range [...]uint64{g.Producer, g.Incarnation, g.Epoch, uint64(g.From.UnixNano()), uint64(g.Resolution), g.ID} {
+		key = binary.LittleEndian.AppendUint64(key, v)
+	}
+	return gap{
+		part: part{
+			Producer: g.Producer, Incarnation: g.Incarnation, Epoch: g.Epoch, Resolution: int64(g.Resolution),
+			From: g.From.UnixNano(), To: g.To.UnixNano(), Rows: g.Rows, Observations: g.Observations,
+		},
+		Reason: g.Reason, ID: xxhash.Sum64(key), At: at.UnixNano(),
+	}
 }

@@ -157,3 +157,52 @@ func TestOtherProducersStay(t *testing.T) {
 	}
 	rt.want("one capture replayed twice, another once", 1020)
 }
+
+// TestEndEarlier: of a producer that has one life at a time, those before the latest one
+// are over.
+func TestEndEarlier(t *testing.T) {
+	s := openStore(t)
+	life := func(producer, incarnation, epoch uint64) Run {
+		return Run{Source: aggregate.Source{Producer: producer, Incarnation: incarnation, Epoch: epoch}, Mode: RunLive, Name: "host/eth0"}
+	}
+	latest := []Run{life(1, 12, 5), life(2, 7, 5)}
+	other := life(3, 1, 5)
+	if err := s.BeginRuns(t.Context(), append([]Run{life(1, 11, 4), life(1, 11, 5), other, life(1, 1<<63, 5)}, latest...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EndRun(t.Context(), life(1, 11, 4)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.EndEarlier(t.Context(), latest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := readStrings(t, s, "SELECT concat(toString(producer), ' ', toString(incarnation), ' ', toString(epoch), ' ', name) FROM csigscope.runs FINAL WHERE state = 'done' ORDER BY producer, incarnation, epoch")
+	if want := []string{"1 11 4 host/eth0", "1 11 5 host/eth0"}; !slices.Equal(got, want) {
+		t.Errorf("ended %q, want %q", got, want)
+	}
+}
+
+// TestWriteGaps: gaps of one beginning are apart by what they are of, and replace
+// themselves.
+func TestWriteGaps(t *testing.T) {
+	s := openStore(t)
+	g := Gap{Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, From: testStart, To: testStart.Add(time.Minute), Reason: "exporter_full"}
+	first, second, third := g, g, g
+	first.Resolution, first.Rows, first.Observations, first.ID = time.Second, 4, 40, 9
+	second.Resolution, second.Rows, second.Observations, second.ID = time.Minute, 1, 40, 9
+	third.Resolution, third.Rows, third.Observations, third.ID = time.Second, 2, 7, 10
+	for range 2 {
+		if err := s.WriteGaps(t.Context(), []Gap{g, first, second, third}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := readStrings(t, s, "SELECT concat(toString(resolution_ns), ' ', toString(count()), ' ', toString(sum(rows)), ' ', toString(sum(observations))) FROM csigscope.gaps FINAL GROUP BY resolution_ns ORDER BY resolution_ns")
+	if want := []string{"0 1 0 0", "1000000000 2 6 47", "60000000000 1 1 40"}; !slices.Equal(got, want) {
+		t.Errorf("gaps %q, want %q", got, want)
+	}
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -85,18 +84,6 @@ func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, l
 		return nil, usageError{fmt.Errorf("%scollect: ingest: %w", atLine(c.Listen.line), err)}
 	}
 	return s, nil
-}
-
-// directory keeps what exporters' blocks mean in the store.
-type directory struct{ *store.Store }
-
-// BeginRuns implements ingest.Directory.
-func (d directory) BeginRuns(ctx context.Context, list []ingest.Run) error {
-	runs := make([]store.Run, len(list))
-	for i, r := range list {
-		runs[i] = store.Run{Source: r.Source, Mode: store.RunLive, Name: r.Exporter + "/" + r.Stream}
-	}
-	return d.Store.BeginRuns(ctx, runs)
 }
 
 // ingestMetrics are what exporters handed in.

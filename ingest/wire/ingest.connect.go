@@ -3,7 +3,8 @@
 // bearer token and never from a message.
 //
 // An exporter numbers what it hands in: (stream, incarnation, seq) names a block or a
-// batch of observations for good. A collector makes of it the identity of the rows that
+// batch of observations for good, over lives of the exporter too where it goes on with an
+// incarnation. A collector makes of it the identity of the rows that
 // it stores, (producer, incarnation, seq), where the producer is a hash of the
 // authenticated identity and the stream. So the same block, sent twice to one collector
 // or once to each of two, is the same rows, and collectors need not know each other.
@@ -11,6 +12,9 @@
 // What a block means is said by a description: the text of the configuration, and the
 // names of groups and locations. A collector that does not know a block's description
 // asks for it, and takes the block when it comes again with it.
+//
+// Besides blocks an exporter tells of its streams what their taps took in, what is missing
+// of them and when they end: records. They replace themselves when they come again.
 //
 // A collector answers when what it took is durable. What has no final outcome, or no
 // answer, is sent again: in the same order, with the same numbers, unchanged. An exporter

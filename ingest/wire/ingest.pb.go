@@ -3,7 +3,8 @@
 // bearer token and never from a message.
 //
 // An exporter numbers what it hands in: (stream, incarnation, seq) names a block or a
-// batch of observations for good. A collector makes of it the identity of the rows that
+// batch of observations for good, over lives of the exporter too where it goes on with an
+// incarnation. A collector makes of it the identity of the rows that
 // it stores, (producer, incarnation, seq), where the producer is a hash of the
 // authenticated identity and the stream. So the same block, sent twice to one collector
 // or once to each of two, is the same rows, and collectors need not know each other.
@@ -11,6 +12,9 @@
 // What a block means is said by a description: the text of the configuration, and the
 // names of groups and locations. A collector that does not know a block's description
 // asks for it, and takes the block when it comes again with it.
+//
+// Besides blocks an exporter tells of its streams what their taps took in, what is missing
+// of them and when they end: records. They replace themselves when they come again.
 //
 // A collector answers when what it took is durable. What has no final outcome, or no
 // answer, is sent again: in the same order, with the same numbers, unchanged. An exporter
@@ -57,7 +61,7 @@ const (
 	Outcome_OUTCOME_STALE       Outcome = 7  // number or incarnation long past: a replay, or a restored disk
 	Outcome_OUTCOME_STREAMS     Outcome = 8  // more streams than an exporter may have
 	Outcome_OUTCOME_FOREIGN     Outcome = 9  // the stream's producer belongs to another identity
-	Outcome_OUTCOME_UNSUPPORTED Outcome = 10 // the collector takes no observations
+	Outcome_OUTCOME_UNSUPPORTED Outcome = 10 // the collector takes no such thing
 )
 
 // Enum value maps for Outcome.
@@ -123,9 +127,12 @@ type PushRequest struct {
 	// name, which tells that credentials were mixed up.
 	Exporter string `protobuf:"bytes,1,opt,name=exporter,proto3" json:"exporter,omitempty"`
 	// Parts of descriptions that a collector asked for, before the blocks that need them.
-	Descriptions  []*Description  `protobuf:"bytes,2,rep,name=descriptions,proto3" json:"descriptions,omitempty"`
-	Blocks        []*Block        `protobuf:"bytes,3,rep,name=blocks,proto3" json:"blocks,omitempty"`
-	Observations  []*Observations `protobuf:"bytes,4,rep,name=observations,proto3" json:"observations,omitempty"`
+	Descriptions []*Description  `protobuf:"bytes,2,rep,name=descriptions,proto3" json:"descriptions,omitempty"`
+	Blocks       []*Block        `protobuf:"bytes,3,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	Observations []*Observations `protobuf:"bytes,4,rep,name=observations,proto3" json:"observations,omitempty"`
+	// What is said of streams when the blocks above are durable. A collector of before does
+	// not answer for them, which is as if it refused them.
+	Records       []*Record `protobuf:"bytes,5,rep,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -188,9 +195,17 @@ func (x *PushRequest) GetObservations() []*Observations {
 	return nil
 }
 
+func (x *PushRequest) GetRecords() []*Record {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
 type PushResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each block of the request, then one for each batch of observations.
+	// One for each block of the request, then one for each batch of observations, then one
+	// for each record.
 	Outcomes []Outcome `protobuf:"varint,1,rep,packed,name=outcomes,proto3,enum=csigscope.ingest.v1.Outcome" json:"outcomes,omitempty"`
 	// Ids of descriptions that the collector wants. Ascending, each once.
 	Describe      []uint64 `protobuf:"fixed64,2,rep,packed,name=describe,proto3" json:"describe,omitempty"`
@@ -963,16 +978,575 @@ func (x *Observations) GetAcknowledgement() []uint32 {
 	return nil
 }
 
+// Record is what is said of a stream's incarnation under one configuration, beside its
+// blocks. The same record again replaces itself.
+type Record struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Stream      string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Incarnation uint64                 `protobuf:"fixed64,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Epoch       uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Description uint64                 `protobuf:"fixed64,4,opt,name=description,proto3" json:"description,omitempty"` // as of a block: names are there before a run ends
+	// Types that are valid to be assigned to What:
+	//
+	//	*Record_Tap
+	//	*Record_Gap
+	//	*Record_Begin
+	//	*Record_End
+	What          isRecord_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Record) Reset() {
+	*x = Record{}
+	mi := &file_ingest_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Record) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Record) ProtoMessage() {}
+
+func (x *Record) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Record.ProtoReflect.Descriptor instead.
+func (*Record) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Record) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *Record) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Record) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Record) GetDescription() uint64 {
+	if x != nil {
+		return x.Description
+	}
+	return 0
+}
+
+func (x *Record) GetWhat() isRecord_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *Record) GetTap() *Tap {
+	if x != nil {
+		if x, ok := x.What.(*Record_Tap); ok {
+			return x.Tap
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetGap() *Gap {
+	if x != nil {
+		if x, ok := x.What.(*Record_Gap); ok {
+			return x.Gap
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetBegin() *Begin {
+	if x != nil {
+		if x, ok := x.What.(*Record_Begin); ok {
+			return x.Begin
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetEnd() *End {
+	if x != nil {
+		if x, ok := x.What.(*Record_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+type isRecord_What interface {
+	isRecord_What()
+}
+
+type Record_Tap struct {
+	Tap *Tap `protobuf:"bytes,5,opt,name=tap,proto3,oneof"`
+}
+
+type Record_Gap struct {
+	Gap *Gap `protobuf:"bytes,6,opt,name=gap,proto3,oneof"`
+}
+
+type Record_Begin struct {
+	Begin *Begin `protobuf:"bytes,7,opt,name=begin,proto3,oneof"`
+}
+
+type Record_End struct {
+	End *End `protobuf:"bytes,8,opt,name=end,proto3,oneof"`
+}
+
+func (*Record_Tap) isRecord_What() {}
+
+func (*Record_Gap) isRecord_What() {}
+
+func (*Record_Begin) isRecord_What() {}
+
+func (*Record_End) isRecord_What() {}
+
+// Tap is what a tap took in over a period, on the way to a stream's blocks. Taps of one
+// stream add up. Strings are at most 256 bytes, maps have at most 64 entries.
+type Tap struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Seq        uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`    // tells the periods of an incarnation apart
+	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`   // of the tap, at this exporter
+	Place      string                 `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"` // receiver, sender or mid
+	Interface  string                 `protobuf:"bytes,4,opt,name=interface,proto3" json:"interface,omitempty"`
+	Link       string                 `protobuf:"bytes,5,opt,name=link,proto3" json:"link,omitempty"`                     // link type
+	Timestamps string                 `protobuf:"bytes,6,opt,name=timestamps,proto3" json:"timestamps,omitempty"`         // who wrote the times: file, software or hardware
+	TickNs     float64                `protobuf:"fixed64,7,opt,name=tick_ns,json=tickNs,proto3" json:"tick_ns,omitempty"` // resolution of the times
+	FromNs     int64                  `protobuf:"varint,8,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"`  // earliest and latest packet, Unix time
+	ToNs       int64                  `protobuf:"varint,9,opt,name=to_ns,json=toNs,proto3" json:"to_ns,omitempty"`
+	Packets    uint64                 `protobuf:"varint,10,opt,name=packets,proto3" json:"packets,omitempty"`
+	Bytes      uint64                 `protobuf:"varint,11,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                                             // on the wire
+	Frames     map[string]uint64      `protobuf:"bytes,12,rep,name=frames,proto3" json:"frames,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // packets by what decoding them came to
+	// Weighted: tags + reflections = observations = stored + overflow + late + rejected;
+	// untouched and trimmed are of stored and overflow.
+	Tags          uint64            `protobuf:"varint,13,opt,name=tags,proto3" json:"tags,omitempty"`
+	Reflections   uint64            `protobuf:"varint,14,opt,name=reflections,proto3" json:"reflections,omitempty"`
+	Observations  uint64            `protobuf:"varint,15,opt,name=observations,proto3" json:"observations,omitempty"`
+	Stored        uint64            `protobuf:"varint,16,opt,name=stored,proto3" json:"stored,omitempty"`
+	Overflow      uint64            `protobuf:"varint,17,opt,name=overflow,proto3" json:"overflow,omitempty"`
+	Late          uint64            `protobuf:"varint,18,opt,name=late,proto3" json:"late,omitempty"`
+	Rejected      map[string]uint64 `protobuf:"bytes,19,rep,name=rejected,proto3" json:"rejected,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by reason
+	Untouched     uint64            `protobuf:"varint,20,opt,name=untouched,proto3" json:"untouched,omitempty"`
+	Trimmed       uint64            `protobuf:"varint,21,opt,name=trimmed,proto3" json:"trimmed,omitempty"`
+	KernelDrops   uint64            `protobuf:"varint,22,opt,name=kernel_drops,json=kernelDrops,proto3" json:"kernel_drops,omitempty"` // packets that the kernel had no room for
+	Freezes       uint64            `protobuf:"varint,23,opt,name=freezes,proto3" json:"freezes,omitempty"`                            // times that its ring was full
+	Lost          uint64            `protobuf:"varint,24,opt,name=lost,proto3" json:"lost,omitempty"`                                  // packets missing in the numbers of a mirror session
+	SkewNs        int64             `protobuf:"varint,25,opt,name=skew_ns,json=skewNs,proto3" json:"skew_ns,omitempty"`                // of the clock, as far as it is known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tap) Reset() {
+	*x = Tap{}
+	mi := &file_ingest_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tap) ProtoMessage() {}
+
+func (x *Tap) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tap.ProtoReflect.Descriptor instead.
+func (*Tap) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Tap) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Tap) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Tap) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *Tap) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *Tap) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Tap) GetTimestamps() string {
+	if x != nil {
+		return x.Timestamps
+	}
+	return ""
+}
+
+func (x *Tap) GetTickNs() float64 {
+	if x != nil {
+		return x.TickNs
+	}
+	return 0
+}
+
+func (x *Tap) GetFromNs() int64 {
+	if x != nil {
+		return x.FromNs
+	}
+	return 0
+}
+
+func (x *Tap) GetToNs() int64 {
+	if x != nil {
+		return x.ToNs
+	}
+	return 0
+}
+
+func (x *Tap) GetPackets() uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *Tap) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Tap) GetFrames() map[string]uint64 {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+func (x *Tap) GetTags() uint64 {
+	if x != nil {
+		return x.Tags
+	}
+	return 0
+}
+
+func (x *Tap) GetReflections() uint64 {
+	if x != nil {
+		return x.Reflections
+	}
+	return 0
+}
+
+func (x *Tap) GetObservations() uint64 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *Tap) GetStored() uint64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+func (x *Tap) GetOverflow() uint64 {
+	if x != nil {
+		return x.Overflow
+	}
+	return 0
+}
+
+func (x *Tap) GetLate() uint64 {
+	if x != nil {
+		return x.Late
+	}
+	return 0
+}
+
+func (x *Tap) GetRejected() map[string]uint64 {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+func (x *Tap) GetUntouched() uint64 {
+	if x != nil {
+		return x.Untouched
+	}
+	return 0
+}
+
+func (x *Tap) GetTrimmed() uint64 {
+	if x != nil {
+		return x.Trimmed
+	}
+	return 0
+}
+
+func (x *Tap) GetKernelDrops() uint64 {
+	if x != nil {
+		return x.KernelDrops
+	}
+	return 0
+}
+
+func (x *Tap) GetFreezes() uint64 {
+	if x != nil {
+		return x.Freezes
+	}
+	return 0
+}
+
+func (x *Tap) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *Tap) GetSkewNs() int64 {
+	if x != nil {
+		return x.SkewNs
+	}
+	return 0
+}
+
+// Gap is a time of which blocks are missing, or may be.
+type Gap struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	FromNs int64                  `protobuf:"varint,1,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"` // Unix time
+	ToNs   int64                  `protobuf:"varint,2,opt,name=to_ns,json=toNs,proto3" json:"to_ns,omitempty"`
+	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // lower case, digits and _, at most 32 bytes
+	// Of which windows; 0 is all of them.
+	ResolutionNs int64 `protobuf:"varint,4,opt,name=resolution_ns,json=resolutionNs,proto3" json:"resolution_ns,omitempty"`
+	// How many rows and observations, 0 where nobody knows.
+	Rows          uint64 `protobuf:"varint,5,opt,name=rows,proto3" json:"rows,omitempty"`
+	Observations  uint64 `protobuf:"varint,6,opt,name=observations,proto3" json:"observations,omitempty"`
+	Id            uint64 `protobuf:"fixed64,7,opt,name=id,proto3" json:"id,omitempty"` // tells gaps of the same beginning apart
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gap) Reset() {
+	*x = Gap{}
+	mi := &file_ingest_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gap) ProtoMessage() {}
+
+func (x *Gap) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gap.ProtoReflect.Descriptor instead.
+func (*Gap) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Gap) GetFromNs() int64 {
+	if x != nil {
+		return x.FromNs
+	}
+	return 0
+}
+
+func (x *Gap) GetToNs() int64 {
+	if x != nil {
+		return x.ToNs
+	}
+	return 0
+}
+
+func (x *Gap) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Gap) GetResolutionNs() int64 {
+	if x != nil {
+		return x.ResolutionNs
+	}
+	return 0
+}
+
+func (x *Gap) GetRows() uint64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Gap) GetObservations() uint64 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *Gap) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// Begin says that blocks come again, after an end or in another process. The first block
+// of an incarnation says so by itself.
+type Begin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Begin) Reset() {
+	*x = Begin{}
+	mi := &file_ingest_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Begin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Begin) ProtoMessage() {}
+
+func (x *Begin) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Begin.ProtoReflect.Descriptor instead.
+func (*Begin) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{10}
+}
+
+// End says that no more blocks come for now.
+type End struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *End) Reset() {
+	*x = End{}
+	mi := &file_ingest_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *End) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*End) ProtoMessage() {}
+
+func (x *End) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use End.ProtoReflect.Descriptor instead.
+func (*End) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{11}
+}
+
 var File_ingest_proto protoreflect.FileDescriptor
 
 const file_ingest_proto_rawDesc = "" +
 	"\n" +
-	"\fingest.proto\x12\x13csigscope.ingest.v1\"\xea\x01\n" +
+	"\fingest.proto\x12\x13csigscope.ingest.v1\"\xa1\x02\n" +
 	"\vPushRequest\x12\x1a\n" +
 	"\bexporter\x18\x01 \x01(\tR\bexporter\x12D\n" +
 	"\fdescriptions\x18\x02 \x03(\v2 .csigscope.ingest.v1.DescriptionR\fdescriptions\x122\n" +
 	"\x06blocks\x18\x03 \x03(\v2\x1a.csigscope.ingest.v1.BlockR\x06blocks\x12E\n" +
-	"\fobservations\x18\x04 \x03(\v2!.csigscope.ingest.v1.ObservationsR\fobservations\"d\n" +
+	"\fobservations\x18\x04 \x03(\v2!.csigscope.ingest.v1.ObservationsR\fobservations\x125\n" +
+	"\arecords\x18\x05 \x03(\v2\x1b.csigscope.ingest.v1.RecordR\arecords\"d\n" +
 	"\fPushResponse\x128\n" +
 	"\boutcomes\x18\x01 \x03(\x0e2\x1c.csigscope.ingest.v1.OutcomeR\boutcomes\x12\x1a\n" +
 	"\bdescribe\x18\x02 \x03(\x06R\bdescribe\"\xb8\x01\n" +
@@ -1054,7 +1628,62 @@ const file_ingest_proto_rawDesc = "" +
 	"\x05flags\x18\x0f \x01(\fR\x05flags\x12\x1f\n" +
 	"\vframe_bytes\x18\x10 \x03(\rR\n" +
 	"frameBytes\x12(\n" +
-	"\x0facknowledgement\x18\x11 \x03(\rR\x0facknowledgement*\xf4\x01\n" +
+	"\x0facknowledgement\x18\x11 \x03(\rR\x0facknowledgement\"\xc0\x02\n" +
+	"\x06Record\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x12 \n" +
+	"\vdescription\x18\x04 \x01(\x06R\vdescription\x12,\n" +
+	"\x03tap\x18\x05 \x01(\v2\x18.csigscope.ingest.v1.TapH\x00R\x03tap\x12,\n" +
+	"\x03gap\x18\x06 \x01(\v2\x18.csigscope.ingest.v1.GapH\x00R\x03gap\x122\n" +
+	"\x05begin\x18\a \x01(\v2\x1a.csigscope.ingest.v1.BeginH\x00R\x05begin\x12,\n" +
+	"\x03end\x18\b \x01(\v2\x18.csigscope.ingest.v1.EndH\x00R\x03endB\x06\n" +
+	"\x04what\"\xc8\x06\n" +
+	"\x03Tap\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\x12\x1c\n" +
+	"\tinterface\x18\x04 \x01(\tR\tinterface\x12\x12\n" +
+	"\x04link\x18\x05 \x01(\tR\x04link\x12\x1e\n" +
+	"\n" +
+	"timestamps\x18\x06 \x01(\tR\n" +
+	"timestamps\x12\x17\n" +
+	"\atick_ns\x18\a \x01(\x01R\x06tickNs\x12\x17\n" +
+	"\afrom_ns\x18\b \x01(\x03R\x06fromNs\x12\x13\n" +
+	"\x05to_ns\x18\t \x01(\x03R\x04toNs\x12\x18\n" +
+	"\apackets\x18\n" +
+	" \x01(\x04R\apackets\x12\x14\n" +
+	"\x05bytes\x18\v \x01(\x04R\x05bytes\x12<\n" +
+	"\x06frames\x18\f \x03(\v2$.csigscope.ingest.v1.Tap.FramesEntryR\x06frames\x12\x12\n" +
+	"\x04tags\x18\r \x01(\x04R\x04tags\x12 \n" +
+	"\vreflections\x18\x0e \x01(\x04R\vreflections\x12\"\n" +
+	"\fobservations\x18\x0f \x01(\x04R\fobservations\x12\x16\n" +
+	"\x06stored\x18\x10 \x01(\x04R\x06stored\x12\x1a\n" +
+	"\boverflow\x18\x11 \x01(\x04R\boverflow\x12\x12\n" +
+	"\x04late\x18\x12 \x01(\x04R\x04late\x12B\n" +
+	"\brejected\x18\x13 \x03(\v2&.csigscope.ingest.v1.Tap.RejectedEntryR\brejected\x12\x1c\n" +
+	"\tuntouched\x18\x14 \x01(\x04R\tuntouched\x12\x18\n" +
+	"\atrimmed\x18\x15 \x01(\x04R\atrimmed\x12!\n" +
+	"\fkernel_drops\x18\x16 \x01(\x04R\vkernelDrops\x12\x18\n" +
+	"\afreezes\x18\x17 \x01(\x04R\afreezes\x12\x12\n" +
+	"\x04lost\x18\x18 \x01(\x04R\x04lost\x12\x17\n" +
+	"\askew_ns\x18\x19 \x01(\x03R\x06skewNs\x1a9\n" +
+	"\vFramesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a;\n" +
+	"\rRejectedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x03Gap\x12\x17\n" +
+	"\afrom_ns\x18\x01 \x01(\x03R\x06fromNs\x12\x13\n" +
+	"\x05to_ns\x18\x02 \x01(\x03R\x04toNs\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
+	"\rresolution_ns\x18\x04 \x01(\x03R\fresolutionNs\x12\x12\n" +
+	"\x04rows\x18\x05 \x01(\x04R\x04rows\x12\"\n" +
+	"\fobservations\x18\x06 \x01(\x04R\fobservations\x12\x0e\n" +
+	"\x02id\x18\a \x01(\x06R\x02id\"\a\n" +
+	"\x05Begin\"\x05\n" +
+	"\x03End*\xf4\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eOUTCOME_STORED\x10\x01\x12\x12\n" +
@@ -1084,7 +1713,7 @@ func file_ingest_proto_rawDescGZIP() []byte {
 }
 
 var file_ingest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_ingest_proto_goTypes = []any{
 	(Outcome)(0),         // 0: csigscope.ingest.v1.Outcome
 	(*PushRequest)(nil),  // 1: csigscope.ingest.v1.PushRequest
@@ -1094,21 +1723,35 @@ var file_ingest_proto_goTypes = []any{
 	(*Location)(nil),     // 5: csigscope.ingest.v1.Location
 	(*Block)(nil),        // 6: csigscope.ingest.v1.Block
 	(*Observations)(nil), // 7: csigscope.ingest.v1.Observations
+	(*Record)(nil),       // 8: csigscope.ingest.v1.Record
+	(*Tap)(nil),          // 9: csigscope.ingest.v1.Tap
+	(*Gap)(nil),          // 10: csigscope.ingest.v1.Gap
+	(*Begin)(nil),        // 11: csigscope.ingest.v1.Begin
+	(*End)(nil),          // 12: csigscope.ingest.v1.End
+	nil,                  // 13: csigscope.ingest.v1.Tap.FramesEntry
+	nil,                  // 14: csigscope.ingest.v1.Tap.RejectedEntry
 }
 var file_ingest_proto_depIdxs = []int32{
-	3, // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
-	6, // 1: csigscope.ingest.v1.PushRequest.blocks:type_name -> csigscope.ingest.v1.Block
-	7, // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
-	0, // 3: csigscope.ingest.v1.PushResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
-	4, // 4: csigscope.ingest.v1.Description.groups:type_name -> csigscope.ingest.v1.Group
-	5, // 5: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
-	1, // 6: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
-	2, // 7: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	3,  // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
+	6,  // 1: csigscope.ingest.v1.PushRequest.blocks:type_name -> csigscope.ingest.v1.Block
+	7,  // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
+	8,  // 3: csigscope.ingest.v1.PushRequest.records:type_name -> csigscope.ingest.v1.Record
+	0,  // 4: csigscope.ingest.v1.PushResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
+	4,  // 5: csigscope.ingest.v1.Description.groups:type_name -> csigscope.ingest.v1.Group
+	5,  // 6: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
+	9,  // 7: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
+	10, // 8: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
+	11, // 9: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
+	12, // 10: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
+	13, // 11: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
+	14, // 12: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
+	1,  // 13: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
+	2,  // 14: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_ingest_proto_init() }
@@ -1116,13 +1759,19 @@ func file_ingest_proto_init() {
 	if File_ingest_proto != nil {
 		return
 	}
+	file_ingest_proto_msgTypes[7].OneofWrappers = []any{
+		(*Record_Tap)(nil),
+		(*Record_Gap)(nil),
+		(*Record_Begin)(nil),
+		(*Record_End)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ingest_proto_rawDesc), len(file_ingest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

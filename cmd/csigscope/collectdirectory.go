@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/ingest"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// directory keeps what exporters' blocks mean in the store, and what they tell beside them.
+type directory struct{ *store.Store }
+
+func runsOf(list []ingest.Run) []store.Run {
+	runs := make([]store.Run, len(list))
+	for i, r := range list {
+		runs[i] = store.Run{Source: r.Source, Mode: store.RunLive, Name: r.Exporter + "/" + r.Stream}
+	}
+	return runs
+}
+
+// BeginRuns implements ingest.Directory. An exporter's stream has one life at a time: one
+// that ended without a word is over.
+func (d directory) BeginRuns(ctx context.Context, list []ingest.Run) error {
+	runs := runsOf(list)
+	if err := d.Store.BeginRuns(ctx, runs); err != nil {
+		return err
+	}
+	return d.EndEarlier(ctx, runs)
+}
+
+// EndRuns implements ingest.Directory.
+func (d directory) EndRuns(ctx context.Context, list []ingest.Run) error {
+	return d.Store.EndRuns(ctx, runsOf(list))
+}
+
+// WriteTaps implements ingest.Directory. Exporters name their taps as they like: here they
+// are named after both.
+func (d directory) WriteTaps(ctx context.Context, list []ingest.TapRow) error {
+	rows := make([]store.TapRow, len(list))
+	for i := range list {
+		rows[i] = tapOfWire(list[i].Tap)
+		rows[i].Source, rows[i].Name = list[i].Source, list[i].Exporter+"/"+rows[i].Name
+	}
+	return d.Store.WriteTaps(ctx, rows)
+}
+
+// WriteGaps implements ingest.Directory.
+func (d directory) WriteGaps(ctx context.Context, list []ingest.Gap) error {
+	gaps := make([]store.Gap, len(list))
+	for i, g := range list {
+		gaps[i] = store.Gap{
+			Source: g.Source, From: time.Unix(0, g.GetFromNs()), To: time.Unix(0, g.GetToNs()), Reason: g.GetReason(),
+			Resolution: time.Duration(g.GetResolutionNs()), Rows: g.GetRows(), Observations: g.GetObservations(), ID: g.GetId(),
+		}
+	}
+	return d.Store.WriteGaps(ctx, gaps)
+}
+
+// tapOfWire is what a tap of an exporter took in, without its identity.
+func tapOfWire(t *wire.Tap) store.TapRow {
+	return store.TapRow{
+		Seq: t.GetSeq(), Name: t.GetName(), Place: t.GetPlace(), Interface: t.GetInterface(), Link: t.GetLink(),
+		Timestamps: t.GetTimestamps(), TickNS: t.GetTickNs(), From: t.GetFromNs(), To: t.GetToNs(),
+		Packets: t.GetPackets(), Bytes: t.GetBytes(), Frames: t.GetFrames(),
+		Tags: t.GetTags(), Reflections: t.GetReflections(),
+		Observations: t.GetObservations(), Stored: t.GetStored(), Overflow: t.GetOverflow(), Late: t.GetLate(),
+		Rejected: t.GetRejected(), Untouched: t.GetUntouched(), Trimmed: t.GetTrimmed(),
+		KernelDrops: t.GetKernelDrops(), Freezes: t.GetFreezes(), Lost: t.GetLost(), SkewNS: t.GetSkewNs(),
+	}
+}
+
+// wireTap is tapOfWire's inverse.
+func wireTap(r *store.TapRow) *wire.Tap {
+	return &wire.Tap{
+		Seq: r.Seq, Name: r.Name, Place: r.Place, Interface: r.Interface, Link: r.Link,
+		Timestamps: r.Timestamps, TickNs: r.TickNS, FromNs: r.From, ToNs: r.To,
+		Packets: r.Packets, Bytes: r.Bytes, Frames: r.Frames,
+		Tags: r.Tags, Reflections: r.Reflections,
+		Observations: r.Observations, Stored: r.Stored, Overflow: r.Overflow, Late: r.Late,
+		Rejected: r.Rejected, Untouched: r.Untouched, Trimmed: r.Trimmed,
+		KernelDrops: r.KernelDrops, Freezes: r.Freezes, Lost: r.Lost, SkewNs: r.SkewNS,
+	}
+}
