@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/replay"
+)
+
+// leaf3 is captured on all sides.
+const leaf3Taps = `
+duration: 150ms
+taps:
+- {name: in, before: [leaf3]}
+- {name: up1, ports: ["leaf3:up1"]}
+- {name: up2, ports: ["leaf3:up2"]}
+- {name: down1, ports: ["leaf3:down1"]}
+- {name: down2, ports: ["leaf3:down2"]}
+- {name: down3, ports: ["leaf3:down3"]}
+- {name: down4, ports: ["leaf3:down4"]}
+`
+
+// fromHosts are packets of hosts alone, one of which forges what it says.
+const fromHosts = `faults: [{match: host3-1, kind: forge, values: {min_abw: 1Mbps, max_delay: 1ms}}]
+`
+
+// TestConform holds what conform finds against the fault that a simulated switch has, and
+// finds nothing in one without.
+func TestConform(t *testing.T) {
+	tests := []struct {
+		name, yaml string
+		args       []string
+		code       int
+		rules      []string
+	}{
+		{"honest", "", nil, exitDone, nil},
+		{"insert", `faults: [{match: "leaf3:*", kind: insert}]`, nil, exitFound, []string{"inserted"}},
+		{"lm-only", `faults: [{match: "leaf3:*", kind: lm-only}]`, nil, exitFound, []string{"locator-alone"}},
+		{"overwrite", `faults: [{match: "leaf3:*", kind: overwrite}]`, nil, exitFound, []string{"direction", "locator-alone"}},
+		{"reset", `faults: [{match: "leaf3:*", kind: reset}]`, nil, exitFound, []string{"direction"}},
+		{"value-only", `faults: [{match: "leaf3:*", kind: value-only}]`, nil, exitFound, []string{"locator-kept"}},
+		{"wrong-lm", `faults: [{match: "leaf3:*", kind: wrong-lm, lm: 99}]`, nil, exitFound, []string{"locator-other"}},
+		{"no metric is no fault", `faults: [{match: "leaf3:*", kind: no-metric}]`, nil, exitDone, nil},
+		{"strip", `devices: [{match: leaf3, kind: strip}]`, nil, exitDone, []string{"stripped"}},
+		{"strip, denied", `devices: [{match: leaf3, kind: strip}]`, []string{"--strip", "never"}, exitFound, []string{"stripped-partly"}},
+		{"tags leave", "", []string{"--strip", "always"}, exitFound, []string{"not-stripped"}},
+		{"pass-through", `devices: [{match: leaf3, kind: pass-through}]`, []string{"--role", "pass-through"}, exitDone, nil},
+		{"no pass-through", "", []string{"--role", "pass-through"}, exitFound, []string{"transparent"}},
+		{"ingress edge", fromHosts + `devices: [{match: leaf3, kind: ingress-edge}]`, []string{"--role", "ingress"}, exitDone, nil},
+		{"no ingress edge", fromHosts, []string{"--role", "ingress"}, exitFound, []string{"not-scrubbed"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			yaml := leaf3Taps + test.yaml
+			if strings.HasPrefix(test.yaml, fromHosts) {
+				yaml = strings.Replace(yaml, "before: [leaf3]", "after: [host3-1, host3-2, host3-3, host3-4]", 1)
+			}
+			file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+yaml+"\n")
+			e := emit(t, "--scenario-file", file, "--capture-untagged")
+			args := append([]string{"conform", "-o", "json", "--fabric", e.fabric()}, test.args...)
+			args = append(args, filepath.Join(e.dir, "in.pcapng"))
+			for _, port := range []string{"up1", "up2", "down1", "down2", "down3", "down4"} {
+				args = append(args, fmt.Sprintf("leaf3:%s=%s", port, filepath.Join(e.dir, port+".pcapng")))
+			}
+			r := runBinary(t, os.Environ(), args...)
+			if r.code != test.code {
+				t.Fatalf("exit code %d, want %d: %s", r.code, test.code, r.stderr)
+			}
+			c := decodeJSON[replay.Conformance](t, r.stdout)
+			var rules []string
+			for _, f := range c.Findings {
+				rules = append(rules, f.Rule)
+			}
+			n := c.Counts
+			if !slices.Equal(rules, test.rules) || n.Matched < n.Before*9/10 || n.Before != n.Matched+n.Lost+n.Ambiguous || n.After != n.Matched+n.Extra+n.Copies+n.Ambiguous {
+				t.Errorf("rules %v, want %v; %+v", rules, test.rules, n)
+			}
+		})
+	}
+}
+
+// TestConformForPeople reads what is printed, and what goes wrong.
+func TestConformForPeople(t *testing.T) {
+	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps+`faults: [{match: "leaf3:*", kind: lm-only}]`+"\n")
+	e := emit(t, "--scenario-file", file, "--capture-untagged")
+	in, up1 := filepath.Join(e.dir, "in.pcapng"), filepath.Join(e.dir, "up1.pcapng")
+	junit := filepath.Join(t.TempDir(), "leaf3.xml")
+	r := runBinary(t, os.Environ(), "conform", in, up1, "--device", "leaf3", "--junit", junit)
+	if r.code != exitFound || !strings.Contains(r.stdout, "error: locator-alone: ") || !strings.Contains(r.stdout, "by up1.pcapng") ||
+		!strings.Contains(r.stderr, "leaf3 breaks 1 rules") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if text, err := os.ReadFile(junit); err != nil || !strings.Contains(string(text), `failures="1"`) {
+		t.Errorf("%s: %v", text, err)
+	}
+	empty := writeFile(t, filepath.Join(t.TempDir(), "empty.csv"), "")
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{in}, exitUsage, "at least one after it"},
+		{[]string{in, up1, "--role", "edge"}, exitUsage, "expected transit, ingress or pass-through"},
+		{[]string{in, up1, "--strip", "yes"}, exitUsage, "expected unknown, never or always"},
+		{[]string{in, up1, "--match", "all"}, exitUsage, "expected packet or payload"},
+		{[]string{in, up1, "--signals", "speed"}, exitUsage, "--signals"},
+		{[]string{in, up1, "--metrics", empty}, exitUsage, "empty.csv"},
+		{[]string{in, up1, "--memory-packets", "0"}, exitUsage, "expected 1 or more"},
+		{[]string{in, up1, "-o", "csv"}, exitUsage, "expected table or json"},
+		{[]string{in, "up9=" + in + "x"}, exitFailed, "in.pcapngx"},
+	} {
+		r := runBinary(t, os.Environ(), append([]string{"conform"}, test.args...)...)
+		if r.code != test.code || !strings.Contains(r.stderr, test.says) {
+			t.Errorf("%v: exit code %d: %s", test.args, r.code, r.stderr)
+		}
+	}
+	small := runBinary(t, os.Environ(), "conform", in, up1, "--memory-packets", "1000")
+	large := runBinary(t, os.Environ(), "conform", in, up1)
+	if small.stdout != large.stdout {
+		t.Errorf("in parts:\n%s\nas a whole:\n%s", small.stdout, large.stdout)
+	}
+}

@@ -1,0 +1,97 @@
+package conform
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxExamples is how many packets each rule names.
+const maxExamples = 8
+
+// Example is a packet that breaks a rule.
+type Example struct {
+	Before  uint64 `json:"before_packet,omitempty"` // number in the capture before the device, from 1
+	After   uint64 `json:"after_packet,omitempty"`
+	Port    string `json:"port,omitempty"`
+	TimeNS  int64  `json:"time_ns,omitempty"` // after the device, Unix ns
+	WasTag  *Seen  `json:"was,omitempty"`
+	IsTag   *Seen  `json:"is,omitempty"`
+	portNum uint8
+}
+
+// Seen is a tag as it was captured.
+type Seen struct {
+	Layout   string `json:"layout"`
+	Type     uint8  `json:"signal_type"`
+	S        uint32 `json:"s"`
+	LM       uint16 `json:"lm"`
+	Trimmed  bool   `json:"trimmed,omitempty"`
+	Reserved uint8  `json:"reserved,omitempty"`
+}
+
+// breach is what is known of a rule that was broken. The examples are the first packets
+// after the device, whichever part of the captures they were judged in.
+type breach struct {
+	count    uint64
+	examples []Example
+}
+
+func (j *Judge) broke(r Rule, before, after *sighting) {
+	b := &j.breaches[r]
+	b.count++
+	if n := len(b.examples); n < maxExamples || after.number <= b.examples[n-1].After {
+		b.name(exampleOf(before, after))
+	}
+}
+
+// brokeOften is broke of n packets, of which one is known.
+func (j *Judge) brokeOften(r Rule, n uint64, example Example) {
+	if n == 0 {
+		return
+	}
+	b := &j.breaches[r]
+	b.count += n
+	b.name(example)
+}
+
+// name adds an example, if it is one of the first.
+func (b *breach) name(e Example) {
+	at, _ := slices.BinarySearchFunc(b.examples, e, compareExamples)
+	b.examples = slices.Insert(b.examples, at, e)
+	b.examples = b.examples[:min(len(b.examples), maxExamples)]
+}
+
+func compareExamples(a, b Example) int {
+	return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.portNum, b.portNum), cmp.Compare(a.Before, b.Before))
+}
+
+// first is the earlier one of n examples and one more, where n counts that one.
+func first(n uint64, is Example, before, after *sighting) Example {
+	e := exampleOf(before, after)
+	if n == 1 || compareExamples(e, is) < 0 {
+		return e
+	}
+	return is
+}
+
+// exampleOf is the example of a packet; after is nil for one that did not come out.
+func exampleOf(before, after *sighting) Example {
+	e := Example{Before: before.number, WasTag: before.seen()}
+	if after != nil {
+		e.After, e.TimeNS, e.IsTag, e.portNum = after.number, after.time, after.seen(), after.port
+	}
+	return e
+}
+
+func (s *tagState) seen() *Seen {
+	if !s.tagged {
+		return nil
+	}
+	return seenTag(s.Tag)
+}
+
+func seenTag(t csig.Tag) *Seen {
+	return &Seen{Layout: t.Layout.String(), Type: t.T, S: t.S, LM: t.LM, Trimmed: t.D, Reserved: t.R}
+}

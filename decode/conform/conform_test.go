@@ -1,0 +1,166 @@
+package conform
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// A device that keeps all rules breaks none, and every packet is accounted for.
+func TestHonestDevice(t *testing.T) {
+	t.Parallel()
+	for _, layout := range layouts {
+		for seed := range uint64(4) {
+			l := newLab(t, layout, seed)
+			before := l.send(4000)
+			after := l.forward(before)
+			if seed%2 == 1 {
+				l.cfg.Metrics = l.metrics(4 * time.Millisecond)
+			}
+			r := l.judge(before, after)
+			c := r.Counts
+			if broken(r) != "" {
+				t.Errorf("%s: an honest device breaks %s: %+v", layout, broken(r), r.Findings)
+			}
+			if c.Before != 4000 || c.After != uint64(len(after)) || c.Matched+c.Lost+c.Ambiguous < c.Before-5 || c.Extra != 0 {
+				t.Errorf("%s: %+v", layout, c)
+			}
+			if c.Matched < c.After*98/100 || c.Updated < 100 {
+				t.Errorf("%s: few packets are judged: %+v", layout, c)
+			}
+		}
+	}
+}
+
+// Whatever bit of one tag a device changes besides what it may, it is found.
+func TestEveryBitIsFound(t *testing.T) {
+	t.Parallel()
+	for _, layout := range layouts {
+		for bit := range layout.Format.DataLen() * 8 {
+			t.Run(fmt.Sprintf("%s/bit %d", layout, bit), func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(3) {
+					l := newLab(t, layout, seed)
+					before := l.send(600)
+					after := l.forward(before)
+					l.cfg.Metrics = l.metrics(time.Millisecond)
+					at := l.IntN(len(after))
+					for !after[at].tagged {
+						at = l.IntN(len(after))
+					}
+					data := after[at].tag.Append(nil)
+					data[bit/8] ^= 0x80 >> (bit % 8)
+					after[at].tag = csig.Parse(layout, data)
+					if r := l.judge(before, after); r.Broken() == 0 {
+						t.Errorf("seed %d: nothing is found of %+v instead of its neighbour: %+v", seed, after[at].tag, r.Counts)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Each rule is found broken by a device that breaks it, and named.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	uec := csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
+	tests := []struct {
+		name   string
+		set    func(l *lab)
+		spoil  func(l *lab, before, after []flight) []flight
+		broken string
+	}{
+		{"looser values", nil, each(func(l *lab, f *flight) {
+			if t := l.domain.Table(uec, f.tag.T); f.tagged && !f.tag.D {
+				f.tag.S, f.tag.LM = t.Initial(), l.own
+			}
+		}), "direction locator-alone"},
+		{"locator metadata alone", nil, each(func(l *lab, f *flight) { f.tag.LM++ }), "locator-alone trim-frozen"},
+		{"locator metadata is left", nil, func(l *lab, before, after []flight) []flight {
+			was := byNumber(before)
+			return each(func(_ *lab, f *flight) { f.tag.LM = was[f.number].tag.LM })(l, before, after)
+		}, "locator-kept"},
+		{"another type", nil, each(func(_ *lab, f *flight) { f.tag.T ^= 1 }), "type-changed"},
+		{"reserved bits", nil, each(func(_ *lab, f *flight) { f.tag.R ^= 4 }), "reserved-changed"},
+		{"another format", nil, each(func(_ *lab, f *flight) { f.tag.Layout.Profile = csig.IETF01 }), "format-changed"},
+		{"trimmed tags are updated", nil, each(func(l *lab, f *flight) {
+			if f.tag.D {
+				f.tag.S, f.tag.LM = f.tag.S/2, l.own
+			}
+		}), "trim-frozen"},
+		{"D is cleared", nil, each(func(_ *lab, f *flight) { f.tag.D = false }), "trim-cleared"},
+		{"D is set", nil, each(func(_ *lab, f *flight) { f.tag.D = true }), "trim-invented"},
+		{"tags are inserted", nil, each(func(l *lab, f *flight) {
+			if !f.tagged {
+				f.tagged, f.tag = true, l.tag()
+			}
+		}), "inserted"},
+		{"some tags are stripped", nil, each(func(l *lab, f *flight) { f.tagged = f.tagged && l.Float64() < 0.5 }), "stripped-partly"},
+		{"all tags are stripped", nil, each(func(_ *lab, f *flight) { f.tagged = false }), ""},
+		{"stripping was denied", func(l *lab) { l.cfg.Strip = StripNever }, each(func(_ *lab, f *flight) { f.tagged = false }), "stripped-partly"},
+		{"tags leave", func(l *lab) { l.cfg.Strip = StripAlways }, nil, "not-stripped"},
+		{"nothing is scrubbed", func(l *lab) { l.cfg.Role = Ingress }, nil, "not-scrubbed"},
+		{"all is scrubbed", func(l *lab) { l.cfg.Role = Ingress }, each(func(l *lab, f *flight) {
+			if f.tagged && !f.tag.D {
+				f.tag.S, f.tag.LM = l.domain.Table(uec, f.tag.T).Initial(), 0
+			}
+		}), ""},
+		{"pass-through updates", func(l *lab) { l.cfg.Role = PassThrough }, nil, "transparent"},
+		{"a type that is not supported is updated", func(l *lab) { l.cfg.Signals = 0b1011 }, nil, "transparent"},
+		{"tagged packets are dropped", func(l *lab) { l.loss = 0 }, func(l *lab, _, after []flight) (left []flight) {
+			for _, f := range after {
+				if !f.tagged || l.Float64() > 0.05 {
+					left = append(left, f)
+				}
+			}
+			return left
+		}, "tagged-lost"},
+		{"the tag chooses the port", twoPorts, each(func(_ *lab, f *flight) {
+			if f.port = 0; f.tagged {
+				f.port = 1
+			}
+		}), "path-selection"},
+		{"the signal type chooses the port", twoPorts, each(func(_ *lab, f *flight) { f.port = int(f.tag.T & 1) }), "path-selection"},
+		{"packets are spread over ports", twoPorts, each(func(l *lab, f *flight) { f.port = l.IntN(2) }), ""},
+		{"a port goes down", twoPorts, each(func(_ *lab, f *flight) { f.port = int(f.number / 1500) }), ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, uec, 7)
+			if test.set != nil {
+				test.set(l)
+			}
+			before := l.send(3000 - 1)
+			after := l.forward(before)
+			if test.spoil != nil {
+				after = test.spoil(l, before, after)
+			}
+			if r := l.judge(before, after); broken(r) != test.broken {
+				t.Errorf("breaks %q, want %q: %+v", broken(r), test.broken, r.Counts)
+			}
+		})
+	}
+}
+
+func twoPorts(l *lab) { l.cfg.Ports, l.flows = []string{"up1", "up2"}, 4 }
+
+// each spoils every packet.
+func each(f func(*lab, *flight)) func(*lab, []flight, []flight) []flight {
+	return func(l *lab, _, after []flight) []flight {
+		for i := range after {
+			f(l, &after[i])
+		}
+		return after
+	}
+}
+
+func byNumber(list []flight) map[uint64]*flight {
+	m := make(map[uint64]*flight, len(list))
+	for i := range list {
+		m[list[i].number] = &list[i]
+	}
+	return m
+}

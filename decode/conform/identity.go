@@ -1,0 +1,172 @@
+package conform
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+)
+
+// Match says what of a packet a device leaves alone.
+type Match uint8
+
+// Most devices change nothing above L2 but hop limits and class of service. One that
+// translates addresses or puts packets into tunnels changes all headers, so that only what
+// TCP and UDP carry is left; packets without it are not matched then.
+const (
+	MatchPacket Match = iota
+	MatchPayload
+)
+
+// ParseMatch reads packet or payload.
+func ParseMatch(s string) (Match, error) {
+	switch s {
+	case "", "packet":
+		return MatchPacket, nil
+	case "payload":
+		return MatchPayload, nil
+	}
+	return 0, fmt.Errorf("match %q: expected packet or payload", s)
+}
+
+const (
+	etherIPv4 = 0x0800
+	etherIPv6 = 0x86dd
+
+	protoTCP = 6
+	protoUDP = 17
+
+	ipv4Len = 20
+	ipv6Len = 40
+	udpLen  = 8
+)
+
+// identity is what a packet is known by.
+type identity struct {
+	whole uint64 // of all that stays the same
+	head  uint64 // of what stays when the packet is trimmed as well
+	flow  uint64 // of the five-tuple, 0 without one
+	cut   bool   // the capture ends before the packet
+}
+
+// identifier makes identities. Equal ones come from one identifier alone: its hash is
+// seeded at random, so that nobody can make packets that look alike.
+type identifier struct {
+	seed    maphash.Seed
+	match   Match
+	prefix  int // bytes of what follows the IP header that count, 0 for all
+	scratch [ipv6Len + 4]byte
+}
+
+// parts are what an identity is made of.
+type parts struct {
+	fixed   []byte // of the IP header, without its length
+	length  uint16 // of the packet as its header has it
+	proto   uint8
+	rest    []byte // what follows the IP header, without padding
+	claimed int    // length of rest as the header has it
+}
+
+// of is the identity of the packet behind L2. ok is false for one that has nothing to be
+// known by.
+func (i *identifier) of(etherType uint16, packet []byte) (id identity, ok bool) {
+	p, isIP := i.split(etherType, packet)
+	if !isIP {
+		if i.match == MatchPayload || len(packet) == 0 {
+			return id, false
+		}
+		id.whole = i.mix(uint64(etherType), i.hash(i.limit(packet)))
+		id.head = id.whole
+		return id, true
+	}
+	id.cut = len(p.rest) < p.claimed
+	id.flow = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p)))
+	if i.match == MatchPayload {
+		payload := transportPayload(p)
+		if len(payload) == 0 {
+			return id, false
+		}
+		id.head = i.mix(uint64(p.proto), i.hash(payload[:min(len(payload), 16)]))
+		id.whole = i.mix(uint64(p.proto), i.hash(i.limit(payload)))
+		return id, true
+	}
+	fixed := i.hash(p.fixed)
+	id.head = i.mix(i.mix(fixed, id.flow), i.hash(head(p)))
+	id.whole = i.mix(i.mix(fixed, uint64(p.length)), i.hash(i.limit(p.rest)))
+	return id, true
+}
+
+// split takes an IP packet apart. The last four bytes of what is fixed tell packets of a
+// flow apart.
+func (i *identifier) split(etherType uint16, b []byte) (p parts, ok bool) {
+	switch {
+	case etherType == etherIPv4 && len(b) >= ipv4Len && b[0]>>4 == 4:
+		header := int(b[0]&15) * 4
+		p.length, p.proto = binary.BigEndian.Uint16(b[2:]), b[9]
+		if header < ipv4Len || header > len(b) || int(p.length) < header {
+			return p, false
+		}
+		p.fixed = append(i.scratch[:0], b[12:20]...)
+		p.fixed = append(p.fixed, p.proto)
+		p.fixed = append(p.fixed, b[4:8]...) // identification, fragment
+		p.claimed = int(p.length) - header
+		p.rest = b[header:min(len(b), int(p.length))]
+		return p, true
+	case etherType == etherIPv6 && len(b) >= ipv6Len && b[0]>>4 == 6:
+		p.length, p.proto = binary.BigEndian.Uint16(b[4:]), b[6]
+		p.fixed = append(i.scratch[:0], b[8:40]...)
+		p.fixed = append(p.fixed, p.proto, 0, b[1]&0x0f, b[2], b[3]) // flow label
+		p.claimed = int(p.length)
+		p.rest = b[ipv6Len:min(len(b), ipv6Len+p.claimed)]
+		return p, true
+	}
+	return p, false
+}
+
+// head is what trimming leaves of what follows the IP header and the ports, without
+// lengths and checksums: sequence numbers, or the first bytes that UDP carries.
+func head(p parts) []byte {
+	switch {
+	case p.proto == protoTCP:
+		return p.rest[:min(len(p.rest), 12)]
+	case p.proto == protoUDP && len(p.rest) > udpLen:
+		return p.rest[udpLen:min(len(p.rest), udpLen+8)]
+	}
+	return p.rest[:min(len(p.rest), 8)]
+}
+
+// ports are the two ports of TCP and UDP.
+func ports(p parts) []byte {
+	if p.proto != protoTCP && p.proto != protoUDP || len(p.rest) < 4 {
+		return nil
+	}
+	return p.rest[:4]
+}
+
+// transportPayload is what TCP and UDP carry.
+func transportPayload(p parts) []byte {
+	n := udpLen
+	switch {
+	case p.proto == protoTCP && len(p.rest) > 12:
+		n = int(p.rest[12]>>4) * 4
+	case p.proto != protoUDP:
+		return nil
+	}
+	return p.rest[min(n, len(p.rest)):]
+}
+
+func (i *identifier) limit(b []byte) []byte {
+	if i.prefix > 0 && len(b) > i.prefix {
+		return b[:i.prefix]
+	}
+	return b
+}
+
+func (i *identifier) hash(b []byte) uint64 { return maphash.Bytes(i.seed, b) }
+
+// mix makes one hash of two, in their order.
+func (i *identifier) mix(a, b uint64) uint64 {
+	var both [16]byte
+	binary.LittleEndian.PutUint64(both[:], a)
+	binary.LittleEndian.PutUint64(both[8:], b)
+	return maphash.Bytes(i.seed, both[:])
+}

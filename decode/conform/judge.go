@@ -1,0 +1,273 @@
+package conform
+
+import (
+	"fmt"
+	"hash/maphash"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Packet is one captured frame. Data belongs to the caller and is not kept.
+type Packet struct {
+	Data    []byte
+	Number  uint64 // in its capture, from 1
+	TimeNS  int64  // Unix ns; needed for Metrics alone
+	WireLen uint32 // bytes
+}
+
+// Judge takes the packets before and after a device and tells which rules the device
+// breaks. It is not safe for concurrent use.
+//
+// Captures are judged in parts, each of which holds every packet of the captures that may
+// be another one's match:
+//
+//	for part := range parts {
+//		judge.StartPart(part, parts)
+//		... all of Before, then all of After, of whole captures ...
+//		judge.EndPart()
+//	}
+//	report := judge.Report()
+type Judge struct {
+	cfg     Config
+	domain  *csig.Domain
+	decoder *decode.Decoder
+	result  decode.Result
+	id      identifier
+
+	part, parts uint64
+	wait        waiting
+	counts      Counts
+	breaches    [NumRules]breach
+	locators    map[writer]*written
+	stripping   []stripping // by port
+	losses      losses
+	paths       paths
+}
+
+// tagState is what a frame says of CSIG.
+type tagState struct {
+	csig.Tag
+	tagged  bool
+	orphan  bool // a tag stands where none belongs
+	strange bool // something as long as a tag is there, with a TPID that is none
+}
+
+// sighting is a packet on one side of the device.
+type sighting struct {
+	tagState
+	identity
+	number uint64
+	time   int64
+	length uint32
+	port   uint8 // after the device
+}
+
+// New makes a Judge. It fails when the configuration contradicts itself.
+func New(cfg Config) (*Judge, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("make judge: %w", err)
+	}
+	d, err := decode.New(cfg.Decode)
+	if err != nil {
+		return nil, fmt.Errorf("make judge: %w", err)
+	}
+	if cfg.MaxPackets == 0 {
+		cfg.MaxPackets = DefaultMaxPackets
+	}
+	j := &Judge{
+		cfg: cfg, domain: cfg.Decode.Domain, decoder: d, parts: 1,
+		id:       identifier{seed: maphash.MakeSeed(), match: cfg.Match, prefix: cfg.Prefix},
+		locators: make(map[writer]*written), stripping: make([]stripping, len(cfg.Ports)),
+	}
+	j.result.Obs = make([]decode.Observation, decode.MaxObservations)
+	j.paths.flows = make(map[uint64]*flowPaths)
+	return j, nil
+}
+
+// StartPart begins one part of several.
+func (j *Judge) StartPart(part, parts int) {
+	j.part, j.parts = uint64(part), uint64(max(parts, 1))
+	j.wait.reset()
+}
+
+// Before takes a packet that went into the device. It fails with ErrTooMany alone.
+func (j *Judge) Before(p *Packet) error {
+	s, ok := j.see(p)
+	if !ok {
+		return nil
+	}
+	j.counts.Before++
+	if s.tagged {
+		j.counts.BeforeTagged++
+	}
+	if j.wait.len() >= j.cfg.MaxPackets {
+		return ErrTooMany
+	}
+	j.wait.add(&s)
+	return nil
+}
+
+// After takes a packet that came out by a port, an index into Config.Ports. All packets of
+// Before come first.
+func (j *Judge) After(port int, p *Packet) {
+	s, ok := j.see(p)
+	if !ok {
+		return
+	}
+	s.port = uint8(port)
+	j.counts.After++
+	if s.tagged {
+		j.counts.AfterTagged++
+	}
+	chain := j.wait.find(s.whole)
+	switch {
+	case chain == none:
+		j.unmatched(&s)
+	case j.wait.alike(chain):
+		j.match(chain, &s)
+	case len(j.wait.later) < j.cfg.MaxPackets:
+		j.wait.later = append(j.wait.later, s)
+	default:
+		j.counts.Forgotten++
+	}
+}
+
+// see is the packet as the device shows it; ok is false where nothing tells it from
+// others, and where it belongs to another part.
+func (j *Judge) see(p *Packet) (s sighting, ok bool) {
+	etherType, packet, ok := j.decoder.Network(p.Data)
+	if ok && etherType != etherIPv4 && etherType != etherIPv6 {
+		etherType, packet, s.strange = behindStranger(etherType, packet)
+	}
+	if ok {
+		s.identity, ok = j.id.of(etherType, packet)
+	}
+	if !ok {
+		if j.part == 0 {
+			j.counts.Unknown++
+		}
+		return s, false
+	}
+	if s.head%j.parts != j.part {
+		return s, false
+	}
+	s.number, s.time, s.length = p.Number, p.TimeNS, p.WireLen
+	j.decoder.Decode(p.Data, &j.result)
+	for i := range j.result.Obs[:j.result.N] {
+		switch o := &j.result.Obs[i]; {
+		case o.Kind != decode.Tag:
+		case o.Flags&decode.Orphan != 0:
+			s.orphan = true
+		default:
+			s.tagged, s.Tag = true, o.Tag
+		}
+	}
+	return s, true
+}
+
+// behindStranger is the IP packet behind two or six bytes after an unknown EtherType, as
+// behind a tag whose TPID is broken or not configured; else the packet as it was.
+func behindStranger(etherType uint16, packet []byte) (uint16, []byte, bool) {
+	for _, n := range [...]int{2, 6} {
+		if len(packet) < n+2 {
+			break
+		}
+		next := uint16(packet[n])<<8 | uint16(packet[n+1])
+		if next == etherIPv4 || next == etherIPv6 {
+			return next, packet[n+2:], true
+		}
+	}
+	return etherType, packet, false
+}
+
+// match judges a packet and the first one of a chain that waits for it.
+func (j *Judge) match(chain int32, after *sighting) {
+	before, more := j.wait.take(chain)
+	if more {
+		j.counts.Matched++
+	} else {
+		j.counts.Copies++ // the device sent it more often than it came in
+	}
+	j.pair(&before.sighting, after)
+}
+
+// unmatched keeps a packet that nothing before the device is like.
+func (j *Judge) unmatched(s *sighting) {
+	if s.D && len(j.wait.trimmed) < j.cfg.MaxPackets {
+		j.wait.trimmed = append(j.wait.trimmed, *s)
+		return
+	}
+	j.counts.Extra++
+}
+
+// EndPart judges what could not be judged packet by packet.
+func (j *Judge) EndPart() {
+	j.judgeLater()
+	j.judgeTrimmed()
+	for i := range j.wait.list {
+		j.losses.add(&j.wait.list[i])
+	}
+	j.wait.reset()
+}
+
+// judgeLater matches packets that look alike and have different tags: in their order,
+// where none of them is missing.
+func (j *Judge) judgeLater() {
+	groups := make(map[int32][]int)
+	for i := range j.wait.later {
+		chain := j.wait.find(j.wait.later[i].whole)
+		groups[chain] = append(groups[chain], i)
+	}
+	for chain, after := range groups {
+		if before := j.wait.count(chain); before != len(after) || !j.onePort(after) {
+			j.counts.Ambiguous += uint64(min(before, len(after)))
+			j.wait.takeAll(chain)
+			continue
+		}
+		for _, i := range after {
+			j.match(chain, &j.wait.later[i])
+		}
+	}
+}
+
+func (j *Judge) onePort(list []int) bool {
+	for _, i := range list {
+		if j.wait.later[i].port != j.wait.later[list[0]].port {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeTrimmed matches packets that lost their end with longer ones.
+func (j *Judge) judgeTrimmed() {
+	if len(j.wait.trimmed) == 0 {
+		return
+	}
+	heads := make(map[uint64]int32)
+	for i := range j.wait.list {
+		if p := &j.wait.list[i]; !p.taken {
+			if _, twice := heads[p.head]; twice {
+				heads[p.head] = none
+				continue
+			}
+			heads[p.head] = int32(i)
+		}
+	}
+	for i := range j.wait.trimmed {
+		s := &j.wait.trimmed[i]
+		at, ok := heads[s.head]
+		switch {
+		case !ok:
+			j.counts.Extra++
+		case at == none || j.wait.list[at].taken || j.wait.list[at].length <= s.length:
+			j.counts.Ambiguous++
+		default:
+			j.wait.list[at].taken = true
+			j.counts.Matched++
+			j.counts.Trimmed++
+			j.pair(&j.wait.list[at].sighting, s)
+		}
+	}
+}

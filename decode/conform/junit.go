@@ -1,0 +1,111 @@
+package conform
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+)
+
+type junitSuites struct {
+	XMLName xml.Name   `xml:"testsuites"`
+	Suite   junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string       `xml:"classname,attr"`
+	Name    string       `xml:"name,attr"`
+	Failure *junitResult `xml:"failure,omitempty"`
+	Skipped *junitResult `xml:"skipped,omitempty"`
+}
+
+type junitResult struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// WriteJUnit writes the report as a JUnit file, one test case a rule, for laboratories
+// that test switches. Rules that need local metrics are skipped without them, and all of
+// them without a pair of packets.
+func (r *Report) WriteJUnit(w io.Writer, device string) error {
+	found := make(map[string]*Finding, len(r.Findings))
+	for i := range r.Findings {
+		found[r.Findings[i].Rule] = &r.Findings[i]
+	}
+	suite := junitSuite{Name: device, Tests: NumRules}
+	for rule := range Rule(NumRules) {
+		about := rule.About()
+		c := junitCase{Class: "csig." + device, Name: about.Name + ": " + about.Demand}
+		f := found[about.Name]
+		switch {
+		case f != nil && f.Severity != Note:
+			c.Failure = &junitResult{Message: fmt.Sprintf("%d packets (%s)", f.Count, about.Source), Text: examplesText(f) + "otherwise: " + about.Otherwise}
+			suite.Failures++
+		case r.Counts.Judged == 0:
+			c.Skipped = &junitResult{Message: "no packet was found on both sides"}
+		case !r.WithMetrics && (rule == WrittenValue || rule == MissedUpdate || rule == FailOpen):
+			c.Skipped = &junitResult{Message: "needs local metrics (--metrics)"}
+		}
+		if c.Skipped != nil {
+			suite.Skipped++
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return fmt.Errorf("write junit: %w", err)
+	}
+	e := xml.NewEncoder(w)
+	e.Indent("", "  ")
+	if err := e.Encode(junitSuites{Suite: suite}); err != nil {
+		return fmt.Errorf("write junit: %w", err)
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return fmt.Errorf("write junit: %w", err)
+	}
+	return nil
+}
+
+func examplesText(f *Finding) (text string) {
+	for i := range f.Examples {
+		text += f.Examples[i].String() + "\n"
+	}
+	return text
+}
+
+// String is the example in one line: the packets' numbers and what changed.
+func (e *Example) String() string {
+	s := fmt.Sprintf("packet %d before", e.Before)
+	if e.WasTag != nil {
+		s += " (" + e.WasTag.String() + ")"
+	}
+	if e.After == 0 {
+		return s
+	}
+	s += fmt.Sprintf(", %d after", e.After)
+	if e.IsTag != nil {
+		s += " (" + e.IsTag.String() + ")"
+	}
+	if e.Port != "" {
+		s += " by " + e.Port
+	}
+	return s
+}
+
+// String is the tag's fields in one line.
+func (t *Seen) String() string {
+	s := fmt.Sprintf("%s T %d S %d LM %d", t.Layout, t.Type, t.S, t.LM)
+	if t.Trimmed {
+		s += " D"
+	}
+	if t.Reserved != 0 {
+		s += fmt.Sprintf(" R %d", t.Reserved)
+	}
+	return s
+}

@@ -1,0 +1,173 @@
+package conform
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxSamples bounds the samples of all ports.
+const maxSamples = 4 << 20
+
+// Metrics are what the ports of a device measured: its own counters, from which it makes
+// what it writes into tags. They are safe for reading alone; a Judge counts in them.
+type Metrics struct {
+	slack   int64
+	samples map[series][]sample // by time
+	missing uint64
+}
+
+type series struct {
+	port   string
+	signal csig.Signal
+}
+
+// sample is a metric from a time on, until the next one.
+type sample struct {
+	from  int64  // Unix ns
+	value uint64 // in stored units
+	gone  bool   // the device had none
+}
+
+// ReadMetrics reads a CSV of counters with the header "time,port,signal,value": the time
+// from which the value holds (RFC 3339 or Unix ns), the port as Config.Ports names it, the
+// signal such as min_abw, and a quantity with its unit such as 12.5Gbps, or nothing where
+// the device had no metric. The slack is how far the device's clock may be off the
+// capture's. The memory is bounded; errors name the line.
+func ReadMetrics(r io.Reader, slack time.Duration) (*Metrics, error) {
+	m := &Metrics{slack: int64(max(slack, 0)), samples: make(map[series][]sample)}
+	in := csv.NewReader(r)
+	in.FieldsPerRecord, in.ReuseRecord, in.TrimLeadingSpace = 4, true, true
+	header, err := in.Read()
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	if !slices.Equal(header, []string{"time", "port", "signal", "value"}) {
+		return nil, fmt.Errorf("read metrics: line 1: %q: expected time,port,signal,value", header)
+	}
+	for n := 0; ; n++ {
+		row, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read metrics: %w", err)
+		}
+		if n == maxSamples {
+			return nil, fmt.Errorf("read metrics: more than %d samples: leave out the times before and after the captures", maxSamples)
+		}
+		if err := m.add(row); err != nil {
+			line, _ := in.FieldPos(0)
+			return nil, fmt.Errorf("read metrics: line %d: %w", line, err)
+		}
+	}
+	for _, list := range m.samples {
+		slices.SortStableFunc(list, func(a, b sample) int {
+			switch {
+			case a.from < b.from:
+				return -1
+			case a.from > b.from:
+				return 1
+			}
+			return 0
+		})
+	}
+	return m, nil
+}
+
+func (m *Metrics) add(row []string) error {
+	from, err := parseTime(row[0])
+	if err != nil {
+		return err
+	}
+	signal, err := csig.ParseSignal(row[2])
+	if err != nil {
+		return err
+	}
+	s := sample{from: from, gone: row[3] == ""}
+	if !s.gone {
+		if s.value, err = csig.ParseQuantity(signal.Unit(), row[3]); err != nil {
+			return err
+		}
+	}
+	k := series{row[1], signal}
+	m.samples[k] = append(m.samples[k], s)
+	return nil
+}
+
+func parseTime(s string) (int64, error) {
+	if ns, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return ns, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return 0, fmt.Errorf("time %q: expected RFC 3339 or Unix ns", s)
+	}
+	return t.UnixNano(), nil
+}
+
+// Ports are the names of the ports that have metrics.
+func (m *Metrics) Ports() (names []string) {
+	for k := range m.samples {
+		names = append(names, k.port)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// judge tells whether the tag after the device is one that its metric allows, where from is
+// the signal that the device compared with: any of the values that held around the time.
+func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sighting, uninitialized bool) (Rule, bool) {
+	list := m.samples[series{port, table.Signal()}]
+	held := around(list, after.time-m.slack, after.time+m.slack)
+	if len(held) == 0 {
+		m.missing++
+		return 0, false
+	}
+	was, is := table.Code(from), table.Code(after.S)
+	direction := table.Aggregation().Direction()
+	var known, gone, explains, stays bool
+	for _, s := range held {
+		if s.gone {
+			gone, stays = true, true
+			continue
+		}
+		known = true
+		own := table.Quantize(s.value)
+		tighter := direction.Tighter(own, was) || uninitialized && own == was && table.Untouched(from)
+		explains = explains || tighter && own == is
+		stays = stays || !direction.Tighter(own, was)
+	}
+	switch {
+	case is == was && stays, explains:
+		return 0, false
+	case is == was:
+		return MissedUpdate, true
+	case gone && !known:
+		return FailOpen, true
+	}
+	return WrittenValue, true
+}
+
+// around is the samples that held at some time from one to the other, ns.
+func around(list []sample, from, to int64) []sample {
+	first, _ := slices.BinarySearchFunc(list, from, func(s sample, t int64) int {
+		if s.from <= t {
+			return -1
+		}
+		return 1
+	})
+	end, _ := slices.BinarySearchFunc(list, to, func(s sample, t int64) int {
+		if s.from <= t {
+			return -1
+		}
+		return 1
+	})
+	return list[max(first-1, 0):end]
+}

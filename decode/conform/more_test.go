@@ -1,0 +1,301 @@
+package conform
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/xml"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+var uecWide = csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
+
+// With local metrics values are judged: what was written, what was not, and what was
+// written although there was nothing to write.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		metrics func(l *lab) *Metrics
+		spoil   func(l *lab, f *flight)
+		broken  string
+	}{
+		{"as measured", nil, nil, ""},
+		{"half of what is measured", nil, func(l *lab, f *flight) {
+			if f.tagged && f.tag.LM == l.own && f.tag.T == 0 {
+				f.tag.S /= 2
+			}
+		}, "written-value"},
+		{"never", nil, nil, "missed-update"},
+		{"without metrics", func(l *lab) *Metrics {
+			return l.read("0,eth0,min_abw,\n0,eth0,min_abw_ratio,\n0,eth0,max_delay,\n0,eth0,max_nqd,\n")
+		}, nil, "fail-open"},
+		{"of another port", func(l *lab) *Metrics { return l.read("0,eth1,min_abw,\n") }, nil, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, uecWide, 3)
+			before := l.send(3000)
+			after := l.forward(before)
+			if l.cfg.Metrics = l.metrics(3 * time.Millisecond); test.metrics != nil {
+				l.cfg.Metrics = test.metrics(l)
+			}
+			was := byNumber(before)
+			for i := range after {
+				if test.spoil != nil {
+					test.spoil(l, &after[i])
+				}
+				if test.name == "never" {
+					after[i].tag = was[after[i].number].tag
+				}
+			}
+			r := l.judge(before, after)
+			if broken(r) != test.broken {
+				t.Errorf("breaks %q, want %q: %+v", broken(r), test.broken, r.Counts)
+			}
+			if test.name == "of another port" && r.Counts.NoMetric == 0 {
+				t.Error("what has no metric is not counted as not judged")
+			}
+		})
+	}
+}
+
+func (l *lab) read(rows string) *Metrics {
+	m, err := ReadMetrics(strings.NewReader("time,port,signal,value\n"+rows), time.Millisecond)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return m
+}
+
+func TestMetricsFile(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"":                             "",
+		"header":                       "time,port,value,signal\n",
+		"line 3":                       "time,port,signal,value\n5,eth0,min_abw,1Gbps\nyesterday,eth0,min_abw,1Gbps\n",
+		"signal":                       "time,port,signal,value\n5,eth0,speed,1Gbps\n",
+		"RFC 3339":                     "time,port,signal,value\n05:00,eth0,min_abw,1Gbps\n",
+		"line 2: wrong number of fiel": "time,port,signal,value\n5,eth0,min_abw\n",
+		"quantity":                     "time,port,signal,value\n5,eth0,min_abw,fast\n",
+	} {
+		if _, err := ReadMetrics(strings.NewReader(text), 0); err == nil {
+			t.Errorf("%s: %q is read", name, text)
+		}
+	}
+	m, err := ReadMetrics(strings.NewReader("time,port,signal,value\n2026-11-20T10:00:00.5Z,up1,max_delay,18us\n7,up2,min_abw,\n"), 0)
+	if err != nil || strings.Join(m.Ports(), " ") != "up1 up2" {
+		t.Errorf("ports %v, %v", m.Ports(), err)
+	}
+}
+
+// A trimmed packet is known by its headers, and its D bit is then no invention.
+func TestTrimmed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 5)
+	before := l.send(1000)
+	after := l.forward(before)
+	trimmed := uint64(0)
+	for i := range after {
+		f := &after[i]
+		if !f.tagged || f.tag.D || len(f.ip) < ipv6Len+25 || l.IntN(4) > 0 {
+			continue
+		}
+		f.tag.D = true
+		f.ip = f.ip[:len(f.ip)-6]
+		if f.ip[0]>>4 == 4 {
+			binary.BigEndian.PutUint16(f.ip[2:], uint16(len(f.ip)))
+		} else {
+			binary.BigEndian.PutUint16(f.ip[4:], uint16(len(f.ip)-ipv6Len))
+		}
+		trimmed++
+	}
+	r := l.judge(before, after)
+	if broken(r) != "" || r.Counts.Trimmed < trimmed*9/10 || r.Counts.Extra > 2 {
+		t.Errorf("%d trimmed: breaks %q: %+v", trimmed, broken(r), r.Counts)
+	}
+}
+
+// A TPID that is broken on the way is told from a packet of somebody else.
+func TestBrokenTPID(t *testing.T) {
+	t.Parallel()
+	for _, layout := range layouts {
+		l := newLab(t, layout, 11)
+		before := l.send(300)
+		after := l.forward(before)
+		var in, out [][]byte
+		for i := range before {
+			in = append(in, l.frame(&before[i], 1))
+		}
+		spoiled := uint64(0)
+		for i := range after {
+			b := l.frame(&after[i], 7)
+			if after[i].tagged && i%10 == 0 {
+				b[12] ^= 0x40
+				spoiled++
+			}
+			out = append(out, b)
+		}
+		r := l.judgeFrames(before, after, in, out)
+		if broken(r) != "malformed" || r.Findings[len(r.Findings)-1].Count != spoiled {
+			t.Errorf("%s: breaks %q, want %d malformed: %+v", layout, broken(r), spoiled, r)
+		}
+	}
+}
+
+// Packets that look alike prove nothing where one of them is missing.
+func TestAlike(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 1)
+	l.untag = 0
+	f := l.send(1)[0]
+	other := f
+	other.tag.LM++
+	if r := l.judge([]flight{f, other}, []flight{other}); r.Counts.Ambiguous != 1 || broken(r) != "" {
+		t.Errorf("one of two is missing: %+v, breaks %q", r.Counts, broken(r))
+	}
+	if r := l.judge([]flight{f, other}, []flight{f, other}); r.Counts.Matched != 2 || broken(r) != "" {
+		t.Errorf("both come out: %+v, breaks %q", r.Counts, broken(r))
+	}
+	if r := l.judge([]flight{f}, []flight{f, f}); r.Counts.Matched != 1 || r.Counts.Copies != 1 || broken(r) != "" {
+		t.Errorf("a copy: %+v, breaks %q", r.Counts, broken(r))
+	}
+}
+
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 1)
+	l.cfg.MaxPackets = 10
+	j, err := New(l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.StartPart(0, 1)
+	for i, f := range l.send(11) {
+		err := j.Before(&Packet{Data: l.frame(&f, 1)})
+		if errors.Is(err, ErrTooMany) != (i == 10) {
+			t.Errorf("packet %d: %v", i, err)
+		}
+	}
+	for _, ports := range []int{0, MaxPorts + 1} {
+		l.cfg.Ports = make([]string, ports)
+		if _, err := New(l.cfg); err == nil {
+			t.Errorf("%d ports are taken", ports)
+		}
+	}
+}
+
+// The files say the same at any cut, and a cut of both sides is matched by what is left.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 2)
+	f := l.send(1)[0]
+	f.tagged, f.tag = true, csig.Tag{Layout: uecWide, S: 5, LM: 3}
+	whole := l.frame(&f, 1)
+	for n := range whole {
+		s, err := NewScan(&l.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Add(&Packet{Data: whole[:n]})
+		cut, prefix := s.Cut()
+		cfg := l.cfg
+		cfg.Prefix = prefix
+		j, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.StartPart(0, 1)
+		if err := j.Before(&Packet{Data: whole[:n]}); err != nil {
+			t.Fatal(err)
+		}
+		j.After(0, &Packet{Data: whole})
+		j.EndPart()
+		c := j.Report().Counts
+		if cut > 0 && prefix > 0 && c.Matched != 1 || c.Before+c.After+c.Unknown != 2 {
+			t.Errorf("cut to %d bytes: prefix %d: %+v", n, prefix, c)
+		}
+	}
+}
+
+func TestJUnit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 7)
+	before := l.send(200)
+	after := l.forward(before)
+	for i := range after {
+		after[i].tag.T ^= 1
+	}
+	var b bytes.Buffer
+	if err := l.judge(before, after).WriteJUnit(&b, "leaf3"); err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/junit.xml"
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(golden, b.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("%s differs:\n%s", golden, b.String())
+	}
+	var suites junitSuites
+	if err := xml.Unmarshal(b.Bytes(), &suites); err != nil || len(suites.Suite.Cases) != NumRules || suites.Suite.Failures != 1 {
+		t.Errorf("%+v, %v", suites.Suite, err)
+	}
+}
+
+// Whatever the frames, nothing panics, and every packet is accounted for.
+func FuzzJudge(f *testing.F) {
+	l := newLab(f, uecWide, 1)
+	for _, p := range l.send(20) {
+		f.Add(l.frame(&p, 1), l.frame(&p, 2))
+	}
+	domain := network(f)
+	f.Fuzz(func(t *testing.T, in, out []byte) {
+		j, err := New(Config{Decode: decode.Config{Domain: domain}, Ports: []string{"a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.StartPart(0, 1)
+		if err := j.Before(&Packet{Data: in}); err != nil {
+			t.Fatal(err)
+		}
+		j.After(0, &Packet{Data: out})
+		j.EndPart()
+		c := j.Report().Counts
+		if c.Before+c.After+c.Unknown != 2 || c.Before != c.Matched+c.Lost+c.Ambiguous || c.After != c.Matched+c.Extra+c.Copies+c.Ambiguous {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func BenchmarkJudge(b *testing.B) {
+	l := newLab(b, uecWide, 1)
+	const n = 100_000
+	before := l.send(n)
+	after := l.forward(before)
+	var in, out [][]byte
+	for i := range before {
+		in = append(in, l.frame(&before[i], 1))
+	}
+	for i := range after {
+		out = append(out, l.frame(&after[i], 2))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.judgeFrames(before, after, in, out)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/pair")
+}

@@ -1,0 +1,150 @@
+package conform
+
+import "github.com/csigscope/csigscope/decode/csig"
+
+// pair holds a packet after the device against itself before it.
+func (j *Judge) pair(before, after *sighting) {
+	j.counts.Judged++
+	j.paths.add(before, after.port)
+	if after.orphan && !before.orphan || after.strange && !before.strange {
+		j.broke(Malformed, before, after)
+		return
+	}
+	switch {
+	case !before.tagged && !after.tagged:
+		return
+	case !before.tagged:
+		j.broke(Inserted, before, after)
+		return
+	}
+	j.stripping[after.port].add(before, after)
+	if !after.tagged {
+		return // what that means is known at the end
+	}
+	if before.Layout != after.Layout {
+		j.broke(FormatChanged, before, after)
+		return
+	}
+	if before.T != after.T {
+		j.broke(TypeChanged, before, after)
+		return
+	}
+	if before.R != after.R {
+		j.broke(ReservedChanged, before, after)
+	}
+	j.trimBit(before, after)
+	j.fields(before, after)
+}
+
+// trimBit judges D, which says that the packet was trimmed.
+func (j *Judge) trimBit(before, after *sighting) {
+	switch {
+	case before.D && !after.D:
+		j.broke(TrimCleared, before, after)
+	case !before.D && after.D && before.whole == after.whole:
+		j.broke(TrimInvented, before, after)
+	}
+}
+
+// fields judges S and LM, of packets with the same layout and type.
+func (j *Judge) fields(before, after *sighting) {
+	same := before.S == after.S && before.LM == after.LM
+	if !j.updates(before.T) {
+		if !same {
+			j.broke(Transparent, before, after)
+		}
+		return
+	}
+	if before.D {
+		if !same {
+			j.broke(TrimFrozen, before, after)
+		}
+		return
+	}
+	table := j.domain.Table(before.Layout, before.T)
+	if table == nil {
+		j.untold(before, after)
+		return
+	}
+	if j.cfg.Role == Ingress && (!table.Untouched(before.S) || table.Untouched(after.S)) {
+		j.scrubbed(table, before, after)
+		return
+	}
+	j.replaced(table, before, after)
+}
+
+// untold judges a signal type without a table: which value is tighter is not known, but
+// that S and LM go together.
+func (j *Judge) untold(before, after *sighting) {
+	j.counts.NoTable++
+	switch {
+	case before.S == after.S && before.LM != after.LM:
+		j.broke(LocatorAlone, before, after)
+	case before.S != after.S && before.LM == after.LM:
+		j.of(after).keep(before, after, LocatorKept)
+	case before.S != after.S:
+		j.counts.Updated++
+		j.of(after).write(before, after)
+	}
+}
+
+// updates tells whether the device replaces signals of the type.
+func (j *Judge) updates(t uint8) bool {
+	return j.cfg.Role != PassThrough && (j.cfg.Signals == 0 || j.cfg.Signals>>t&1 == 1)
+}
+
+// scrubbed judges an ingress edge: nothing of what a sender says may get through. What the device puts in its place is the initial value, or its own with its own
+// locator metadata, and whether that is its own is known at the end.
+func (j *Judge) scrubbed(table *csig.Table, before, after *sighting) {
+	switch {
+	case table.Untouched(after.S):
+	case !table.Aggregation().Locates() || before.LM != after.LM:
+		j.written(table, before, after)
+	default:
+		j.of(after).keep(before, after, NotScrubbed)
+	}
+	j.metric(table, table.Initial(), before, after)
+}
+
+// replaced judges compare-and-replace.
+func (j *Judge) replaced(table *csig.Table, before, after *sighting) {
+	from, to := table.Code(before.S), table.Code(after.S)
+	locates := table.Aggregation().Locates()
+	switch {
+	case from == to && before.S != after.S:
+		j.broke(ReservedChanged, before, after)
+	case from == to && before.LM == after.LM:
+	case from == to && j.cfg.Uninitialized && table.Untouched(before.S):
+		j.written(table, before, after)
+	case from == to:
+		j.broke(LocatorAlone, before, after)
+	case !table.Aggregation().Direction().Tighter(to, from):
+		j.broke(Direction, before, after)
+	case table.Raw(to) != after.S:
+		j.broke(ReservedChanged, before, after)
+	case locates && before.LM == after.LM:
+		j.of(after).keep(before, after, LocatorKept)
+	default:
+		j.written(table, before, after)
+	}
+	j.metric(table, before.S, before, after)
+}
+
+// written remembers which locator metadata the device wrote.
+func (j *Judge) written(table *csig.Table, before, after *sighting) {
+	j.counts.Updated++
+	if table.Aggregation().Locates() {
+		j.of(after).write(before, after)
+	}
+}
+
+// metric judges the value after the device by what its port measured. Sums and counts of
+// hops are not one port's.
+func (j *Judge) metric(table *csig.Table, from uint32, before, after *sighting) {
+	if j.cfg.Metrics == nil || !table.Aggregation().Locates() {
+		return
+	}
+	if rule, broken := j.cfg.Metrics.judge(j.cfg.Ports[after.port], table, from, after, j.cfg.Uninitialized); broken {
+		j.broke(rule, before, after)
+	}
+}

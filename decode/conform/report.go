@@ -1,0 +1,87 @@
+package conform
+
+// Counts are what a Judge saw.
+type Counts struct {
+	Before       uint64 `json:"before"` // packets into the device that have something to be known by
+	BeforeTagged uint64 `json:"before_tagged"`
+	After        uint64 `json:"after"`
+	AfterTagged  uint64 `json:"after_tagged"`
+	Unknown      uint64 `json:"unknown"` // on either side, with nothing to be known by
+
+	Matched   uint64 `json:"matched"`
+	Trimmed   uint64 `json:"trimmed"`   // of those, that lost their end
+	Lost      uint64 `json:"lost"`      // that did not come out
+	Extra     uint64 `json:"extra"`     // that did not go in
+	Copies    uint64 `json:"copies"`    // that came out more often than they went in
+	Ambiguous uint64 `json:"ambiguous"` // alike, some of them missing, with different tags
+	Forgotten uint64 `json:"forgotten"` // not matched, for want of memory
+
+	Judged  uint64 `json:"judged"`  // pairs
+	Updated uint64 `json:"updated"` // by the device, as far as that is known
+
+	// What could not be judged.
+	NoTable      uint64 `json:"no_table"`      // of a signal type without a table: which value is tighter
+	OwnUnknown   uint64 `json:"own_unknown"`   // updates that kept the only locator metadata that is known
+	LossUnknown  uint64 `json:"loss_unknown"`  // tagged packets that were lost, among too few to compare
+	PathsIgnored uint64 `json:"paths_ignored"` // packets of flows beyond those that are remembered
+	NoMetric     uint64 `json:"no_metric"`     // without a metric of the port at the time
+}
+
+// Finding is a rule that the device broke.
+type Finding struct {
+	Rule      string    `json:"rule"`
+	Severity  Severity  `json:"severity"`
+	Source    string    `json:"source"`
+	Demand    string    `json:"demand"`
+	Count     uint64    `json:"count"` // packets
+	Otherwise string    `json:"otherwise"`
+	Examples  []Example `json:"examples"`
+}
+
+// Report is what a Judge found.
+type Report struct {
+	Counts   Counts    `json:"counts"`
+	Findings []Finding `json:"findings"` // in the order of the rules; notes are among them
+	// WithMetrics says that values were held against local metrics.
+	WithMetrics bool `json:"with_metrics"`
+}
+
+// Broken is the number of findings that are errors or warnings.
+func (r *Report) Broken() (n int) {
+	for i := range r.Findings {
+		if r.Findings[i].Severity != Note {
+			n++
+		}
+	}
+	return n
+}
+
+// Report tells what was found. It ends the Judge.
+func (j *Judge) Report() *Report {
+	j.counts.Lost = j.losses.lost[0] + j.losses.lost[1]
+	j.judgeLocators()
+	j.judgeStripping()
+	j.judgeLosses()
+	j.judgePaths()
+	if j.cfg.Metrics != nil {
+		j.counts.NoMetric = j.cfg.Metrics.missing
+	}
+	r := &Report{Counts: j.counts, Findings: []Finding{}, WithMetrics: j.cfg.Metrics != nil}
+	for rule := range Rule(NumRules) {
+		b := &j.breaches[rule]
+		if b.count == 0 {
+			continue
+		}
+		for i := range b.examples {
+			if e := &b.examples[i]; e.After != 0 || e.portNum != 0 {
+				e.Port = j.cfg.Ports[e.portNum]
+			}
+		}
+		about := rule.About()
+		r.Findings = append(r.Findings, Finding{
+			Rule: about.Name, Severity: about.Severity, Source: about.Source, Demand: about.Demand,
+			Otherwise: about.Otherwise, Count: b.count, Examples: b.examples,
+		})
+	}
+	return r
+}

@@ -1,0 +1,247 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/conform"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// ConformConfig is what Conform needs. Judge's Prefix and Ports are found in the captures.
+type ConformConfig struct {
+	Judge conform.Config
+	// Before are the captures of what goes into the device, After of what comes out, one
+	// or more for each port: a pcapng file with several interfaces is several ports.
+	Before []string
+	After  []PortCapture
+	// Own is as conform.Config has it, with the names of ports.
+	Own func(port string, l csig.Layout, t uint8, lm uint16) (own, known bool)
+	// Progress, unless nil, is told how many bytes were read in the pass at hand, and of
+	// how many: 0 in the first one.
+	Progress func(done, total int64)
+}
+
+// PortCapture is a capture of what comes out of a port. Without a name the port is called
+// like the file; with several interfaces in the file, each is a port of that name.
+type PortCapture struct{ Port, Path string }
+
+// Conformance is a report and what it is of.
+type Conformance struct {
+	*conform.Report
+	Ports []string `json:"ports"`
+	// Cut is how many packets the captures do not hold whole. Prefix is then how many
+	// bytes of each packet were compared.
+	Cut         uint64     `json:"cut,omitempty"`
+	Prefix      int        `json:"prefix,omitempty"`
+	SkippedLink feed.Links `json:"skipped_link,omitempty"` // packets that are not Ethernet
+}
+
+// errOneSide says that there is nothing to match.
+var errOneSide = errors.New("expected Ethernet packets both before and after the device")
+
+// minPrefix is what tells packets of a flow apart: a TCP header, say.
+const minPrefix = 20
+
+// conformance is one run.
+type conformance struct {
+	cfg   *ConformConfig
+	out   Conformance
+	ports map[port]int
+	judge *conform.Judge // nil while scanning
+	bytes int64          // of all captures
+	done  int64
+	ends  []error // captures that end early
+}
+
+// port is where packets come out: an interface of an argument's captures.
+type port struct {
+	argument int
+	name     string
+}
+
+// Conform judges a device by the captures before and after it. They are read twice, and
+// once more for each part that does not fit into memory (conform.Config.MaxPackets). Where
+// captures end early or are damaged, there is a result of what could be read beside the
+// error.
+func Conform(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
+	c := &conformance{cfg: &cfg, ports: make(map[port]int)}
+	c.out.SkippedLink = make(feed.Links)
+	parts, err := c.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Judge.Ports, cfg.Judge.Prefix = c.out.Ports, c.out.Prefix
+	if cfg.Own != nil {
+		cfg.Judge.Own = func(port int, l csig.Layout, t uint8, lm uint16) (own, known bool) {
+			return cfg.Own(c.out.Ports[port], l, t, lm)
+		}
+	}
+	if c.judge, err = conform.New(cfg.Judge); err != nil {
+		return nil, err
+	}
+	for part := range parts {
+		c.judge.StartPart(part, parts)
+		c.done = 0
+		err := c.read(ctx, cfg.Before, func(_ port, p *conform.Packet) error { return c.judge.Before(p) })
+		if err == nil {
+			err = c.read(ctx, c.after(), func(from port, p *conform.Packet) error {
+				c.judge.After(c.ports[from], p)
+				return nil
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("judge captures: %w", err)
+		}
+		c.judge.EndPart()
+	}
+	c.out.Report = c.judge.Report()
+	return &c.out, errors.Join(c.ends...)
+}
+
+// scan finds out how many parts the captures are judged in, their ports, and how much of
+// each packet can be compared.
+func (c *conformance) scan(ctx context.Context) (parts int, err error) {
+	s, err := conform.NewScan(&c.cfg.Judge)
+	if err != nil {
+		return 0, err
+	}
+	err = c.read(ctx, c.cfg.Before, func(_ port, p *conform.Packet) error {
+		s.Add(p)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	before := s.Packets()
+	err = c.read(ctx, c.after(), func(from port, p *conform.Packet) error {
+		if _, known := c.ports[from]; !known {
+			if len(c.ports) == conform.MaxPorts {
+				return fmt.Errorf("more than %d ports after the device", conform.MaxPorts)
+			}
+			c.ports[from] = len(c.ports)
+			c.out.Ports = append(c.out.Ports, c.portName(from))
+		}
+		s.Add(p)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if before == 0 || s.Packets() == before {
+		return 0, fmt.Errorf("judge captures: %w", errOneSide)
+	}
+	if c.out.Cut, c.out.Prefix = s.Cut(); c.out.Cut > 0 && c.out.Prefix < minPrefix {
+		return 0, fmt.Errorf("judge captures: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", c.out.Prefix, minPrefix)
+	}
+	limit := c.cfg.Judge.MaxPackets
+	if limit == 0 {
+		limit = conform.DefaultMaxPackets
+	}
+	// Parts are not of equal size: they are by hash.
+	return 1 + before/(limit-limit/8), nil
+}
+
+func (c *conformance) after() (paths []string) {
+	for _, a := range c.cfg.After {
+		paths = append(paths, a.Path)
+	}
+	return paths
+}
+
+// portName is that of the file, and of the interface where the files have several.
+func (c *conformance) portName(p port) string {
+	name := cmp.Or(c.cfg.After[p.argument].Port, filepath.Base(c.cfg.After[p.argument].Path))
+	if p.name != "" {
+		return name + ":" + p.name
+	}
+	return name
+}
+
+// read hands on all Ethernet packets of captures. Packets are numbered in their own file.
+func (c *conformance) read(ctx context.Context, paths []string, f func(port, *conform.Packet) error) error {
+	for i, path := range paths {
+		files, err := capture.Files(path)
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := c.file(ctx, i, file, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *conformance) file(ctx context.Context, argument int, path string, f func(port, *conform.Packet) error) error {
+	r, err := capture.Open(path, listOptions())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer func() { c.done += max(r.Offset(), 0) }()
+	var batch capture.Batch
+	for ctx.Err() == nil {
+		if err := r.ReadBatch(&batch); err != nil {
+			return c.ended(r, err)
+		}
+		if err := c.batch(argument, r.Interfaces(), &batch, f); err != nil {
+			return err
+		}
+		if c.cfg.Progress != nil {
+			c.cfg.Progress(c.done+max(r.Offset(), 0), c.bytes)
+		}
+	}
+	return ctx.Err()
+}
+
+// ended remembers how a capture ended, once however often it is read.
+func (c *conformance) ended(r *capture.Reader, err error) error {
+	if c.judge != nil {
+		return nil
+	}
+	c.bytes += max(r.Offset(), 0)
+	if damage := r.Damage(); damage != nil {
+		c.ends = append(c.ends, damage)
+	}
+	if !errors.Is(err, io.EOF) {
+		c.ends = append(c.ends, err)
+	}
+	return nil
+}
+
+func (c *conformance) batch(argument int, interfaces []capture.Interface, batch *capture.Batch, f func(port, *conform.Packet) error) error {
+	var p conform.Packet
+	for i := range batch.N {
+		frame := &batch.Frames[i]
+		if link, known := feed.LinkOf(interfaces, frame.Interface); !known || link != decode.Ethernet {
+			c.skip(interfaces, frame)
+			continue
+		}
+		from := port{argument: argument}
+		if len(interfaces) > 1 {
+			from.name = cmp.Or(interfaces[frame.Interface].Name, strconv.Itoa(int(frame.Interface)))
+		}
+		p = conform.Packet{Data: frame.Data, Number: frame.Packet, TimeNS: frame.TimeNS, WireLen: frame.WireLen}
+		if err := f(from, &p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip counts a packet that is not Ethernet, once however often it is read.
+func (c *conformance) skip(interfaces []capture.Interface, frame *capture.Frame) {
+	if c.judge == nil && int(frame.Interface) < len(interfaces) {
+		c.out.SkippedLink.Add(interfaces[frame.Interface].Link, 1)
+	}
+}
