@@ -78,9 +78,10 @@ type MirrorReader struct {
 	batch   uint64          // number of the last one
 	touched []*sessionState // by it
 
-	mu     sync.Mutex
-	count  MirrorCounters
-	counts []SessionCounters // by index
+	mu      sync.Mutex
+	count   MirrorCounters
+	counts  []SessionCounters // by index
+	indexes map[string]uint32 // by name
 }
 
 // sessionState is what is kept of a session. One that is not wanted has none.
@@ -100,7 +101,7 @@ func NewMirrorReader(source FrameSource, cfg MirrorConfig) *MirrorReader {
 	if cfg.MaxSessions <= 0 {
 		cfg.MaxSessions = DefaultMaxSessions
 	}
-	r := &MirrorReader{source: source, cfg: cfg, of: make(map[SessionKey]*sessionState)}
+	r := &MirrorReader{source: source, cfg: cfg, of: make(map[SessionKey]*sessionState), indexes: make(map[string]uint32)}
 	r.others = r.add(&sessionState{count: SessionCounters{Name: OtherSessions}})
 	return r
 }
@@ -112,6 +113,7 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts = append(r.counts, s.count)
+	r.indexes[s.count.Name] = s.index
 	return s
 }
 
@@ -271,6 +273,18 @@ func (r *MirrorReader) Counters() MirrorCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
+}
+
+// Session are the totals of the session of a name, up to the last batch. It is safe to
+// call at any time.
+func (r *MirrorReader) Session(name string) (c SessionCounters, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, ok := r.indexes[name]
+	if ok {
+		c = r.counts[i]
+	}
+	return c, ok
 }
 
 // Sessions are the totals of each session up to the last batch, by index. It is safe to

@@ -1,9 +1,13 @@
 package capture
 
+import "time"
+
+// MaxSwitchError is how far a switch's time may be from that of reception in a frame's
+// TimeNS: nothing that anybody sends moves a frame further.
+const MaxSwitchError = 500 * time.Millisecond
+
 const (
-	// maxSwitchError is how far a switch's time may be from that of reception in a
-	// frame's TimeNS: nothing that anybody sends moves a frame further.
-	maxSwitchError = nanosPerSecond / 2
+	maxSwitchError = int64(MaxSwitchError)
 	// maxSwitchOffset is how far the switch's clock itself may be off. Atomic time (TAI)
 	// is 37 s ahead of UTC.
 	maxSwitchOffset = 60 * nanosPerSecond

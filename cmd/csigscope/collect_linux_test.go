@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -222,30 +221,6 @@ func fetch(t *testing.T, url string) string {
 		t.Fatalf("curl: %v: %s", err, out)
 	}
 	return string(out)
-}
-
-// collectMirrored takes in what a switch mirrors to this host.
-func collectMirrored(t *testing.T, env []string) {
-	dir := t.TempDir()
-	dsn, address := "embedded:"+filepath.Join(dir, "store"), "127.0.0.1:4789"
-	config := writeFile(t, filepath.Join(dir, "config.yaml"), "collect:\n  mirrors:\n  - {listen: \""+address+"\", kind: vxlan, name: spine, place: receiver, weight: 10}\n")
-	c := runUntil(t, env, "collecting from spine ("+address+")", "collect", "--config", config, "--store", dsn)
-	conn, err := net.Dial("udp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	packet := append([]byte{8, 0, 0, 0, 0, 0, 77, 0}, livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)...)
-	const packets = 1000
-	for range packets {
-		if _, err := conn.Write(packet); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.end(syscall.SIGTERM)
-	if got := stored(t, env, dsn); got != packets*10 {
-		t.Errorf("%d observations stored, want %d packets that stand for 10 each", got, packets)
-	}
 }
 
 // collectReload reloads 20 times under traffic, now and then with a configuration that is

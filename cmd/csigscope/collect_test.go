@@ -40,6 +40,12 @@ func TestCollectMistakes(t *testing.T) {
 		{"mirror kind", "collect:\n  mirrors:\n  - {listen: 127.0.0.1}\n", "line 3: collect: taps: mirror \"127.0.0.1\": expected a kind"},
 		{"mirror port", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: vxlan}\n", "expected IP:PORT such as 192.0.2.1:4789"},
 		{"mirror host", "collect:\n  mirrors:\n  - {listen: \"127.0.0.1:1\", kind: erspan}\n", "without a port: GRE has none"},
+		{"mirror session", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, sessions: {1024: {}}}\n", `erspan 127.0.0.1: session "1024" of erspan: expected a session of 0 to 1023`},
+		{"mirror switch", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, sessions: {spine/7: {}}}\n", `session "spine/7": expected SESSION, ADDRESS or ADDRESS/SESSION`},
+		{"mirror session's place", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, sessions: {7: {place: moon}}}\n", `session "7": place "moon": expected one of`},
+		{"mirror clock", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, clock: sun}\n", `clock "sun": expected one of [collector switch]`},
+		{"mirror sessions", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, max_sessions: 1, sessions: {1: {}, 2: {}}}\n", "2 sessions: expected at most max_sessions, 1"},
+		{"mirror session key", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, sessions: {7: {plaice: mid}}}\n", `line 3: unknown key "plaice"`},
 		{"interval", "collect:\n  checkpoint: {every: 1ms}\n", "line 2: collect: checkpoint: every: 1ms: expected"},
 		{"name", "collect:\n  instance: [a]\n", "line 2: expected a text"},
 	} {

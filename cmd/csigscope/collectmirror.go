@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// collectMirror is an address that switches send mirrored frames to. All sessions that
-// arrive there stand at one place.
+// collectMirror is an address that switches send mirrored frames to. Each session that
+// arrives there is a tap of its own.
 type collectMirror struct {
 	// Listen is HOST:PORT for vxlan and tzsp, and HOST for erspan and gretap, which takes
 	// CAP_NET_RAW.
@@ -20,7 +20,15 @@ type collectMirror struct {
 	Place  word     `yaml:"place,omitempty"`
 	Weight quantity `yaml:"weight,omitempty"`
 	Buffer byteSize `yaml:"buffer,omitempty"` // of packets that wait in the kernel
+	// Clock says whose times frames have: collector, or switch where it sends them in a
+	// clock that can be compared.
+	Clock word `yaml:"clock,omitempty"`
+	// Sessions are by session, switch or both: 77, 192.0.2.1 or 192.0.2.1/77.
+	Sessions    map[string]mirrorSession `yaml:"sessions,omitempty"`
+	MaxSessions quantity                 `yaml:"max_sessions,omitempty"` // further ones count together
 }
+
+var clocks = []string{"collector", clockSwitch}
 
 func (m *collectMirror) name() string {
 	return cmp.Or(m.Name.text, m.Kind.text+" "+m.Listen.text)
@@ -30,7 +38,10 @@ func (m *collectMirror) check() error {
 	if m.Kind.text == "" {
 		return fmt.Errorf("mirror %q: expected a kind: erspan, gretap, vxlan or tzsp", m.Listen.text)
 	}
-	if err := checkWords(m.name(), []choice{{"kind", m.Kind, []string{"erspan", "gretap", "vxlan", "tzsp"}}, {"place", m.Place, places}}); err != nil {
+	if err := checkWords(m.name(), []choice{{"kind", m.Kind, []string{"erspan", "gretap", "vxlan", "tzsp"}}, {"place", m.Place, places}, {"clock", m.Clock, clocks}}); err != nil {
+		return err
+	}
+	if err := m.checkSessions(); err != nil {
 		return err
 	}
 	cfg, err := m.socket()
@@ -75,10 +86,24 @@ func (m *collectMirror) mirrors(port uint16) (kinds capture.Mirrors) {
 	return kinds
 }
 
-// mirrorHow is how frames of a mirror are taken in.
+// mirrorHow is how frames of a mirror are taken in. It is as it was at the start: what a
+// running socket brings cannot be had twice.
 type mirrorHow struct {
-	socket  capture.MirrorSocketConfig
-	mirrors capture.Mirrors
+	socket   capture.MirrorSocketConfig
+	mirrors  capture.Mirrors
+	sessions int
+	switched map[string]string // clocks, by session of the configuration
+}
+
+// how also tells clocks apart.
+func (m *collectMirror) how(cfg capture.MirrorSocketConfig) mirrorHow {
+	how := mirrorHow{cfg, m.mirrors(cfg.Listen.Port()), m.maxSessions(), map[string]string{"": m.Clock.text}}
+	for text, s := range m.Sessions {
+		if s.Clock.text != "" {
+			how.switched[text] = s.Clock.text
+		}
+	}
+	return how
 }
 
 func newMirrorTap(m *collectMirror, n *network, place string) (*liveTap, error) {
@@ -86,8 +111,9 @@ func newMirrorTap(m *collectMirror, n *network, place string) (*liveTap, error) 
 	if err != nil {
 		return nil, err
 	}
-	how := mirrorHow{cfg, m.mirrors(cfg.Listen.Port())}
-	t := &liveTap{name: m.name(), from: m.Listen.text, how: how, feed: n.placed(m.name(), place, m.Place, m.Weight)}
+	how, table := m.how(cfg), m.table()
+	t := &liveTap{name: m.name(), from: m.Listen.text, how: how, fixed: true, feed: n.placed(m.name(), place, m.Place, m.Weight)}
+	t.sessions = m.sessions(n, t.feed)
 	socket, err := capture.NewMirrorSocket(cfg)
 	if err != nil {
 		return nil, err
@@ -96,9 +122,12 @@ func newMirrorTap(m *collectMirror, n *network, place string) (*liveTap, error) 
 		if err := socket.Open(); err != nil {
 			return fmt.Errorf("mirror %q: %w", t.name, err)
 		}
-		reader := capture.NewMirrorReader(socket, capture.MirrorConfig{Mirrors: how.mirrors})
-		t.sources = []live.Source{reader}
-		t.lost = func() uint64 { return reader.Counters().Lost }
+		t.mirror = capture.NewMirrorReader(socket, capture.MirrorConfig{
+			Mirrors: how.mirrors, MaxSessions: how.sessions, Reserved: len(table),
+			Known:      func(k capture.SessionKey) bool { _, known := table.find(k); return known },
+			SwitchTime: func(k capture.SessionKey) bool { return m.switched(table, k) },
+		})
+		t.sources = []live.Source{t.mirror}
 		t.state = func() capture.LinkState { return capture.LinkUp }
 		t.count = func() capture.TapCounters {
 			c := socket.Counters()

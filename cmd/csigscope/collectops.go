@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ func (c *capturing) watchPipeline(o *operations) error {
 	stats := c.live.Stats
 	return o.export(
 		metrics.NewTaps(c.tapMetrics),
+		metrics.NewMirrors(c.mirrorMetrics),
 		metrics.NewDecode(func() decode.Counters { return stats().Decoded() }),
 		metrics.NewAggregate(func() aggregate.Counts { return stats().Counts() }),
 		metrics.NewProducers(time.Now, c.producers),
@@ -79,8 +81,8 @@ func (c *capturing) tapsUp(context.Context) error {
 func (c *capturing) tapMetrics() (list []metrics.Tap) {
 	frames := make(map[string]time.Time)
 	for _, r := range c.live.Stats().Rings {
-		if r.LastFrame.After(frames[r.Name]) {
-			frames[r.Name] = r.LastFrame
+		if of := cmp.Or(r.Of, r.Name); r.LastFrame.After(frames[of]) {
+			frames[of] = r.LastFrame
 		}
 	}
 	for _, t := range *c.open.Load() {
@@ -93,6 +95,28 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 		// Frames from the future are of a clock that is ahead; one that is behind looks
 		// like silence.
 		m.ClockOffset = max(time.Until(m.LastFrame), 0)
+		list = append(list, m)
+	}
+	return list
+}
+
+// mirrorMetrics are the mirrors that are open. A fixed set of results is what packets came
+// to.
+func (c *capturing) mirrorMetrics() (list []metrics.Mirror) {
+	for _, t := range *c.open.Load() {
+		if t.mirror == nil {
+			continue
+		}
+		counts := t.mirror.Counters()
+		m := metrics.Mirror{Name: t.name, Packets: make(map[string]uint64), Excess: counts.Excess}
+		for result, n := range counts.Results {
+			m.Packets[capture.Mirror(result).String()] = n
+		}
+		for _, s := range t.mirror.Sessions()[1:] {
+			m.Sessions = append(m.Sessions, metrics.MirrorSession{
+				Name: t.sessions(s.Name).Name, Frames: s.Frames, Lost: s.Lost, SwitchTimes: s.SwitchTimes, Unusable: s.Unusable,
+			})
+		}
 		list = append(list, m)
 	}
 	return list

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,7 +94,7 @@ func (r *tapRecorder) barrier(now time.Time, states []live.State) ([]byte, error
 		return slices.ContainsFunc(states, func(s live.State) bool { return s.Name == name && s.Ring == ring })
 	}
 	for _, s := range r.stats() {
-		r.take(&s, taps[s.Name], now, due || !goesOn(s.Name, s.Ring))
+		r.take(&s, taps[cmp.Or(s.Of, s.Name)], now, due || !goesOn(s.Name, s.Ring))
 	}
 	if r.before = now; due {
 		r.cut = now
@@ -204,6 +205,10 @@ func (g *ringRecord) frames(s *live.RingStats, t *liveTap, before, now time.Time
 	if t == nil {
 		return
 	}
+	if s.Session != "" {
+		g.session(s, t)
+		return
+	}
 	taken := t.counters()
 	row.Place, row.Interface, row.Timestamps = t.feed.Place, t.from, "software"
 	if 2*taken.HardwareStamps > taken.Frames {
@@ -213,12 +218,22 @@ func (g *ringRecord) frames(s *live.RingStats, t *liveTap, before, now time.Time
 		row.KernelDrops += since(taken.Dropped, g.taken.Dropped)
 		row.Freezes += since(taken.Freezes, g.taken.Freezes)
 		g.taken = taken
-		if t.lost != nil {
-			lost := t.lost()
-			row.Lost += since(lost, g.lost)
-			g.lost = lost
-		}
 	}
+}
+
+// session adds what is known of a mirror's session alone.
+func (g *ringRecord) session(s *live.RingStats, t *liveTap) {
+	row := &g.Row
+	row.Place, row.Interface, row.Timestamps = t.at(s.Session).Place, s.Session, "software"
+	c, ok := t.mirror.Session(s.Session)
+	if !ok {
+		return
+	}
+	if 2*c.SwitchTimes > c.Frames {
+		row.Timestamps = "switch"
+	}
+	row.Lost += since(c.Lost, g.lost)
+	g.lost = c.Lost
 }
 
 // observations adds those of windows that have closed. Which of them are tags is known
@@ -226,7 +241,7 @@ func (g *ringRecord) frames(s *live.RingStats, t *liveTap, before, now time.Time
 func (g *ringRecord) observations(s *live.RingStats, t *liveTap) {
 	weight := uint64(1)
 	if t != nil {
-		weight = max(t.feed.Weight, 1)
+		weight = max(t.at(s.Session).Weight, 1)
 	}
 	found, before := kindsOf(s), kindsOf(&g.seen)
 	g.Tags += since(found[0], before[0]) * weight

@@ -20,14 +20,17 @@ type liveTap struct {
 	name string
 	from string // interface or address
 	how  any    // how frames are captured: equal for taps that need not be opened anew
-	open func() error
-	feed feed.Tap
+	// fixed is that it cannot be opened anew while it is open from the same place.
+	fixed bool
+	open  func() error
+	feed  feed.Tap
 
-	sources []live.Source // of each ring, once it is open
-	state   func() capture.LinkState
-	count   func() capture.TapCounters
-	lost    func() uint64       // frames missing in the numbers of mirror sessions; nil for none
-	earlier capture.TapCounters // of taps of the same name that were closed
+	sources  []live.Source // of each ring, once it is open
+	state    func() capture.LinkState
+	count    func() capture.TapCounters
+	mirror   *capture.MirrorReader // nil unless there are sessions
+	sessions func(session string) live.SessionTap
+	earlier  capture.TapCounters // of taps of the same name that were closed
 }
 
 // liveTaps are the taps of a process, by name.
@@ -50,8 +53,11 @@ func openTaps(c *collectConfig, n *network, place string, open liveTaps, logger 
 			return nil, errors.Join(err, closeTaps(opened))
 		}
 		if old := open[t.name]; old != nil && reflect.DeepEqual(old.how, t.how) {
-			t.sources, t.state, t.count, t.lost, t.earlier = old.sources, old.state, old.count, old.lost, old.earlier
+			t.sources, t.state, t.count, t.mirror, t.earlier = old.sources, old.state, old.count, old.mirror, old.earlier
 		} else {
+			if old != nil && t.fixed && old.fixed && old.from == t.from {
+				return nil, errors.Join(fmt.Errorf("mirror %q: changing its kind, buffer, clocks or max_sessions takes a restart", t.name), closeTaps(opened))
+			}
 			if err := t.open(); err != nil {
 				return nil, errors.Join(err, closeTaps(opened))
 			}
@@ -67,10 +73,14 @@ func openTaps(c *collectConfig, n *network, place string, open liveTaps, logger 
 
 // placed is how packets of a tap count.
 func (n *network) placed(name, place string, own word, weight quantity) feed.Tap {
-	t := n.tap(name, place)
+	return withOwn(n.tap(name, place), own, weight)
+}
+
+// withOwn is a tap with what its own section says.
+func withOwn(t feed.Tap, own word, weight quantity) feed.Tap {
 	if own.text != "" {
 		terminal := own.text == "receiver"
-		t.Tags, t.Reflections = terminal, terminal
+		t.Tags, t.Reflections, t.Place = terminal, terminal, own.text
 	}
 	if weight.n > 0 {
 		t.Weight = weight.n
@@ -122,6 +132,14 @@ func newLiveTap(c *collectTap, n *network, place string, logger *slog.Logger) (*
 	return t, nil
 }
 
+// at is where a session of the tap stands, or the tap itself.
+func (t *liveTap) at(session string) feed.Tap {
+	if session == "" {
+		return t.feed
+	}
+	return t.sessions(session).Tap
+}
+
 // counters are those of all taps of the name.
 func (t *liveTap) counters() capture.TapCounters {
 	sum, own := t.earlier, t.count()
@@ -150,7 +168,7 @@ func (taps liveTaps) plan(n *network, before liveTaps) live.Plan {
 	for _, t := range taps {
 		old := before[t.name]
 		for i, source := range t.sources {
-			ring := live.Tap{Name: t.name, Ring: i, Tap: t.feed, Source: source}
+			ring := live.Tap{Name: t.name, Ring: i, Tap: t.feed, Source: source, Sessions: t.sessions}
 			if old != nil && old.sources[0] == t.sources[0] {
 				ring.Source = nil
 			}

@@ -85,17 +85,26 @@ func newNetwork(configPath string, topology *fabric.Spec, name string) (*network
 // tap places a capture interface: by the configuration, else by the fabric file,
 // else as place says.
 func (n *network) tap(name, place string) feed.Tap {
-	spec := fabric.TapSpec{Place: place, Weight: 1}
-	if t, ok := n.fabric.Tap(name); ok {
-		spec = t
+	if spec, ok := n.named(name); ok {
+		return placedAs(spec)
 	}
+	return placedAs(fabric.TapSpec{Place: place, Weight: 1})
+}
+
+// named is what the configuration, else the fabric file, says of a tap.
+func (n *network) named(name string) (spec fabric.TapSpec, found bool) {
+	spec, found = n.fabric.Tap(name)
 	for _, t := range n.config.Taps {
 		if t.Name == name {
-			spec = t
+			spec, found = t, true
 		}
 	}
-	// Only whole paths may enter the heatmaps: a tap at the receiver sees tags that
-	// have passed every hop and reflections that have arrived.
+	return spec, found
+}
+
+// placedAs is how packets of a tap count. Only whole paths may enter the heatmaps: a tap at
+// the receiver sees tags that have passed every hop and reflections that have arrived.
+func placedAs(spec fabric.TapSpec) feed.Tap {
 	terminal := spec.Place == "receiver" || spec.Place == ""
 	return feed.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1)), Place: cmp.Or(spec.Place, "receiver")}
 }

@@ -111,7 +111,8 @@ func newQueryTaps() *cobra.Command {
 decoding them came to, observations = stored + overflow + late + rejected, what the
 kernel dropped, and what is missing in the numbers of mirror sessions. A piece of a
 capture counts whole if any of it lies in the range. Where files have no names for their
-interfaces, a tap is called like its file.`,
+interfaces, a tap is called like its file. A session of a mirror is a tap, called
+MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	addStoreFlag(cmd, &dsn)

@@ -23,7 +23,7 @@ func clock() time.Time { return now }
 // number unlike the others.
 func everything() []prometheus.Collector {
 	return []prometheus.Collector{
-		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
+		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewMirrors(mirrors), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
 		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, place, worst), metrics.NewFabric(fallbacks),
 		metrics.NewLive(live), metrics.NewIngest(ingest), metrics.NewSpool(spool), metrics.NewStore(status),
 		metrics.NewLatency(latency), metrics.NewTrim(trimmed), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewHTTP(),
@@ -38,6 +38,13 @@ func taps() []metrics.Tap {
 		},
 		{Name: "eth1"},
 	}
+}
+
+func mirrors() []metrics.Mirror {
+	return []metrics.Mirror{{
+		Name: "spine", Packets: map[string]uint64{"mirror": 151, "mirror_cut": 152}, Excess: 153,
+		Sessions: []metrics.MirrorSession{{Name: "spine/192.0.2.1/77", Frames: 154, Lost: 155, SwitchTimes: 156, Unusable: 157}, {Name: "spine/192.0.2.1/78"}},
+	}}
 }
 
 func decoded() decode.Counters {

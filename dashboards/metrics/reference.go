@@ -16,7 +16,7 @@ type described interface{ Families() []Family }
 func All() []Family {
 	var all []Family
 	for _, c := range []described{
-		NewBuild("", ""), NewTaps(nil), NewDecode(nil), NewAggregate(nil), NewProducers(nil, nil),
+		NewBuild("", ""), NewTaps(nil), NewMirrors(nil), NewDecode(nil), NewAggregate(nil), NewProducers(nil, nil),
 		NewBottlenecks(nil, 0, func(aggregate.LocationID) string { return "" }, nil), NewFabric(nil), NewLive(nil),
 		NewIngest(nil), NewSpool(nil), NewStore(nil), NewLatency(nil), NewTrim(nil), NewEngine(nil), NewHTTP(),
 	} {

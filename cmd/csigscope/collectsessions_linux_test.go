@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+)
+
+// tapAnswer is one line of query taps.
+type tapAnswer struct {
+	Tap, Place, Interface, Timestamps         string
+	Packets, Observations, Stored, Tags, Lost uint64
+	KernelDrops                               uint64 `json:"kernel_drops"`
+	Rejected                                  string
+}
+
+func askTaps(t *testing.T, env []string, dsn string) map[string]tapAnswer {
+	t.Helper()
+	taps := map[string]tapAnswer{}
+	for _, tap := range decodeJSON[[]tapAnswer](t, mustRun(t, env, "query", "taps", "--store", dsn, "-o", "json")) {
+		taps[tap.Tap] = tap
+	}
+	return taps
+}
+
+// mirrorTo sends packets of mirror sessions.
+func mirrorTo(t *testing.T, network, address string) func(packet ...byte) {
+	t.Helper()
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	frame := livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
+	return func(header ...byte) {
+		t.Helper()
+		if _, err := conn.Write(append(header, frame...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// collectMirrored takes in what switches mirror to this host: each session is a tap with
+// its place, weight, losses and clock, over a kill and a reload; what is beyond the bound
+// counts as the mirror itself.
+func collectMirrored(t *testing.T, env []string) {
+	dir := t.TempDir()
+	dsn, address := "embedded:"+filepath.Join(dir, "store"), "127.0.0.1:4789"
+	const section = `collect:
+  checkpoint: {every: 200ms}
+  mirrors:
+  - listen: "127.0.0.1:4789"
+    kind: vxlan
+    name: spine
+    place: receiver
+    weight: 10
+    max_sessions: 2
+    sessions: {78: {place: mid, weight: %d}}
+  - {listen: 127.0.0.1, kind: erspan, name: leaf, clock: %s}
+`
+	config := filepath.Join(dir, "config.yaml")
+	writeFile(t, config, fmt.Sprintf(section, 1, "switch"))
+	start := func() *collecting {
+		return runUntil(t, env, "collecting from leaf (127.0.0.1), spine ("+address+")", "collect", "--config", config, "--store", dsn)
+	}
+	c := start()
+	vxlan, erspan := mirrorTo(t, "udp", address), mirrorTo(t, "ip:47", "127.0.0.1")
+	const packets = 1000
+	send := func() {
+		for i := range packets {
+			for _, network := range []byte{77, 78, 79} {
+				vxlan(8, 0, 0, 0, 0, 0, network, 0)
+			}
+			// ERSPAN of type III, whose timestamp is a part of a second; each tenth is lost.
+			at := time.Now().Nanosecond()
+			if i%10 != 5 {
+				erspan(0x10, 0, 0x22, 0xeb, 0, 0, byte(i>>8), byte(i), 0x20, 1, 0, 5, byte(at>>24), byte(at>>16), byte(at>>8), byte(at), 0, 0, 0, 4)
+			}
+			if i%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	send()
+	time.Sleep(600 * time.Millisecond) // the next checkpoint has them
+	c.end(syscall.SIGKILL)
+	c = start()
+	writeFile(t, config, fmt.Sprintf(section, 5, "switch"))
+	reload := func() {
+		if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload()
+	c.waitLog("msg=reloaded", 1)
+	send()
+	writeFile(t, config, fmt.Sprintf(section, 5, "collector"))
+	reload()
+	c.waitLog("changing its kind, buffer, clocks or max_sessions takes a restart", 1)
+	c.end(syscall.SIGTERM)
+
+	want := map[string]tapAnswer{
+		"spine":              {Place: "receiver", Interface: address, Timestamps: "software", Packets: 2 * packets, Observations: 20 * packets, Stored: 20 * packets, Tags: 20 * packets},
+		"spine/127.0.0.1/77": {Place: "receiver", Interface: "vxlan/127.0.0.1/77", Timestamps: "software", Packets: 2 * packets, Observations: 20 * packets, Stored: 20 * packets, Tags: 20 * packets},
+		"spine/127.0.0.1/78": {Place: "mid", Interface: "vxlan/127.0.0.1/78", Timestamps: "software", Packets: 2 * packets, Observations: 6 * packets, Tags: 6 * packets, Rejected: fmt.Sprint("place=", 6*packets)},
+		"leaf/127.0.0.1/5":   {Place: "receiver", Interface: "erspan/127.0.0.1/5", Timestamps: "switch", Packets: packets * 9 / 5, Observations: packets * 9 / 5, Stored: packets * 9 / 5, Tags: packets * 9 / 5, Lost: packets / 5},
+	}
+	got := askTaps(t, env, dsn)
+	for name, w := range want {
+		if w.Tap = name; got[name] != w {
+			t.Errorf("%s: got %+v, want %+v", name, got[name], w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d taps, want %d: %+v", len(got), len(want), got)
+	}
+	if n := stored(t, env, dsn); n != 40*packets+packets*9/5 {
+		t.Errorf("%d observations stored", n)
+	}
+	if r := runBinary(t, env, "schema", "verify", "--store", dsn); r.code != 0 {
+		t.Errorf("schema verify: exit code %d: %s%s\n%s", r.code, r.stdout, r.stderr, c.log())
+	}
+	if strings.Count(c.log(), "level=ERROR") != 1 { // the reload that was refused
+		t.Errorf("the log tells of failures:\n%s", c.log())
+	}
+}
