@@ -39,7 +39,7 @@ func (q Question) storeQuery() store.Query {
 
 // Cells implements Analytics.
 func (r storeReader) Cells(ctx context.Context, q Question) ([]CellRow, error) {
-	cells, err := r.store.Cells(ctx, q.storeQuery())
+	cells, err := Metered(ctx, func() ([]store.CellRow, error) { return r.store.Cells(ctx, q.storeQuery()) })
 	rows := make([]CellRow, len(cells))
 	for i := range cells {
 		rows[i] = newCellRow(q.Signal, &cells[i])
@@ -49,7 +49,7 @@ func (r storeReader) Cells(ctx context.Context, q Question) ([]CellRow, error) {
 
 // CellWindows implements Analytics.
 func (r storeReader) CellWindows(ctx context.Context, q Question) ([]CellRow, error) {
-	cells, err := r.store.CellWindows(ctx, q.storeQuery())
+	cells, err := Metered(ctx, func() ([]store.CellWindowRow, error) { return r.store.CellWindows(ctx, q.storeQuery()) })
 	rows := make([]CellRow, len(cells))
 	for i := range cells {
 		rows[i] = newCellRow(q.Signal, &cells[i].CellRow)
@@ -60,7 +60,7 @@ func (r storeReader) CellWindows(ctx context.Context, q Question) ([]CellRow, er
 
 // LocationWindows implements Analytics.
 func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]LocationCount, error) {
-	windows, err := r.store.LocationWindows(ctx, q.storeQuery())
+	windows, err := Metered(ctx, func() ([]store.LocationWindowRow, error) { return r.store.LocationWindows(ctx, q.storeQuery()) })
 	rows := make([]LocationCount, len(windows))
 	for i, w := range windows {
 		rows[i] = LocationCount{Window: w.Window.UnixNano(), Location: w.Location, Observations: w.Observations, Heavy: w.Heavy}
@@ -70,7 +70,7 @@ func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]Locatio
 
 // TopLocations implements Analytics.
 func (r storeReader) TopLocations(ctx context.Context, q Question, n int) ([]LocationTotal, error) {
-	locations, err := r.store.TopLocations(ctx, q.storeQuery(), n)
+	locations, err := Metered(ctx, func() ([]store.LocationRow, error) { return r.store.TopLocations(ctx, q.storeQuery(), n) })
 	rows := make([]LocationTotal, len(locations))
 	for i, l := range locations {
 		rows[i] = LocationTotal{l.Location, l.Observations, l.Heavy, math.NaN(), l.Cells}

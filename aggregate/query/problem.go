@@ -16,6 +16,9 @@ type problem struct {
 }
 
 func status(err error) int {
+	if _, limited := errors.AsType[*Limited](err); limited {
+		return http.StatusTooManyRequests
+	}
 	switch {
 	case errors.Is(err, ErrInvalid):
 		return http.StatusBadRequest
@@ -40,6 +43,9 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, err error) 
 		if code == http.StatusGatewayTimeout {
 			p.Detail = "the answer took too long: take a longer step, a shorter range, one signal or one level"
 		}
+	}
+	if limited, ok := errors.AsType[*Limited](err); ok {
+		w.Header().Set("Retry-After", limited.RetryAfter())
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)

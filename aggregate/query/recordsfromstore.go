@@ -11,9 +11,10 @@ import (
 
 // Flows implements Records.
 func (r storeReader) Flows(ctx context.Context, q FlowQuestion) ([]FlowRow, error) {
-	flows, err := r.store.ChosenFlows(ctx,
-		store.Query{Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution},
-		store.FlowFilter{SrcGroups: q.SrcGroups, DstGroups: q.DstGroups, Src: q.Src, Dst: q.Dst, Kind: q.Kind, MinHeavy: q.MinHeavy}, q.Limit)
+	filter := store.FlowFilter{SrcGroups: q.SrcGroups, DstGroups: q.DstGroups, Src: q.Src, Dst: q.Dst, Kind: q.Kind, MinHeavy: q.MinHeavy}
+	flows, err := Metered(ctx, func() ([]store.FlowTotal, error) {
+		return r.store.ChosenFlows(ctx, store.Query{Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution}, filter, q.Limit)
+	})
 	rows := make([]FlowRow, len(flows))
 	for i := range flows {
 		rows[i] = newFlowRow(q.Signal, &flows[i])
@@ -35,8 +36,8 @@ func newFlowRow(s csig.Signal, f *store.FlowTotal) FlowRow {
 
 // Findings implements Records.
 func (r storeReader) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, error) {
-	findings, err := r.store.ChosenFindings(ctx, q.From, q.To,
-		store.FindingFilter{Kinds: q.Kinds, Severities: q.Severities, Devices: q.Devices, Locations: q.Locations}, q.Limit)
+	filter := store.FindingFilter{Kinds: q.Kinds, Severities: q.Severities, Devices: q.Devices, Locations: q.Locations}
+	findings, err := Metered(ctx, func() ([]store.FindingRow, error) { return r.store.ChosenFindings(ctx, q.From, q.To, filter, q.Limit) })
 	rows := make([]FindingRow, len(findings))
 	for i, f := range findings {
 		rows[i] = FindingRow{

@@ -89,6 +89,7 @@ type API struct {
 	handler  http.Handler
 	slots    chan struct{} // held while an answer is worked on
 	watchers atomic.Int64
+	lagging  atomic.Uint64
 	names    namesCache
 	used     usedViews
 	kept     keptAnswers
@@ -149,6 +150,12 @@ func writeJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+
+// Counts are how many watch or wait at the moment, and how often a watcher was told that it
+// is lagging.
+func (a *API) Counts() (watchers int, lagging uint64) {
+	return int(a.watchers.Load()), a.lagging.Load()
+}
 
 // Run prepares answers that are asked for again and again, as soon as there is a revision,
 // until ctx ends; then streams and waits end as well. Everything works without it, the first

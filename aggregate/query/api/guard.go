@@ -121,6 +121,10 @@ func (a *API) answerable(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[huma.StatusError](err); ok {
 		return err
 	}
+	if limited, ok := errors.AsType[*query.Limited](err); ok {
+		retry := http.Header{"Retry-After": []string{limited.RetryAfter()}}
+		return huma.ErrorWithHeaders(huma.NewError(http.StatusTooManyRequests, limited.Detail), retry)
+	}
 	switch {
 	case errors.Is(err, query.ErrInvalid):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error())

@@ -223,3 +223,29 @@ func FuzzRequests(f *testing.F) {
 		}
 	})
 }
+
+// spent has used up what it may take of the store, and may not wait.
+type spent struct{}
+
+func (spent) Ask() error {
+	return &query.Limited{Detail: "enough: take shorter ranges", Retry: 7 * time.Second}
+}
+func (spent) Spent(time.Duration)   {}
+func (spent) Told(int)              {}
+func (spent) Stay() (func(), error) { return nil, spent{}.Ask() }
+
+// TestLimited: who has used up its share is told when to come again, and is answered from
+// memory all the same.
+func TestLimited(t *testing.T) {
+	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 4) })
+	s.window(t, 0)
+	for target, code := range map[string]int{
+		"cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:02Z": 429, "watch": 429, "cells?after=1&wait=1s": 429, "cells": 200,
+	} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequestWithContext(query.WithAsker(t.Context(), spent{}), "GET", "/api/v1/"+target, nil))
+		if w.Code != code || code == 429 && (w.Header().Get("Retry-After") != "7" || !strings.Contains(w.Body.String(), "shorter ranges")) {
+			t.Errorf("%s: %d %v %s", target, w.Code, w.Header(), w.Body)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -63,7 +64,8 @@ func question[I any](
 				return err
 			}
 			out = &reply{Status: http.StatusOK, Type: contentType}
-			if found.state != nil {
+			if found.state != nil { // else the store's reader has told
+				query.AskerOf(ctx).Told(len(found.chosen))
 				out.ETag = etag(found.state)
 			}
 			out.Body, err = encode(&found.content)

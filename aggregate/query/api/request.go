@@ -14,6 +14,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -276,10 +277,11 @@ func (in *WaitInput) duration() (time.Duration, error) {
 }
 
 func (a *API) wait(ctx context.Context, after uint64, wait time.Duration) (*recent.State, bool, error) {
-	if err := a.enter(); err != nil {
+	leave, err := a.enter(ctx)
+	if err != nil {
 		return nil, false, err
 	}
-	defer a.leave()
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(a.running, cancel)()
@@ -287,13 +289,19 @@ func (a *API) wait(ctx context.Context, after uint64, wait time.Duration) (*rece
 	return s, later, nil
 }
 
-// enter makes room for a watcher.
-func (a *API) enter() error {
+// enter makes room for a watcher, until it leaves.
+func (a *API) enter(ctx context.Context) (leave func(), err error) {
+	gone, err := query.AskerOf(ctx).Stay()
+	if err != nil {
+		return nil, a.answerable(ctx, err)
+	}
 	if a.watchers.Add(1) > int64(a.Watchers) {
 		a.watchers.Add(-1)
-		return huma.ErrorWithHeaders(huma.NewError(503, fmt.Sprintf("%d watchers are served already: try again later, or share one watch", a.Watchers)), retryLater)
+		gone()
+		return nil, huma.ErrorWithHeaders(huma.NewError(503, fmt.Sprintf("%d watchers are served already: try again later, or share one watch", a.Watchers)), retryLater)
 	}
-	return nil
+	return func() {
+		a.watchers.Add(-1)
+		gone()
+	}, nil
 }
-
-func (a *API) leave() { a.watchers.Add(-1) }

@@ -41,11 +41,12 @@ func (a *API) registerWatch(h huma.API) {
 		if err != nil {
 			return nil, a.answerable(ctx, err)
 		}
-		if err := a.enter(); err != nil {
+		leave, err := a.enter(ctx)
+		if err != nil {
 			return nil, err
 		}
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
-			defer a.leave()
+			defer leave()
 			r, out := humago.Unwrap(ctx)
 			w.serve(r, out)
 		}}, nil
@@ -135,6 +136,7 @@ func (w *watch) next(ctx context.Context) error {
 	}
 	gap := &model.Gap{Revision: token(step.State), Reason: "lagging", Missed: step.Missed}
 	if step.Kind == recent.Lagging {
+		w.api.lagging.Add(1)
 		return w.told(&event{model.EventLagging, "", content{value: gap}})
 	}
 	gap.Reason = "expired"

@@ -79,8 +79,10 @@ func (m *Memory) Locations(context.Context) ([]fabric.Location, error) {
 }
 
 // Cells folds all windows into one.
-func (m *Memory) Cells(_ context.Context, q query.Question) ([]query.CellRow, error) {
-	return m.cells(q, func(int64) int64 { return 0 }), nil
+func (m *Memory) Cells(ctx context.Context, q query.Question) ([]query.CellRow, error) {
+	return query.Metered(ctx, func() ([]query.CellRow, error) {
+		return m.cells(q, func(int64) int64 { return 0 }), nil
+	})
 }
 
 // CellWindows folds rows into windows of the step.
