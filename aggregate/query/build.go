@@ -34,6 +34,10 @@ type Options struct {
 	MaxRows    int // of all signals together, 0: DefaultMaxRows
 	MaxGroups  int // of the axes, 0: DefaultMaxGroups; groups that have data are never left out
 
+	TotalsOnly bool // without the cells of each window, which frames give
+	// Src and Dst choose the cells of frames; nil is all.
+	Src, Dst *aggregate.GroupID
+
 	Now time.Time // stated as generated_at; zero: the current time
 }
 
@@ -124,10 +128,7 @@ func (b *builder) read(ctx context.Context, e Extent) ([]rawSignal, error) {
 	var out []rawSignal
 	for _, s := range signals {
 		raw := rawSignal{signal: s}
-		q := Question{
-			Signal: s, From: time.Unix(0, b.plan.from), To: time.Unix(0, b.plan.to),
-			Resolution: time.Duration(b.plan.resolution), Step: time.Duration(b.plan.step),
-		}
+		q := b.plan.question(s)
 		for _, level := range b.options.Levels {
 			q.Level = level
 			if err := b.readLevel(ctx, q, &raw); err != nil {
@@ -151,9 +152,12 @@ func (b *builder) read(ctx context.Context, e Extent) ([]rawSignal, error) {
 }
 
 func (b *builder) readLevel(ctx context.Context, q Question, raw *rawSignal) error {
-	windows, err := b.reader.CellWindows(ctx, q)
-	if err != nil {
-		return fmt.Errorf("read cells per window: %w", err)
+	var windows []CellRow
+	if !b.options.TotalsOnly {
+		var err error
+		if windows, err = b.reader.CellWindows(ctx, q); err != nil {
+			return fmt.Errorf("read cells per window: %w", err)
+		}
 	}
 	total, err := b.reader.Cells(ctx, q)
 	if err != nil {
@@ -178,15 +182,12 @@ func (b *builder) count(rows int) error {
 	return nil
 }
 
-func compareCells(a, b CellRow) int {
-	return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
-}
-
 func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places) (*Bundle, error) {
 	out := &Bundle{
 		Version: Version, GeneratedAt: b.options.Now.UTC(), Fabric: b.options.Fabric,
 		ResolutionNS: b.plan.resolution, StepNS: b.plan.step,
 		HeavyOnly:       b.plan.resolution > 0 && time.Duration(b.plan.resolution) < heavyOnlyBelow,
+		TotalsOnly:      b.options.TotalsOnly,
 		MinObservations: aggregate.MinObservations,
 		Groups:          axes.groups, Locations: places.list,
 		Windows: make([]NS, 0, b.plan.windows()),

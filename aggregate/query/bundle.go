@@ -26,9 +26,10 @@ type Bundle struct {
 	Version         int          `json:"version"`
 	GeneratedAt     time.Time    `json:"generated_at"`
 	Fabric          string       `json:"fabric"`
-	ResolutionNS    int64        `json:"resolution_ns"` // of the rows read, 0 where the reader chose among several
-	StepNS          int64        `json:"step_ns"`       // length of a window of this bundle
-	HeavyOnly       bool         `json:"heavy_only"`    // the rows read cover only cells where something was heavy
+	ResolutionNS    int64        `json:"resolution_ns"`         // of the rows read, 0 where the reader chose among several
+	StepNS          int64        `json:"step_ns"`               // length of a window of this bundle
+	HeavyOnly       bool         `json:"heavy_only"`            // the rows read cover only cells where something was heavy
+	TotalsOnly      bool         `json:"totals_only,omitempty"` // the cells of windows come as frames
 	MinObservations uint64       `json:"min_observations"`
 	Windows         []NS         `json:"windows"` // starts, ascending, every window of the range
 	Signals         []SignalInfo `json:"signals"` // all signals stored, also those without data here

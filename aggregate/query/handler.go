@@ -29,12 +29,14 @@ type HandlerConfig struct {
 	Logger     *slog.Logger  // nil: discard
 }
 
-// NewHandler serves /api/v1/bundle and /api/v1/extent, for GET and HEAD only.
-// Answers are JSON, never cached and never shared with other origins; errors are
+// NewHandler serves /api/v1/bundle, /api/v1/frames and /api/v1/extent, for GET and HEAD
+// only. Answers are JSON, those of frames as FramesHead says, never cached and never shared with other origins; errors are
 // application/problem+json (RFC 9457). It is safe for concurrent use.
 //
 // Parameters of bundle: signal and level (names, separated by commas), from and to
-// (RFC 3339 or Unix ns), step (a duration). All are optional.
+// (RFC 3339 or Unix ns), step (a duration), cells (windows, or total for a bundle whose
+// windows come as frames). Those of frames: the same but cells, with one signal and
+// level; fields (all or lean), src and dst (ids of groups). All are optional.
 func NewHandler(cfg HandlerConfig) http.Handler {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultTimeout
@@ -48,9 +50,10 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 	a := &api{HandlerConfig: cfg, slots: make(chan struct{}, cfg.Concurrent)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/bundle", a.get(a.bundle))
+	mux.HandleFunc("/api/v1/frames", a.get(a.frames))
 	mux.HandleFunc("/api/v1/extent", a.get(a.extent))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, r, http.StatusNotFound, errors.New("no such resource: expected /api/v1/bundle or /api/v1/extent"))
+		a.fail(w, r, http.StatusNotFound, errors.New("no such resource: expected /api/v1/bundle, /api/v1/frames or /api/v1/extent"))
 	})
 	return SecurityHeaders(mux)
 }
@@ -99,12 +102,16 @@ func (a *api) get(endpoint func(context.Context, *http.Request) (any, error)) ht
 			a.fail(w, r, status(err), err)
 			return
 		}
-		body, err := json.Marshal(answer)
-		if err != nil {
-			a.fail(w, r, http.StatusInternalServerError, err)
-			return
+		contentType := "application/octet-stream"
+		body, encoded := answer.([]byte)
+		if !encoded {
+			contentType = "application/json"
+			if body, err = json.Marshal(answer); err != nil {
+				a.fail(w, r, http.StatusInternalServerError, err)
+				return
+			}
 		}
-		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Type", contentType)
 		if _, err := w.Write(body); err != nil {
 			a.Logger.DebugContext(ctx, "write answer", slog.String("path", r.URL.Path), slog.Any("error", err))
 		}
@@ -116,11 +123,27 @@ func (a *api) bundle(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	o, err := readOptions(values, a.Options)
+	o, err := readOptions(values, a.Options, "cells")
 	if err != nil {
 		return nil, err
 	}
 	return Build(ctx, a.Reader, o)
+}
+
+func (a *api) frames(ctx context.Context, r *http.Request) (any, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	o, err := readOptions(values, a.Options, "fields", "src", "dst")
+	if err != nil {
+		return nil, err
+	}
+	lean, err := readChoice(values.Get("fields"), "all", "lean")
+	if err != nil {
+		return nil, fmt.Errorf("%w: fields: %w", ErrInvalid, err)
+	}
+	return BuildFrames(ctx, a.Reader, o, lean)
 }
 
 // extentJSON is the answer of /api/v1/extent.

@@ -30,6 +30,13 @@ func TestHandlerStatus(t *testing.T) {
 	}{
 		"all":             {"GET", "/api/v1/bundle", 200, ""},
 		"everything said": {"GET", "/api/v1/bundle?signal=max_delay,min_abw&level=device&from=2026-01-20T09:00:00Z&to=1768899605000000000&step=1s", 200, ""},
+		"totals":          {"GET", "/api/v1/bundle?cells=total", 200, ""},
+		"bad cells":       {"GET", "/api/v1/bundle?cells=none", 400, "expected windows or total"},
+		"bad fields":      {"GET", "/api/v1/frames?signal=max_delay&fields=mean", 400, "expected all or lean"},
+		"bad group":       {"GET", "/api/v1/frames?signal=max_delay&src=rack1", 400, "an id"},
+		"group of bundle": {"GET", "/api/v1/bundle?src=1", 400, "unknown parameter"},
+		"frames of all":   {"GET", "/api/v1/frames", 400, "one each"},
+		"frames posted":   {"POST", "/api/v1/frames?signal=max_delay", 405, "expected GET"},
 		"head":            {"HEAD", "/api/v1/extent", 200, ""},
 		"post":            {"POST", "/api/v1/bundle", 405, "expected GET"},
 		"unknown path":    {"GET", "/api/v1/nothing", 404, "/api/v1/bundle"},

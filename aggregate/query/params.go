@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 
 	"github.com/csigscope/csigscope/decode/csig"
@@ -17,11 +18,11 @@ import (
 // lists every signal.
 const maxParameter = 512
 
-// readOptions reads the parameters of a bundle request into a copy of base.
-// Unknown and repeated parameters are refused: a misspelt bound must not widen the
-// answer in silence.
-func readOptions(values url.Values, base Options) (Options, error) {
-	known := []string{"signal", "from", "to", "step", "level"}
+// readOptions reads the parameters of a request, those of bundles and the further ones
+// named, into a copy of base. Unknown and repeated parameters are refused: a misspelt
+// bound must not widen the answer in silence.
+func readOptions(values url.Values, base Options, further ...string) (Options, error) {
+	known := append([]string{"signal", "from", "to", "step", "level"}, further...)
 	for name, v := range values {
 		if !slices.Contains(known, name) {
 			return base, fmt.Errorf("%w: unknown parameter %q: expected %s", ErrInvalid, name, strings.Join(known, ", "))
@@ -46,7 +47,38 @@ func readOptions(values url.Values, base Options) (Options, error) {
 	if base.Step, err = readStep(values.Get("step")); err != nil {
 		return base, fmt.Errorf("%w: step: %w", ErrInvalid, err)
 	}
+	if base.TotalsOnly, err = readChoice(values.Get("cells"), "windows", "total"); err != nil {
+		return base, fmt.Errorf("%w: cells: %w", ErrInvalid, err)
+	}
+	if base.Src, err = readGroup(values.Get("src")); err != nil {
+		return base, fmt.Errorf("%w: src: %w", ErrInvalid, err)
+	}
+	if base.Dst, err = readGroup(values.Get("dst")); err != nil {
+		return base, fmt.Errorf("%w: dst: %w", ErrInvalid, err)
+	}
 	return base, nil
+}
+
+// readChoice tells whether a parameter has its second value; the first is what it has
+// when it is left out.
+func readChoice(text, first, second string) (bool, error) {
+	if text != "" && text != first && text != second {
+		return false, fmt.Errorf("read %q: expected %s or %s", text, first, second)
+	}
+	return text == second, nil
+}
+
+// readGroup reads a group's identifier, nil where there is none.
+func readGroup(text string) (*aggregate.GroupID, error) {
+	if text == "" {
+		return nil, nil
+	}
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read group %q: expected an id of a bundle's groups", text)
+	}
+	group := aggregate.GroupID(id)
+	return &group, nil
 }
 
 // signalName checks a name, which only what is stored gives a meaning.

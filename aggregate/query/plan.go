@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // Errors that callers tell apart: what was asked for is wrong, or more than the
@@ -41,6 +43,14 @@ type plan struct {
 }
 
 func (p plan) windows() int { return int((p.to - p.from) / p.step) }
+
+// question asks for a signal's rows over the plan's range.
+func (p plan) question(s csig.Signal) Question {
+	return Question{
+		Signal: s, From: time.Unix(0, p.from), To: time.Unix(0, p.to),
+		Resolution: time.Duration(p.resolution), Step: time.Duration(p.step),
+	}
+}
 
 // newPlan fills in what the options leave open and checks what they say. Ranges
 // are widened to whole windows.

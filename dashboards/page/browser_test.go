@@ -151,9 +151,9 @@ func TestLargeMatrix(t *testing.T) {
 	}
 	v.SetWindow(1)
 	picture := v.Screenshot("large")
-	for i := range 256 {
-		want := pagetest.Evaluate[*string](v, "csigscope.cellColor('right', %d, %d)", i, 255-i)
-		if got := pagetest.ColorAt(picture, v.Cell("right", i, 255-i)); want != nil && got != *want {
+	rects := pagetest.Evaluate[[]pagetest.Rect](v, "Array.from({length: 256}, (_, i) => csigscope.cellRect('right', i, 255 - i))")
+	for i, want := range pagetest.Evaluate[[]*string](v, "Array.from({length: 256}, (_, i) => csigscope.cellColor('right', i, 255 - i))") {
+		if got := pagetest.ColorAt(picture, rects[i]); want != nil && got != *want {
 			t.Fatalf("cell %d,%d is %s, data asks for %s", i, 255-i, got, *want)
 		}
 	}

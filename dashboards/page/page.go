@@ -26,7 +26,7 @@ var files embed.FS
 
 // scriptNames are in the order in which they build on each other.
 var scriptNames = []string{
-	"color.js", "format.js", "address.js", "model.js", "matrix.js", "timeline.js", "panels.js", "header.js",
+	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "panels.js", "header.js",
 	"source.js", "app.js", "input.js", "main.js",
 }
 

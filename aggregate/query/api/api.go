@@ -131,6 +131,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Reader != nil {
 		page := query.NewHandler(query.HandlerConfig{Reader: cfg.Reader, Options: query.Options{Fabric: cfg.Fabric}, Logger: cfg.Logger})
 		mux.Handle("/api/v1/bundle", page)
+		mux.Handle("/api/v1/frames", page)
 		mux.Handle("/api/v1/extent", page)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {

@@ -91,7 +91,7 @@ func (m *Memory) CellWindows(_ context.Context, q query.Question) ([]query.CellR
 }
 
 // LocationWindows counts per location and window of the step, reflections only of
-// cells without tags.
+// cells without tags. What no hop touched has aggregate.NoLocation.
 func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]query.LocationCount, error) {
 	type key struct {
 		window   int64
@@ -109,7 +109,7 @@ func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]query.L
 	}
 	for _, r := range rows {
 		twice := r.Kind == decode.Reflection && tagged[cellKey{window: window(r.Window), src: r.Src, dst: r.Dst}]
-		if twice || r.Location == aggregate.NoLocation {
+		if twice {
 			continue
 		}
 		k := key{window(r.Window), lift(r.Location)}

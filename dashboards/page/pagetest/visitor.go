@@ -11,7 +11,6 @@ import (
 	"image"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,38 +27,6 @@ import (
 
 const width, height = 1400, 900
 
-// browser starts a headless Chromium. Without one the test is skipped, except in
-// CI, where a test that never runs would go unnoticed.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(name); err == nil {
-			path = p
-			break
-		}
-	}
-	if path == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no chromium found: CI must check what the page draws; install the package chromium")
-		}
-		t.Skip("NOT TESTED: no chromium found, so nothing checks what the page draws")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("force-color-profile", "srgb"),
-		chromedp.WindowSize(width, height))
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return ctx
-}
-
 // Visitor is a browser tab. It fails the test on exceptions, console output,
 // violations of the page's policy, and requests to anywhere but its own origin.
 type Visitor struct {
@@ -73,7 +40,7 @@ type Visitor struct {
 // until it has drawn.
 func Visit(t *testing.T, url, theme string) *Visitor {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(browser(t), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(tab(t), 2*time.Minute)
 	t.Cleanup(cancel)
 	v := &Visitor{t: t, ctx: ctx}
 	t.Cleanup(v.check)
@@ -166,7 +133,13 @@ func (v *Visitor) Do(steps ...chromedp.Action[chromedp.Void]) {
 // Wait waits until a script's condition holds.
 func (v *Visitor) Wait(condition string) {
 	v.t.Helper()
-	v.Do(chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(20*time.Second)))
+	v.WaitFor(condition, 20*time.Second)
+}
+
+// WaitFor is the same for what may take longer.
+func (v *Visitor) WaitFor(condition string, limit time.Duration) {
+	v.t.Helper()
+	v.Do(chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(limit)))
 }
 
 // Click clicks what a CSS selector finds.
@@ -185,10 +158,12 @@ func Evaluate[T any](v *Visitor, format string, args ...any) T {
 	return out
 }
 
-// SetWindow moves the scrubber to a window, -1 for the whole range.
+// SetWindow moves the scrubber to a window, -1 for the whole range, and waits until its
+// cells are drawn.
 func (v *Visitor) SetWindow(window int) {
 	v.t.Helper()
 	Evaluate[chromedp.Void](v, "csigscope.setWindow(%d)", window)
+	v.Wait("!csigscope.current().waiting")
 }
 
 // Screenshot is the viewport. With CSIGSCOPE_SCREENSHOTS it is also kept in that

@@ -16,6 +16,8 @@ const App = (() => {
   let frame = null;
   let playing = 0;
   let pending = 0;
+  let waiting = false; // the frame that is drawn is not that of the window
+  let direction = 1; // of who scrubs
   let wanted = {}; // what an address asks of the data that comes next
 
   const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
@@ -26,7 +28,8 @@ const App = (() => {
     const moment = model && view.window >= 0 ? model.windows[view.window] : null;
     const highlighted = model && view.highlight >= 0 ? model.locations[view.highlight].name : null;
     const chosen = view.chosen ? names(view.chosen) : null;
-    model = new Model(bundle);
+    model?.close();
+    model = new Model(bundle, Source.fetchFrames, framesCame);
     if (!model.signal(view.signal)) {
       view.signal = bundle.data.length ? bundle.signals[bundle.data[0].signal].name : "";
     }
@@ -97,7 +100,11 @@ const App = (() => {
     // other each may be as tall as it is wide.
     const stacked = find("mode").parentElement.offsetTop > panel.offsetTop;
     const height = stacked ? width : Math.max(260, window.innerHeight - 446);
-    for (const m of matrices) m.layout(model, width, Math.max(Math.min(height, width), 120), scale);
+    const palette = new Palette(view.theme, model.locations);
+    for (const m of matrices) {
+      m.layout(model, width, Math.max(Math.min(height, width), 120), scale);
+      m.dress(view.theme, palette);
+    }
     const ranked = signal.byLocation(view.level);
     const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
     find("legend").parentElement.style.height = `${tallest}px`;
@@ -117,15 +124,29 @@ const App = (() => {
   function drawAll() {
     if (pending) cancelAnimationFrame(pending);
     pending = 0;
-    frame = signal.frame(view.window);
-    for (const m of matrices) m.draw(frame, view);
+    const next = signal.frame(view.window, direction);
+    waiting = !next;
+    if (next) frame = next;
+    else if (frame?.signal !== signal) frame = signal.frame(-1);
+    for (const m of matrices) m.draw(frame, view, waiting);
     timeline.draw(view);
-    Header.moment({ view, model, frame });
+    Header.moment({ view, model, frame, waiting });
     remember();
   }
 
+  // framesCame draws what was waited for.
+  function framesCame() {
+    if (signal?.frames?.strange) {
+      signal.frames.strange = false;
+      Source.refresh(); // groups or locations that are new since the bundle was made
+    }
+    if (waiting && signal?.frames?.get(view.window)) show();
+  }
+
   function setWindow(index) {
-    view.window = Math.max(-1, Math.min(Math.trunc(index), model.windows.length - 1));
+    const next = Math.max(-1, Math.min(Math.trunc(index), model.windows.length - 1));
+    direction = next < view.window ? -1 : 1;
+    view.window = next;
     show();
   }
 
@@ -185,7 +206,7 @@ const App = (() => {
     const box = matrix.canvas.getBoundingClientRect();
     const r = matrix.rect(cell.src, cell.dst);
     const known = frame.cell(cell.src, cell.dst, view.level);
-    const rows = Panels.cellRows(known, signal.info.unit);
+    const rows = waiting ? [["state", "loading"]] : Panels.cellRows(known, signal.info.unit);
     const heading = `${known.src} \u2192 ${known.dst}`;
     Panels.tip(heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y });
     if (speak) Panels.say(heading, rows);
@@ -199,6 +220,7 @@ const App = (() => {
 
   return {
     view, matrices, timeline, open, apply, relayout, show, drawAll, setWindow, setSignal, setLevel, setUTC, setColors, play,
-    showCell, choose, model: () => model, signal: () => signal, frame: () => frame, playing: () => playing !== 0, dark,
+    showCell, choose, model: () => model, signal: () => signal, frame: () => frame, playing: () => playing !== 0,
+    waiting: () => waiting, dark,
   };
 })();

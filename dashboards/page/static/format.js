@@ -17,7 +17,7 @@ const Format = (() => {
   }
 
   function quantity(v, unit) {
-    if (v === null || v === undefined) return "\u2013";
+    if (!Number.isFinite(v)) return "\u2013";
     switch (unit) {
       case "bit/s": return scaled(v, 1000, [" bit/s", " kbit/s", " Mbit/s", " Gbit/s", " Tbit/s"]);
       case "ratio": return share(v);

@@ -51,15 +51,15 @@ const Header = (() => {
   }
 
   // moment follows the time that is shown.
-  function moment({ view, model, frame }) {
-    Panels.states(frame.states());
+  function moment({ view, model, frame, waiting }) {
+    if (!waiting) Panels.states(frame.states());
     const whole = view.window < 0;
     find("whole").ariaPressed = String(whole);
     find("scrubber").classList.toggle("idle", whole);
     if (!whole) find("scrubber").value = view.window;
     const start = model.windows[Math.max(view.window, 0)];
     find("when").textContent = whole ? `whole range, ${model.windows.length} windows`
-      : `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)} \u00b7 ${view.window + 1} / ${model.windows.length}`;
+      : `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)} \u00b7 ${view.window + 1} / ${model.windows.length}${waiting ? ", loading" : ""}`;
     find("scrubber").ariaValueText = find("when").textContent;
   }
 

@@ -35,65 +35,81 @@ class Matrix {
     this.canvas.style.height = `${this.canvas.height / scale}px`;
     this.image.width = this.image.height = size;
     this.pixels = this.image.getContext("2d").createImageData(size, size);
-    this.pattern = null;
+    this.packed = new Uint32Array(this.pixels.data.buffer);
+    this.ground = null;
+  }
+
+  // dress takes over a theme's colours.
+  dress(theme, palette) {
+    this.theme = theme;
+    this.palette = palette;
+    this.ground = null;
   }
 
   // color is what a cell is painted with, null for cells without data.
   color(frame, row, view) {
-    const neutral = Color.neutral(view.theme);
-    const state = frame.state(row);
-    if (state === "none") return null;
-    if (this.side === "left") {
-      const mean = frame.columns.mean[row];
-      if (mean === null) return neutral.few;
-      const color = Color.ramp(view.theme, frame.signal.severity(mean));
-      return state === "few" ? Color.mix(color, neutral.few, 0.5) : color;
-    }
-    if (state === "few") return neutral.few;
-    const mode = frame.mode(row, view.level);
-    if (state === "clear") return neutral.clear;
-    const share = frame.columns.heavy[row] / frame.columns.observations[row];
-    const weight = 0.4 + 0.6 * Math.sqrt(share);
-    // A sum over hops is heavy without a bottleneck: it must not look clear for that.
-    if (mode < 0) return Color.mix(Color.ramp(view.theme, 1), neutral.clear, weight);
-    const color = Color.mix(this.model.locations[mode].rgb, neutral.clear, weight);
-    const dimmed = view.highlight >= 0 && view.highlight !== mode;
-    return dimmed ? Color.mix(color, neutral.clear, 0.15) : color;
+    const pixel = this.pixel(frame, row, view);
+    return pixel ? Palette.unpack(pixel) : null;
   }
 
-  draw(frame, view) {
+  // pixel is the same as a number, 0 for cells without data.
+  pixel(frame, row, view) {
+    if (row < 0) return 0;
+    const { palette } = this;
+    const c = frame.columns;
+    const few = c.observations[row] - c.trimmed[row] < frame.signal.model.bundle.min_observations;
+    if (this.side === "left") {
+      const mean = c.mean[row];
+      if (!(mean >= 0)) return palette.few;
+      const at = Math.round(frame.signal.severity(mean) * 255);
+      return few ? palette.uncertain[at] : palette.ramp[at];
+    }
+    if (few) return palette.few;
+    const heavy = c.heavy[row];
+    if (!(heavy > 0)) return palette.clear;
+    const mode = frame.mode(row, view.level);
+    const at = Palette.step(heavy / c.observations[row]);
+    if (mode < 0) return palette.nowhere[at];
+    const dimmed = view.highlight >= 0 && view.highlight !== mode;
+    return (dimmed ? palette.dimmed : palette.places)[mode][at];
+  }
+
+  // draw paints a frame; waiting tells that it is not the one that was asked for.
+  draw(frame, view, waiting) {
     const g = this.context;
-    const neutral = Color.neutral(view.theme);
-    g.setTransform(1, 0, 0, 1, 0, 0);
+    const neutral = Color.neutral(this.theme);
+    this.ground ||= this.drawGround(neutral);
     g.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    g.fillStyle = Color.hatch(view.theme, this.scale);
-    g.fillRect(this.left, this.top, this.span, this.span);
+    g.drawImage(this.ground, 0, 0);
     this.paint(frame, view);
     g.imageSmoothingEnabled = false;
+    g.globalAlpha = waiting ? 0.25 : 1;
     g.drawImage(this.image, this.left, this.top, this.span, this.span);
+    g.globalAlpha = 1;
     if (this.cell >= 6 * this.scale) this.grid(Color.css(neutral.ground));
-    if (this.cell >= 8 * this.scale) {
+    if (this.cell >= 8 * this.scale && !waiting) {
       this.notches(frame, neutral.notch, neutral.ground, 1, (row) => frame.state(row) === "few");
       if (this.side === "right") this.notches(frame, neutral.trimmed, neutral.ground, -1, (row) => frame.trimmed(row));
     }
-    this.axes(neutral);
     this.outlines(frame, view, neutral);
   }
 
+  // drawGround draws what all windows have behind them.
+  drawGround(neutral) {
+    const ground = document.createElement("canvas");
+    ground.width = this.canvas.width;
+    ground.height = this.canvas.height;
+    const g = ground.getContext("2d");
+    g.fillStyle = Color.hatch(this.theme, this.scale);
+    g.fillRect(this.left, this.top, this.span, this.span);
+    this.axes(g, neutral);
+    return ground;
+  }
+
   paint(frame, view) {
-    const { data } = this.pixels;
-    data.fill(0);
-    const size = this.model.size;
-    const { src, dst } = frame.columns;
-    for (let row = frame.from; row < frame.to; row++) {
-      const color = this.color(frame, row, view);
-      if (!color) continue;
-      const at = 4 * (src[row] * size + dst[row]);
-      data[at] = color[0];
-      data[at + 1] = color[1];
-      data[at + 2] = color[2];
-      data[at + 3] = 255;
-    }
+    const { packed } = this;
+    const { rows } = frame;
+    for (let i = 0; i < rows.length; i++) packed[i] = this.pixel(frame, rows[i], view);
     this.image.getContext("2d").putImageData(this.pixels, 0, 0);
   }
 
@@ -111,13 +127,13 @@ class Matrix {
   notches(frame, color, ground, corner, picks) {
     const g = this.context;
     const size = corner * Math.round(this.cell * 0.3);
-    const { src, dst } = frame.columns;
     g.fillStyle = color;
     g.beginPath();
-    for (let row = frame.from; row < frame.to; row++) {
-      if (!picks(row)) continue;
-      const x = this.left + (dst[row] + (corner > 0 ? 1 : 0)) * this.cell + (corner > 0 ? 0 : 1);
-      const y = this.top + (src[row] + (corner > 0 ? 0 : 1)) * this.cell + (corner > 0 ? 1 : 0);
+    for (let at = 0; at < frame.rows.length; at++) {
+      if (frame.rows[at] < 0 || !picks(frame.rows[at])) continue;
+      const [src, dst] = this.ends(at);
+      const x = this.left + (dst + (corner > 0 ? 1 : 0)) * this.cell + (corner > 0 ? 0 : 1);
+      const y = this.top + (src + (corner > 0 ? 0 : 1)) * this.cell + (corner > 0 ? 1 : 0);
       g.moveTo(x - size, y);
       g.lineTo(x, y);
       g.lineTo(x, y + size);
@@ -129,8 +145,7 @@ class Matrix {
     g.stroke();
   }
 
-  axes(neutral) {
-    const g = this.context;
+  axes(g, neutral) {
     const { groups } = this.model;
     const every = Math.max(1, Math.ceil((13 * this.scale) / this.cell));
     const room = 110 * this.scale;
@@ -165,17 +180,21 @@ class Matrix {
     g.strokeStyle = neutral.strong;
     if (this.side === "left" && view.highlight >= 0) {
       g.lineWidth = Math.max(1, this.scale);
-      for (let row = frame.from; row < frame.to; row++) {
-        if (frame.state(row) === "congested" && frame.mode(row, view.level) === view.highlight) {
-          this.stroke(frame.columns.src[row], frame.columns.dst[row], 1);
-        }
-      }
+      frame.rows.forEach((row, at) => {
+        if (frame.state(row) === "congested" && frame.mode(row, view.level) === view.highlight) this.stroke(...this.ends(at), 1);
+      });
     }
     for (const cell of [view.chosen, view.cell]) {
       if (!cell) continue;
       g.lineWidth = 2 * this.scale;
       this.stroke(cell.src, cell.dst, 0);
     }
+  }
+
+  // ends are the source and destination of a cell's place in a frame.
+  ends(at) {
+    const { size } = this.model;
+    return [Math.floor(at / size), at % size];
   }
 
   stroke(src, dst, inset) {

@@ -5,14 +5,24 @@
 const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index" };
 
 class Model {
-  constructor(bundle) {
+  // fetchFrames(signal, level, from, to, lean) gives frames where the bundle has totals
+  // only; changed is called when some have come.
+  constructor(bundle, fetchFrames, changed) {
     this.bundle = bundle;
     this.groups = bundle.groups;
     this.size = bundle.groups.length;
     this.locations = bundle.locations.map((l) => ({ ...l, rgb: Color.parse(l.color) }));
+    this.groupIndex = new Map(this.groups.map((g, i) => [g.id, i]));
+    this.locationIndex = new Map(this.locations.map((l, i) => [l.id, i]));
     this.windows = bundle.windows.map((text) => BigInt(text));
     this.step = bundle.step_ns;
+    this.fetchFrames = fetchFrames;
+    this.changed = changed;
     this.prepared = new Map();
+  }
+
+  close() {
+    for (const signal of this.prepared.values()) signal.frames?.close();
   }
 
   // signal prepares the data of one signal once; null when the bundle has none.
@@ -49,23 +59,55 @@ class Model {
   }
 }
 
+// columnsOf takes the columns of a bundle's cells as numbers; NaN is no value.
+function columnsOf(cells) {
+  const values = (list) => Float64Array.from(list, (v) => v ?? NaN);
+  return {
+    rows: cells.src.length, src: Uint16Array.from(cells.src), dst: Uint16Array.from(cells.dst), kind: Uint8Array.from(cells.kind),
+    observations: Float64Array.from(cells.observations), heavy: Float64Array.from(cells.heavy),
+    trimmed: Float64Array.from(cells.trimmed), untouched: Float64Array.from(cells.untouched),
+    mean: values(cells.mean), min: values(cells.min), max: values(cells.max), modes: cells.modes,
+  };
+}
+
 class SignalModel {
   constructor(model, info, data) {
     this.model = model;
     this.info = info;
-    this.data = data;
     this.sum = data.sum;
     this.located = !["sum", "count"].includes(info.aggregation);
-    this.starts = firstRows(data.cells.window, model.windows.length);
+    this.locations = data.locations;
+    this.total = columnsOf(data.total);
+    if (model.bundle.totals_only) {
+      const level = model.bundle.levels[0];
+      this.frames = new FrameCache(this, (from, to, lean) => model.fetchFrames(info.name, level, from, to, lean), model.changed);
+    } else {
+      this.cells = columnsOf(data.cells);
+      this.starts = firstRows(data.cells.window, model.windows.length);
+    }
     this.seen = new Float64Array(model.windows.length);
-    data.cells.window.forEach((w, i) => { this.seen[w] += data.cells.observations[i]; });
-    this.domain = meanDomain(info, data, model.locations);
+    data.locations.window.forEach((w, i) => { this.seen[w] += data.locations.observations[i]; });
+    this.domain = meanDomain(info, this.total, model.locations);
   }
 
-  // frame holds the rows of one window, or of the whole range for -1.
-  frame(window) {
-    if (window < 0) return new Frame(this, this.data.total, 0, this.data.total.src.length);
-    return new Frame(this, this.data.cells, this.starts[window], this.starts[window + 1]);
+  // frame holds the rows of one window, or of the whole range for -1; null while they come.
+  frame(window, direction) {
+    if (window < 0) return new Frame(this, this.total, 0, this.total.rows);
+    if (!this.frames) return new Frame(this, this.cells, this.starts[window], this.starts[window + 1]);
+    this.frames.want(window, direction);
+    const columns = this.frames.get(window);
+    return columns ? new Frame(this, columns, 0, columns.rows) : null;
+  }
+
+  // kinds tells for each cell whether it is made of reflections in this range.
+  kinds() {
+    if (!this.reflected) {
+      const { size } = this.model;
+      this.reflected = new Uint8Array(size * size);
+      const { src, dst, kind } = this.total;
+      for (let i = 0; i < src.length; i++) this.reflected[src[i] * size + dst[i]] = kind[i] === 2 ? 1 : 0;
+    }
+    return this.reflected;
   }
 
   // severity places a mean on the ramp: 0 calm, 1 worst.
@@ -80,7 +122,7 @@ class SignalModel {
 
   // byLocation counts heavy observations per location of a level, the most first.
   byLocation(level) {
-    const { location, observations, heavy } = this.data.locations;
+    const { location, observations, heavy } = this.locations;
     const counts = new Map();
     location.forEach((l, i) => {
       if (l < 0) return;
@@ -100,7 +142,7 @@ class SignalModel {
   overTime(level, locations) {
     const width = this.model.windows.length;
     const rows = new Map(locations.map((l) => [l, { heavy: new Float64Array(width), observations: new Float64Array(width) }]));
-    const columns = this.data.locations;
+    const columns = this.locations;
     columns.location.forEach((l, i) => {
       const row = l < 0 ? undefined : rows.get(this.model.lift(l, level));
       if (!row) return;
@@ -117,9 +159,17 @@ class Frame {
     this.columns = columns;
     this.from = from;
     this.to = to;
-    const size = signal.model.size;
+    const { size } = signal.model;
     this.rows = new Int32Array(size * size).fill(-1);
-    for (let i = from; i < to; i++) this.rows[columns.src[i] * size + columns.dst[i]] = i;
+    const { src, dst, kind } = columns;
+    const reflected = columns === signal.total ? null : signal.kinds();
+    for (let i = from; i < to; i++) {
+      const at = src[i] * size + dst[i];
+      // A cell that has tags somewhere in the range is made of those: where it has none,
+      // there is no data. And groups that the axes do not have come with the next bundle.
+      if (src[i] === FrameCache.UNKNOWN || dst[i] === FrameCache.UNKNOWN || (reflected && kind[i] === 2 && !reflected[at])) continue;
+      this.rows[at] = i;
+    }
   }
 
   row(src, dst) {
@@ -140,7 +190,13 @@ class Frame {
   }
 
   mode(row, level) {
-    return row < 0 ? -1 : this.columns.modes[level].mode[row];
+    return row < 0 ? -1 : this.place(row, level, "mode");
+  }
+
+  // place is the location that a column of modes names in a row, -1 for none.
+  place(row, level, name) {
+    const { [name]: column, places } = this.columns.modes[level];
+    return places ? places[column[row]] : column[row];
   }
 
   states() {
@@ -157,14 +213,16 @@ class Frame {
     if (row < 0) return out;
     const c = this.columns;
     const modes = c.modes[level];
-    const place = (index, votes) => (index < 0 ? null : {
-      location: model.locations[index], votes, share: votes / c.heavy[row],
-    });
+    // Lean frames have no counts of modes.
+    const place = (name) => {
+      const index = modes[name] ? this.place(row, level, name) : -1;
+      const votes = modes[`${name}_count`]?.[row];
+      return index < 0 ? null : { location: model.locations[index], votes, share: votes / c.heavy[row] };
+    };
     return Object.assign(out, {
-      mean: c.mean[row], min: c.min[row], max: c.max[row], kind: c.kind[row] === 2 ? "reflections" : "tags",
-      observations: c.observations[row], heavy: c.heavy[row], untouched: c.untouched[row], trimmed: c.trimmed[row],
-      mode: place(modes.mode[row], modes.mode_count[row]),
-      runnerUp: place(modes.runner_up[row], modes.runner_up_count[row]),
+      mean: c.mean[row], min: c.min?.[row], max: c.max?.[row], kind: c.kind[row] === 2 ? "reflections" : "tags",
+      observations: c.observations[row], heavy: c.heavy[row], untouched: c.untouched?.[row], trimmed: c.trimmed[row],
+      mode: place("mode"), runnerUp: place("runner_up"),
     });
   }
 }
@@ -179,15 +237,15 @@ function firstRows(column, windows) {
 
 // meanDomain is the range of the colour scale, the same for all windows so that
 // colours compare over time. Delays span decades and take a logarithmic scale.
-function meanDomain(info, data, locations) {
+function meanDomain(info, { mean, min, max }, locations) {
   if (info.unit === "ratio") return { low: 0, high: 1, log: false };
   let low = Infinity;
   let high = 0;
-  for (const column of [data.cells.mean, data.total.mean]) {
-    for (const v of column) {
-      if (v === null) continue;
-      high = Math.max(high, v);
+  for (let i = 0; i < mean.length; i++) {
+    // No window's mean is outside of what its cell ever measured.
+    for (const v of [mean[i], min[i], max[i]]) {
       if (v > 0) low = Math.min(low, v);
+      if (v > high) high = v;
     }
   }
   if (info.unit === "bit/s") {

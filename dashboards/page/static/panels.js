@@ -121,11 +121,12 @@ const Panels = (() => {
     if (cell.state === "none") return [["state", "no data: nothing was heard"]];
     const rows = [["state", cell.state === "few" ? "too few observations" : cell.state]];
     rows.push(["mean", Format.quantity(cell.mean, unit)]);
-    if (cell.min !== null && cell.max !== null) {
+    if (cell.min >= 0 && cell.max >= 0) {
       rows.push(["min \u2026 max", `${Format.quantity(cell.min, unit)} \u2026 ${Format.quantity(cell.max, unit)}`]);
     }
     if (cell.mode) {
-      rows.push(["mode", `${cell.mode.location.name}, ${Format.share(cell.mode.share)} of heavy`, cell.mode.location.color]);
+      const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy`;
+      rows.push(["mode", cell.mode.location.name + share, cell.mode.location.color]);
       const { candidates, candidate_count: count } = cell.mode.location;
       if (candidates) {
         const more = count > 6 ? ` and ${count - 6} more` : "";

@@ -28,7 +28,7 @@ const Source = (() => {
   // question is what to ask for under the state's range and step.
   function question(extent, signal, level) {
     const { range, from, to, step } = App.view;
-    const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
+    const query = { cells: "total", signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
     if (step) query.step = step;
     if (range === "fixed") return { ...query, from, to };
     if (Number(range) > 0) {
@@ -38,7 +38,19 @@ const Source = (() => {
     return query;
   }
 
-  async function ask(path, query, aborted) {
+  // fetchFrames gives the frames of some windows of the model that is open.
+  async function fetchFrames(signal, level, from, to, lean) {
+    const { windows, step } = App.model();
+    const end = windows[to - 1] + BigInt(step);
+    const response = await answer("api/v1/frames", {
+      signal, level, from: String(windows[from]), to: String(end), step: `${step}ns`, fields: lean ? "lean" : "all",
+    });
+    return response.arrayBuffer();
+  }
+
+  const ask = async (path, query, aborted) => (await answer(path, query, aborted)).json();
+
+  async function answer(path, query, aborted) {
     let response;
     try {
       response = await fetch(`${path}?${new URLSearchParams(query)}`, { signal: aborted, cache: "no-store" });
@@ -46,9 +58,9 @@ const Source = (() => {
       if (error.name === "AbortError") throw error;
       throw new Error("The server does not answer: what is shown may be old.");
     }
-    const answer = await response.json().catch(() => ({}));
-    if (!response.ok) throw new Error(answer.detail || `The server answered ${response.status}.`);
-    return answer;
+    if (response.ok) return response;
+    const problem = await response.json().catch(() => ({}));
+    throw new Error(problem.detail || `The server answered ${response.status}.`);
   }
 
   const refresh = () => fetchBundle(App.view.signal, App.view.level).catch(() => {});
@@ -94,5 +106,5 @@ const Source = (() => {
     return navigate();
   }
 
-  return { start, navigate, fetchBundle, canFetch: () => !inline };
+  return { start, navigate, refresh, fetchBundle, fetchFrames, canFetch: () => !inline };
 })();

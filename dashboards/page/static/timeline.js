@@ -34,6 +34,7 @@ class Timeline {
     this.canvas.style.height = `${this.canvas.height / scale}px`;
     this.image.width = signal.model.windows.length;
     this.image.height = Math.max(locations.length, 1);
+    this.painted = null;
   }
 
   color(index, window, view) {
@@ -49,7 +50,7 @@ class Timeline {
     g.clearRect(0, 0, this.canvas.width, this.canvas.height);
     g.fillStyle = Color.hatch(view.theme, this.scale);
     g.fillRect(this.left, 0, this.span, this.height);
-    this.paint(view);
+    if (this.painted !== view.theme) this.paint(view);
     g.imageSmoothingEnabled = false;
     g.drawImage(this.image, this.left, 0, this.span, this.height);
     g.fillStyle = Color.css(neutral.ground);
@@ -68,6 +69,7 @@ class Timeline {
       }
     });
     this.image.getContext("2d").putImageData(picture, 0, 0);
+    this.painted = view.theme;
   }
 
   labels(view, neutral) {

@@ -1,0 +1,154 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// wide is a reader with data in every cell of size x size groups and every window.
+type wide struct {
+	*querytest.Memory
+	size, windows int
+}
+
+func (r wide) Extent(context.Context) (query.Extent, error) {
+	return query.Extent{
+		First: querytest.Start, Last: querytest.Start.Add(time.Duration(r.windows) * time.Second), Observations: 1,
+		Signals: []csig.Signal{csig.MinABWRatio}, Resolutions: []time.Duration{time.Second},
+	}, nil
+}
+
+func (r wide) Groups(context.Context) ([]fabric.Group, error) {
+	var out []fabric.Group
+	for i := range r.size {
+		out = append(out, fabric.Group{ID: aggregate.GroupID(1<<60 + i), Name: fmt.Sprintf("rack%d", i+1), Level: "rack", Order: i})
+	}
+	return out, nil
+}
+
+func (r wide) location(i int) aggregate.LocationID { return aggregate.LocationID(1<<61 + i%r.size) }
+
+func (r wide) Locations(context.Context) ([]fabric.Location, error) {
+	var out []fabric.Location
+	for i := range r.size {
+		id := r.location(i)
+		out = append(out, fabric.Location{
+			ID: id, Name: fmt.Sprintf("leaf%d:up1", i+1), Kind: "port", Device: fmt.Sprintf("leaf%d", i+1), Stage: "leaf",
+			Orientation: "up", Set: id, DeviceLoc: id, StageLoc: id,
+		})
+	}
+	return out, nil
+}
+
+// window adds the cells of a window: a wave of load that runs over the matrix.
+func (r wide) window(out []query.CellRow, w int, at int64) []query.CellRow {
+	for src := range r.size {
+		for dst := range r.size {
+			load := (src*3 + dst*5 + w*7) % 1000
+			heavy := uint64(max(0, load-700))
+			row := query.CellRow{
+				Window: at, Src: aggregate.GroupID(1<<60 + src), Dst: aggregate.GroupID(1<<60 + dst), Kind: decode.Tag,
+				Observations: uint64(1000 + load), Heavy: heavy, Mean: 1 - float64(load)/1000, Min: 0, Max: 1,
+			}
+			if heavy > 0 {
+				row.Mode, row.ModeCount = r.location(src+w), heavy
+			}
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+func (r wide) Cells(context.Context, query.Question) ([]query.CellRow, error) {
+	return r.window(nil, 0, 0), nil
+}
+
+func (r wide) CellWindows(_ context.Context, q query.Question) ([]query.CellRow, error) {
+	var out []query.CellRow
+	for at := q.From; at.Before(q.To); at = at.Add(q.Step) {
+		out = r.window(out, int(at.Sub(querytest.Start)/time.Second), at.UnixNano())
+	}
+	return out, nil
+}
+
+func (r wide) LocationWindows(_ context.Context, q query.Question) ([]query.LocationCount, error) {
+	var out []query.LocationCount
+	for w := range r.windows {
+		at := querytest.Start.Add(time.Duration(w) * time.Second).UnixNano()
+		for l := range r.size {
+			out = append(out, query.LocationCount{Window: at, Location: r.location(l), Observations: 1000, Heavy: uint64((l + w) % 100)})
+		}
+	}
+	return out, nil
+}
+
+// scrub drags the scrubber over all windows, one at a time and each drawn, and says how
+// many of them a second, how long the slowest of 100 took, and what is kept.
+const scrub = `(async () => {
+	const scrubber = document.getElementById("scrubber");
+	const frame = () => new Promise(requestAnimationFrame);
+	const all = Number(scrubber.max) + 1;
+	const took = [];
+	const start = performance.now();
+	for (let i = 0; i < all; i++) {
+		const begin = performance.now();
+		scrubber.value = i;
+		scrubber.dispatchEvent(new Event("input"));
+		do await frame(); while (csigscope.current().waiting);
+		took.push(performance.now() - begin);
+	}
+	const seconds = (performance.now() - start) / 1000;
+	took.sort((a, b) => a - b);
+	window.scrubbed = {Rate: all / seconds, Slow: took[Math.floor(all * 0.99)], Kept: csigscope.current().kept};
+})(), undefined`
+
+// TestScrub drags the scrubber over windows of 256 x 256 cells that come from the server
+// on the way, and back over what was kept. The bound is generous for a busy machine;
+// CSIGSCOPE_PAGE_WINDOWS=600 measures what a person can scrub through, and holds 30 a second.
+func TestScrub(t *testing.T) {
+	windows, least := 9, 1.0
+	if n, err := strconv.Atoi(os.Getenv("CSIGSCOPE_PAGE_WINDOWS")); err == nil {
+		windows, least = n, 30
+	}
+	r := wide{&querytest.Memory{}, 256, windows}
+	server := httptest.NewServer(page.Handler(query.NewHandler(query.HandlerConfig{Reader: r})))
+	defer server.Close()
+	v := pagetest.Visit(t, server.URL+"/#step=1s", "dark")
+	for _, pass := range []string{"from the server", "once more"} {
+		pagetest.Evaluate[chromedp.Void](v, scrub)
+		v.WaitFor("window.scrubbed", 2*time.Minute)
+		got := pagetest.Evaluate[struct{ Rate, Slow, Kept float64 }](v, "(() => { const s = window.scrubbed; window.scrubbed = undefined; return s; })()")
+		t.Logf("%d windows of 2 x 65536 cells %s: %.0f a second, 99 %% within %.0f ms, %.0f MB kept", windows, pass, got.Rate, got.Slow, got.Kept/1e6)
+		if got.Rate < least {
+			t.Errorf("%.1f windows a second %s, want %g", got.Rate, pass, least)
+		}
+		if got.Kept > 257<<20 {
+			t.Errorf("%.0f MB of frames are kept, want at most 256 MiB", got.Kept/1e6)
+		}
+	}
+	last := r.window(nil, windows-1, 0)
+	got := pagetest.Evaluate[[]float64](v, "Array.from({length: 256}, (_, i) => csigscope.cell(i, 255 - i).mean)")
+	for i, mean := range got {
+		if want := last[i*256+255-i].Mean; math.Abs(mean-want) > 1e-6 {
+			t.Fatalf("cell %d of the last window has the mean %g, want %g", i, mean, want)
+		}
+	}
+	v.Screenshot("scrubbed")
+}

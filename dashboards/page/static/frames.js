@@ -1,0 +1,156 @@
+"use strict";
+
+// The cells of windows where they are too many for one bundle: fetched some windows at a
+// time as columns of numbers (see FramesHead of the query package), ahead of who scrubs,
+// and forgotten again within a budget.
+class FrameCache {
+  static BUDGET = 256 << 20; // bytes of columns kept
+  static ROWS = 200000; // cells of one request, about
+  static WHOLE = 2000000; // cells of a range up to which all columns are fetched
+  static PARALLEL = 2; // requests at a time
+  static AHEAD = 6; // requests ahead in the direction of who scrubs
+  static PATIENCE = 5000; // ms until what failed is asked for again
+
+  // fetch(from, to, lean) gives the frames of windows from from to before to.
+  constructor(signal, fetch, changed) {
+    const windows = signal.model.windows.length;
+    const cells = Math.max(signal.total.src.length, 1);
+    this.signal = signal;
+    this.fetch = fetch;
+    this.changed = changed;
+    this.size = Math.max(1, Math.min(60, Math.floor(FrameCache.ROWS / cells)));
+    this.lean = cells * windows > FrameCache.WHOLE;
+    this.count = Math.ceil(windows / this.size);
+    this.chunks = new Map(); // by index; the least recently used first
+    this.loading = 0;
+    this.bytes = 0;
+    this.strange = false; // a frame names what the bundle does not know
+    this.target = { chunk: 0, direction: 1 };
+  }
+
+  // get is what a window holds, undefined while it is not here.
+  get(window) {
+    const index = Math.floor(window / this.size);
+    const chunk = this.chunks.get(index);
+    if (!chunk?.frames) return undefined;
+    this.chunks.delete(index);
+    this.chunks.set(index, chunk);
+    return chunk.frames.get(window) || FrameCache.EMPTY;
+  }
+
+  // want has the window come, and those that are likely to be looked at next.
+  want(window, direction) {
+    this.target = { chunk: Math.floor(window / this.size), direction: direction || 1 };
+    this.pump();
+  }
+
+  pump() {
+    while (!this.closed && this.loading < FrameCache.PARALLEL) {
+      const index = this.next();
+      if (index < 0) return;
+      this.load(index);
+    }
+  }
+
+  // next is the chunk to ask for, -1 when nothing near is missing.
+  next() {
+    const { chunk, direction } = this.target;
+    const order = Array.from({ length: FrameCache.AHEAD + 1 }, (_, i) => chunk + i * direction);
+    order.push(chunk - direction);
+    const missing = (i) => i >= 0 && i < this.count
+      && (!this.chunks.has(i) || this.chunks.get(i).failed < performance.now() - FrameCache.PATIENCE);
+    return order.find(missing) ?? -1;
+  }
+
+  async load(index) {
+    const chunk = { frames: null, bytes: 0, failed: Infinity };
+    this.chunks.set(index, chunk);
+    this.loading++;
+    const end = Math.min((index + 1) * this.size, this.signal.model.windows.length);
+    try {
+      const buffer = await this.fetch(index * this.size, end, this.lean);
+      if (this.closed) return;
+      chunk.frames = this.decode(buffer);
+      chunk.bytes = buffer.byteLength;
+      this.bytes += buffer.byteLength;
+      this.forget(index);
+    } catch (error) {
+      chunk.failed = performance.now();
+      if (!this.closed) Panels.banner(error.message);
+    } finally {
+      this.loading--;
+    }
+    this.changed();
+    this.pump();
+  }
+
+  // forget drops what was not looked at for longest, but not what has just come.
+  forget(newest) {
+    for (const [index, chunk] of this.chunks) {
+      if (this.bytes <= FrameCache.BUDGET) return;
+      if (index === newest || !chunk.frames) continue;
+      this.bytes -= chunk.bytes;
+      this.chunks.delete(index);
+    }
+  }
+
+  close() {
+    this.closed = true;
+    this.chunks.clear();
+  }
+
+  decode(buffer) {
+    const { model } = this.signal;
+    const length = new DataView(buffer).getUint32(0, true);
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+    if (head.version !== 1) throw new Error("The page and the server are of different versions: load the page again.");
+    const start = 4 + length;
+    const groups = head.groups.map((id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);
+    const places = Int32Array.from([...head.locations.map((id) => model.locationIndex.get(id) ?? -1), -1]);
+    this.strange ||= groups.includes(FrameCache.UNKNOWN) || places.indexOf(-1) < head.locations.length;
+    const layouts = head.layouts.map(({ rows, src, dst }) => {
+      const ends = [src, dst].map((at) => new Uint16Array(buffer, start + at, rows));
+      for (const column of ends) for (let i = 0; i < rows; i++) column[i] = groups[column[i]];
+      return { rows, src: ends[0], dst: ends[1] };
+    });
+    const frames = new Map();
+    for (const f of head.frames) {
+      const window = model.windowAt(BigInt(f.window));
+      if (window >= 0) frames.set(window, this.columns(f, layouts[f.layout], buffer, start, places));
+    }
+    return frames;
+  }
+
+  columns(frame, { rows, src, dst }, buffer, start, places) {
+    const column = (name) => {
+      const c = frame.columns[name];
+      if (!c) return null;
+      return c.type ? new FrameCache.TYPES[c.type](buffer, start + (c.at || 0), rows) : constant(c.value || 0, rows);
+    };
+    const mode = {
+      mode: column("mode"), mode_count: column("mode_count"),
+      runner_up: column("runner_up"), runner_up_count: column("runner_up_count"), places,
+    };
+    return {
+      rows, src, dst, kind: column("kind"), observations: column("observations"), heavy: column("heavy"), trimmed: column("trimmed"),
+      untouched: column("untouched"), mean: column("mean"), min: column("min"), max: column("max"),
+      modes: { [this.signal.model.bundle.levels[0]]: mode },
+    };
+  }
+}
+
+FrameCache.UNKNOWN = 0xffff; // a group that the axes do not have
+FrameCache.TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array, f64: Float64Array };
+FrameCache.EMPTY = {
+  rows: 0, src: [], dst: [], kind: [], observations: [], heavy: [], trimmed: [], untouched: [], mean: [], min: [], max: [], modes: {},
+};
+
+// constant is a column of one number; those of the most frequent ones are shared.
+const constant = (() => {
+  const shared = new Map();
+  return (value, rows) => {
+    if (value > 2) return new Float64Array(rows).fill(value);
+    if ((shared.get(value)?.length ?? -1) < rows) shared.set(value, new Uint8Array(rows).fill(value));
+    return shared.get(value);
+  };
+})();
