@@ -67,6 +67,8 @@ func TestClusterPlans(t *testing.T) {
 		q.view(DefaultDatabase, "cells", false), q.view(DefaultDatabase, "cell_windows", true),
 		q.view(DefaultDatabase, "location_windows", true), q.view(DefaultDatabase, "top_locations", false), q.totals(DefaultDatabase),
 		q.call(DefaultDatabase, "coverage_windows", q.spanArgs(), q.stepArgs()), q.call(DefaultDatabase, "coverage_cells", q.signalArgs(), q.spanArgs()),
+		q.call(DefaultDatabase, "group_windows", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'a'"),
+		q.call(DefaultDatabase, "group_rhythm", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'a'"),
 		s.recordView("tap_totals", q.From, q.To), s.recordView("finding_totals", q.From, q.To), s.flowView(&q),
 	} {
 		if plan := readStrings(t, s, "EXPLAIN SELECT * FROM "+view); len(plan) == 0 {

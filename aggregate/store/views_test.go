@@ -21,7 +21,7 @@ func TestViewsWithBoundParameters(t *testing.T) {
 	}
 	values := clickhouse.Parameters{
 		"signal": "2", "from": stamp(testStart), "to": stamp(testStart.Add(time.Minute)), "level": "1",
-		"resolution_ns": fmt.Sprint(time.Second.Nanoseconds()), "step_ns": fmt.Sprint(time.Second.Nanoseconds()),
+		"resolution_ns": fmt.Sprint(time.Second.Nanoseconds()), "step_ns": fmt.Sprint(time.Second.Nanoseconds()), "group": "rack1",
 	}
 	parameter := regexp.MustCompile(`\{(\w+):([^}]+)\}`)
 	asked := 0
