@@ -68,13 +68,15 @@ func (f *dashboardFlags) options() (grafana.Options, error) {
 func newDashboardsWriteCommand() *cobra.Command {
 	var f dashboardFlags
 	var dir string
+	var alerts bool
 	cmd := &cobra.Command{
 		Use:   "write",
 		Short: "Write dashboards and the files that provision them",
 		Long: `write makes a folder with dashboards, and with the files that provision them and their
 data sources. The store's password is read by Grafana from its environment variable
 CSIGSCOPE_STORE_PASSWORD; the embedded engine takes any. Alert rules are not among the
-files: Prometheus evaluates those that ship with csigscope, and Grafana shows them.`,
+files: Prometheus evaluates those that ship with csigscope, and Grafana shows them. Where
+Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 		Example: `  csigscope dashboards write --dir grafana --fabric fabric.yaml
   cp -r grafana/provisioning/. /etc/grafana/provisioning/
   cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/`,
@@ -84,6 +86,7 @@ files: Prometheus evaluates those that ship with csigscope, and Grafana shows th
 	d := grafana.DefaultOptions()
 	flags := cmd.Flags()
 	flags.StringVar(&dir, "dir", "grafana", "`FOLDER` to write to")
+	flags.BoolVar(&alerts, "alerts", false, "also write the alert rules, for Grafana to evaluate; where Prometheus does as well, each alert comes twice")
 	flags.StringVar(&f.clickhouse, "clickhouse", fmt.Sprintf("http://%s:%d", d.Store.Host, d.Store.Port), "`URL` at which Grafana's server reaches ClickHouse over HTTP")
 	flags.StringVar(&f.database, "database", d.Store.Database, "`NAME` of the store's database")
 	flags.StringVar(&f.user, "user", d.Store.User, "`NAME` of the store's user")
@@ -99,7 +102,7 @@ files: Prometheus evaluates those that ship with csigscope, and Grafana shows th
 		if u, err := url.Parse(f.prometheus); err != nil || u.Host == "" {
 			return usageError{fmt.Errorf("--prometheus %q: expected a URL such as %s", f.prometheus, d.Prometheus)}
 		}
-		o.Store.Database, o.Store.User, o.Prometheus = f.database, f.user, f.prometheus
+		o.Store.Database, o.Store.User, o.Prometheus, o.Alerts = f.database, f.user, f.prometheus, alerts
 		written, err := grafana.Write(dir, o)
 		for _, path := range written {
 			fmt.Fprintln(cmd.OutOrStdout(), path)

@@ -33,6 +33,8 @@ type Options struct {
 	MatrixPanel bool
 	// Store is where Grafana's server reaches ClickHouse over HTTP.
 	Store StoreAddress
+	// Alerts has Grafana evaluate the alert rules, which Prometheus must not do as well.
+	Alerts bool
 	// Prometheus is the URL at which Grafana's server reaches Prometheus.
 	Prometheus string
 }

@@ -28,9 +28,10 @@ const (
 
 // Files are the dashboards and what provisions them and their data sources.
 //
-// Alert rules are left to Prometheus: those that ship beside the metrics are tested in
-// both directions with promtool, and one alert that two systems evaluate would page twice.
-// Grafana shows them through the Prometheus data source, which is told to manage them.
+// Alert rules are left to Prometheus unless Options.Alerts is set: those that ship beside
+// the metrics are tested in both directions with promtool, and one alert that two systems
+// evaluate would page twice. Grafana shows them through the Prometheus data source, which
+// is told to manage them.
 func Files(o Options) ([]File, error) {
 	all, err := Dashboards(o)
 	if err != nil {
@@ -49,6 +50,13 @@ func Files(o Options) ([]File, error) {
 			return nil, fmt.Errorf("make %s: %w", p.name, err)
 		}
 		files = append(files, File{path.Join(provisioningDir, p.name), text})
+	}
+	if o.Alerts {
+		alerts, err := alertsFile()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, alerts)
 	}
 	return files, nil
 }
