@@ -87,6 +87,7 @@ static: ## build csigscope as its image does, and check that it runs without a l
 
 generate: build engine $(PROTOC_PLUGINS) ## write the generated files anew
 	@.ci/need protoc protobuf-compiler
+	@.ci/need /usr/include/google/protobuf/timestamp.proto libprotobuf-dev
 	$(GO) generate ./...
 
 $(LINT) $(BENCHSTAT) $(PROTOC_PLUGINS): .ci/tools/go.sum

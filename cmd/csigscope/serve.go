@@ -35,8 +35,13 @@ func newPageServer(db *openedStore, name string, memory *recent.Memory) (*pageSe
 	return &pageServer{newHTTPServer(page.LoopbackOnly(page.Handler(a))), a}, nil
 }
 
+// newHTTPServer speaks HTTP/1.1, and HTTP/2 without TLS for those who call by gRPC.
 func newHTTPServer(h http.Handler) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
+		Protocols:         &protocols,
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,

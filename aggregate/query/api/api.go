@@ -137,14 +137,15 @@ func New(cfg Config) (*API, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		writeProblem(w, http.StatusNotFound, "no such resource: /openapi.json lists them")
 	})
-	a.handler = a.guard(mux)
+	a.handler = a.withCalls(a.guard(mux))
 	return a, nil
 }
 
 const description = `What CSIG tags and reflections say of a fabric: room left and bottlenecks of each
 source and destination. Questions without from and to are answered from the windows in memory; from and to
 ask the store for history. Answers from memory carry the revision that they are of as ETag, and can be waited for
-(after, wait) or watched as server-sent events. Units are in the names of fields, times are RFC 3339.`
+(after, wait) or watched as server-sent events. The service csigscope.query.v1.QueryService answers the same questions
+as calls (Connect, gRPC, gRPC-Web). Units are in the names of fields, times are RFC 3339.`
 
 // writeJSON escapes what means something in HTML, for those who open answers in a browser.
 func writeJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }

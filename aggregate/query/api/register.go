@@ -68,6 +68,10 @@ func question[I any](
 				query.AskerOf(ctx).Told(len(found.chosen))
 				out.ETag = etag(found.state)
 			}
+			if t := takenBy(ctx); t != nil {
+				t.answer = found
+				return nil
+			}
 			out.Body, err = encode(&found.content)
 			return err
 		})

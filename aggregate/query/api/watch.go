@@ -45,6 +45,10 @@ func (a *API) registerWatch(h huma.API) {
 		if err != nil {
 			return nil, err
 		}
+		if t := takenBy(ctx); t != nil {
+			t.watch, t.leave = w, leave
+			return &huma.StreamResponse{Body: func(huma.Context) {}}, nil
+		}
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			defer leave()
 			r, out := humago.Unwrap(ctx)

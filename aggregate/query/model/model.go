@@ -174,7 +174,7 @@ type Health struct {
 	Source         string     `json:"source" enum:"memory,store" doc:"store: there is history alone"`
 	Revision       string     `json:"revision,omitempty"`
 	Windows        int        `json:"windows" doc:"in memory"`
-	WindowSeconds  float64    `json:"window_s,omitempty" doc:"length of a window"`
+	WindowSeconds  float64    `json:"resolution_s,omitempty" doc:"length of a window"`
 	First          *time.Time `json:"first,omitempty" doc:"start of the oldest window"`
 	Last           *time.Time `json:"last,omitempty" doc:"end of the newest window"`
 	AgeSeconds     *float64   `json:"age_s,omitempty" doc:"since the end of the newest window"`
