@@ -75,6 +75,32 @@ func TestCoverageWindows(t *testing.T) {
 	}
 }
 
+// TestCoverageOfWhatNobodyTook: while nobody captured, time is missing; while packets were
+// dropped, packets are.
+func TestCoverageOfWhatNobodyTook(t *testing.T) {
+	s := openStore(t)
+	at := func(ms int) time.Time { return testStart.Add(time.Duration(ms) * time.Millisecond) }
+	of := aggregate.Source{Producer: 7, Incarnation: 1, Epoch: 1}
+	if err := s.WriteGaps(t.Context(), []Gap{
+		{Source: of, From: at(500), To: at(2000), Reason: GapRestart},
+		{Source: of, From: at(1000), To: at(3000), Reason: GapDrops, Observations: 40},
+		{Source: of, From: at(2000), To: at(2500), Reason: GapMirror, Observations: 3},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []Coverage{
+		{Window: at(0), GapNS: 5e8, GapShare: 0.5},
+		{Window: at(1000), Lost: 20, GapNS: 1e9, GapShare: 1},
+		{Window: at(2000), Lost: 23},
+	}
+	for _, resolution := range []time.Duration{time.Second, 10 * time.Millisecond} {
+		got, err := s.CoverageWindows(t.Context(), Query{From: testStart, To: at(4000), Resolution: resolution, Step: time.Second})
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("at %s: %v (-want +got):\n%s", resolution, err, diff)
+		}
+	}
+}
+
 func TestCoverageCells(t *testing.T) {
 	s := covered(t)
 	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second}
@@ -98,6 +124,9 @@ func TestMissing(t *testing.T) {
 	s := covered(t)
 	at := testStart.Add
 	if err := s.WriteGap(t.Context(), Gap{Source: aggregate.Source{Producer: 9}, From: at(5 * time.Second), To: at(6 * time.Second), Reason: GapRestart}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteGap(t.Context(), Gap{Source: aggregate.Source{Producer: 9}, From: testStart, To: at(time.Minute), Reason: GapDrops, Observations: 5}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

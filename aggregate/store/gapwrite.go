@@ -11,9 +11,21 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// GapRestart is the reason of gaps that a killed process leaves: packets that were
-// captured after its last checkpoint, or while nobody was there.
-const GapRestart = "restart"
+// Reasons of gaps of packets that nobody took in: no row of what was taken in is missing.
+const (
+	// GapRestart is the reason of gaps that a killed process leaves: packets that were
+	// captured after its last checkpoint, or while nobody was there.
+	GapRestart = "restart"
+	// GapDrops is the reason of packets that the kernel had no room for. All others of
+	// the time are there.
+	GapDrops = "drops"
+	// GapMirror is the reason of packets missing in the numbers of a mirror session. All
+	// others of the time are there.
+	GapMirror = "mirror"
+)
+
+// neverTaken are these reasons, as SQL has them.
+const neverTaken = "('" + GapRestart + "', '" + GapDrops + "', '" + GapMirror + "')"
 
 // Gap is a time of which a source has no rows, or not all.
 type Gap struct {
@@ -23,7 +35,8 @@ type Gap struct {
 
 	// Of which windows; 0 is all of them.
 	Resolution time.Duration
-	// How many rows and observations are missing, 0 where nobody knows.
+	// How many rows and observations are missing, 0 where nobody knows. Each packet that
+	// was dropped counts as an observation.
 	Rows, Observations uint64
 	ID                 uint64 // tells gaps of one source, reason, resolution and beginning apart
 }

@@ -2,6 +2,7 @@ package livetest
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,7 +26,7 @@ func InNamespace(t *testing.T) bool {
 		}
 		return true
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=10m")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+selection(t), "-test.v", "-test.count=1", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), namespaceEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
@@ -46,6 +47,17 @@ func InNamespace(t *testing.T) bool {
 		Missing(t, "no network namespace: %v", err)
 	}
 	return false
+}
+
+// selection is the test, with those of its parts that -run chose.
+func selection(t *testing.T) string {
+	all := "^" + t.Name() + "$"
+	if run := flag.Lookup("test.run"); run != nil {
+		if _, parts, ok := strings.Cut(run.Value.String(), "/"); ok {
+			return all + "/" + parts
+		}
+	}
+	return all
 }
 
 // Missing ends a test that lacks something of the system.

@@ -28,6 +28,7 @@ func TestCollect(t *testing.T) {
 	livetest.MakeLink(t)
 	t.Run("truth", func(t *testing.T) { collectTruth(t, env) })
 	t.Run("mirror", func(t *testing.T) { collectMirrored(t, env) })
+	t.Run("drops", func(t *testing.T) { collectDrops(t, env) })
 	t.Run("reload", func(t *testing.T) { collectReload(t, env) })
 	t.Run("kill", func(t *testing.T) { collectKill(t, env) })
 	t.Run("feed", func(t *testing.T) { collectFeed(t, env) })

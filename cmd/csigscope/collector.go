@@ -78,7 +78,8 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	c.ending = func() bool { return false }
 	c.records = &tapRecorder{
 		stats: func() []live.RingStats { return c.live.Stats().Rings }, taps: func() liveTaps { return *c.open.Load() },
-		ending: func() bool { return c.ending() }, write: c.db.store.WriteTaps, logger: c.logger,
+		ending: func() bool { return c.ending() }, write: c.db.store.WriteTaps,
+		gaps: c.db.store.WriteGaps, logger: c.logger,
 	}
 	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Logger: c.logger}
 	var states []live.State

@@ -39,6 +39,7 @@ type tapRecorder struct {
 	taps   func() liveTaps
 	ending func() bool // rows are cut at every barrier from now on
 	write  func(context.Context, []store.TapRow) error
+	gaps   func(context.Context, []store.Gap) error
 	logger *slog.Logger
 
 	cut, before time.Time // when rows were cut last; the barrier before
@@ -49,6 +50,7 @@ type tapRecorder struct {
 type tapRecords struct {
 	Rings []*ringRecord
 	Rows  []store.TapRow // to be written
+	Gaps  []store.Gap    // likewise
 }
 
 // ringRecord is what is counted of a ring since its last row.
@@ -62,6 +64,8 @@ type ringRecord struct {
 	// Counts are those at the last barrier, with which the ring goes on in another
 	// process. The others begin at 0 there.
 	Counts aggregate.Counts
+	Drops  missing // by the kernel
+	Mirror missing // on the way of a mirror session
 
 	begun bool // in this process
 	seen  live.RingStats
@@ -102,6 +106,7 @@ func (r *tapRecorder) barrier(now time.Time, states []live.State) ([]byte, error
 	r.state.Rings = slices.DeleteFunc(r.state.Rings, func(g *ringRecord) bool {
 		lost := !g.begun && !goesOn(g.Name, g.Ring)
 		if lost {
+			r.endMissing(g, now, true)
 			r.finish(g, now)
 		}
 		return lost
@@ -110,6 +115,10 @@ func (r *tapRecorder) barrier(now time.Time, states []live.State) ([]byte, error
 		r.logger.Error("rows of taps are lost: too many wait", slog.Int("rows", n))
 		r.state.Rows = slices.Delete(r.state.Rows, 0, n)
 	}
+	if n := len(r.state.Gaps) - maxTapRows; n > 0 {
+		r.logger.Error("gaps of taps are lost: too many wait", slog.Int("gaps", n))
+		r.state.Gaps = slices.Delete(r.state.Gaps, 0, n)
+	}
 	section, err := json.Marshal(&r.state)
 	if err != nil {
 		return nil, fmt.Errorf("keep rows of taps: %w", err)
@@ -117,16 +126,22 @@ func (r *tapRecorder) barrier(now time.Time, states []live.State) ([]byte, error
 	return section, nil
 }
 
-// flush writes the rows that wait; what cannot be written is tried again.
+// flush writes the rows and gaps that wait; what cannot be written is tried again.
 func (r *tapRecorder) flush(ctx context.Context) {
-	if len(r.state.Rows) == 0 {
-		return
+	if len(r.state.Rows) > 0 {
+		if err := r.write(ctx, r.state.Rows); err != nil {
+			r.logger.Warn("rows of taps are not written yet", slog.String("error", err.Error()))
+			return
+		}
+		r.state.Rows = nil
 	}
-	if err := r.write(ctx, r.state.Rows); err != nil {
-		r.logger.Warn("rows of taps are not written yet", slog.String("error", err.Error()))
-		return
+	if len(r.state.Gaps) > 0 {
+		if err := r.gaps(ctx, r.state.Gaps); err != nil {
+			r.logger.Warn("gaps of taps are not written yet", slog.String("error", err.Error()))
+			return
+		}
+		r.state.Gaps = nil
 	}
-	r.state.Rows = nil
 }
 
 // take counts a ring.
@@ -138,6 +153,7 @@ func (r *tapRecorder) take(s *live.RingStats, t *liveTap, now time.Time, due boo
 	}
 	g := r.state.Rings[i]
 	if was := g.Row.Source; was != s.Wrote {
+		r.endMissing(g, now, true)
 		r.finish(g, now)
 		g.Row = store.TapRow{Source: s.Wrote}
 		if was.Incarnation != s.Wrote.Incarnation {
@@ -150,6 +166,7 @@ func (r *tapRecorder) take(s *live.RingStats, t *liveTap, now time.Time, due boo
 	g.begun = true
 	g.frames(s, t, r.before, now)
 	g.observations(s, t)
+	r.endMissing(g, now, due || s.Wrote != s.Source)
 	if due || s.Wrote != s.Source {
 		r.finish(g, now)
 		g.Row.Source = s.Source
@@ -206,7 +223,7 @@ func (g *ringRecord) frames(s *live.RingStats, t *liveTap, before, now time.Time
 		return
 	}
 	if s.Session != "" {
-		g.session(s, t)
+		g.session(s, t, before, now)
 		return
 	}
 	taken := t.counters()
@@ -215,14 +232,16 @@ func (g *ringRecord) frames(s *live.RingStats, t *liveTap, before, now time.Time
 		row.Timestamps = "hardware"
 	}
 	if g.Ring == 0 {
-		row.KernelDrops += since(taken.Dropped, g.taken.Dropped)
+		drops := since(taken.Dropped, g.taken.Dropped)
+		g.Drops.add(drops*max(t.feed.Weight, 1), before.Add(-statisticsAge), now)
+		row.KernelDrops += drops
 		row.Freezes += since(taken.Freezes, g.taken.Freezes)
 		g.taken = taken
 	}
 }
 
 // session adds what is known of a mirror's session alone.
-func (g *ringRecord) session(s *live.RingStats, t *liveTap) {
+func (g *ringRecord) session(s *live.RingStats, t *liveTap, before, now time.Time) {
 	row := &g.Row
 	row.Place, row.Interface, row.Timestamps = t.at(s.Session).Place, s.Session, "software"
 	c, ok := t.mirror.Session(s.Session)
@@ -232,7 +251,9 @@ func (g *ringRecord) session(s *live.RingStats, t *liveTap) {
 	if 2*c.SwitchTimes > c.Frames {
 		row.Timestamps = "switch"
 	}
-	row.Lost += since(c.Lost, g.lost)
+	lost := since(c.Lost, g.lost)
+	g.Mirror.add(lost*max(t.at(s.Session).Weight, 1), before, now)
+	row.Lost += lost
 	g.lost = c.Lost
 }
 

@@ -21,6 +21,7 @@ type recording struct {
 	kernel   capture.TapCounters
 	last     bool
 	written  map[[2]uint64]store.TapRow // by epoch and number: rows that are written again replace themselves
+	gone     map[int64]store.Gap        // by their begin
 	failing  error
 	section  []byte
 	t        *testing.T
@@ -29,7 +30,7 @@ type recording struct {
 }
 
 func newRecording(t *testing.T, at time.Time) *recording {
-	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow)}
+	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow), gone: make(map[int64]store.Gap)}
 	tap := &liveTap{
 		from: "eth1", feed: feed.Tap{Place: "receiver", Weight: 2},
 		count: func() capture.TapCounters { return r.kernel },
@@ -44,6 +45,12 @@ func newRecording(t *testing.T, at time.Time) *recording {
 					r.conflict = true
 				}
 				r.written[key] = row
+			}
+			return r.failing
+		},
+		gaps: func(_ context.Context, list []store.Gap) error {
+			for _, g := range list {
+				r.gone[g.From.UnixNano()] = g
 			}
 			return r.failing
 		},
@@ -97,7 +104,7 @@ func TestTapRecorder(t *testing.T) {
 
 	// The next process goes on from the checkpoint: its frames count from 0.
 	next := newRecording(t, r.at)
-	next.written = r.written
+	next.written, next.gone = r.written, r.gone
 	next.ring.Counts = ring.Counts
 	if err := next.restore(saved); err != nil {
 		t.Fatal(err)
@@ -130,11 +137,49 @@ func TestTapRecorder(t *testing.T) {
 		sum.Tags += row.Tags
 		sum.KernelDrops += row.KernelDrops
 	}
+	dropped := uint64(0)
+	for _, g := range next.gone {
+		if dropped += g.Observations; g.Reason != store.GapDrops || !g.From.Before(g.To) || g.To.Sub(g.From) > 2*tapPeriod {
+			t.Errorf("gap %+v", g)
+		}
+	}
+	if dropped != 2*sum.KernelDrops || len(next.gone) != 4 {
+		t.Errorf("%d gaps with %d observations, %d drops that stand for two each", len(next.gone), dropped, sum.KernelDrops)
+	}
 	if sum.Packets != 211*15 || sum.Stored != 211*30 || sum.Tags != 211*20 || sum.KernelDrops != 211 || of4.Stored != 30 || next.conflict {
 		t.Errorf("%d packets, %d stored (%d under the last epoch), %d of them tags, %d drops, rows that differ %t",
 			sum.Packets, sum.Stored, of4.Stored, sum.Tags, sum.KernelDrops, next.conflict)
 	}
 	if err := next.restore([]byte("no rows")); err == nil {
 		t.Error("damage is taken for rows")
+	}
+}
+
+// TestDropsAreApart: losses that follow each other are one gap, from before they were known
+// to the last; others are another.
+func TestDropsAreApart(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	r := newRecording(t, start)
+	quiet := func(seconds int) {
+		for range seconds {
+			r.at = r.at.Add(time.Second)
+			r.barrier()
+		}
+	}
+	quiet(3)
+	r.second(1, 0)
+	quiet(3)
+	r.second(1, 0)
+	quiet(10)
+	r.second(1, 0)
+	quiet(10)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	for from, want := range map[int]store.Gap{2: {To: at(8), Observations: 4}, 17: {To: at(19), Observations: 2}} {
+		if got := r.gone[at(from).UnixNano()]; !got.To.Equal(want.To) || got.Observations != want.Observations || got.Producer != 1 {
+			t.Errorf("gap from %d s: %+v, want %+v", from, got, want)
+		}
+	}
+	if len(r.gone) != 2 {
+		t.Errorf("%d gaps, want 2", len(r.gone))
 	}
 }

@@ -60,7 +60,9 @@ func newQueryCoverage() *cobra.Command {
 	cmd.Long = `coverage tells what answers are made of. By window, over all signals: observations by
 kind, those that no hop touched, trimmed ones and those past a producer's key budget, how
 many producers there were, and what is missing: rows that were taken and never stored
-leave gaps. gap_share is the part of the window that is missing of at least one producer.
+leave gaps. gap_share is the part of the window that is missing of at least one producer,
+lost how many observations are missing, with those that the kernel had no room for and those
+missing in the numbers of mirror sessions, each packet for one.
 A window that is not listed was silent.
 
 By cell, of one signal: the same, and covered, the share of the range's stored windows in

@@ -154,18 +154,22 @@ FROM
 {{if .Fine}}{resolution_ns:UInt64}{{else}}{{.Length.Nanoseconds}}{{end}}
 {{- end}}
 
-{{- /* The gaps of a resolution, and those of nobody knows which, cut at windows of step_ns. */ -}}
+{{- /* The gaps of a resolution, those of nobody knows which, and those of what nobody took in,
+which are of all windows, cut at windows of step_ns. The rest without a resolution is of
+records. While packets were dropped all others were there: such a gap has observations and
+no length. */ -}}
 {{define "gap slots" -}}
             SELECT
                 arrayJoin(range(toUInt64(intDiv(first, toInt64({step_ns:UInt64}))), toUInt64(intDiv(last - 1, toInt64({step_ns:UInt64})) + 1))) AS slot_,
                 toInt64(slot_) AS slot,
                 greatest(slot * toInt64({step_ns:UInt64}), first) AS begin,
-                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS end,
-                intDiv(toUInt128(g.observations) * toUInt128(end - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
+                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS stop,
+                if(g.reason IN ('drops', 'mirror'), begin, stop) AS end,
+                intDiv(toUInt128(g.observations) * toUInt128(stop - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
                 greatest(toUnixTimestamp64Nano(g.window_from), toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS first,
                 least(toUnixTimestamp64Nano(g.window_to), toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')})) AS last
             FROM {{.Database}}.current_gaps AS g
-            WHERE (g.resolution_ns = {{template "length" .}} OR g.resolution_ns = 0 AND g.producer = 0)
+            WHERE (g.resolution_ns = {{template "length" .}} OR g.resolution_ns = 0 AND (g.producer = 0 OR g.reason IN ('restart', 'drops', 'mirror')))
               AND g.window_from < g.window_to
               AND g.window_from < {to:DateTime64(9, 'UTC')}
               AND g.window_to > {from:DateTime64(9, 'UTC')}
