@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -26,11 +27,32 @@ var files embed.FS
 
 // scriptNames are in the order in which they build on each other.
 var scriptNames = []string{
-	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "panels.js", "header.js",
-	"source.js", "app.js", "input.js", "main.js",
+	uplot + "uPlot.iife.min.js",
+	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "chart.js",
+	"panels.js", "header.js", "source.js", "detail.js", "app.js", "input.js", "main.js",
 }
 
-const styleName = "style.css"
+var styleNames = []string{uplot + "uPlot.min.css", "style.css"}
+
+// uplot is the folder of uPlot 1.6.32 (MIT) as it was released, which draws the timeline of
+// a cell. A test holds it against the released package.
+const uplot = "uplot/"
+
+// read is a script or style. What is not ours comes with its licence.
+func read(name string) (string, error) {
+	text, err := files.ReadFile("static/" + name)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	if !strings.HasPrefix(name, uplot) {
+		return string(text), nil
+	}
+	licence, err := files.ReadFile("static/" + uplot + "LICENSE")
+	if err != nil {
+		return "", fmt.Errorf("read licence of %s: %w", name, err)
+	}
+	return "/*\n" + string(licence) + "*/\n" + string(text) + "\n", nil
+}
 
 // Handler serves the page at /, and everything below /api/, and /openapi.json which
 // describes it, from api. Only GET and HEAD are answered. It is safe for concurrent use.
@@ -46,18 +68,18 @@ func Handler(api http.Handler) http.Handler {
 		}
 		send(w, "text/html; charset=utf-8", out.Bytes())
 	})
-	for _, name := range append([]string{styleName}, scriptNames...) {
+	for _, name := range slices.Concat(styleNames, scriptNames) {
 		contentType := "text/javascript; charset=utf-8"
-		if name == styleName {
+		if strings.HasSuffix(name, ".css") {
 			contentType = "text/css; charset=utf-8"
 		}
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
-			text, err := files.ReadFile("static/" + name)
+			text, err := read(name)
 			if err != nil {
 				http.Error(w, "no such file", http.StatusNotFound)
 				return
 			}
-			send(w, contentType, text)
+			send(w, contentType, []byte(text))
 		})
 	}
 	return query.SecurityHeaders(mux)
@@ -102,6 +124,7 @@ func WriteReport(w io.Writer, b *query.Bundle) error {
 type document struct {
 	Title   string
 	Inline  bool
+	Styles  []string // names
 	Style   string
 	Data    string
 	Scripts []script
@@ -111,17 +134,20 @@ type script struct{ Name, Text string }
 
 func render(w io.Writer, d document) error {
 	d.Title = html.EscapeString(d.Title)
-	style, err := files.ReadFile("static/" + styleName)
-	if err != nil {
-		return fmt.Errorf("read style: %w", err)
-	}
-	d.Style = string(style)
-	for _, name := range scriptNames {
-		text, err := files.ReadFile("static/" + name)
+	d.Styles = styleNames
+	for _, name := range styleNames {
+		text, err := read(name)
 		if err != nil {
-			return fmt.Errorf("read script: %w", err)
+			return err
 		}
-		d.Scripts = append(d.Scripts, script{Name: name, Text: string(text)})
+		d.Style += text
+	}
+	for _, name := range scriptNames {
+		text, err := read(name)
+		if err != nil {
+			return err
+		}
+		d.Scripts = append(d.Scripts, script{Name: name, Text: text})
 	}
 	index, err := template.ParseFS(files, "static/index.html")
 	if err != nil {

@@ -45,19 +45,19 @@ func tab(t *testing.T) context.Context {
 	if !browser.shared {
 		ctx, cancel := start(path)
 		t.Cleanup(cancel)
-		return open(t, ctx)
+		return open(ctx, t)
 	}
 	browser.once.Do(func() {
 		browser.ctx, browser.cancel = start(path)
-		open(t, browser.ctx)
+		open(browser.ctx, t)
 	})
 	ctx, cancel := chromedp.NewContext(browser.ctx)
 	t.Cleanup(cancel)
-	return open(t, ctx)
+	return open(ctx, t)
 }
 
 // open makes the browser and the tab of a context.
-func open(t *testing.T, ctx context.Context) context.Context {
+func open(ctx context.Context, t *testing.T) context.Context {
 	t.Helper()
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)

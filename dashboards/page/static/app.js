@@ -131,6 +131,7 @@ const App = (() => {
     for (const m of matrices) m.draw(frame, view, waiting);
     timeline.draw(view);
     Header.moment({ view, model, frame, waiting });
+    Detail.show({ view, model, signal, frame, waiting });
     remember();
   }
 
@@ -215,7 +216,7 @@ const App = (() => {
   // choose keeps a cell in view wherever the pointer goes; null lets go of it.
   function choose(cell) {
     view.chosen = cell;
-    show();
+    relayout();
   }
 
   return {

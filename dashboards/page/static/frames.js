@@ -70,7 +70,9 @@ class FrameCache {
     try {
       const buffer = await this.fetch(index * this.size, end, this.lean);
       if (this.closed) return;
-      chunk.frames = this.decode(buffer);
+      const { frames, strange } = FrameCache.decode(this.signal.model, buffer);
+      chunk.frames = frames;
+      this.strange ||= strange;
       chunk.bytes = buffer.byteLength;
       this.bytes += buffer.byteLength;
       this.forget(index);
@@ -99,42 +101,42 @@ class FrameCache {
     this.chunks.clear();
   }
 
-  decode(buffer) {
-    const { model } = this.signal;
+  // decode gives the columns of each window, and whether they name what the model does not
+  // know. Columns are parts of the buffer.
+  static decode(model, buffer) {
     const length = new DataView(buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
     if (head.version !== 1) throw new Error("The page and the server are of different versions: load the page again.");
     const start = 4 + length;
     const groups = head.groups.map((id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);
     const places = Int32Array.from([...head.locations.map((id) => model.locationIndex.get(id) ?? -1), -1]);
-    this.strange ||= groups.includes(FrameCache.UNKNOWN) || places.indexOf(-1) < head.locations.length;
     const layouts = head.layouts.map(({ rows, src, dst }) => {
       const ends = [src, dst].map((at) => new Uint16Array(buffer, start + at, rows));
       for (const column of ends) for (let i = 0; i < rows; i++) column[i] = groups[column[i]];
       return { rows, src: ends[0], dst: ends[1] };
     });
     const frames = new Map();
+    const level = model.bundle.levels[0];
     for (const f of head.frames) {
       const window = model.windowAt(BigInt(f.window));
-      if (window >= 0) frames.set(window, this.columns(f, layouts[f.layout], buffer, start, places));
+      const columns = FrameCache.columns(f, layouts[f.layout], buffer, start, level);
+      columns.modes[level].places = places;
+      if (window >= 0) frames.set(window, columns);
     }
-    return frames;
+    const strange = groups.includes(FrameCache.UNKNOWN) || places.indexOf(-1) < head.locations.length;
+    return { frames, strange };
   }
 
-  columns(frame, { rows, src, dst }, buffer, start, places) {
+  static columns(frame, { rows, src, dst }, buffer, start, level) {
     const column = (name) => {
       const c = frame.columns[name];
       if (!c) return null;
       return c.type ? new FrameCache.TYPES[c.type](buffer, start + (c.at || 0), rows) : constant(c.value || 0, rows);
     };
-    const mode = {
-      mode: column("mode"), mode_count: column("mode_count"),
-      runner_up: column("runner_up"), runner_up_count: column("runner_up_count"), places,
-    };
+    const modes = { mode: column("mode"), mode_count: column("mode_count"), runner_up: column("runner_up"), runner_up_count: column("runner_up_count") };
     return {
       rows, src, dst, kind: column("kind"), observations: column("observations"), heavy: column("heavy"), trimmed: column("trimmed"),
-      untouched: column("untouched"), mean: column("mean"), min: column("min"), max: column("max"),
-      modes: { [this.signal.model.bundle.levels[0]]: mode },
+      untouched: column("untouched"), mean: column("mean"), min: column("min"), max: column("max"), modes: { [level]: modes },
     };
   }
 }

@@ -115,6 +115,7 @@ const Input = (() => {
     find("whole").addEventListener("click", () => App.setWindow(view.window < 0 ? Number(find("scrubber").value) : -1));
     const next = { auto: "dark", dark: "light", light: "auto" };
     find("theme").addEventListener("click", () => App.setColors(next[view.colors]));
+    find("detail-close").addEventListener("click", () => App.choose(null));
     find("help").addEventListener("click", help);
     find("keyhelp-close").addEventListener("click", () => find("keyhelp").close());
     document.addEventListener("keydown", keys);

@@ -24,12 +24,13 @@
         return { x: snap(box.left + window.scrollX) + r.x, y: snap(box.top + window.scrollY) + r.y, width: r.width, height: r.height };
       },
       cell: (src, dst) => App.frame().cell(src, dst, view.level),
+      series: () => Detail.data(),
       setWindow: after(App.setWindow),
       setSignal: after(App.setSignal),
       setLevel: after(App.setLevel),
       current: () => ({
         signal: view.signal, level: view.level, window: view.window, theme: view.theme, highlight: view.highlight,
-        chosen: view.chosen, utc: view.utc, waiting: App.waiting(), kept: App.signal().frames?.bytes || 0,
+        chosen: view.chosen, utc: view.utc, waiting: App.waiting(), series: Detail.loaded(), kept: App.signal().frames?.bytes || 0,
       }),
     });
   }

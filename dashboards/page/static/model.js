@@ -5,7 +5,7 @@
 const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index" };
 
 class Model {
-  // fetchFrames(signal, level, from, to, lean) gives frames where the bundle has totals
+  // fetchFrames(signal, level, from, to, lean, cell, aborted) gives frames where the bundle has totals
   // only; changed is called when some have come.
   constructor(bundle, fetchFrames, changed) {
     this.bundle = bundle;
@@ -99,6 +99,27 @@ class SignalModel {
     return columns ? new Frame(this, columns, 0, columns.rows) : null;
   }
 
+  // series is one cell over time: for each window its frame and row, or nothing.
+  async series(src, dst, aborted) {
+    const out = [];
+    const { model } = this;
+    if (!this.frames) {
+      for (let w = 0; w < model.windows.length; w++) {
+        for (let row = this.starts[w]; row < this.starts[w + 1]; row++) {
+          if (this.cells.src[row] === src && this.cells.dst[row] === dst) out[w] = { frame: new Frame(this, this.cells, row, row + 1), row };
+        }
+      }
+      return out;
+    }
+    const cell = { src: model.groups[src].id, dst: model.groups[dst].id };
+    const buffer = await model.fetchFrames(this.info.name, model.bundle.levels[0], 0, model.windows.length, false, cell, aborted);
+    const only = this.kinds()[src * model.size + dst] ? 2 : 1;
+    for (const [w, columns] of FrameCache.decode(model, buffer).frames) {
+      if (columns.kind[0] === only) out[w] = { frame: new Frame(this, columns, 0, 1), row: 0 };
+    }
+    return out;
+  }
+
   // kinds tells for each cell whether it is made of reflections in this range.
   kinds() {
     if (!this.reflected) {
@@ -159,17 +180,27 @@ class Frame {
     this.columns = columns;
     this.from = from;
     this.to = to;
+  }
+
+  // rows are the rows of all cells, source by source, -1 for those without data.
+  get rows() {
+    this.indexed ||= this.index();
+    return this.indexed;
+  }
+
+  index() {
+    const { signal, columns: { src, dst, kind } } = this;
     const { size } = signal.model;
-    this.rows = new Int32Array(size * size).fill(-1);
-    const { src, dst, kind } = columns;
-    const reflected = columns === signal.total ? null : signal.kinds();
-    for (let i = from; i < to; i++) {
+    const rows = new Int32Array(size * size).fill(-1);
+    const reflected = this.columns === signal.total ? null : signal.kinds();
+    for (let i = this.from; i < this.to; i++) {
       const at = src[i] * size + dst[i];
       // A cell that has tags somewhere in the range is made of those: where it has none,
       // there is no data. And groups that the axes do not have come with the next bundle.
       if (src[i] === FrameCache.UNKNOWN || dst[i] === FrameCache.UNKNOWN || (reflected && kind[i] === 2 && !reflected[at])) continue;
-      this.rows[at] = i;
+      rows[at] = i;
     }
+    return rows;
   }
 
   row(src, dst) {
@@ -207,7 +238,10 @@ class Frame {
 
   // cell is everything that is known of one cell, for people to read.
   cell(src, dst, level) {
-    const row = this.row(src, dst);
+    return this.describe(this.row(src, dst), src, dst, level);
+  }
+
+  describe(row, src, dst, level) {
     const { model } = this.signal;
     const out = { state: this.state(row), src: model.groups[src].name, dst: model.groups[dst].name };
     if (row < 0) return out;

@@ -178,5 +178,5 @@ const Panels = (() => {
     find("banner").hidden = !text;
   }
 
-  return { find, short, title, facts, tabs, levels, states, legend, cellRows, tip, say, hideTip, banner };
+  return { find, element, short, title, facts, tabs, levels, states, legend, cellRows, tip, say, hideTip, banner };
 })();

@@ -38,14 +38,13 @@ const Source = (() => {
     return query;
   }
 
-  // fetchFrames gives the frames of some windows of the model that is open.
-  async function fetchFrames(signal, level, from, to, lean) {
+  // fetchFrames gives the frames of some windows of the model that is open, of all cells
+  // or of one.
+  async function fetchFrames(signal, level, from, to, lean, cell, aborted) {
     const { windows, step } = App.model();
     const end = windows[to - 1] + BigInt(step);
-    const response = await answer("api/v1/frames", {
-      signal, level, from: String(windows[from]), to: String(end), step: `${step}ns`, fields: lean ? "lean" : "all",
-    });
-    return response.arrayBuffer();
+    const query = { signal, level, from: String(windows[from]), to: String(end), step: `${step}ns`, fields: lean ? "lean" : "all", ...cell };
+    return (await answer("api/v1/frames", query, aborted)).arrayBuffer();
   }
 
   const ask = async (path, query, aborted) => (await answer(path, query, aborted)).json();
@@ -106,5 +105,5 @@ const Source = (() => {
     return navigate();
   }
 
-  return { start, navigate, refresh, fetchBundle, fetchFrames, canFetch: () => !inline };
+  return { start, navigate, refresh, fetchBundle, fetchFrames, ask, canFetch: () => !inline };
 })();

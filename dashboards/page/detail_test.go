@@ -1,0 +1,178 @@
+package page_test
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// served is the page beside the whole API, of a reader and what is in memory.
+func served(t *testing.T, r query.Reader, memory *recent.Memory) http.Handler {
+	t.Helper()
+	a, err := api.New(api.Config{Reader: r, Memory: memory, Fabric: "example pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Handler(a)
+}
+
+// cellAt is what a reader says of a cell in windows of 1 s; the key is the window's number.
+func cellAt(t *testing.T, r query.Reader, s csig.Signal, src, dst aggregate.GroupID) map[int]query.CellRow {
+	t.Helper()
+	extent, err := r.Extent(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := r.CellWindows(context.Background(), query.Question{
+		Signal: s, From: extent.First, To: extent.Last, Step: time.Second, Resolution: time.Second, Src: &src, Dst: &dst,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[int]query.CellRow{}
+	for _, row := range rows {
+		out[int(time.Duration(row.Window-extent.First.UnixNano())/time.Second)] = row
+	}
+	return out
+}
+
+// TestCellDetail chooses a congested cell and compares what is said of it with what the
+// reader knows: facts, timeline, flows and findings.
+func TestCellDetail(t *testing.T) {
+	memory := querytest.Fabric(16, 30)
+	src, dst := memory.GroupRows[3].ID, memory.GroupRows[4].ID // rack4 to rack5, where the incast is
+	want := cellAt(t, memory, csig.MaxDelay, src, dst)
+	at := want[22].Mode
+	if at == aggregate.NoLocation {
+		t.Fatal("the cell is not congested in window 22")
+	}
+	memory.FlowRows = []querytest.Flow{
+		{Window: querytest.Start.Add(22 * time.Second), Signal: csig.MaxDelay, FlowRow: query.FlowRow{
+			Src: netip.MustParseAddr("10.0.3.1"), Dst: netip.MustParseAddr("fd00::5"), SrcPort: 4791, DstPort: 7, Proto: 17,
+			SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 40, Heavy: 10, Location: at, LocationHeavy: 9, Windows: 1,
+		}},
+		{Window: querytest.Start.Add(3 * time.Second), Signal: csig.MaxDelay, FlowRow: query.FlowRow{
+			Src: netip.MustParseAddr("10.9.9.9"), Dst: netip.MustParseAddr("10.9.9.8"), SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 4,
+		}},
+	}
+	var device string
+	for _, place := range memory.Places {
+		if place.ID == at {
+			device = place.Device
+		}
+	}
+	finding := query.FindingRow{
+		Kind: "stuck_port", ID: 7, Severity: "warning", First: querytest.Start, Last: querytest.Start.Add(time.Minute), Count: 12,
+		Device: device, Evidence: "<b>always the same</b>",
+	}
+	elsewhere := finding
+	elsewhere.Device, elsewhere.Evidence = "leaf99", "of no interest here"
+	memory.FindingRows = []query.FindingRow{finding, elsewhere}
+	server := httptest.NewServer(served(t, memory, nil))
+	defer server.Close()
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&step=1s", "dark")
+	v.SetWindow(22)
+	v.Do(chromedp.Focus(chromedp.CSS("#mode")))
+	v.Press(kb.ArrowDown, kb.ArrowDown, kb.ArrowDown, kb.ArrowDown, kb.ArrowRight, kb.ArrowRight, kb.ArrowRight, kb.ArrowRight, kb.Enter, kb.Escape)
+	v.Wait("csigscope.current().series && document.getElementById('detail-flows').children.length > 0 && document.getElementById('detail-findings').children.length > 0")
+	checkDetail(t, v, memory, want[22], device)
+	checkSeries(t, v, want)
+	v.Resize(1400, 1250)
+	v.Wait("innerHeight === 1250")
+	v.Screenshot("chosen")
+
+	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('detail').scrollIntoView()")
+	over := pagetest.Evaluate[pagetest.Rect](v, "(({x, y, width, height}) => ({x, y, width, height}))(document.querySelector('#detail-chart .u-over').getBoundingClientRect())")
+	x, y := over.X+over.Width-1, over.Y+10
+	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y), chromedp.MouseClickXY(x, y))
+	v.Wait("csigscope.current().window === 29")
+	v.SetWindow(-1)
+	v.Wait("document.getElementById('detail-places').innerText.includes('runner-up')")
+	v.Click("#detail-close")
+	v.Wait("document.getElementById('detail').hidden && csigscope.current().chosen === null")
+}
+
+// checkDetail holds what is said of the cell against a row of the reader.
+func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row query.CellRow, device string) {
+	t.Helper()
+	var name string
+	for _, place := range memory.Places {
+		if place.ID == row.Mode {
+			name = place.Name
+		}
+	}
+	text := func(id string) string {
+		return pagetest.Evaluate[string](v, "document.getElementById(%q).innerText.replaceAll('\u202f', '')", id)
+	}
+	share := func(n, of uint64) string {
+		return pagetest.Evaluate[string](v, "Format.share(%d / %d)", n, of)
+	}
+	for id, wants := range map[string][]string{
+		"detail-title":    {"rack4 → rack5"},
+		"detail-facts":    {"congested", pagetest.Evaluate[string](v, "Format.quantity(%v, 'ns')", row.Mean), share(row.Heavy, row.Observations)},
+		"detail-places":   {name + " mode", share(row.ModeCount, row.Heavy)},
+		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "25 % of 40 heavy at " + name},
+		"detail-findings": {"stuck_port (warning)", "12 times", device, "<b>always the same</b>"},
+	} {
+		for _, want := range wants {
+			if got := text(id); !strings.Contains(got, want) {
+				t.Errorf("%s does not say %q:\n%s", id, want, got)
+			}
+		}
+	}
+	if all := text("detail-flows") + text("detail-findings"); strings.Contains(all, "10.9.9.9") || strings.Contains(all, "of no interest") {
+		t.Errorf("records of another time or place are shown:\n%s", all)
+	}
+}
+
+// checkSeries holds the numbers of the timeline against the reader's.
+func checkSeries(t *testing.T, v *pagetest.Visitor, want map[int]query.CellRow) {
+	t.Helper()
+	got := pagetest.Evaluate[[][]*float64](v, "csigscope.series()")
+	if len(got) != 5 || len(got[0]) != 30 {
+		t.Fatalf("the timeline has %d columns", len(got))
+	}
+	for w := range 30 {
+		row, heard := want[w]
+		for column, value := range map[int]float64{1: row.Min, 2: row.Max, 3: row.Mean, 4: float64(row.Heavy) / float64(row.Observations)} {
+			drawn := got[column][w]
+			if (drawn != nil) != heard {
+				t.Fatalf("window %d, column %d: drawn %t, heard %t", w, column, drawn != nil, heard)
+			}
+			if heard && math.Abs(*drawn-value) > 5e-6*math.Abs(value) {
+				t.Errorf("window %d, column %d: %g is drawn, want %g", w, column, *drawn, value)
+			}
+		}
+	}
+}
+
+// TestReportDetail holds that a report, which has no API to ask, has the timeline.
+func TestReportDetail(t *testing.T) {
+	memory := querytest.Fabric(16, 30)
+	v := pagetest.Visit(t, report(t, bundle(t, 16, 30))+"#signal=max_delay&src=rack3&dst=rack5", "light")
+	v.Wait("csigscope.current().series")
+	checkSeries(t, v, cellAt(t, memory, csig.MaxDelay, memory.GroupRows[2].ID, memory.GroupRows[4].ID))
+	if pagetest.Evaluate[bool](v, "!document.getElementById('detail-records').hidden") {
+		t.Error("a report has room for flows that it cannot have")
+	}
+	v.Screenshot("chosen")
+}

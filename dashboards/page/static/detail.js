@@ -1,0 +1,154 @@
+"use strict";
+
+// What is known of the chosen cell: where its bottleneck is and how sure that is, how it
+// went over time, which flows suffer, and what was found wrong on its path.
+const Detail = (() => {
+  const { find, element } = Panels;
+  const PATIENCE = 300; // ms of rest before flows and findings are asked for
+  const ROWS = 8;
+  const chart = new Chart(find("detail-chart"), (window) => App.setWindow(window));
+  let shown = {}; // what the drawings are of
+  let series = null;
+  let request = null;
+  let timer = 0;
+
+  // show follows every change of the page. state is what App draws from.
+  function show(state) {
+    const { view, model, signal } = state;
+    find("detail").hidden = !view.chosen;
+    if (!view.chosen) return reset();
+    const { src, dst } = view.chosen;
+    const same = shown.signal === signal && shown.src === src && shown.dst === dst;
+    const dressed = shown.theme === view.theme && shown.utc === view.utc && shown.level === view.level && shown.width === find("detail-chart").clientWidth;
+    const still = same && shown.window === view.window && shown.level === view.level;
+    shown = { signal, src, dst, theme: view.theme, utc: view.utc, level: view.level, window: view.window, width: find("detail-chart").clientWidth };
+    find("detail-title").textContent = `${model.groups[src].name} \u2192 ${model.groups[dst].name}`;
+    if (!same) load(state);
+    else if (series && !dressed) chart.show(signal, series, view);
+    else if (!still) chart.follow();
+    facts(state);
+    if (!still || !same) ask(state);
+  }
+
+  function reset() {
+    if (!shown.signal) return;
+    request?.abort();
+    clearTimeout(timer);
+    chart.clear();
+    shown = {};
+    series = null;
+  }
+
+  async function load({ view, signal }) {
+    request?.abort();
+    request = new AbortController();
+    const { signal: aborted } = request;
+    series = null;
+    chart.clear();
+    try {
+      const got = await signal.series(view.chosen.src, view.chosen.dst, aborted);
+      if (aborted.aborted) return;
+      series = got;
+      chart.show(signal, series, view);
+      App.show();
+    } catch (error) {
+      if (error.name !== "AbortError") Panels.banner(error.message);
+    }
+  }
+
+  // known is the cell in the window that is shown, with all that the series has of it.
+  function known({ view, signal, frame, waiting }) {
+    const { src, dst } = view.chosen;
+    const point = view.window >= 0 ? series?.[view.window] : null;
+    if (point) return point.frame.describe(point.row, src, dst, view.level);
+    return waiting ? null : frame.cell(src, dst, view.level);
+  }
+
+  function facts(state) {
+    const { view, model, signal } = state;
+    const cell = known(state);
+    const rows = cell ? Panels.cellRows(cell, signal.info.unit).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
+    rows.push(["last heard", lastHeard(model, view)]);
+    find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
+    find("detail-places").replaceChildren(...places(cell));
+  }
+
+  function lastHeard(model, view) {
+    if (!series) return "\u2026";
+    const last = series.length - 1; // arrays end with what was set last
+    if (last < 0) return "never in this range";
+    const end = model.windows[last] + BigInt(model.step);
+    const text = Format.time(end, model.step, view.utc, true);
+    const age = Date.now() - Number(end / 1000000n);
+    return age > 0 && age < 864e5 ? `${text}, ${Format.duration(age * 1e6)} ago` : text;
+  }
+
+  // places lists the mode, the runner-up and what is left, with the ports that each may be.
+  function places(cell) {
+    if (!cell?.heavy) return [element("li", "empty", "Nothing was heavily loaded.")];
+    const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share }]) => {
+      const swatch = element("span", "swatch");
+      swatch.style.background = location.color;
+      const bar = element("span", "share");
+      bar.style.width = `${100 * (share || 0)}%`;
+      bar.style.background = location.color;
+      const item = element("li", "", swatch, element("b", "", location.name), ` ${role}`,
+        element("span", "number", Number.isFinite(share) ? Format.share(share) : ""), bar);
+      const about = [location.stage, location.orientation, location.capacity_bps ? Format.quantity(location.capacity_bps, "bit/s") : ""];
+      const more = location.candidate_count > 12 ? ` and ${location.candidate_count - 12} more` : "";
+      if (location.candidates) about.push(`one of ${location.candidates.slice(0, 12).join(", ")}${more}`);
+      item.append(element("small", "", about.filter(Boolean).join(" \u00b7 ")));
+      return item;
+    });
+    const others = 1 - (cell.mode?.share || 0) - (cell.runnerUp?.share || 0);
+    if (cell.mode && others > 0.0005) items.push(element("li", "", "all others", element("span", "number", Format.share(others))));
+    if (!items.length) items.push(element("li", "empty", "Every hop adds to this signal: it names no one bottleneck."));
+    return items;
+  }
+
+  // ask has flows and findings come, once the page rests.
+  function ask(state) {
+    clearTimeout(timer);
+    find("detail-records").hidden = !Source.canFetch();
+    if (Source.canFetch()) timer = setTimeout(() => records(state, request), PATIENCE);
+  }
+
+  async function records(state, owner) {
+    const { view, model, signal } = state;
+    const cell = known(state);
+    const places = [cell?.mode, cell?.runnerUp].filter(Boolean).map((p) => p.location);
+    const second = 1000000000n;
+    const begin = model.windows[Math.max(view.window, 0)] / second;
+    const end = (view.window < 0 ? model.windows.at(-1) : model.windows[view.window]) + BigInt(model.step);
+    const range = [["from", Address.moment(begin * second)], ["to", Address.moment(((end + second - 1n) / second) * second)], ["limit", String(ROWS)]];
+    const [src, dst] = [model.groups[view.chosen.src].name, model.groups[view.chosen.dst].name];
+    const devices = [...new Set(places.map((l) => l.device).filter(Boolean))];
+    const load = (path, query, list, row, nothing) => Source.ask(path, [...query, ...range], owner.signal)
+      .then((answer) => fill(list, answer[list].map(row), nothing, answer.total))
+      .catch((error) => { if (error.name !== "AbortError") fill(list, [], error.message, 0); });
+    load("api/v1/flows", [["signal", signal.info.name], ["src", src], ["dst", dst]], "flows", flow, "No flow of this cell is stored.");
+    if (!devices.length) return fill("findings", [], "No device is named here that findings could be about.", 0);
+    load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `Nothing was found at ${devices.join(" and ")}.`);
+  }
+
+  function fill(list, rows, nothing, total) {
+    if (total > rows.length && rows.length) rows.push(element("li", "empty", `and ${Format.count(total - rows.length)} more`));
+    find(`detail-${list}`).replaceChildren(...(rows.length ? rows : [element("li", "empty", nothing)]));
+  }
+
+  function flow(f) {
+    const end = (address, port) => (address.includes(":") ? `[${address}]` : address) + (port ? `:${port}` : "");
+    const name = f.others ? "all others" : `${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`;
+    const about = [`${Format.share(f.heavy_ratio)} of ${Format.shortCount(f.observations)} heavy`];
+    if (f.mode) about.push(`at ${f.mode.location}`);
+    return element("li", "", name, element("small", "", about.join(" ")));
+  }
+
+  function finding(f) {
+    const where = f.location || [f.device, f.port].filter(Boolean).join(":");
+    const about = [`${Format.count(f.count)} times`, where ? `at ${where}` : "", f.evidence || ""];
+    return element("li", f.severity, `${f.kind} (${f.severity})`, element("small", "", about.filter(Boolean).join(", ")));
+  }
+
+  return { show, loaded: () => series !== null, data: () => chart.data() };
+})();
