@@ -8,6 +8,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query/access"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/decode"
@@ -26,7 +27,7 @@ func everything() []prometheus.Collector {
 		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewMirrors(mirrors), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
 		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, place, worst), metrics.NewFabric(fallbacks),
 		metrics.NewLive(live), metrics.NewIngest(ingest), metrics.NewSpool(spool), metrics.NewStore(status),
-		metrics.NewLatency(latency), metrics.NewTrim(trimmed), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewHTTP(),
+		metrics.NewLatency(latency), metrics.NewTrim(trimmed), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewAPI(asked), metrics.NewHTTP(),
 	}
 }
 
@@ -124,6 +125,20 @@ func status() store.WriterStatus {
 func latency() store.Latency {
 	return store.Latency{
 		Bounds: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, Counts: []uint64{1, 0, 7, 2}, Sum: 20500 * time.Millisecond,
+	}
+}
+
+func asked() metrics.API {
+	return metrics.API{
+		Stats: access.Stats{
+			Endpoints: []access.EndpointStats{
+				{Name: "/api/v1/cells", Codes: map[int]uint64{200: 911, 429: 912}, Took: []uint64{900, 20, 0, 0, 0, 0, 0, 0, 0, 0, 3}, Total: 913 * time.Millisecond},
+				{Name: "other", Codes: map[int]uint64{404: 914}, Took: make([]uint64, 11)},
+			},
+			Refused: map[string]uint64{"requests": 915, "unauthenticated": 916}, Rows: 917, StoreTime: 918 * time.Millisecond,
+			Running: 919, Askers: 920, Forgotten: 921,
+		},
+		Watchers: 922, Lagging: 923,
 	}
 }
 

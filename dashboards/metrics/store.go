@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"math"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/csigscope/csigscope/aggregate/store"
@@ -84,13 +82,5 @@ func (l *Latency) Describe(to chan<- *prometheus.Desc) { l.c.Describe(to) }
 // Collect implements prometheus.Collector.
 func (l *Latency) Collect(to chan<- prometheus.Metric) {
 	h := l.read()
-	buckets := make(map[float64]uint64, len(h.Bounds))
-	total := uint64(0)
-	for i, n := range h.Counts {
-		total += n
-		if i < len(h.Bounds) {
-			buckets[h.Bounds[i].Seconds()] = total
-		}
-	}
-	to <- prometheus.MustNewConstHistogram(l.family.desc, total, math.Max(h.Sum.Seconds(), 0), buckets)
+	to <- constHistogram(l.family, h.Bounds, h.Counts, h.Sum)
 }

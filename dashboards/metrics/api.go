@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/csigscope/csigscope/aggregate/query/access"
+)
+
+// API is who has asked the query API, and what became of it.
+type API struct {
+	access.Stats
+	Watchers int    // that wait or watch
+	Lagging  uint64 // times that one was told so
+}
+
+// APICollector exports what the query API counts.
+type APICollector struct {
+	Collector
+	took *family
+	from func() API
+}
+
+// NewAPI exports requests to the query API by endpoint, who was refused and why, and what
+// answers have taken of the store.
+func NewAPI(read func() API) *APICollector {
+	a := &APICollector{from: read}
+	requests := a.counter("api_requests_total", "Requests to the query API, by endpoint and status.", "endpoint", "code")
+	a.took = a.add(Histogram, "api_request_duration_seconds", "How long answers of the query API took; without requests that wait or watch.", []string{"endpoint"})
+	refused := a.counter("api_refused_total", "Requests refused for who asked, or how often: without a valid credential or the role for it, from foreign web sites, beyond a limit of the asker.", "reason")
+	running := a.gauge("api_requests_in_flight", "Requests to the query API that are being answered, with those that wait or watch.")
+	watching := a.gauge("api_watchers", "Requests that wait for the next window, or watch.")
+	lagging := a.counter("api_lagging_total", "Times that a watcher read too slowly, was told so and began anew.")
+	rows := a.counter("api_rows_total", "Cells and rows in answers.")
+	work := a.counter("api_store_seconds_total", "Time that the store has worked for the query API.")
+	askers := a.gauge("api_askers", "Askers that are remembered, for their limits.")
+	forgotten := a.counter("api_askers_forgotten_total", "Askers forgotten to make room for others, with what they had used up.")
+	a.Collector.read = func(to emit) {
+		s := a.from()
+		for _, e := range s.Endpoints {
+			for _, code := range slices.Sorted(maps.Keys(e.Codes)) {
+				to(requests, float64(e.Codes[code]), e.Name, strconv.Itoa(code))
+			}
+		}
+		for _, reason := range slices.Sorted(maps.Keys(s.Refused)) {
+			to(refused, float64(s.Refused[reason]), reason)
+		}
+		to(running, float64(s.Running))
+		to(watching, float64(s.Watchers))
+		to(lagging, float64(s.Lagging))
+		to(rows, float64(s.Rows))
+		to(work, s.StoreTime.Seconds())
+		to(askers, float64(s.Askers))
+		to(forgotten, float64(s.Forgotten))
+	}
+	return a
+}
+
+// Collect implements prometheus.Collector.
+func (a *APICollector) Collect(to chan<- prometheus.Metric) {
+	a.Collector.Collect(to)
+	bounds := access.Bounds()
+	for _, e := range a.from().Endpoints {
+		to <- constHistogram(a.took, bounds, e.Took, e.Total, label(e.Name))
+	}
+}
+
+// constHistogram is a histogram of counts by class; the last class has no bound.
+func constHistogram(f *family, bounds []time.Duration, counts []uint64, sum time.Duration, labels ...string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(bounds))
+	total := uint64(0)
+	for i, n := range counts {
+		total += n
+		if i < len(bounds) {
+			buckets[bounds[i].Seconds()] = total
+		}
+	}
+	return prometheus.MustNewConstHistogram(f.desc, total, math.Max(sum.Seconds(), 0), buckets, labels...)
+}
