@@ -43,7 +43,7 @@ func TestBadInput(t *testing.T) {
 		"unreachable server": {[]string{"query", "extent", "--store", "clickhouse://127.0.0.1:1/db?dial_timeout=1s"}, exitFailed, []string{"127.0.0.1:1", "refused"}},
 		"unknown signal":     {[]string{"query", "cells", "--signal", "abw"}, exitUsage, []string{"abw", "min_abw_ratio"}},
 		"unknown scenario":   {[]string{"emit", "--scenario", "x", "--out", dir}, exitUsage, []string{`"x"`, "quickstart"}},
-		"public listener":    {[]string{"query", "serve", "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "authentication"}},
+		"public listener":    {[]string{"query", "serve", "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "no TLS certificate"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

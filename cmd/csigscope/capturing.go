@@ -30,6 +30,8 @@ type capturing struct {
 	live    *live.Pipeline
 	names   namesWriter
 	ops     *operations
+	// reloaded is told of a configuration that is in force from now on; nil is not.
+	reloaded func(*network) error
 }
 
 // namesWriter says what the numbers in rows stand for, beside the rows.
@@ -128,5 +130,8 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	}
 	c.network, c.config, c.taps = n, config, taps
 	c.use(n, taps)
+	if c.reloaded != nil {
+		return c.reloaded(n)
+	}
 	return nil
 }

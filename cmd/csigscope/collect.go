@@ -28,6 +28,7 @@ type collectFlags struct {
 	ingest     string        // address
 	exposed    bool
 	api        string // address
+	apiExposed bool
 }
 
 func newCollectCommand() *cobra.Command {
@@ -43,7 +44,8 @@ takes in what csigscope export hands over from other hosts.
 
 SIGHUP reads the configuration and the fabric file again. One that is wrong is refused
 with a line in the log, and nothing changes. Otherwise windows close under the old one
-and go on under the new, taps come and go, and every packet is counted once.
+and go on under the new, taps come and go, and every packet is counted once. Origins and
+limits of the section api change as well; its files are read again when they change.
 
 Once a second all that is not stored yet goes into a checkpoint on disk. When the
 process is killed, the next one goes on from there: lost are the packets since, and the
@@ -69,7 +71,8 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
 	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
-	flags.StringVar(&f.api, "api-listen", "", "answer questions about the last windows at this loopback `ADDRESS` such as 127.0.0.1:9465: the query API")
+	flags.StringVar(&f.api, "api-listen", "", "answer questions about the last windows at this `ADDRESS` such as 127.0.0.1:9465: the query API; beyond loopback with TLS and credentials of the section api alone")
+	addExposedFlag(cmd, "--api-listen", &f.apiExposed)
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		reload := make(chan os.Signal, 1)
@@ -119,6 +122,11 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, *collectConfig, error
 	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], tapsOf(f.interfaces)...)
 	if err := errors.Join(c.check(), c.Ingest.checkListen(f.exposed), checkPlace(f.place)); err != nil {
 		return nil, nil, usageError{err}
+	}
+	if f.api != "" {
+		if err := n.config.API.checkListen("--api-listen", f.api, f.apiExposed); err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(c.Taps)+len(c.Mirrors) == 0 && c.Ingest.Listen.text == "" {
 		return nil, nil, usageError{errors.New("collect: nothing to collect: name an --interface or an --ingest-listen address, or taps in the section collect of --config")}

@@ -10,6 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest"
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // ingestConfig says how exporters hand in what they have captured.
@@ -60,7 +61,7 @@ func (c *ingestConfig) checkListen(exposed bool) error {
 		return fmt.Errorf("%scollect: ingest: listen %q: expected HOST:PORT such as 127.0.0.1:4319", atLine(c.Listen.line), c.Listen.text)
 	}
 	auth := c.auth()
-	if why := auth.Exposed(); why != nil && !exposed && !isLoopback(host) {
+	if why := auth.Exposed(); why != nil && !exposed && !credential.IsLoopback(host) {
 		return fmt.Errorf("%scollect: ingest: listen %q: is reachable from other machines, and there is %w", atLine(c.Listen.line), c.Listen.text, why)
 	}
 	return nil

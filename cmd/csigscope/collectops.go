@@ -28,6 +28,11 @@ func (c *collector) watch(o *operations) error {
 	if err := errors.Join(c.watchPipeline(o), o.watchStore(c.db)); err != nil {
 		return err
 	}
+	if c.feed != nil {
+		if err := o.watchDoor(c.feed.door, c.feed.api); err != nil {
+			return err
+		}
+	}
 	if c.server != nil {
 		if err := o.export(metrics.NewIngest(func() metrics.Ingest { return ingestMetrics(c.server) })); err != nil {
 			return err

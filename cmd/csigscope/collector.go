@@ -67,7 +67,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	opened := time.Now()
 	var err error
-	if c.db, err = c.flags.openStore(c.cmd, c.config); err != nil {
+	if c.db, err = c.flags.openStore(c.cmd, c.config, &c.network.config.API); err != nil {
 		return nil, err
 	}
 	if c.db == nil {
@@ -93,9 +93,15 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		if c.config.Ingest.Listen.text != "" {
 			names.stored = c.db.store
 		}
-		if c.feed, err = newLiveFeed(c.cmd, c.flags.api, names, c.db); err != nil {
+		access := &c.network.config.API
+		d, err := access.open(c.cmd.Context(), "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
+		if err != nil {
 			return nil, err
 		}
+		if c.feed, err = newLiveFeed(c.cmd, d, names, c.db); err != nil {
+			return nil, errors.Join(err, d.listener.Close())
+		}
+		c.reloaded = func(n *network) error { return d.reconfigure(&n.config.API) }
 		c.watching = append(c.watching, c.feed.memory)
 	}
 	cfg.Journal = &announcedJournal{&watchedJournal{cfg.Journal, &c.watching}, names, make(map[aggregate.Source]bool)}
@@ -224,7 +230,7 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 func (c *collector) close() error {
 	var failed error
 	if c.feed != nil {
-		c.feed.listener.Close()
+		c.feed.door.listener.Close()
 	}
 	if c.db != nil {
 		failed = c.db.Close()

@@ -38,6 +38,8 @@ type config struct {
 	Collect collectConfig `yaml:"collect,omitempty"`
 	// Export says what the command export captures, and whom it hands that to.
 	Export exportConfig `yaml:"export,omitempty"`
+	// API says who may ask the query API and the page. It is no part of the epoch.
+	API apiConfig `yaml:"api,omitempty"`
 }
 
 type decodeConfig struct {
@@ -70,6 +72,7 @@ func defaultConfig() config {
 		Store:   defaultStoreConfig(),
 		Collect: defaultCollectConfig(),
 		Export:  defaultExportConfig(),
+		API:     defaultAPIConfig(),
 	}
 }
 
@@ -101,7 +104,7 @@ func loadConfig(path string) (config, error) {
 			return c, usageError{fmt.Errorf("read configuration %q: decode: %w", path, err)}
 		}
 	}
-	if err := errors.Join(c.Store.check(), c.Collect.check(), c.Export.check()); err != nil {
+	if err := errors.Join(c.Store.check(), c.Collect.check(), c.Export.check(), c.API.check()); err != nil {
 		return c, usageError{fmt.Errorf("read configuration %q: %w", path, err)}
 	}
 	// Alone, so that an error counts the tables of this file.
@@ -130,6 +133,7 @@ func (c config) merge() config {
 	d.Store = c.Store.merge()
 	d.Collect = c.Collect.merge()
 	d.Export = c.Export.merge()
+	d.API = c.API.merge()
 	d.Decode.InnerTags = c.Decode.InnerTags
 	if c.Decode.Endpoints != "" {
 		d.Decode.Endpoints = c.Decode.Endpoints

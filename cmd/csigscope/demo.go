@@ -119,17 +119,18 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if f.once {
 		return f.write(cmd, db, s.Name)
 	}
-	l, err := listenLoopback(cmd.Context(), f.listen)
+	d, err := new(apiConfig).open(cmd.Context(), "--listen", f.listen, false, db.logger)
 	if err != nil {
 		return err
 	}
+	defer d.listener.Close()
 	memory.Publish()
-	server, err := newPageServer(db, s.Name, memory)
+	server, err := newPageServer(db, s.Name, memory, d)
 	if err != nil {
 		return err
 	}
-	announce(cmd, l)
-	return server.run(cmd.Context(), l)
+	announce(cmd, d)
+	return server.run(cmd.Context())
 }
 
 // write leaves the page's data and the report in the demo's folder.

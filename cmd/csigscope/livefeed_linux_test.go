@@ -55,7 +55,7 @@ func collectFeed(t *testing.T, env []string) {
 	for args, want := range map[string]string{
 		"query cells --server=127.0.0.1:9465":              "expected a URL",
 		"query cells --step 2s " + server:                  "leave out one of them",
-		"collect --interface lo --api-listen 0.0.0.0:9465": "has no authentication",
+		"collect --interface lo --api-listen 0.0.0.0:9465": "there is no TLS certificate",
 	} {
 		r := runBinary(t, env, strings.Fields(args)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, want) {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/dashboards/page"
@@ -106,20 +107,27 @@ func (o *operations) watchStore(db *openedStore) error {
 	return o.export(metrics.NewTrim(db.store.TrimStats))
 }
 
-// beside serves metrics and health beside what a server serves already, and counts its
-// requests.
-func (o *operations) beside(server *http.Server) error {
+// watchDoor exports who comes in by a door, and asks the API behind it.
+func (o *operations) watchDoor(d *door, a *api.API) error {
+	return o.export(metrics.NewAPI(func() metrics.API {
+		watchers, lagging := a.Counts()
+		return metrics.API{Stats: d.control.Stats(), Watchers: watchers, Lagging: lagging}
+	}))
+}
+
+// beside serves metrics and health beside what is served already, and counts its requests.
+// It is for behind a door.
+func (o *operations) beside(h http.Handler) (http.Handler, error) {
 	requests := metrics.NewHTTP()
 	if err := o.export(requests); err != nil {
-		return err
+		return nil, err
 	}
 	mux := http.NewServeMux()
 	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
-		mux.Handle(path, page.LoopbackOnly(daemon.Handler(o.registry, o.health, o.logger)))
+		mux.Handle(path, daemon.Handler(o.registry, o.health, o.logger))
 	}
-	mux.Handle("/", requests.Count(server.Handler))
-	server.Handler = mux
-	return nil
+	mux.Handle("/", requests.Count(h))
+	return mux, nil
 }
 
 // run runs the command's work, and looks after it meanwhile. Whoever asks is answered

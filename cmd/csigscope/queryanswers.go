@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"math"
 	"strings"
 	"time"
@@ -145,65 +143,6 @@ func newQueryExtent() *cobra.Command {
 		t := table{columns: []string{"first", "last", "signals", "resolutions", "observations", "heavy", "incomplete"}}
 		t.rows = [][]any{{stamp(e.First), stamp(e.Last), strings.Join(signals, " "), strings.Join(resolutions, " "), e.Observations, e.Heavy, incomplete}}
 		return t.write(cmd.OutOrStdout(), output)
-	}
-	return cmd
-}
-
-func newQueryServe() *cobra.Command {
-	var dsn, listen, clickhouse, name string
-	var ops operationsFlags
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the page and its API over what is stored",
-		Long: `serve shows the heatmaps of what is stored on a local page. With --clickhouse-listen
-it also opens the embedded engine to Grafana, curl, DBeaver and other clients of
-ClickHouse's HTTP interface. They can read and nothing else: statements that change
-anything, settings, and functions that reach files or the network are refused. Any user
-name and password will do, so only this machine is served; reach it from elsewhere by a
-tunnel. The engine belongs to all commands that use the same store: one of them opens
-its address for all.
-
-Beside the page are /metrics for Prometheus, /healthz (200 while it works) and /readyz
-(200 while the store answers, else why not). On Linux with Landlock it gives up all files
-but the store's; systemd is told when it is ready.`,
-		Example: `  csigscope query serve
-  csigscope query serve --clickhouse-listen 127.0.0.1:8123
-  curl 'http://127.0.0.1:8123/?database=csigscope' -d 'SHOW TABLES'`,
-		Args: usageArgs(cobra.NoArgs),
-	}
-	addStoreFlag(cmd, &dsn)
-	addClickHouseFlag(cmd, &clickhouse)
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
-	ops.add(cmd.Flags())
-	cmd.Flags().StringVar(&name, "name", "", "`NAME` that the page shows for the fabric")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := newOperations(cmd, &ops)
-		if err != nil {
-			return err
-		}
-		l, err := listenLoopback(cmd.Context(), listen)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		db, err := openRestricted(cmd, dsn, &ops)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		if err := db.listen(cmd, clickhouse); err != nil {
-			return err
-		}
-		db.keepTrimmed(cmd.Context())
-		server, err := newPageServer(db, name, nil)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(o.watchStore(db), o.beside(server.Server)); err != nil {
-			return err
-		}
-		announce(cmd, l)
-		return o.run(cmd.Context(), func(ctx context.Context) error { return server.run(ctx, l) })
 	}
 	return cmd
 }

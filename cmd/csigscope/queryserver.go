@@ -63,6 +63,7 @@ func askServer(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&f.server, "server", "", "ask the query API at this `URL`, such as http://127.0.0.1:9465 of collect --api-listen, for the last windows (--from and --to: history) instead of a store")
 	cmd.Flags().IntVar(&f.windows, "windows", 1, "with --server: how many of the last windows are added up")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "with --server: go on with each window that closes, as query watch does")
+	addCredentialFlags(cmd)
 	stored := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.server == "" {
@@ -76,9 +77,9 @@ func askServer(cmd *cobra.Command) *cobra.Command {
 				return usageError{fmt.Errorf("--%s: is of a store, and --server names none: leave out one of them", name)}
 			}
 		}
-		c, err := client.New(f.server, nil)
+		c, err := newServerClient(cmd, f.server)
 		if err != nil {
-			return usageError{fmt.Errorf("--server: %w", err)}
+			return err
 		}
 		parameters := flagValues(cmd, "signal", "level", "src", "dst", "from", "to")
 		parameters.Set("windows", strconv.Itoa(f.windows))
@@ -147,11 +148,12 @@ between, a line on standard error says so, and all cells are printed anew.`,
 	flags.StringVar(&src, "src", "", "only cells from this source `GROUP`, or a group in it")
 	flags.StringVar(&dst, "dst", "", "only cells to this destination `GROUP`, or a group in it")
 	flags.StringVar(&state, "state", "", "only cells in this `STATE`: congested, clear or too_few")
+	addCredentialFlags(cmd)
 	flags.IntVar(&count, "count", 0, "end after so many windows, the snapshot apart; 0 is never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := client.New(server, nil)
+		c, err := newServerClient(cmd, server)
 		if err != nil {
-			return usageError{fmt.Errorf("--server: %w", err)}
+			return err
 		}
 		w := &watching{cmd: cmd, output: output, left: count}
 		err = c.Watch(cmd.Context(), flagValues(cmd, "signal", "level", "src", "dst", "state"), w.handle)

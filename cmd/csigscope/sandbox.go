@@ -11,11 +11,11 @@ import (
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 )
 
-// openRestricted opens a store for reading, in a process that gives up all files but
-// those of the store. The embedded engine is started after that: it is restricted as
+// openRestricted opens a store for reading, in a process that gives up all files but those of
+// the store, and in the folders of further files, which are read again later. The embedded engine is started after that: it is restricted as
 // well, and may be started again at any time. A server is reached before that, since its
 // target names files.
-func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags) (*openedStore, error) {
+func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ...string) (*openedStore, error) {
 	if f.noSandbox {
 		return openForReading(cmd, dsn)
 	}
@@ -24,6 +24,8 @@ func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags) (*opened
 	if err != nil {
 		return nil, err
 	}
+	again := holding(files...)
+	folders.Read = append(folders.Read, again...)
 	if embedded {
 		if err := daemon.Restrict(folders, logger); err != nil {
 			return nil, err
@@ -34,7 +36,7 @@ func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags) (*opened
 	if err != nil {
 		return nil, err
 	}
-	if err := daemon.Restrict(daemon.Folders{}, logger); err != nil {
+	if err := daemon.Restrict(daemon.Folders{Read: again}, logger); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil

@@ -16,11 +16,11 @@ import (
 // openStore opens the store of collect, in a process that gives up all files but those of
 // the store, of checkpoints, and in the folders of what is read again later. The embedded
 // engine is started after that, as by openRestricted; a server is reached before.
-func (f *collectFlags) openStore(cmd *cobra.Command, c *collectConfig) (*openedStore, error) {
+func (f *collectFlags) openStore(cmd *cobra.Command, c *collectConfig, a *apiConfig) (*openedStore, error) {
 	if f.ops.noSandbox {
 		return openStore(cmd, f.dsn, &f.box)
 	}
-	folders, embedded, err := f.folders(cmd, c)
+	folders, embedded, err := f.folders(cmd, c, a)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (f *collectFlags) openStore(cmd *cobra.Command, c *collectConfig) (*openedS
 
 // folders are what collect needs; those to write are made. embedded is true for an
 // embedded store.
-func (f *collectFlags) folders(cmd *cobra.Command, c *collectConfig) (allowed daemon.Folders, embedded bool, err error) {
+func (f *collectFlags) folders(cmd *cobra.Command, c *collectConfig, a *apiConfig) (allowed daemon.Folders, embedded bool, err error) {
 	config, err := storeSettings(cmd, f.dsn)
 	if err != nil {
 		return allowed, false, err
@@ -53,7 +53,11 @@ func (f *collectFlags) folders(cmd *cobra.Command, c *collectConfig) (allowed da
 		return allowed, false, usageError{err}
 	}
 	tls := &c.Ingest.TLS
-	allowed.Read = holding(f.network.config, f.network.fabric, c.Ingest.Tokens, tls.Cert, tls.Key, tls.CA)
+	files := []string{f.network.config, f.network.fabric, c.Ingest.Tokens, tls.Cert, tls.Key, tls.CA}
+	if f.api != "" {
+		files = append(files, a.files()...)
+	}
+	allowed.Read = holding(files...)
 	switch db.target.Kind {
 	case store.KindNone:
 		return allowed, false, nil

@@ -20,71 +20,28 @@ import (
 // shutdownGrace is how long open requests may take after an interrupt.
 const shutdownGrace = 5 * time.Second
 
-// pageServer is the page and the API over a store.
+// pageServer is the page and the API over a store, behind a door.
 type pageServer struct {
-	*http.Server
-	api *api.API
+	handler http.Handler
+	api     *api.API
+	door    *door
 }
 
 // newPageServer serves what is stored, and the last windows where memory is not nil.
-func newPageServer(db *openedStore, name string, memory *recent.Memory) (*pageServer, error) {
+func newPageServer(db *openedStore, name string, memory *recent.Memory, d *door) (*pageServer, error) {
 	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Logger: db.logger})
 	if err != nil {
 		return nil, err
 	}
-	return &pageServer{newHTTPServer(page.LoopbackOnly(page.Handler(a))), a}, nil
-}
-
-// newHTTPServer speaks HTTP/1.1, and HTTP/2 without TLS for those who call by gRPC.
-func newHTTPServer(h http.Handler) *http.Server {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
-		Protocols:         &protocols,
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      time.Minute,
-		MaxHeaderBytes:    16 << 10,
-	}
+	return &pageServer{page.Handler(a), a, d}, nil
 }
 
 // run serves until ctx ends.
-func (s *pageServer) run(ctx context.Context, l net.Listener) error {
+func (s *pageServer) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.api.Run(ctx) })
-	g.Go(func() error { return serve(ctx, s.Server, l) })
+	g.Go(func() error { return serve(ctx, s.door.server(s.handler), s.door.listener) })
 	return g.Wait()
-}
-
-// listenLoopback listens on an address, and refuses one that others can reach: the
-// page has no authentication.
-func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
-	return listenLocal(ctx, "--listen", "the page", address)
-}
-
-// listenLocal is the same for what a flag names.
-func listenLocal(ctx context.Context, flag, what, address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("%s %q: expected HOST:PORT such as 127.0.0.1:8080", flag, address)}
-	}
-	if !isLoopback(host) {
-		return nil, usageError{fmt.Errorf("%s %q: is reachable from other machines and %s has no authentication: use 127.0.0.1 and a tunnel", flag, address, what)}
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w: choose another port with %s", address, err, flag)
-	}
-	return l, nil
-}
-
-// isLoopback tells whether this machine alone reaches a host.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // serve answers until ctx ends, then lets open requests finish. An interrupt is how
@@ -92,8 +49,12 @@ func isLoopback(host string) bool {
 func serve(ctx context.Context, server *http.Server, l net.Listener) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve page: %w", err)
+		run := server.Serve
+		if server.TLSConfig != nil {
+			run = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		}
+		if err := run(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
 		}
 		return nil
 	})
@@ -102,13 +63,13 @@ func serve(ctx context.Context, server *http.Server, l net.Listener) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		if err := server.Shutdown(grace); err != nil {
-			return fmt.Errorf("stop page: %w", err)
+			return fmt.Errorf("stop serving %s: %w", l.Addr(), err)
 		}
 		return nil
 	})
 	return g.Wait()
 }
 
-func announce(cmd *cobra.Command, l net.Listener) {
-	fmt.Fprintf(cmd.OutOrStdout(), "\nthe page is at http://%s/ (Ctrl-C ends it)\n", l.Addr())
+func announce(cmd *cobra.Command, d *door) {
+	fmt.Fprintf(cmd.OutOrStdout(), "\nthe page is at %s/ (Ctrl-C ends it)\n", d.url())
 }

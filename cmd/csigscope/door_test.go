@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/client"
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+)
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// openTestDoor serves one window of 4 cells as the configuration says.
+func openTestDoor(t *testing.T, c *apiConfig, address string, exposed bool) (*door, *lockedBuffer) {
+	t.Helper()
+	memory := recent.New(recent.Config{})
+	start := time.Now().Truncate(time.Second)
+	if err := memory.WriteBlock(t.Context(), recenttest.Block(rand.New(rand.NewPCG(1, 1)), 1, start, 4, csig.MinABWRatio)); err != nil {
+		t.Fatal(err)
+	}
+	memory.Publish()
+	a, err := api.New(api.Config{Memory: memory, Names: recenttest.Names{Racks: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &lockedBuffer{}
+	d, err := c.open(t.Context(), "--listen", address, exposed, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := serve(ctx, d.server(a), d.listener); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(running.Wait)
+	t.Cleanup(end)
+	return d, log
+}
+
+// newTestAsker is a client with the flags of query cells.
+func newTestAsker(t *testing.T, server string, flags ...string) (*client.Client, error) {
+	t.Helper()
+	cmd := &cobra.Command{}
+	addCredentialFlags(cmd)
+	if err := cmd.ParseFlags(flags); err != nil {
+		t.Fatal(err)
+	}
+	return newServerClient(cmd, server)
+}
+
+// TestDoor: behind TLS, who has a token or a certificate that the file lists is answered, over
+// HTTP/2, and nobody else is; the log says who asked and holds no token.
+func TestDoor(t *testing.T) {
+	dir, ca := t.TempDir(), credentialtest.NewAuthority(t)
+	server, noc, stranger := ca.Server(), ca.Issue("noc.example", time.Now().Add(time.Hour)), ca.Issue("stranger", time.Now().Add(time.Hour))
+	clients := filepath.Join(dir, "clients")
+	credentialtest.WriteTokens(t, clients, credentialtest.TokenLine("te", "read", "sesame", ""), "noc.example: admin certificate")
+	config := &apiConfig{TLS: tlsConfig{Cert: server.Cert, Key: server.Key, CA: server.CA}, Clients: clients}
+	if err := config.check(); err != nil {
+		t.Fatal(err)
+	}
+	d, log := openTestDoor(t, config, "127.0.0.1:0", false)
+	if !strings.HasPrefix(d.url(), "https://") {
+		t.Fatalf("at %s", d.url())
+	}
+	good, bad := writeFile(t, filepath.Join(dir, "good"), "sesame\n"), writeFile(t, filepath.Join(dir, "bad"), "open\n")
+	for _, tc := range []struct {
+		name, want string
+		flags      []string
+	}{
+		{"token", "", []string{"--server-ca", ca.File, "--token-file", good}},
+		{"certificate", "", []string{"--server-ca", ca.File, "--client-cert", noc.Cert, "--client-key", noc.Key}},
+		{"wrong token", "no valid credential", []string{"--server-ca", ca.File, "--token-file", bad}},
+		{"certificate of nobody", "no valid credential", []string{"--server-ca", ca.File, "--client-cert", stranger.Cert, "--client-key", stranger.Key}},
+		{"nothing", "no valid credential", []string{"--server-ca", ca.File}},
+		{"a server that nobody vouches for", "certificate", []string{"--token-file", good}},
+	} {
+		c, err := newTestAsker(t, d.url(), tc.flags...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := c.AllCells(t.Context(), url.Values{})
+		if tc.want == "" && (err != nil || len(page.Values) != 4) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+	for _, want := range []string{
+		"who=te role=read by=token", "who=noc.example role=admin by=certificate", "rows=4", "reason=unknown_token", "reason=no_role", "CN=stranger",
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q", want)
+		}
+	}
+	if strings.Contains(log.String(), "sesame") {
+		t.Error("a token is in the log")
+	}
+	for _, flags := range [][]string{{"--token-file", good}, {"--client-cert", noc.Cert, "--client-key", noc.Key}} {
+		if _, err := newTestAsker(t, "http://192.0.2.1:80", flags...); err == nil || !strings.Contains(err.Error(), "expected https") {
+			t.Errorf("%s in the clear: %v", flags[0], err)
+		}
+	}
+}
+
+// TestDoorBeyondLoopback: an address that others reach takes TLS and credentials, or the flag
+// that names the danger.
+func TestDoorBeyondLoopback(t *testing.T) {
+	ca := credentialtest.NewAuthority(t)
+	server := ca.Server()
+	tls := tlsConfig{Cert: server.Cert, Key: server.Key, CA: server.CA}
+	clients := filepath.Join(t.TempDir(), "clients")
+	credentialtest.WriteTokens(t, clients, credentialtest.TokenLine("te", "read", "sesame", ""))
+	for name, tc := range map[string]struct {
+		config  apiConfig
+		address string
+		exposed bool
+		want    string
+	}{
+		"plain":               {apiConfig{}, "0.0.0.0:0", false, "no TLS certificate"},
+		"tokens in the clear": {apiConfig{Clients: clients}, "0.0.0.0:0", false, "no TLS certificate"},
+		"nobody is known":     {apiConfig{TLS: tlsConfig{Cert: server.Cert, Key: server.Key}}, "[::]:0", false, "without a credential"},
+		"strangers too":       {apiConfig{TLS: tls, Clients: clients, Anonymous: word{text: "read"}}, "0.0.0.0:0", false, "without a credential"},
+		"safe":                {apiConfig{TLS: tls, Clients: clients}, "0.0.0.0:0", false, ""},
+		"dangerous":           {apiConfig{}, "0.0.0.0:0", true, ""},
+		"loopback":            {apiConfig{}, "localhost:0", false, ""},
+		"no address":          {apiConfig{}, "nonsense", true, "expected HOST:PORT"},
+	} {
+		d, err := tc.config.open(t.Context(), "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler))
+		if err == nil {
+			d.listener.Close()
+		}
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// TestDoorAnonymous: on loopback everybody reads by default; web sites that point their name
+// here do not, limits hold, and other ones hold from a reload on.
+func TestDoorAnonymous(t *testing.T) {
+	d, _ := openTestDoor(t, &apiConfig{Limits: apiLimitsConfig{Requests: quantity{n: 1}}}, "127.0.0.1:0", false)
+	ask := func(method, path, host string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, d.url()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(body)
+	}
+	if code, body := ask("GET", "/api/v1/health", "evil.example"); code != 403 {
+		t.Errorf("another site: %d %s", code, body)
+	}
+	if code, body := ask("GET", "/api/v1/admin/askers", "localhost"); code != 403 {
+		t.Errorf("admin: %d %s", code, body)
+	}
+	var codes []int
+	for range 3 {
+		code, _ := ask("GET", "/api/v1/health", "localhost")
+		codes = append(codes, code)
+	}
+	if codes[0] != 200 || codes[2] != 429 {
+		t.Errorf("answered with %v", codes)
+	}
+	if err := d.reconfigure(&apiConfig{Limits: apiLimitsConfig{Requests: quantity{n: 100}}}); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := ask("GET", "/api/v1/health", "localhost"); code != 200 {
+		t.Errorf("after a reload: %d %s", code, body)
+	}
+}
+
+// TestAPISection: mistakes in the section are named.
+func TestAPISection(t *testing.T) {
+	for text, want := range map[string]string{
+		"api: {anonymous: root}":                        "line 1: api: anonymous",
+		"api: {tls: {ca: x}}":                           "without a file of clients",
+		"api: {origins: [te.example]}":                  "origins",
+		"api: {limits: {concurrent: 99999999999}}":      "concurrent",
+		"api: {limits: {store_time: 2h}}":               "store_time",
+		"api: {limits: {requests: 9e9}}":                "requests",
+		"api: {token: x}":                               `unknown key "token"`,
+		"api: {limits: {requests: 5, store_time: 10s}}": "",
+	} {
+		path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text)
+		if _, err := loadConfig(path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+func newQueryServe() *cobra.Command {
+	var dsn, listen, clickhouse, name string
+	var exposed bool
+	var ops operationsFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the page and its API over what is stored",
+		Long: `serve shows the heatmaps of what is stored on a local page. With --clickhouse-listen
+it also opens the embedded engine to Grafana, curl, DBeaver and other clients of
+ClickHouse's HTTP interface. They can read and nothing else: statements that change
+anything, settings, and functions that reach files or the network are refused. Any user
+name and password will do, so only this machine is served; reach it from elsewhere by a
+tunnel. The engine belongs to all commands that use the same store: one of them opens
+its address for all.
+
+Beyond this machine the page and the API are served with TLS, to who has a certificate or
+a token: the section api of the configuration says to whom, and how much each may ask.
+SIGHUP reads its origins and limits again; its files are read again when they change.
+
+Beside the page are /metrics for Prometheus, /healthz (200 while it works) and /readyz
+(200 while the store answers, else why not). On Linux with Landlock it gives up all files
+but the store's; systemd is told when it is ready.`,
+		Example: `  csigscope query serve
+  csigscope query serve --config csigscope.yaml --listen 0.0.0.0:8443
+  csigscope query serve --clickhouse-listen 127.0.0.1:8123
+  curl 'http://127.0.0.1:8123/?database=csigscope' -d 'SHOW TABLES'`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	addStoreFlag(cmd, &dsn)
+	addClickHouseFlag(cmd, &clickhouse)
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the page; beyond loopback with TLS and credentials of the section api alone")
+	addExposedFlag(cmd, "--listen", &exposed)
+	cmd.Flags().Lookup("config").Usage = "configuration `FILE` (YAML), of which the sections store and api are used"
+	ops.add(cmd.Flags())
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` that the page shows for the fabric")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := newOperations(cmd, &ops)
+		if err != nil {
+			return err
+		}
+		path := flagText(cmd, "config")
+		config, err := loadConfig(path)
+		if err != nil {
+			return err
+		}
+		d, err := config.API.open(cmd.Context(), "--listen", listen, exposed, o.logger)
+		if err != nil {
+			return err
+		}
+		defer d.listener.Close()
+		db, err := openRestricted(cmd, dsn, &ops, append(config.API.files(), path)...)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		if err := db.listen(cmd, clickhouse); err != nil {
+			return err
+		}
+		db.keepTrimmed(cmd.Context())
+		server, err := newPageServer(db, name, nil, d)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(o.watchStore(db), o.watchDoor(d, server.api)); err != nil {
+			return err
+		}
+		if server.handler, err = o.beside(server.handler); err != nil {
+			return err
+		}
+		announce(cmd, d)
+		return o.run(cmd.Context(), func(ctx context.Context) error {
+			g, ctx := errgroup.WithContext(ctx)
+			g.Go(func() error { return server.run(ctx) })
+			g.Go(func() error { return d.reload(ctx, path, o.logger) })
+			return g.Wait()
+		})
+	}
+	return cmd
+}
+
+// reload reads the configuration again at each SIGHUP, until ctx ends. One that is wrong
+// changes nothing.
+func (d *door) reload(ctx context.Context, path string, logger *slog.Logger) error {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again:
+		}
+		config, err := loadConfig(path)
+		if err == nil {
+			err = d.reconfigure(&config.API)
+		}
+		if err != nil {
+			logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
+			continue
+		}
+		logger.Warn("reloaded")
+	}
+}
