@@ -35,7 +35,7 @@ type ServerOptions struct {
 const (
 	shutdownPatience = 5 * time.Second
 	closePatience    = 10 * time.Second
-	logInterval      = 5 * time.Second
+	tendInterval     = time.Second
 	farewell         = 100 * time.Millisecond
 )
 
@@ -154,21 +154,30 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 		return nil
 	})
 	group.Go(func() error {
-		tick := time.NewTicker(logInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-				if err := boundLog(engineLog); err != nil {
-					o.Logger.Warn("bound engine log failed", slog.Any("error", err))
-				}
-			}
-		}
+		tend(ctx, engineLog, o.Logger)
+		return nil
 	})
 	parent.report(childStatus{Ready: true})
 	return group.Wait()
+}
+
+// tend bounds the engine's log and keeps its merges from delaying others until ctx ends.
+func tend(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
+	tick := time.NewTicker(tendInterval)
+	defer tick.Stop()
+	for {
+		if err := lowerMerges(); err != nil {
+			logger.Warn("engine's merges compete with inserts", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := boundLog(engineLog); err != nil {
+			logger.Warn("bound engine log failed", slog.Any("error", err))
+		}
+	}
 }
 
 func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
