@@ -22,7 +22,9 @@ const (
 // Further reasons follow those of credentials, of which NoRole is none here: exporters have
 // no roles.
 const (
-	ReasonExporters Reason = Reason(credential.NoRole) + iota // too many of them
+	ReasonExporters   Reason = Reason(credential.NoRole) + iota // too many of them
+	ReasonConnections                                           // too many at a time
+	ReasonHandshake                                             // of TLS that did not come about, for another reason than the certificate
 
 	ReasonForged    // calls itself by another one's name
 	ReasonOversized // beyond a hard limit of size
@@ -52,7 +54,7 @@ const (
 
 var reasonNames = [NumReasons]string{
 	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate",
-	"nameless_certificate", "exporters",
+	"nameless_certificate", "exporters", "connections", "handshake",
 	"forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate", "names", "name_taken",
 	"description", "sink",
 	"invalid", "future", "past", "stale", "streams", "foreign", "unsupported",

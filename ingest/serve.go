@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 const (
@@ -45,15 +48,12 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer stop()
 	server := s.httpServer()
 	failed := make(chan error, 1)
-	ln = &limitedListener{Listener: ln, free: make(chan struct{}, s.limits.MaxConns)}
+	ln = &limitedListener{Listener: ln, free: make(chan struct{}, s.limits.MaxConns), full: s.refuseConnection}
 	s.logger.Info("collector listens", slog.String("address", ln.Addr().String()), slog.Bool("tls", server.TLSConfig != nil))
-	go func() {
-		if server.TLSConfig != nil {
-			failed <- server.ServeTLS(ln, "", "")
-			return
-		}
-		failed <- server.Serve(ln)
-	}()
+	if server.TLSConfig != nil {
+		ln = credential.NewHandshakes(ln, server.TLSConfig, headerTime, s.refuseHandshake)
+	}
+	go func() { failed <- server.Serve(ln) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("run collector: %w", err)
@@ -90,10 +90,28 @@ func (s *Server) httpServer() *http.Server {
 	return server
 }
 
+// refuseHandshake counts a connection that did not come about. The gate has told of those
+// whose certificate it refused.
+func (s *Server) refuseHandshake(peer net.Addr, err error) {
+	var refused *credential.Error
+	switch {
+	case errors.As(err, &refused):
+	case errors.Is(err, io.EOF): // as the checks of balancers, which go without a word
+		s.strangers.refused[ReasonHandshake].Add(1)
+	default:
+		s.refuseStranger(ReasonHandshake, slog.String("peer", peer.String()), slog.String("error", credential.Limited(err.Error())))
+	}
+}
+
+func (s *Server) refuseConnection(peer net.Addr) {
+	s.refuseStranger(ReasonConnections, slog.String("peer", peer.String()))
+}
+
 // limitedListener accepts no more connections than there is room for.
 type limitedListener struct {
 	net.Listener
 	free chan struct{}
+	full func(peer net.Addr) // is told of those there is no room for
 }
 
 // Accept implements net.Listener. Beyond the limit it takes connections and closes them,
@@ -108,6 +126,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		case l.free <- struct{}{}:
 			return &limitedConn{Conn: c, free: l.free}, nil
 		default:
+			l.full(c.RemoteAddr())
 			c.Close()
 		}
 	}

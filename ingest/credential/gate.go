@@ -126,7 +126,7 @@ func (g *Gate) configFor(peer net.Addr) *tls.Config {
 				return nil
 			}
 			g.c.Refuse(NoCredential, slog.String("peer", peer.String()))
-			return errors.New("expected a client certificate")
+			return &Error{Reason: NoCredential, Cause: errCertificate}
 		}
 		if _, refused := g.vouchers.verify(cs.PeerCertificates, k.Pool, g.c.Now()); refused != nil {
 			g.c.Refuse(refused.Reason, describe(peer.String(), cs.PeerCertificates[0], refused)...)
@@ -136,6 +136,8 @@ func (g *Gate) configFor(peer net.Addr) *tls.Config {
 	}
 	return c
 }
+
+var errCertificate = errors.New("expected a client certificate")
 
 func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
 	return []slog.Attr{
