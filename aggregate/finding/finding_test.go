@@ -1,0 +1,242 @@
+package finding
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+var (
+	ietf = csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
+	uec  = csig.Layout{Format: csig.Compact, Profile: csig.UEC050}
+	wide = csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
+)
+
+// ports is a fabric in which locator metadata 10 to 29 are ports of 1 Gbit/s, and all else
+// is unknown.
+type ports struct{}
+
+func (ports) Locate(l csig.Layout, _ uint8, lm uint16, _, _ netip.Addr) (aggregate.LocationID, uint64) {
+	if lm >= 10 && lm < 30 {
+		return aggregate.LocationID(lm), 1_000_000
+	}
+	return aggregate.LocationID(1000 + uint64(l.Index())<<16 + uint64(lm)), 0
+}
+
+func (ports) Location(id aggregate.LocationID) (fabric.Location, bool) {
+	if id < 1000 {
+		return fabric.Location{ID: id, Name: fmt.Sprintf("leaf1:up%d", id), Kind: fabric.KindPort, Device: "leaf1"}, true
+	}
+	return fabric.Location{ID: id, Name: fmt.Sprintf("unknown lm %d", (uint64(id)-1000)&0xffff), Kind: fabric.KindUnknown}, true
+}
+
+// seen is a detector and the observations that a test shows it.
+type seen struct {
+	*Detector
+	tap Tap
+	n   uint64
+}
+
+func newSeen(t testing.TB, change func(*Config)) *seen {
+	t.Helper()
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Domain: domain, Locator: ports{}}
+	if change != nil {
+		change(&cfg)
+	}
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &seen{Detector: d, tap: Tap{Name: "tap1", File: "a.pcap"}}
+}
+
+// see shows a tag of a host, one each millisecond.
+func (s *seen) see(host byte, tag csig.Tag) {
+	s.n++
+	o := decode.Observation{TimeNS: int64(s.n) * int64(time.Millisecond), Packet: s.n, Kind: decode.Tag, Flags: decode.HasAddrs, Tag: tag}
+	o.Src, o.Dst = netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", host)).As16(), netip.MustParseAddr("10.9.9.9").As16()
+	s.Observe(&s.tap, &o)
+}
+
+// kinds are what was found, with subjects.
+func (s *seen) kinds() string {
+	var out []string
+	for _, f := range s.Findings() {
+		out = append(out, f.Kind.String()+" "+f.Subject)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestDetector(t *testing.T) {
+	t.Parallel()
+	delay := func(s uint32, lm uint16) csig.Tag { return csig.Tag{Layout: wide, T: 2, S: s, LM: lm} }
+	tests := []struct {
+		name string
+		cfg  func(*Config)
+		show func(*seen)
+		want string
+	}{
+		{"initial values", nil, func(s *seen) {
+			for range 1000 {
+				s.see(1, delay(0, 0))
+			}
+		}, ""},
+		{"ports that write", nil, func(s *seen) {
+			for i := range 1000 {
+				s.see(byte(i%5), delay(uint32(1+i%50), uint16(10+i%20)))
+			}
+		}, ""},
+		{"trimmed", nil, func(s *seen) {
+			for range 100 {
+				tag := delay(7, 99)
+				tag.D = true
+				s.see(1, tag)
+			}
+		}, ""},
+		{"a sender that writes", nil, func(s *seen) {
+			s.tap.Place = Sender
+			s.see(1, delay(0, 0))
+			s.see(2, delay(5, 0))
+		}, "forged-value 10.0.0.2"},
+		{"a mid tap that sees part of a path", nil, func(s *seen) {
+			s.tap.Place = Mid
+			s.see(1, delay(5, 12))
+		}, ""},
+		{"reserved bits", nil, func(s *seen) {
+			s.see(1, csig.Tag{Layout: wide, T: 2, R: 1})
+		}, "reserved-bits wide/uec050"},
+		{"above capacity", nil, func(s *seen) {
+			s.see(1, csig.Tag{Layout: wide, T: 0, S: 1000, LM: 10}) // 8 Gbit/s of 1
+			s.see(1, csig.Tag{Layout: wide, T: 0, S: 100, LM: 11})
+		}, "above-capacity leaf1:up10"},
+		{"an unknown signal", nil, func(s *seen) { s.see(1, csig.Tag{Layout: wide, T: 9, S: 5, LM: 99}) }, ""},
+		{"a default that is not 0", nil, func(s *seen) {
+			for range 100 {
+				s.see(1, delay(0, 15))
+			}
+		}, ""},
+		{"locator metadata alone", nil, func(s *seen) {
+			for range 100 {
+				s.see(1, delay(0, 0))
+			}
+			s.see(1, delay(0, 15))
+		}, "locator-alone leaf1:up15"},
+		{"first hops that write initial values", func(c *Config) { c.Uninitialized = true }, func(s *seen) {
+			s.see(1, delay(0, 0))
+			s.see(1, delay(0, 0))
+			s.see(1, delay(0, 15))
+		}, ""},
+		{"stuck", nil, func(s *seen) {
+			for range 300 {
+				s.see(1, delay(5000, 12))
+			}
+		}, "stuck-port leaf1:up12 max_delay"},
+		{"saturated", nil, func(s *seen) {
+			for range 300 {
+				s.see(1, csig.Tag{Layout: wide, T: 0, S: 0, LM: 12})
+			}
+		}, ""},
+		{"a quiet port", nil, func(s *seen) {
+			for range 300 {
+				s.see(1, delay(5, 12)) // 640 ns
+			}
+		}, ""},
+		{"a varying port", nil, func(s *seen) {
+			for i := range 300 {
+				s.see(1, delay(5000+uint32(i&1), 12))
+			}
+		}, ""},
+		{"one forger", nil, func(s *seen) {
+			for i := range 1000 {
+				s.see(byte(i%10), delay(uint32(1+i%50), 12))
+				if i%20 == 3 {
+					s.see(3, delay(700, 0))
+				}
+			}
+		}, "forged-value 10.0.0.3"},
+		{"all sources", nil, func(s *seen) {
+			for i := range 1000 {
+				s.see(byte(i%10), delay(uint32(1+i%50), uint16(12+i%2*50)))
+			}
+		}, "unknown-locator unknown lm 62"},
+		{"the other profile", nil, func(s *seen) {
+			for i := range 1000 {
+				// LM 10 to 29 in 6 bits, D clear: 20 to 58 in 7 bits, of which most are none.
+				tag := csig.Parse(ietf, csig.Tag{Layout: uec, T: 2, S: uint32(1 + i%20), LM: uint16(15 + i%15)}.Append(nil))
+				s.see(byte(i%10), tag)
+			}
+		}, "wrong-profile compact/ietf01"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSeen(t, test.cfg)
+			test.show(s)
+			got := s.kinds()
+			if test.name == "the other profile" {
+				if !strings.Contains(got, test.want) {
+					t.Errorf("found %q, want %q", got, test.want)
+				}
+				return
+			}
+			if got != test.want {
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Whatever is shown, memory is bounded and counts are exact.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	s := newSeen(t, func(c *Config) {
+		c.MaxSubjects = 8
+		c.Senders = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	})
+	rng := rand.New(rand.NewPCG(1, 2))
+	const n = 5000
+	for range n {
+		s.see(byte(rng.Uint32()), csig.Tag{Layout: csig.LayoutAt(rng.IntN(csig.NumLayouts)), T: uint8(rng.IntN(8)), S: rng.Uint32N(32), LM: uint16(rng.Uint32N(64))})
+	}
+	var senders uint64
+	subjects := map[Kind]int{}
+	for _, f := range s.Findings() {
+		subjects[f.Kind]++
+		if f.Kind == UnauthorisedSender {
+			senders += f.Count
+		}
+		if len(f.Packets) > maxPackets || f.From > f.To || f.Kind.Otherwise() == "" || f.Evidence == "" || f.Duration() < 0 {
+			t.Errorf("%+v", f)
+		}
+	}
+	if senders != n || subjects[UnauthorisedSender] != 9 || subjects[UnknownLocator] > 9 {
+		t.Errorf("%d observations of %d, subjects %v", senders, n, subjects)
+	}
+}
+
+func TestNewDetector(t *testing.T) {
+	t.Parallel()
+	if _, err := New(Config{}); err == nil {
+		t.Error("a detector without a domain is made")
+	}
+	for _, text := range []string{"", "receiver", "mid", "sender", "outside"} {
+		if _, err := ParsePlace(text); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := ParsePlace("inside"); err == nil {
+		t.Error("inside is a place")
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/dashboards/report"
+)
+
+// TestReport writes reports of a fabric with every fault, and of one without.
+func TestReport(t *testing.T) {
+	e := emit(t, "--scenario", "rogue", "--duration", "2600ms")
+	args := []string{"report", e.dir, "--fabric", e.fabric()}
+	html := filepath.Join(t.TempDir(), "r.html")
+	r := runBinary(t, os.Environ(), append(args, "--out", html, "--fail-on", "error")...)
+	text, err := os.ReadFile(html)
+	if r.code != exitFound || err != nil || !strings.Contains(string(text), "forged-value, 10.0.2.4") || !strings.Contains(string(text), "locator-alone, spine1:down1") {
+		t.Errorf("exit code %d, %v: %s", r.code, err, r.stderr)
+	}
+	got := decodeJSON[report.Report](t, mustRun(t, os.Environ(), append(args, "-o", "json", "--out", "-")...))
+	if len(got.Signals) != 4 || len(got.Findings) < 5 || got.Signals[0].Congested == 0 || len(got.Signals[0].Heat.Starts) < 100 {
+		t.Errorf("%d signals, %d findings", len(got.Signals), len(got.Findings))
+	}
+	summary := decodeJSON[summaryOutput](t, mustRun(t, os.Environ(), append([]string{"replay", "--store", "none", "-o", "json", "--fabric", e.fabric()}, e.captures(t)...)...))
+	for _, c := range got.Counts {
+		if c.Name == "stored" && c.N != summary.Observations.Stored {
+			t.Errorf("%d observations, a replay says %d", c.N, summary.Observations.Stored)
+		}
+	}
+	markdown := mustRun(t, os.Environ(), append(args, "-o", "markdown", "--out", "-")...)
+	if !strings.Contains(markdown, "**error: forged-value**, 10.0.2.4") || !strings.Contains(markdown, "rack1.pcapng: ") {
+		t.Errorf("%.2000s", markdown)
+	}
+	clean := emit(t, "--scenario", "quickstart", "--duration", "1s")
+	if r := runBinary(t, os.Environ(), "report", clean.dir, "--fabric", clean.fabric(), "--out", html, "--fail-on", "info"); r.code != exitDone {
+		t.Errorf("without a fault: exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestReportUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, exitUsage, "no capture file given"},
+		{[]string{"a.pcap", "-o", "pdf"}, exitUsage, "expected html, json or markdown"},
+		{[]string{"a.pcap", "--fail-on", "fatal"}, exitUsage, "expected error, warning or info"},
+		{[]string{"a.pcap", "--place", "above"}, exitUsage, "expected receiver, mid, sender or outside"},
+		{[]string{"a.pcap", "--steps", "1"}, exitUsage, "expected 2 to 10000"},
+		{[]string{"a.pcap", "--senders", "10"}, exitUsage, "expected a prefix"},
+		{[]string{"missing.pcap"}, exitFailed, "missing.pcap"},
+	} {
+		r := runBinary(t, os.Environ(), append([]string{"report"}, test.args...)...)
+		if r.code != test.code || !strings.Contains(r.stderr, test.says) {
+			t.Errorf("%v: exit code %d: %s", test.args, r.code, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Report is a document. Its JSON is what csigscope report -o json prints.
+type Report struct {
+	Title       string    `json:"title"`
+	GeneratedAt time.Time `json:"generated_at"`
+	From        time.Time `json:"from"`
+	To          time.Time `json:"to"`
+	Files       []string  `json:"files"`
+
+	Counts   []Count   `json:"counts"`
+	Signals  []Signal  `json:"signals"`
+	Findings []Finding `json:"findings"`
+	// Unknown is what could not be known, and why.
+	Unknown []string `json:"unknown"`
+}
+
+// Count is a number of packets or observations.
+type Count struct {
+	Name  string `json:"name"`
+	N     uint64 `json:"n"`
+	About string `json:"about,omitempty"`
+}
+
+// Signal is what one signal says.
+type Signal struct {
+	Name      string `json:"name"`
+	Unit      string `json:"unit"`
+	Direction string `json:"direction"` // min: low values are tight; max: high ones
+	Cells     int    `json:"cells"`
+	Congested int    `json:"congested"`
+
+	Matrix    Matrix     `json:"matrix"`
+	Worst     []Cell     `json:"worst"` // by heavy observations
+	Locations []Location `json:"locations"`
+	Heat      Heat       `json:"heat"`
+}
+
+// Matrix has sources as rows and destinations as columns: the groups with most heavy
+// observations, in their own order. Cells without observations are nil.
+type Matrix struct {
+	Groups  []string  `json:"groups"`
+	LeftOut int       `json:"left_out,omitempty"` // groups
+	Cells   [][]*Cell `json:"cells"`
+}
+
+// Cell is one source and destination group.
+type Cell struct {
+	Src          string   `json:"src"`
+	Dst          string   `json:"dst"`
+	Kind         string   `json:"kind"`
+	State        string   `json:"state"`
+	Observations uint64   `json:"observations"`
+	Mean         *float64 `json:"mean"` // in the signal's unit, null without a value
+	MeanText     string   `json:"mean_text"`
+	Heavy        uint64   `json:"heavy"`
+	HeavyShare   float64  `json:"heavy_share"`
+	TrimmedShare float64  `json:"trimmed_share"`
+	Mode         string   `json:"mode,omitempty"`
+	ModeShare    float64  `json:"mode_share,omitempty"`
+	Candidates   []string `json:"candidates,omitempty"` // ports that the mode may be
+	RunnerUp     string   `json:"runner_up,omitempty"`
+
+	level float64 // 0 to 1: how tight the mean is among the cells
+	color string  // of the mode
+}
+
+// Location is how often a location was named.
+type Location struct {
+	Name         string `json:"name"`
+	Kind         string `json:"kind"`
+	Ports        int    `json:"ports"`
+	Observations uint64 `json:"observations"`
+	Heavy        uint64 `json:"heavy"`
+	Cells        int    `json:"cells"`
+	HeavyMean    string `json:"heavy_mean,omitempty"`
+	Color        string `json:"color"`
+}
+
+// Heat is how often locations were the bottleneck, over time. Share has a row for each
+// location and a column for each step: of the step's heavy observations, those that name
+// the location.
+type Heat struct {
+	Step      time.Duration `json:"step_ns"`
+	Starts    []time.Time   `json:"starts"`
+	Locations []string      `json:"locations"`
+	Share     [][]float64   `json:"share"`
+	Heavy     []uint64      `json:"heavy"` // of all locations, by step
+	colors    []string
+}
+
+// Finding is something that is wrong.
+type Finding struct {
+	Severity  string    `json:"severity"`
+	Kind      string    `json:"kind"`
+	Subject   string    `json:"subject"`
+	Device    string    `json:"device,omitempty"`
+	Port      string    `json:"port,omitempty"`
+	From      string    `json:"from,omitempty"` // RFC 3339
+	To        string    `json:"to,omitempty"`
+	Count     uint64    `json:"count"`
+	Of        uint64    `json:"of"`
+	Evidence  string    `json:"evidence"`
+	Otherwise string    `json:"otherwise"`
+	Packets   []Packets `json:"packets"` // the first ones, to open in Wireshark
+}
+
+// Packets are numbers of packets in a file, from 1.
+type Packets struct {
+	File    string   `json:"file"`
+	Numbers []uint64 `json:"numbers"`
+}
+
+// String is the list in one line.
+func (p Packets) String() string {
+	return p.File + ": " + strings.Trim(strings.ReplaceAll(fmt.Sprint(p.Numbers), " ", ", "), "[]")
+}

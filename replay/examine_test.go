@@ -1,0 +1,116 @@
+package replay_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// examine emits a scenario and looks at its captures.
+func examine(t *testing.T, s emitter.Scenario, change func(*replay.ExamineConfig)) *replay.Examined {
+	t.Helper()
+	report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := fabric.Load(report.Fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := replay.ExamineConfig{
+		Files: report.Captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
+		Place: func(name string) (finding.Place, error) {
+			tap, _ := f.Tap(name)
+			return finding.ParsePlace(tap.Place)
+		},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	e, err := replay.Examine(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestFindings: each fault that a single tap can see is found, and named; what only looks
+// like one is not.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	const none = ""
+	tests := []struct {
+		name   string
+		change func(*emitter.Scenario)
+		cfg    func(*replay.ExamineConfig)
+		want   string // kind and start of a subject
+	}{
+		{"nothing", nil, nil, none},
+		{"stuck", fault("leaf1:up*", "stuck", func(f *emitter.Behavior) { f.Values = map[string]string{"min_abw": "1Mbps", "min_abw_ratio": "1%"} }), nil, "stuck-port leaf1:up"},
+		{"wrong-lm", fault("leaf3:up*", "wrong-lm", nil), nil, "unknown-locator unknown lm"},
+		{"lm-only", fault("spine1", "lm-only", nil), nil, "locator-alone spine1:down"},
+		{"value-only", fault("spine1", "value-only", nil), nil, "unknown-locator unknown lm 0x00"},
+		{"forge", fault("host2-4", "forge", func(f *emitter.Behavior) { f.Values = map[string]string{"max_delay": "100ms", "min_abw": "0Mbps"} }), nil, "forged-value 10.0.2.4"},
+		{"no metric", fault("leaf4:*", "no-metric", nil), nil, none},
+		{"stripping", device("leaf2", "strip"), nil, none},
+		{"pass-through", device("spine1", "pass-through"), nil, none},
+		{"idle", func(s *emitter.Scenario) { s.Workloads = s.Workloads[1:] }, nil, none},
+		{"a stranger sends", nil, func(c *replay.ExamineConfig) {
+			c.Finding.Senders = []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.0.2.0/24"), netip.MustParsePrefix("10.0.3.0/24"), netip.MustParsePrefix("10.0.4.0/31")}
+		}, "unauthorised-sender 10.0.4."},
+		{"outside", nil, func(c *replay.ExamineConfig) {
+			c.Place = func(string) (finding.Place, error) { return finding.Outside, nil }
+		}, "leak rack"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := emitter.Named("rogue")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Duration, s.Faults, s.Devices = 800*time.Millisecond, nil, nil
+			if test.change != nil {
+				test.change(&s)
+			}
+			e := examine(t, s, test.cfg)
+			found := test.want == none && len(e.Findings) == 0
+			for _, f := range e.Findings {
+				found = found || test.want != none && strings.HasPrefix(f.Kind.String()+" "+f.Subject, test.want) && len(f.Packets) > 0 && f.Of >= f.Count
+			}
+			if !found || e.Observations == 0 {
+				t.Errorf("want %q in %+v", test.want, e.Findings)
+			}
+		})
+	}
+}
+
+func fault(match, kind string, set func(*emitter.Behavior)) func(*emitter.Scenario) {
+	return func(s *emitter.Scenario) {
+		f := emitter.Behavior{Match: match, Kind: kind}
+		if set != nil {
+			set(&f)
+		}
+		s.Faults = []emitter.Behavior{f}
+	}
+}
+
+func device(match, kind string) func(*emitter.Scenario) {
+	return func(s *emitter.Scenario) { s.Devices = []emitter.Behavior{{Match: match, Kind: kind}} }
+}
