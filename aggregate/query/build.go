@@ -18,6 +18,7 @@ const (
 	DefaultMaxWindows = 1440
 	DefaultMaxRows    = 1 << 20
 	DefaultMaxGroups  = 512
+	DefaultMaxPlaces  = 20_000
 )
 
 // Options say what goes into a bundle. The zero value takes every signal over all
@@ -34,6 +35,8 @@ type Options struct {
 	MaxRows    int // of all signals together, 0: DefaultMaxRows
 	MaxGroups  int // of the axes, 0: DefaultMaxGroups; groups that have data are never left out
 
+	MaxPlaces int // locations that nothing names are left out beyond this; 0: DefaultMaxPlaces
+
 	TotalsOnly bool // without the cells of each window, which frames give
 	// Src and Dst choose the cells of frames; nil is all.
 	Src, Dst *aggregate.GroupID
@@ -45,6 +48,7 @@ func (o Options) withDefaults() Options {
 	o.MaxWindows = cmp.Or(o.MaxWindows, DefaultMaxWindows)
 	o.MaxRows = cmp.Or(o.MaxRows, DefaultMaxRows)
 	o.MaxGroups = cmp.Or(o.MaxGroups, DefaultMaxGroups)
+	o.MaxPlaces = cmp.Or(o.MaxPlaces, DefaultMaxPlaces)
 	if len(o.Levels) == 0 {
 		o.Levels = []fabric.Level{fabric.LevelLocation}
 	}
@@ -85,7 +89,7 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 		return nil, fmt.Errorf("read locations: %w", err)
 	}
 	axes := newAxes(groups, raw, o.MaxGroups)
-	places := newPlaces(locations, raw)
+	places := newPlaces(locations, raw, o.MaxPlaces)
 	return b.assemble(extent, raw, axes, places)
 }
 

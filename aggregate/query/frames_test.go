@@ -109,9 +109,7 @@ func TestFramesAreTheReadersRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(want, func(a, b query.CellRow) int {
-		return cmpRows(a, b)
-	})
+	slices.SortFunc(want, cmpRows)
 	o := query.Options{Named: []string{"min_abw_ratio"}, Levels: []fabric.Level{fabric.LevelDevice}}
 	for _, lean := range []bool{false, true} {
 		answer, err := query.BuildFrames(context.Background(), memory, o, lean)

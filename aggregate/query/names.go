@@ -107,8 +107,10 @@ type places struct {
 	at   map[aggregate.LocationID]int
 }
 
-// newPlaces takes the locations that rows name, with their ancestors.
-func newPlaces(rows []fabric.Location, raw []rawSignal) *places {
+// newPlaces takes the locations that rows name, with their ancestors, and all others as
+// long as they are not more than the limit: a map shows the ports that nothing named, and
+// the next window may name any.
+func newPlaces(rows []fabric.Location, raw []rawSignal, limit int) *places {
 	byID := make(map[aggregate.LocationID]fabric.Location, len(rows))
 	for _, l := range rows {
 		byID[l.ID] = l
@@ -130,6 +132,11 @@ func newPlaces(rows []fabric.Location, raw []rawSignal) *places {
 	}
 	for _, s := range raw {
 		s.visit(choose)
+	}
+	if len(rows) <= limit {
+		for _, l := range rows {
+			choose(l.ID)
+		}
 	}
 	sorted := make([]fabric.Location, 0, len(chosen))
 	for _, l := range chosen {

@@ -71,7 +71,7 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
 	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
-	flags.StringVar(&f.api, "api-listen", "", "answer questions about the last windows at this `ADDRESS` such as 127.0.0.1:9465: the query API; beyond loopback with TLS and credentials of the section api alone")
+	flags.StringVar(&f.api, "api-listen", "", "answer questions about the last windows at this `ADDRESS` such as 127.0.0.1:9465: the query API and the page; beyond loopback with TLS and credentials of the section api alone")
 	addExposedFlag(cmd, "--api-listen", &f.apiExposed)
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

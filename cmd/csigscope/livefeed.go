@@ -13,10 +13,11 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/dashboards/page"
 )
 
-// liveFeed is the query API of a process that windows pass through: memory is a sink of
-// theirs.
+// liveFeed is the query API and the page of a process that windows pass through: memory is
+// a sink of theirs.
 type liveFeed struct {
 	memory *recent.Memory
 	api    *api.API
@@ -32,7 +33,7 @@ func newLiveFeed(cmd *cobra.Command, d *door, names api.Catalog, db *openedStore
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "the query API is at %s/openapi.json\n", d.url())
+	fmt.Fprintf(cmd.OutOrStdout(), "the query API is at %s/openapi.json, the page at %[1]s/\n", d.url())
 	return f, nil
 }
 
@@ -41,7 +42,7 @@ func (f *liveFeed) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.memory.Run(ctx) })
 	g.Go(func() error { return f.api.Run(ctx) })
-	g.Go(func() error { return serve(ctx, f.door.server(f.api), f.door.listener) })
+	g.Go(func() error { return serve(ctx, f.door.server(page.Handler(f.api)), f.door.listener) })
 	return g.Wait()
 }
 

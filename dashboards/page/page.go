@@ -29,7 +29,7 @@ var files embed.FS
 var scriptNames = []string{
 	uplot + "uPlot.iife.min.js",
 	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "chart.js",
-	"panels.js", "header.js", "source.js", "detail.js", "app.js", "input.js", "main.js",
+	"panels.js", "header.js", "source.js", "live.js", "detail.js", "app.js", "input.js", "main.js",
 }
 
 var styleNames = []string{uplot + "uPlot.min.css", "style.css"}
@@ -54,12 +54,15 @@ func read(name string) (string, error) {
 	return "/*\n" + string(licence) + "*/\n" + string(text) + "\n", nil
 }
 
-// Handler serves the page at /, and everything below /api/, and /openapi.json which
-// describes it, from api. Only GET and HEAD are answered. It is safe for concurrent use.
+// Handler serves the page at /, its files, and everything else from api. Of the page only
+// GET and HEAD are answered. It is safe for concurrent use.
 func Handler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/api/", api)
-	mux.Handle("/openapi.json", api)
+	mux.Handle("/", api)
+	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "expected GET", http.StatusMethodNotAllowed)
+	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		var out bytes.Buffer
 		if err := render(&out, document{Title: "csigscope"}); err != nil {

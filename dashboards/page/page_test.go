@@ -120,7 +120,7 @@ func TestHandlerPassesOn(t *testing.T) {
 	h := page.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Asked", r.URL.Path)
 	}))
-	for path, want := range map[string]string{"/openapi.json": "/openapi.json", "/api/v1/cells": "/api/v1/cells", "/": "", "/openapi.yaml": ""} {
+	for path, want := range map[string]string{"/openapi.json": "/openapi.json", "/api/v1/cells": "/api/v1/cells", "/service.Name/Method": "/service.Name/Method", "/": "", "/style.css": ""} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if got := w.Result().Header.Get("Asked"); got != want {

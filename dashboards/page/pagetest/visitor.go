@@ -34,6 +34,7 @@ type Visitor struct {
 	ctx    context.Context
 	mutex  sync.Mutex
 	faults []string
+	excuse string
 }
 
 // Visit opens the page at url in a new tab, in the theme "dark" or "light", and waits
@@ -98,6 +99,9 @@ func (v *Visitor) listen(origin string) func(any) {
 		case *runtime.EventConsoleAPICalled:
 			fault("page wrote to the console: %s", e.Type)
 		case *log.EventEntryAdded:
+			if v.excused(e.Entry.Text) {
+				return
+			}
 			fault("browser logged: %s", e.Entry.Text)
 		case *network.EventRequestWillBeSent:
 			if url := e.Request.URL; !strings.HasPrefix(url, origin) && !strings.HasPrefix(url, "data:") && url != "about:blank" {
@@ -105,6 +109,20 @@ func (v *Visitor) listen(origin string) func(any) {
 			}
 		}
 	}
+}
+
+// Excuse takes what the browser logs for no fault where it contains a text, such as that
+// of a server which the test has stopped.
+func (v *Visitor) Excuse(text string) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.excuse = text
+}
+
+func (v *Visitor) excused(text string) bool {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	return v.excuse != "" && strings.Contains(text, v.excuse)
 }
 
 func (v *Visitor) check() {

@@ -67,7 +67,8 @@ const App = (() => {
     if (Address.parse(state.from) !== null && Address.parse(state.to) !== null) {
       [view.range, view.from, view.to] = ["fixed", state.from, state.to];
     }
-    view.window = view.highlight = -1;
+    view.window = view.live ? Live.NOW : -1;
+    view.highlight = -1;
     view.cell = view.chosen = null;
     paintPage();
   }
@@ -124,11 +125,12 @@ const App = (() => {
   function drawAll() {
     if (pending) cancelAnimationFrame(pending);
     pending = 0;
-    const next = signal.frame(view.window, direction);
+    const now = view.window === Live.NOW;
+    const next = now ? Live.frame(signal, view.level) : signal.frame(view.window, direction);
     waiting = !next;
     if (next) frame = next;
     else if (frame?.signal !== signal) frame = signal.frame(-1);
-    for (const m of matrices) m.draw(frame, view, waiting);
+    for (const m of matrices) m.draw(frame, view, waiting || (now && Live.stale()));
     timeline.draw(view);
     Header.moment({ view, model, frame, waiting });
     Detail.show({ view, model, signal, frame, waiting });
@@ -141,13 +143,20 @@ const App = (() => {
       signal.frames.strange = false;
       Source.refresh(); // groups or locations that are new since the bundle was made
     }
-    if (waiting && signal?.frames?.get(view.window)) show();
+    if (waiting) show();
   }
 
   function setWindow(index) {
+    if (index === Live.NOW) return setNow();
     const next = Math.max(-1, Math.min(Math.trunc(index), model.windows.length - 1));
     direction = next < view.window ? -1 : 1;
     view.window = next;
+    show();
+  }
+
+  // setNow shows the newest window, whichever it is.
+  function setNow() {
+    view.window = Live.on() ? Live.NOW : model.windows.length - 1;
     show();
   }
 
@@ -155,6 +164,7 @@ const App = (() => {
     if (!model.bundle.signals.some((s) => s.name === name)) return;
     if (!model.signal(name)) return Source.fetchBundle(name, view.level).then(() => setSignal(name), () => {});
     view.signal = name;
+    Live.restart();
     relayout();
   }
 
@@ -164,6 +174,7 @@ const App = (() => {
     }
     view.level = level;
     view.highlight = -1;
+    Live.restart();
     relayout();
   }
 
@@ -194,7 +205,7 @@ const App = (() => {
 
   function play(on) {
     clearInterval(playing);
-    playing = on ? setInterval(() => setWindow((view.window + 1) % model.windows.length), 250) : 0;
+    playing = on ? setInterval(() => setWindow((Math.max(view.window, -1) + 1) % model.windows.length), 250) : 0;
     find("play").textContent = on ? "\u23f8" : "\u25b6";
     find("play").ariaLabel = on ? "Pause" : "Play";
   }
@@ -208,6 +219,7 @@ const App = (() => {
     const r = matrix.rect(cell.src, cell.dst);
     const known = frame.cell(cell.src, cell.dst, view.level);
     const rows = waiting ? [["state", "loading"]] : Panels.cellRows(known, signal.info.unit);
+    if (view.window === Live.NOW && Live.stale()) rows.unshift(["stale", "nothing newer has come"]);
     const heading = `${known.src} \u2192 ${known.dst}`;
     Panels.tip(heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y });
     if (speak) Panels.say(heading, rows);

@@ -53,14 +53,24 @@ const Header = (() => {
   // moment follows the time that is shown.
   function moment({ view, model, frame, waiting }) {
     if (!waiting) Panels.states(frame.states());
-    const whole = view.window < 0;
+    const whole = view.window === -1;
+    const now = view.window === Live.NOW;
     find("whole").ariaPressed = String(whole);
-    find("scrubber").classList.toggle("idle", whole);
-    if (!whole) find("scrubber").value = view.window;
-    const start = model.windows[Math.max(view.window, 0)];
-    find("when").textContent = whole ? `whole range, ${model.windows.length} windows`
-      : `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)} \u00b7 ${view.window + 1} / ${model.windows.length}${waiting ? ", loading" : ""}`;
+    find("now").hidden = !Live.on();
+    find("now").ariaPressed = String(now);
+    find("scrubber").classList.toggle("idle", view.window < 0);
+    if (!whole) find("scrubber").value = now ? model.windows.length - 1 : view.window;
+    find("when").textContent = when(view, model) + (waiting ? ", loading" : "");
     find("scrubber").ariaValueText = find("when").textContent;
+  }
+
+  function when(view, model) {
+    if (view.window === -1) return `whole range, ${model.windows.length} windows`;
+    const now = view.window === Live.NOW;
+    const start = now ? Live.moment() : model.windows[view.window];
+    if (start === null) return "now";
+    const time = `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)}`;
+    return now ? `now: ${time}` : `${time} \u00b7 ${view.window + 1} / ${model.windows.length}`;
   }
 
   return { show, moment };

@@ -80,7 +80,7 @@ const Input = (() => {
       take(event);
       const last = App.model().windows.length - 1;
       index = Math.max(0, Math.min(timeline.locations.length - 1, index + step[0]));
-      App.setWindow(Math.max(0, Math.min(last, Math.max(view.window, 0) + step[1])));
+      App.setWindow(Math.max(0, Math.min(last, (view.window === Live.NOW ? last : Math.max(view.window, 0)) + step[1])));
       const box = canvas.getBoundingClientRect();
       const at = timeline.place(view.window, index);
       sayMoment({ window: view.window, index }, { left: box.left + at.x, right: box.left + at.x, top: box.top + at.y }, true);
@@ -91,15 +91,16 @@ const Input = (() => {
   function keys(event) {
     if (find("keyhelp").open || modified(event)) return;
     if (event.key === "?") return help();
-    if (event.target.closest("input, select, button, canvas") && event.key !== "w") return;
+    if (event.target.closest("input, select, button, canvas") && !["w", "n"].includes(event.key)) return;
     const last = (App.model()?.windows.length || 1) - 1;
     const actions = {
-      ArrowLeft: () => App.setWindow(Math.max(view.window - 1, 0)),
-      ArrowRight: () => App.setWindow(view.window + 1),
+      ArrowLeft: () => App.setWindow(Math.max((view.window === Live.NOW ? last : view.window) - 1, 0)),
+      ArrowRight: () => App.setWindow(Math.max(view.window, -1) + 1),
       Home: () => App.setWindow(0),
       End: () => App.setWindow(last),
       " ": () => App.play(!App.playing()),
       w: () => App.setWindow(view.window < 0 ? 0 : -1),
+      n: () => App.setWindow(Live.NOW),
     };
     if (!App.model() || !actions[event.key]) return;
     event.preventDefault();
@@ -112,7 +113,8 @@ const Input = (() => {
     find("scrubber").addEventListener("input", (event) => App.setWindow(Number(event.target.value)));
     find("play").addEventListener("click", () => App.play(!App.playing()));
     find("zone").addEventListener("click", () => App.setUTC(!view.utc));
-    find("whole").addEventListener("click", () => App.setWindow(view.window < 0 ? Number(find("scrubber").value) : -1));
+    find("whole").addEventListener("click", () => App.setWindow(view.window === -1 ? Number(find("scrubber").value) : -1));
+    find("now").addEventListener("click", () => App.setWindow(Live.NOW));
     const next = { auto: "dark", dark: "light", light: "auto" };
     find("theme").addEventListener("click", () => App.setColors(next[view.colors]));
     find("detail-close").addEventListener("click", () => App.choose(null));

@@ -3,8 +3,8 @@
 // Where bundles come from: the page itself (a report), or the API beside it.
 const Source = (() => {
   const { find } = Panels;
+  const SHORT = "300"; // s, the range beside the newest window
   let inline = null;
-  let timer = 0;
   let request = null;
 
   // fetchBundle asks for one signal at one level over the selected range, and opens
@@ -64,11 +64,14 @@ const Source = (() => {
 
   const refresh = () => fetchBundle(App.view.signal, App.view.level).catch(() => {});
 
-  function follow(on) {
-    clearInterval(timer);
+  // follow shows the newest window and goes on with it, or stops doing so.
+  async function follow(on) {
     App.view.live = on;
-    timer = on ? setInterval(refresh, 10000) : 0;
-    return refresh();
+    if (on && ["all", "fixed"].includes(App.view.range)) find("range").value = App.view.range = SHORT;
+    Live.stop();
+    await refresh();
+    if (on) await Live.start();
+    if (App.model()) App.setWindow(on ? Live.NOW : App.view.window);
   }
 
   // navigate goes where the state says, as an address has set it.
@@ -80,7 +83,7 @@ const Source = (() => {
     find("step").value = view.step;
     if (find("step").selectedIndex < 0) find("step").value = view.step = "";
     find("follow").checked = view.live;
-    return follow(view.live);
+    return view.live ? follow(true) : (Live.stop(), refresh());
   }
 
   const open = () => Promise.resolve(App.open(inline));

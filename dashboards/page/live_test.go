@@ -1,0 +1,145 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+const liveRacks = 8
+
+// stored is what a store has of the minute before now, under the names of live blocks.
+func stored(t *testing.T) *querytest.Memory {
+	t.Helper()
+	names := recenttest.Names{Racks: liveRacks}
+	groups, err := names.Groups(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	places, err := names.Locations(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &querytest.Memory{Resolution: time.Second, GroupRows: groups, Places: places}
+	begin := time.Now().Truncate(time.Second).Add(-20 * time.Second)
+	for w := range 20 {
+		for cell := range liveRacks * liveRacks {
+			m.Rows = append(m.Rows, querytest.Row{
+				Window: begin.Add(time.Duration(w) * time.Second).UnixNano(), Signal: csig.MaxDelay, Kind: decode.Tag,
+				Src: aggregate.GroupID(recenttest.FirstGroup + cell/liveRacks), Dst: aggregate.GroupID(recenttest.FirstGroup + cell%liveRacks),
+				Location: recenttest.FirstLocation, Observations: 100, Sum: 1e6, Min: 1e3, Max: 9e5, Heavy: uint64(cell % 7), HeavySum: 1e5,
+			})
+		}
+	}
+	return m
+}
+
+// feed puts windows into memory as they close.
+type feed struct {
+	*recent.Memory
+	random *rand.Rand
+}
+
+// close tells of the window that has just ended, and gives its cells.
+func (f feed) close(t *testing.T) []aggregate.CellStats {
+	t.Helper()
+	b := recenttest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), liveRacks*liveRacks, csig.MaxDelay)
+	if err := f.WriteBlock(context.Background(), b); err != nil {
+		t.Fatal(err)
+	}
+	f.Publish()
+	return f.State().Newest().Cells(csig.MaxDelay)
+}
+
+// TestLive holds that the newest window is on the page as soon as it has closed, and that
+// silence and a lost connection are seen.
+func TestLive(t *testing.T) {
+	f := feed{recent.New(recent.Config{}), rand.New(rand.NewPCG(1, 2))}
+	f.close(t)
+	server := httptest.NewServer(served(t, stored(t), f.Memory))
+	defer server.Close()
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
+	v.Wait("!csigscope.current().waiting && document.getElementById('age').textContent === 'live'")
+	for range 2 {
+		time.Sleep(time.Second) // the next window is one second later
+		cells := f.close(t)
+		start := time.Now()
+		c := &cells[9]
+		for i := range cells {
+			if cells[i].State == aggregate.Congested {
+				c = &cells[i]
+				break
+			}
+		}
+		src, dst := int(c.Src-recenttest.FirstGroup), int(c.Dst-recenttest.FirstGroup)
+		v.Wait(fmt.Sprintf("csigscope.cell(%d, %d).observations === %d && csigscope.cell(%d, %d).heavy === %d", src, dst, c.Observations, src, dst, c.Heavy))
+		t.Logf("a window is drawn %v after it was closed", time.Since(start).Round(time.Millisecond))
+		checkLive(t, v, cells)
+	}
+	v.CheckCells(v.Screenshot("live"), liveRacks)
+	heard := v.Cell("right", 1, 2)
+	painted := pagetest.ColorAt(v.Screenshot("heard"), heard)
+
+	v.WaitFor("csigscope.current().stale", 30*time.Second)
+	if got := pagetest.Evaluate[string](v, "document.getElementById('age').textContent"); !strings.HasPrefix(got, "stale: nothing new for") {
+		t.Errorf("after silence the page says %q", got)
+	}
+	if got := pagetest.ColorAt(v.Screenshot("stale"), heard); got == painted {
+		t.Errorf("a cell is still %s after nothing was heard", got)
+	}
+	f.close(t)
+	v.Wait("!csigscope.current().stale")
+
+	v.Excuse("Failed to load resource") // what a browser says of a server that is gone
+	server.CloseClientConnections()
+	server.Close()
+	v.WaitFor("csigscope.current().stale && document.getElementById('age').textContent.startsWith('no connection')", 30*time.Second)
+}
+
+// checkLive holds every cell on the page against those of the window in memory.
+func checkLive(t *testing.T, v *pagetest.Visitor, cells []aggregate.CellStats) {
+	t.Helper()
+	type shown struct {
+		State        string
+		Observations uint64
+		Heavy        uint64
+		Mode         *struct{ Location struct{ Name string } }
+	}
+	all := pagetest.Evaluate[[]shown](v, "Array.from({length: %d}, (_, i) => csigscope.cell(Math.floor(i / %d), i %% %[2]d))", liveRacks*liveRacks, liveRacks)
+	for i := range cells {
+		c := &cells[i]
+		got := all[int(c.Src-recenttest.FirstGroup)*liveRacks+int(c.Dst-recenttest.FirstGroup)]
+		if got.Observations != c.Observations || got.Heavy != c.Heavy || (got.Mode != nil) != (c.ModeCount > 0) {
+			t.Errorf("cell %d is %+v on the page, %+v in memory", i, got, *c)
+		}
+	}
+}
+
+// TestLiveFromStore holds that a server without windows in memory is asked again and again
+// instead, and that old data are not taken for news.
+func TestLiveFromStore(t *testing.T) {
+	memory := stored(t)
+	server := httptest.NewServer(served(t, memory, nil))
+	defer server.Close()
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "light")
+	v.Wait("document.getElementById('age').textContent === 'live'")
+	v.Click("#follow")
+	v.Wait("document.getElementById('age').hidden")
+
+	old := httptest.NewServer(served(t, querytest.Fabric(8, 20), nil))
+	defer old.Close()
+	v = pagetest.Visit(t, old.URL+"/#live=1", "light")
+	v.Wait("csigscope.current().stale && document.getElementById('age').textContent.startsWith('stale: nothing new for')")
+}

@@ -1,0 +1,171 @@
+"use strict";
+
+// The newest window as it closes: from the stream of a server that windows pass through,
+// else from what is stored last. It always says how old that is, since what falls silent
+// must never look healthy.
+const Live = (() => {
+  const { find } = Panels;
+  const NOW = -2; // the window of the state that stands for the newest one
+  const REFRESH = 10000; // ms between two looks at history
+  const SOON = 2000; // ms until what the newest window named is looked for in history
+  const HEARTBEAT = 2; // s, the longest silence of a stream
+  const PATIENCE = 3; // windows that may be late before the page says so
+  const GRACE = 3000; // ms beyond those: windows are stored in batches
+
+  let on = false;
+  let stream = null;
+  let ticks = 0;
+  let refreshed = 0;
+  let newest = null; // {start, end, cells, completeness} of the last window, as it came
+  let heard = 0; // performance.now() when newest was new
+  let aged = 0; // its age then, ms
+  let connected = false;
+  let columns = null; // newest as columns of a signal model
+  let said = "";
+
+  async function start() {
+    stop();
+    on = true;
+    heard = performance.now();
+    ticks = setInterval(tick, 500);
+    refreshed = performance.now();
+    const health = await Source.ask("api/v1/health", {}).catch(() => null);
+    if (!on || stream) return;
+    if (health?.source === "memory") watch();
+    tick();
+  }
+
+  function stop() {
+    on = connected = false;
+    clearInterval(ticks);
+    stream?.close();
+    stream = newest = columns = null;
+    find("age").hidden = true;
+    document.body.classList.remove("stale");
+    said = "";
+  }
+
+  // restart follows another signal or level.
+  function restart() {
+    if (on && stream) watch();
+  }
+
+  function watch() {
+    stream?.close();
+    newest = columns = null;
+    heard = performance.now();
+    const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s` });
+    stream = new EventSource(`api/v1/watch?${query}`);
+    const take = (name, f) => stream.addEventListener(name, (event) => {
+      connected = true;
+      f(JSON.parse(event.data));
+    });
+    take("snapshot", (cells) => {
+      if (cells.windows) hear({ ...cells, start: cells.from, end: cells.to }, Math.max(0, Date.now() - Date.parse(cells.to)));
+    });
+    take("window", (event) => {
+      if (newest && event.window_start < newest.start) return; // late news of an earlier one
+      hear({ ...event, start: event.window_start, end: event.window_end }, 0);
+    });
+    take("heartbeat", (beat) => {
+      if (beat.age_s === undefined) return;
+      [heard, aged] = [performance.now(), beat.age_s * 1000];
+    });
+    stream.onerror = () => {
+      connected = false; // the browser tries again by itself
+      tick();
+    };
+  }
+
+  function hear(window, age) {
+    newest = window;
+    [heard, aged] = [performance.now(), age];
+    columns = null;
+    tick();
+    if (App.view.window === NOW) App.show();
+  }
+
+  // tick looks at the clock: it is silence that nobody tells of.
+  function tick() {
+    if (!on) return;
+    if (performance.now() - refreshed > (App.model() ? REFRESH : REFRESH / 5)) {
+      refreshed = performance.now();
+      Source.refresh();
+    }
+    const was = document.body.classList.contains("stale");
+    const { text, stale } = status();
+    find("age").hidden = false;
+    if (text !== said) find("age").textContent = said = text;
+    document.body.classList.toggle("stale", stale);
+    if (stale !== was) App.show();
+  }
+
+  // age is how old the newest window is, in ms; that of the store where no stream tells.
+  function age() {
+    if (stream) return newest ? aged + performance.now() - heard : Infinity;
+    const model = App.model();
+    return model ? Date.now() - Number((model.windows.at(-1) + BigInt(model.step)) / 1000000n) : Infinity;
+  }
+
+  function length() {
+    if (!stream) return (App.model()?.step || 1e9) / 1e6 + REFRESH;
+    return newest ? Date.parse(newest.end) - Date.parse(newest.start) : 1000;
+  }
+
+  function status() {
+    const old = age();
+    const limit = PATIENCE * length() + GRACE;
+    if (!Number.isFinite(old) && performance.now() - heard < limit) return { stale: false, text: "waiting for a window" };
+    const since = Number.isFinite(old) ? Format.duration(Math.max(old, 1000) * 1e6) : "";
+    if (stream && !connected) return { stale: true, text: since ? `no connection, newest window ${since} old` : "no connection" };
+    if (old > limit) return { stale: true, text: since ? `stale: nothing new for ${since}` : "stale: no window has come" };
+    const part = newest && newest.completeness_ratio < 1 ? `, from ${Format.share(newest.completeness_ratio)} of the taps` : "";
+    return { stale: false, text: `live${part}` };
+  }
+
+  // frame is the newest window as a frame of the signal model, null while there is none.
+  function frame(signal, level) {
+    if (!stream) return signal.frame(signal.model.windows.length - 1, 1);
+    if (!newest || newest.signal !== signal.info.name) return null;
+    if (columns?.signal !== signal || columns.level !== level) columns = { signal, level, ...read(signal.model, level) };
+    return new Frame(signal, columns, 0, columns.rows);
+  }
+
+  // read turns cells with names into columns with indexes. Names that the bundle does not
+  // have come with the next one.
+  function read(model, level) {
+    const groups = new Map(model.groups.map((g, i) => [g.name, i]));
+    const places = new Map(model.locations.map((l, i) => [l.name, i]));
+    const list = newest.cells.filter((c) => groups.has(c.src) && groups.has(c.dst));
+    const numbers = (of) => Float64Array.from(list, of);
+    const measure = (m) => m?.bps ?? m?.ratio ?? m?.ns ?? m?.count ?? NaN;
+    let strange = list.length < newest.cells.length;
+    const place = (b) => {
+      const index = b ? places.get(b.location) ?? -1 : -1;
+      strange ||= b && index < 0;
+      return index;
+    };
+    const out = {
+      rows: list.length, src: Uint16Array.from(list, (c) => groups.get(c.src)), dst: Uint16Array.from(list, (c) => groups.get(c.dst)),
+      kind: Uint8Array.from(list, (c) => (c.kind === "reflection" ? 2 : 1)),
+      observations: numbers((c) => c.observations), heavy: numbers((c) => c.heavy), trimmed: numbers((c) => c.trimmed),
+      untouched: numbers((c) => c.untouched), mean: numbers((c) => measure(c.mean)), min: numbers((c) => measure(c.min)), max: numbers((c) => measure(c.max)),
+      modes: { [level]: {
+        mode: Int32Array.from(list, (c) => place(c.mode)), mode_count: numbers((c) => c.mode?.heavy ?? 0),
+        runner_up: Int32Array.from(list, (c) => place(c.runner_up)), runner_up_count: numbers((c) => c.runner_up?.heavy ?? 0),
+      } },
+    };
+    if (strange) refreshed = Math.min(refreshed, performance.now() - REFRESH + SOON);
+    return out;
+  }
+
+  // moment is the start of the newest window in Unix ns, null without one.
+  function moment() {
+    if (stream) return newest && BigInt(Date.parse(newest.start)) * 1000000n;
+    return App.model().windows.at(-1);
+  }
+
+  const stale = () => on && document.body.classList.contains("stale");
+
+  return { NOW, start, stop, restart, frame, moment, stale, on: () => on };
+})();
