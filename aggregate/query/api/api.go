@@ -29,6 +29,7 @@ const (
 	DefaultConcurrent = 4                // answers worked on at a time
 	DefaultWatchers   = 256              // watches and waiting requests at a time
 	DefaultMaxLag     = 8                // revisions that a watcher may be behind
+	DefaultMade       = 256 << 20        // bytes of what is made once for all who ask the same
 	// DefaultSendTimeout is how long a watcher may take for one event.
 	DefaultSendTimeout = 30 * time.Second
 )
@@ -45,6 +46,7 @@ type Config struct {
 	Concurrent  int
 	Watchers    int
 	MaxLag      int
+	Made        int              // bytes of answers and what they are made from, that are kept for who asks the same
 	Logger      *slog.Logger     // nil: discard
 	Now         func() time.Time // nil: time.Now
 }
@@ -71,6 +73,7 @@ func (c Config) withDefaults() Config {
 	orInt(&c.Concurrent, DefaultConcurrent)
 	orInt(&c.Watchers, DefaultWatchers)
 	orInt(&c.MaxLag, DefaultMaxLag)
+	orInt(&c.Made, DefaultMade)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -93,6 +96,7 @@ type API struct {
 	names    namesCache
 	used     usedViews
 	kept     keptAnswers
+	made     *made // of what is in memory
 
 	running context.Context // of those who wait: ends with Run
 	end     context.CancelFunc
@@ -104,7 +108,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Names == nil {
 		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
 	}
-	a := &API{Config: cfg, slots: make(chan struct{}, cfg.Concurrent)}
+	a := &API{Config: cfg, slots: make(chan struct{}, cfg.Concurrent), made: newMade(cfg.Made)}
 	a.running, a.end = context.WithCancel(context.Background())
 	a.names.catalog, a.names.now = cfg.Names, cfg.Now
 	mux := http.NewServeMux()

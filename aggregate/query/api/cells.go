@@ -44,6 +44,32 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 		return nil, err
 	}
 	a.used.note(k, a.Now())
+	n, err := a.names.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	type asked struct {
+		question      string
+		revision      uint64
+		names         uint64
+		offset, limit int
+	}
+	key := asked{fmt.Sprintf("%#v %#v %#v", in.SignalInput, in.RangeInput, in.FilterInput), s.Revision, n.version, offset, in.Limit}
+	page, err := once(a.made, key, func() (*content, int, error) {
+		c, err := a.cellsPage(ctx, s, k, in, offset)
+		if err != nil {
+			return nil, 0, err
+		}
+		return c, c.size(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &answer{*page, s}, nil
+}
+
+// cellsPage is what memory says of the cells from the offset on.
+func (a *API) cellsPage(ctx context.Context, s *recent.State, k viewKey, in *cellsInput, offset int) (*content, error) {
 	v, err := a.view(ctx, s, k)
 	if err != nil {
 		return nil, err
@@ -59,7 +85,7 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 		chosen = chosen[:in.Limit]
 		page.Next = cursor(s, offset+in.Limit, in.question())
 	}
-	return &answer{content{page, v, chosen}, s}, nil
+	return &content{value: page, view: v, chosen: chosen, shared: &lazily{}}, nil
 }
 
 // fill puts cells in place of the null that an object ends with.

@@ -15,10 +15,19 @@ type content struct {
 	// out; nil where it is whole.
 	view   *view
 	chosen []int
+	// shared is the content as JSON, for all who ask the same; nil where they are not known.
+	shared *lazily
 }
 
-// json is the content as JSON.
+// json is the content as JSON. It is not to be written to.
 func (c *content) json() ([]byte, error) {
+	if c.shared != nil {
+		return c.shared.get(c.encode)
+	}
+	return c.encode()
+}
+
+func (c *content) encode() ([]byte, error) {
 	body, err := json.Marshal(c.value)
 	if err != nil {
 		return nil, fmt.Errorf("encode answer: %w", err)
@@ -27,6 +36,18 @@ func (c *content) json() ([]byte, error) {
 		body = c.view.fill(body, c.chosen)
 	}
 	return body, nil
+}
+
+// size is about how many bytes the content takes, encoded or not.
+func (c *content) size() int {
+	if c.view == nil {
+		return leastSize
+	}
+	encoded, index := 0, 8*len(c.chosen)
+	for _, i := range c.chosen {
+		encoded += len(c.view.text[i]) + 1
+	}
+	return leastSize + encoded + index + c.view.size() // which it may keep when others have let go of it
 }
 
 // whole is the value with its cells.

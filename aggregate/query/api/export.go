@@ -48,7 +48,7 @@ func (a *API) export(ctx context.Context, s *recent.State, in *exportInput) (*an
 	if err != nil {
 		return nil, err
 	}
-	return &answer{content{&model.Cells{About: about(s, k)}, v, v.chosen(&f)}, s}, nil
+	return &answer{content{value: &model.Cells{About: about(s, k)}, view: v, chosen: v.chosen(&f)}, s}, nil
 }
 
 func cellsTable(c *content) ([]byte, error) {

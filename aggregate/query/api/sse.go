@@ -12,7 +12,6 @@ type events struct {
 	out     http.ResponseWriter
 	send    *http.ResponseController
 	patient time.Duration // for one event
-	frame   []byte
 }
 
 // serve answers a request with the watch, until the reader goes.
@@ -33,18 +32,32 @@ func (w *watch) serve(r *http.Request, out http.ResponseWriter) {
 }
 
 func (e *events) event(told *event) error {
-	data, err := told.json()
+	b, err := told.sse()
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	b := e.frame[:0]
-	if told.id != "" {
-		b = append(append(append(b, "id: "...), told.id...), '\n')
-	}
-	b = append(append(append(b, "event: "...), told.name...), "\ndata: "...)
-	b = append(append(b, data...), "\n\n"...)
-	e.frame = b
 	return e.write(b)
+}
+
+// sse is the event as it is sent. It is not to be written to.
+func (e *event) sse() ([]byte, error) {
+	if e.frame != nil {
+		return e.frame.get(e.appendSSE)
+	}
+	return e.appendSSE()
+}
+
+func (e *event) appendSSE() ([]byte, error) {
+	data, err := e.json()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, len(e.id)+len(e.name)+len(data)+len("id: \nevent: \ndata: \n\n"))
+	if e.id != "" {
+		b = append(append(append(b, "id: "...), e.id...), '\n')
+	}
+	b = append(append(append(b, "event: "...), e.name...), "\ndata: "...)
+	return append(append(b, data...), "\n\n"...), nil
 }
 
 func (e *events) write(b []byte) error {

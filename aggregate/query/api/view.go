@@ -19,6 +19,8 @@ type view struct {
 	names *names
 	cells []aggregate.CellStats
 	text  [][]byte
+
+	textBytes int // of all texts
 }
 
 // viewKey says which view of the last windows of a state.
@@ -26,6 +28,14 @@ type viewKey struct {
 	signal  csig.Signal
 	level   fabric.Level
 	windows int
+}
+
+// viewOf is a view of certain windows: of the last ones of a revision, or of the one window
+// that a revision brought, by its start in Unix ns.
+type viewOf struct {
+	viewKey
+	revision uint64
+	start    int64
 }
 
 // view gives the view, made once for each revision.
@@ -38,39 +48,67 @@ func (a *API) view(ctx context.Context, s *recent.State, k viewKey) (*view, erro
 	if len(windows) == 1 {
 		return a.windowView(ctx, windows[0], k.signal, k.level)
 	}
-	type sumKey struct{ windows int }
-	sum, _ := s.Memo.Get(sumKey{len(windows)}, func() any { return recent.Merge(windows) }).(*aggregate.Summary)
-	return a.makeView(ctx, s.Memo, k, sum, nil)
+	k.windows = len(windows)
+	return a.makeView(ctx, viewOf{k, s.Revision, 0}, func(n *names) []aggregate.CellStats {
+		return a.sum(s, windows).Cells(k.signal, n.at(k.level))
+	})
+}
+
+// sum adds up the last windows of a state.
+func (a *API) sum(s *recent.State, windows []*recent.Window) *aggregate.Summary {
+	type sumOf struct {
+		revision uint64
+		windows  int
+	}
+	sum, _ := once(a.made, sumOf{s.Revision, len(windows)}, func() (*aggregate.Summary, int, error) {
+		sum := recent.Merge(windows)
+		return sum, sum.Len() * rowBytes, nil
+	})
+	return sum
 }
 
 // windowView is the view of one window.
 func (a *API) windowView(ctx context.Context, w *recent.Window, s csig.Signal, level fabric.Level) (*view, error) {
-	return a.makeView(ctx, w.Memo, viewKey{s, level, 1}, w.Summary(), w)
+	return a.makeView(ctx, viewOf{viewKey{s, level, 1}, w.Revision, w.Start.UnixNano()}, func(n *names) []aggregate.CellStats {
+		if level == fabric.LevelLocation {
+			return w.Cells(s)
+		}
+		return w.Summary().Cells(s, n.at(level))
+	})
 }
 
-func (a *API) makeView(ctx context.Context, memo *recent.Memo, k viewKey, sum *aggregate.Summary, w *recent.Window) (*view, error) {
+// makeView makes a view once for each version of the names. cells gives its cells under names.
+func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) []aggregate.CellStats) (*view, error) {
 	n, err := a.names.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	type cellsKey struct {
-		viewKey
+	type named struct {
+		viewOf
 		names uint64
 	}
-	list := func(n *names) []aggregate.CellStats {
-		if w != nil && k.level == fabric.LevelLocation {
-			return w.Cells(k.signal)
+	return once(a.made, named{of, n.version}, func() (*view, int, error) {
+		list := cells(n)
+		later, err := a.names.knowing(ctx, list)
+		if err != nil {
+			return nil, 0, err
 		}
-		cells, _ := memo.Get(cellsKey{k, n.version}, func() any { return sum.Cells(k.signal, n.at(k.level)) }).([]aggregate.CellStats)
-		return cells
-	}
-	if n, err = a.names.knowing(ctx, list(n)); err != nil {
-		return nil, err
-	}
-	type textKey cellsKey
-	v, _ := memo.Get(textKey{k, n.version}, func() any { return newView(n, list(n)) }).(*view)
-	return v, nil
+		if later != n {
+			list = cells(later)
+		}
+		v := newView(later, list)
+		return v, v.size(), nil
+	})
 }
+
+// Sizes in memory, in bytes, about.
+const (
+	cellBytes = 220 // of aggregate.CellStats and what leads to its text
+	rowBytes  = 200 // of aggregate.Summary
+)
+
+// size is about how many bytes the view takes.
+func (v *view) size() int { return len(v.cells)*cellBytes + v.textBytes }
 
 func newView(n *names, cells []aggregate.CellStats) *view {
 	v := &view{names: n, cells: cells, text: make([][]byte, len(cells))}
@@ -81,6 +119,7 @@ func newView(n *names, cells []aggregate.CellStats) *view {
 		all = n.appendCell(all, &cells[i])
 		ends[i] = len(all)
 	}
+	v.textBytes = cap(all)
 	from := 0
 	for i, end := range ends {
 		v.text[i] = all[from:end:end]

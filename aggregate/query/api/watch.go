@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -64,6 +65,7 @@ type watch struct {
 	key       viewKey
 	watcher   *recent.Watcher
 	heartbeat time.Duration
+	filter    string    // the filter as text
 	newest    time.Time // end of the newest window that was told
 	told      func(*event) error
 }
@@ -73,6 +75,7 @@ type event struct {
 	name string // model.EventSnapshot and so on
 	id   string // the revision that a reader who has got this far resumes from; empty for none
 	content
+	frame *lazily // the whole event as it is sent; nil where nobody else is told the same
 }
 
 // newWatch checks what can be wrong before the stream begins.
@@ -81,7 +84,7 @@ func (a *API) newWatch(ctx context.Context, in *watchInput) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{api: a, in: in}
+	w := &watch{api: a, in: in, filter: fmt.Sprintf("%#v", in.FilterInput)}
 	if w.heartbeat, err = time.ParseDuration(in.Heartbeat); err != nil || w.heartbeat < time.Second || w.heartbeat > time.Minute {
 		return nil, wrong("heartbeat", in.Heartbeat, "expected a duration from 1s to 1m, such as 15s")
 	}
@@ -141,57 +144,107 @@ func (w *watch) next(ctx context.Context) error {
 	gap := &model.Gap{Revision: token(step.State), Reason: "lagging", Missed: step.Missed}
 	if step.Kind == recent.Lagging {
 		w.api.lagging.Add(1)
-		return w.told(&event{model.EventLagging, "", content{value: gap}})
+		return w.tell(model.EventLagging, "", gap)
 	}
 	gap.Reason = "expired"
 	if step.Missed == 0 {
 		gap.Reason = "restarted"
 	}
-	return w.told(&event{model.EventGap, "", content{value: gap}})
+	return w.tell(model.EventGap, "", gap)
 }
 
 func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
-	v, f, err := w.view(ctx, func() (*view, error) { return w.api.view(ctx, s, w.key) })
+	e, err := w.share(ctx, eventOf{name: model.EventSnapshot, revision: s.Revision}, func() (*event, error) {
+		v, f, err := w.view(ctx, func() (*view, error) { return w.api.view(ctx, s, w.key) })
+		if err != nil {
+			return nil, err
+		}
+		chosen := v.chosen(f)
+		// A reader that goes away before synced has not got it all: only that carries an id.
+		return &event{name: model.EventSnapshot, content: content{value: &model.Cells{About: about(s, w.key), Total: len(chosen)}, view: v, chosen: chosen}}, nil
+	})
 	if err != nil {
 		return err
 	}
-	chosen := v.chosen(f)
 	if newest := s.Newest(); newest != nil {
 		w.newest = newest.End
 	}
-	// A reader that goes away before synced has not got it all: only that carries an id.
-	cells := &model.Cells{About: about(s, w.key), Total: len(chosen)}
-	if err := w.told(&event{model.EventSnapshot, "", content{cells, v, chosen}}); err != nil {
+	if err := w.told(e); err != nil {
 		return err
 	}
-	return w.told(&event{model.EventSynced, token(s), content{value: &model.Synced{Revision: token(s)}}})
+	return w.tell(model.EventSynced, token(s), &model.Synced{Revision: token(s)})
 }
 
 // changed sends the windows that a revision changed. The last carries the id.
 func (w *watch) changed(ctx context.Context, step recent.Step) error {
 	for i, window := range step.Windows {
-		v, f, err := w.view(ctx, func() (*view, error) {
-			return w.api.windowView(ctx, window, w.key.signal, w.key.level)
-		})
+		of := eventOf{
+			name: model.EventWindow, revision: step.State.Revision, start: window.Start.UnixNano(),
+			late: !window.End.After(w.newest), last: i == len(step.Windows)-1,
+		}
+		e, err := w.share(ctx, of, func() (*event, error) { return w.window(ctx, step.State, window, of) })
 		if err != nil {
 			return err
 		}
-		e := &model.WindowEvent{
-			Revision: token(step.State), Start: window.Start, End: window.End, Late: !window.End.After(w.newest),
-			Completeness: window.Completeness(), Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
-		}
-		if !e.Late {
+		if !of.late {
 			w.newest = window.End
 		}
-		id := ""
-		if i == len(step.Windows)-1 {
-			id = token(step.State)
-		}
-		if err := w.told(&event{model.EventWindow, id, content{e, v, v.chosen(f)}}); err != nil {
+		if err := w.told(e); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (w *watch) window(ctx context.Context, s *recent.State, window *recent.Window, of eventOf) (*event, error) {
+	v, f, err := w.view(ctx, func() (*view, error) { return w.api.windowView(ctx, window, w.key.signal, w.key.level) })
+	if err != nil {
+		return nil, err
+	}
+	e := &event{name: of.name, content: content{view: v, chosen: v.chosen(f), value: &model.WindowEvent{
+		Revision: token(s), Start: window.Start, End: window.End, Late: of.late,
+		Completeness: window.Completeness(), Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
+	}}}
+	if of.last {
+		e.id = token(s)
+	}
+	return e, nil
+}
+
+// eventOf says which event it is, among those of watches with the same question.
+type eventOf struct {
+	name     string
+	revision uint64
+	start    int64 // of the window, Unix ns
+	late     bool
+	last     bool // of its revision
+}
+
+// share makes an event once for all who watch the same cells.
+func (w *watch) share(ctx context.Context, of eventOf, f func() (*event, error)) (*event, error) {
+	n, err := w.api.names.get(ctx)
+	if err != nil {
+		return nil, w.api.answerable(ctx, err)
+	}
+	type asked struct {
+		eventOf
+		view   viewKey
+		filter string
+		names  uint64
+	}
+	return once(w.api.made, asked{of, w.key, w.filter, n.version}, func() (*event, int, error) {
+		e, err := f()
+		if err != nil {
+			return nil, 0, err
+		}
+		e.frame = &lazily{}
+		return e, e.size(), nil
+	})
+}
+
+// tell tells what is for this reader alone.
+func (w *watch) tell(name, id string, value any) error {
+	return w.told(&event{name: name, id: id, content: content{value: value}})
 }
 
 // view gives a view, and the filter under the names that it is made with.
@@ -211,5 +264,5 @@ func (w *watch) beat() error {
 		age := beat.Time.Sub(newest.End).Seconds()
 		beat.AgeSeconds = &age
 	}
-	return w.told(&event{model.EventHeartbeat, "", content{value: beat}})
+	return w.tell(model.EventHeartbeat, "", beat)
 }

@@ -270,3 +270,36 @@ func TestSnapshotLatency(t *testing.T) {
 		t.Errorf("%s median, %s at the 99th percentile, want %s", p50, p99, limit)
 	}
 }
+
+// TestWatchersApart: watchers of different cells are told of their own, and those of the same
+// cells the same, also where names look alike when they are written side by side.
+func TestWatchersApart(t *testing.T) {
+	s := newServed(t, 25, nil)
+	url := listen(t, s) + "/api/v1/watch?"
+	s.window(t, 0)
+	questions := []string{"", "src=rack1", "src=rack1&src=rack2", "dst=rack1&dst=rack2", "src=rack1&signal=max_delay", "src=rack1&level=device", "src=rack1"}
+	var streams []*stream
+	for _, q := range questions {
+		w := open(t, url+q)
+		w.next(t)
+		w.next(t)
+		streams = append(streams, w)
+	}
+	s.window(t, 1)
+	events := make([]event, len(streams))
+	for i, w := range streams {
+		events[i] = w.next(t)
+		change := decode[model.WindowEvent](t, events[i], model.EventWindow)
+		want := s.get(t, "/api/v1/cells?"+questions[i])
+		if page := read[model.Cells](t, want); page.Signal != change.Signal || len(page.Values) != len(change.Values) {
+			t.Errorf("%q: %d cells of %s, want %d of %s", questions[i], len(change.Values), change.Signal, len(page.Values), page.Signal)
+		}
+	}
+	for i := range events {
+		for j := range i {
+			if same := events[i] == events[j]; same != (questions[i] == questions[j]) {
+				t.Errorf("%q and %q are told the same: %v", questions[i], questions[j], same)
+			}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// TestMade: what is asked for by many is made once, and what failed for one is tried again by
+// the others.
+func TestMade(t *testing.T) {
+	m := newMade(1 << 20)
+	var calls atomic.Int64
+	var asking sync.WaitGroup
+	for range 32 {
+		asking.Go(func() {
+			v, err := once(m, "key", func() (int, int, error) { return int(calls.Add(1)), 1, nil })
+			if v != 1 || err != nil {
+				t.Errorf("%d, %v", v, err)
+			}
+		})
+	}
+	asking.Wait()
+	if calls.Load() != 1 {
+		t.Errorf("made %d times", calls.Load())
+	}
+	calls.Store(0)
+	var good atomic.Int64
+	begun := make(chan struct{})
+	for i := range 8 {
+		asking.Go(func() {
+			if i > 0 {
+				<-begun // while the first one is at it
+			}
+			_, err := once(m, "failing", func() (int, int, error) {
+				if calls.Add(1) == 1 {
+					close(begun)
+					return 0, 0, errors.New("has left")
+				}
+				return 1, 1, nil
+			})
+			if err == nil {
+				good.Add(1)
+			}
+		})
+	}
+	asking.Wait()
+	if good.Load() != 7 {
+		t.Errorf("%d of 8 were answered after one has failed", good.Load())
+	}
+}
+
+// TestMadeBounds: what nobody asked for lately gives way, and nothing is counted twice.
+func TestMadeBounds(t *testing.T) {
+	m := newMade(10 << 10)
+	get := func(key int) (made bool) {
+		_, err := once(m, key, func() (struct{}, int, error) {
+			made = true
+			return struct{}{}, 1 << 10, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	for key := range 1000 {
+		get(0) // asked for all the time
+		get(key)
+	}
+	if m.bytes != 10<<10 || len(m.known) != 10 || m.order.Len() != 10 {
+		t.Errorf("%d bytes in %d things, %d in order", m.bytes, len(m.known), m.order.Len())
+	}
+	if get(0) || get(999) || !get(1) {
+		t.Error("not what was asked for last is held")
+	}
+	// What is larger than all there is room for is given, and not held.
+	if _, err := once(m, "huge", func() (struct{}, int, error) { return struct{}{}, 1 << 30, nil }); err != nil {
+		t.Error(err)
+	}
+	if m.bytes != 10<<10 || len(m.known) != 10 {
+		t.Errorf("%d bytes in %d things are held after something huge", m.bytes, len(m.known))
+	}
+	// What gives way while it is made counts for nothing.
+	if _, err := once(m, "slow", func() (struct{}, int, error) {
+		for key := range 100 {
+			get(2000 + key)
+		}
+		return struct{}{}, 1 << 10, nil
+	}); err != nil || m.bytes != 10<<10 || len(m.known) != 10 || m.order.Len() != 10 {
+		t.Errorf("%v, %d bytes in %d things are held", err, m.bytes, len(m.known))
+	}
+}
