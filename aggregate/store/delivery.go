@@ -27,7 +27,7 @@ const (
 	// tellEvery is how often a wait is told of.
 	tellEvery = 10 * time.Second
 	// closePatience is how long Close waits for what may still be sent.
-	closePatience = 5 * time.Second
+	closePatience = 10 * time.Second
 )
 
 // target takes what an outbox holds: the server.
@@ -315,9 +315,9 @@ func (d *delivery) flush(ctx context.Context) error {
 	}
 }
 
-// close gives the sender a moment, ends it and closes the outbox. What is left there is
-// sent by the next command.
-func (d *delivery) close() error {
+// close gives the sender a moment, ends it and closes the outbox. The rows that are left
+// there are sent by the next command.
+func (d *delivery) close() (left uint64, err error) {
 	d.once.Do(func() { close(d.done) })
 	if d.started.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
@@ -328,9 +328,10 @@ func (d *delivery) close() error {
 	<-d.done
 	if n := d.log.Stats().Waiting; n.Records > 0 {
 		d.logger.Warn("rows wait in the outbox for the next command that stores there", slog.Uint64("rows", n.Weight))
+		left = n.Weight
 	}
 	d.trim(d.leave)
-	return d.log.Close()
+	return left, d.log.Close()
 }
 
 // settle is a flush that gives up as soon as the server is away.

@@ -54,6 +54,7 @@ type Store struct {
 	latency  latency
 
 	deliveries []*delivery // of outboxes, the own one first; none without
+	left       uint64      // in them, once they are closed
 	trims      trimCounts
 }
 
@@ -184,7 +185,9 @@ func (s *Store) Close() error {
 		failed = s.describe("write partials", s.writer.close())
 	}
 	for _, d := range s.deliveries {
-		failed = errors.Join(failed, d.close())
+		left, err := d.close()
+		s.left += left
+		failed = errors.Join(failed, err)
 	}
 	s.deliveries = nil
 	for _, c := range s.conns {
@@ -193,6 +196,9 @@ func (s *Store) Close() error {
 	s.conns = nil
 	return failed
 }
+
+// Left is how many rows wait in outboxes for the next command, after Close.
+func (s *Store) Left() uint64 { return s.left }
 
 // query runs a bounded question and calls row for each row of its answer.
 func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {

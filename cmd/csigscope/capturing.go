@@ -21,6 +21,9 @@ type capturing struct {
 	logger *slog.Logger
 	read   func() (*network, *collectConfig, error) // the files as they are now, under the flags
 	place  string                                   // of taps that nothing else places
+	// fixed are settings that a reload does not take over, started those that are in use.
+	fixed   func(*network, *collectConfig) (settings, error)
+	started settings
 
 	network *network
 	using   atomic.Pointer[network] // the same, for other goroutines
@@ -50,6 +53,9 @@ func (c *capturing) begin() (instance string, err error) {
 		return "", err
 	}
 	if instance, err = c.config.instance(); err != nil {
+		return "", err
+	}
+	if c.started, err = c.fixed(c.network, c.config); err != nil {
 		return "", err
 	}
 	c.taps, err = openTaps(c.config, c.network, c.place, nil, c.logger)
@@ -130,6 +136,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	}
 	c.network, c.config, c.taps = n, config, taps
 	c.use(n, taps)
+	c.tellFixed(n, config)
 	if c.reloaded != nil {
 		return c.reloaded(n)
 	}

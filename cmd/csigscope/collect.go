@@ -38,8 +38,9 @@ func newCollectCommand() *cobra.Command {
 		Short: "Capture live packets into the store, all day",
 		Long: `collect captures the packets of network interfaces, runs them through the pipeline and
 stores windows as they close. It runs until it is told to end: SIGTERM or Ctrl-C takes
-in what was captured by then, closes all windows and stores them; a second one ends at
-once. Capturing takes CAP_NET_RAW. With --ingest-listen it also
+in what was captured by then, closes all windows and stores them. Where the store does not
+take them, it ends within a minute, with exit code 1: they wait in the outbox. A second
+signal ends at once, with exit code 1. Capturing takes CAP_NET_RAW. With --ingest-listen it also
 takes in what csigscope export hands over from other hosts.
 
 SIGHUP reads the configuration and the fabric file again. One that is wrong is refused
@@ -87,16 +88,23 @@ systemd is told when it is ready, reloads and ends.`,
 			return err
 		}
 		if err = c.watch(o); err == nil {
-			err = o.run(endsTwice(cmd.Context()), func(ctx context.Context) error { return c.run(ctx, reload) })
+			err = o.run(endsTwice(cmd.Context(), c.lastWords), func(ctx context.Context) error { return c.run(ctx, reload) })
 		}
 		return errors.Join(err, c.close())
 	}
 	return cmd
 }
 
-// endsTwice is a context whose end, by a signal, makes the next signal end the process.
-func endsTwice(ctx context.Context) context.Context {
-	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
+// endsTwice is a context after whose end, by a signal, the next signal ends the process,
+// once it has said what that means.
+func endsTwice(ctx context.Context, lastWords func() string) context.Context {
+	context.AfterFunc(ctx, func() {
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		<-again
+		fmt.Fprintln(os.Stderr, "csigscope: ended at once:", lastWords())
+		os.Exit(exitFailed)
+	})
 	return ctx
 }
 

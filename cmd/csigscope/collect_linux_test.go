@@ -29,6 +29,8 @@ func TestCollect(t *testing.T) {
 	t.Run("truth", func(t *testing.T) { collectTruth(t, env) })
 	t.Run("mirror", func(t *testing.T) { collectMirrored(t, env) })
 	t.Run("drops", func(t *testing.T) { collectDrops(t, env) })
+	t.Run("hanging", func(t *testing.T) { collectHanging(t, env) })
+	t.Run("systemd", func(t *testing.T) { collectUnderSystemd(t, env) })
 	t.Run("reload", func(t *testing.T) { collectReload(t, env) })
 	t.Run("kill", func(t *testing.T) { collectKill(t, env) })
 	t.Run("feed", func(t *testing.T) { collectFeed(t, env) })
@@ -100,7 +102,7 @@ func (c *collecting) end(signal syscall.Signal) {
 // waitLog waits for the text to be n times in the log.
 func (c *collecting) waitLog(text string, n int) {
 	c.t.Helper()
-	for range 1000 {
+	for range 4000 {
 		if strings.Count(c.log(), text) >= n {
 			return
 		}

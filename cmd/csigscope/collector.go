@@ -44,6 +44,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 	c = &collector{flags: f}
 	c.cmd, c.logger, c.place = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.place
 	c.read = func() (*network, *collectConfig, error) { return f.read(cmd) }
+	c.fixed = c.fixedSettings
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
@@ -226,6 +227,15 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 	return c.capturing.run(ctx, reload, before, behind)
 }
 
+// lastWords are what ending at once means.
+func (c *collector) lastWords() string {
+	if c.checkpoints == nil {
+		return "windows that are open are lost, and there is no checkpoint to go on from"
+	}
+	return fmt.Sprintf("the next one goes on from the checkpoint of %s, and records as a gap what came since; rows in the outbox wait for it",
+		c.checkpoints.Stats().Last.UTC().Format(time.RFC3339))
+}
+
 // close lets go of what is open.
 func (c *collector) close() error {
 	var failed error
@@ -234,6 +244,9 @@ func (c *collector) close() error {
 	}
 	if c.db != nil {
 		failed = c.db.Close()
+		if c.db.left > 0 {
+			failed = errors.Join(failed, fmt.Errorf("end: the store did not take %d rows in time: they wait in the outbox for the next command that stores there", c.db.left))
+		}
 	}
 	if c.file != nil {
 		failed = errors.Join(failed, c.file.Close())

@@ -75,7 +75,7 @@ as collect does. An export that is killed loses the windows that were open.`,
 			return err
 		}
 		if err = e.watch(o); err == nil {
-			err = o.run(endsTwice(cmd.Context()), func(ctx context.Context) error { return e.run(ctx, reload) })
+			err = o.run(endsTwice(cmd.Context(), e.lastWords), func(ctx context.Context) error { return e.run(ctx, reload) })
 		}
 		return errors.Join(err, e.client.Close())
 	}
@@ -120,6 +120,11 @@ type exporting struct {
 	client *ingest.Client
 }
 
+// lastWords are what ending at once means.
+func (e *exporting) lastWords() string {
+	return "windows that are open may be lost; those in the spool wait for the next one"
+}
+
 func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e := &exporting{}
 	journal := &spooling{streams: make(map[streamKey]*ingest.Stream), logger: newLogger(cmd, cmd.ErrOrStderr())}
@@ -133,6 +138,11 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 		config = c
 		capture := c.capture()
 		return n, &capture, journal.know(&capture)
+	}
+	e.fixed = func(*network, *collectConfig) (settings, error) {
+		own := *config
+		own.Taps = nil
+		return settingsOf(map[string]any{"export": own})
 	}
 	instance, err := e.begin()
 	if err != nil {

@@ -46,6 +46,7 @@ type openedStore struct {
 	logger *slog.Logger
 
 	stopTrim func() // nil without a trim loop
+	left     uint64 // rows in outboxes, after Close
 }
 
 // What connect does about an embedded store that does not exist.
@@ -248,7 +249,7 @@ func (db *openedStore) Close() error {
 	}
 	if db.store != nil {
 		failed = db.store.Close()
-		db.store = nil
+		db.left, db.store = db.store.Left(), nil
 	}
 	if db.engine != nil {
 		failed = errors.Join(failed, db.engine.Close())

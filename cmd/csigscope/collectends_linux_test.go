@@ -1,0 +1,160 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/capture/livetest"
+)
+
+// engineOf is the process of the embedded engine that a command runs.
+func engineOf(t *testing.T, c *collecting) int {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "pgrep", "-P", strconv.Itoa(c.cmd.Process.Pid)).Output()
+	if err != nil {
+		t.Fatalf("pgrep: %v", err)
+	}
+	pid, err := strconv.Atoi(strings.Fields(string(out))[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// ends waits for the end of a command and gives its exit code and how long it took.
+func (c *collecting) ends() (code int, took time.Duration) {
+	c.t.Helper()
+	began := time.Now()
+	late := time.AfterFunc(2*time.Minute, func() { _ = c.cmd.Process.Signal(syscall.SIGQUIT) })
+	defer late.Stop()
+	err := c.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.t.Fatal(err)
+	}
+	return c.cmd.ProcessState.ExitCode(), time.Since(began)
+}
+
+// collectHanging stops the engines of two processes: one is told to end a second time, and
+// does so at once; the other one ends in the time that it has, and tells what waits. The
+// next ones find all that is not in a gap.
+func collectHanging(t *testing.T, env []string) {
+	const sentEach = 3000
+	dir := t.TempDir()
+	var hang [2]*collecting
+	var engines [2]int
+	run := func(i int) *collecting {
+		instance := strconv.Itoa(i)
+		return runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(dir, instance),
+			"--instance", instance, "--checkpoint", "200ms")
+	}
+	for i := range hang {
+		hang[i] = run(i)
+		engines[i] = engineOf(t, hang[i])
+	}
+	sender := livetest.NewSender(t, livetest.SendEnd)
+	for range sentEach {
+		sender.Send(livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85))
+	}
+	time.Sleep(time.Second) // a checkpoint has them
+	for i, c := range hang {
+		signalAll(t, syscall.SIGSTOP, engines[i])
+		signalAll(t, syscall.SIGTERM, c.cmd.Process.Pid)
+	}
+	time.Sleep(time.Second)
+	signalAll(t, syscall.SIGTERM, hang[0].cmd.Process.Pid)
+	code, took := hang[0].ends()
+	if code != exitFailed || took > 5*time.Second || !strings.Contains(hang[0].log(), "ended at once: the next one goes on from the checkpoint of ") {
+		t.Errorf("after a second signal: exit code %d after %s: %s", code, took, hang[0].log())
+	}
+	began := time.Now()
+	hang[1].waitLog("rows wait in the outbox", 1)
+	signalAll(t, syscall.SIGKILL, engines[1]) // it has 25 s more otherwise
+	code, _ = hang[1].ends()
+	if took := time.Since(began); code != exitFailed || took > time.Minute || !strings.Contains(hang[1].log(), "end: the store did not take ") {
+		t.Errorf("a store that hangs: exit code %d after %s: %s", code, took, hang[1].log())
+	}
+	for i := range hang {
+		run(i).end(syscall.SIGTERM)
+		dsn := "embedded:" + filepath.Join(dir, strconv.Itoa(i))
+		if got := askTaps(t, env, dsn)[livetest.TapEnd]; got.Packets != sentEach || got.Stored != sentEach {
+			t.Errorf("store %d: %+v of %d packets are stored", i, got, sentEach)
+		}
+	}
+}
+
+func signalAll(t *testing.T, s syscall.Signal, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatalf("send %s: %v", s, err)
+		}
+	}
+}
+
+// collectUnderSystemd is what systemd hears of a process that starts, reloads and ends, and
+// that it is alive meanwhile. What a reload does not take over is named.
+func collectUnderSystemd(t *testing.T, env []string) {
+	dir := t.TempDir()
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	heard := make(chan string, 1000)
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := socket.Read(b)
+			if err != nil {
+				close(heard)
+				return
+			}
+			heard <- string(b[:n])
+		}
+	}()
+	// hear gives the next state that is no watchdog's, and how many of those came before it.
+	hear := func() (state string, alive int) {
+		t.Helper()
+		for late := time.After(time.Minute); ; alive++ {
+			select {
+			case state := <-heard:
+				if state != "WATCHDOG=1" {
+					return state, alive
+				}
+			case <-late:
+				t.Fatal("systemd hears nothing")
+			}
+		}
+	}
+	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + "}\n"
+	config := writeFile(t, filepath.Join(dir, "config.yaml"), section)
+	env = append(env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "WATCHDOG_USEC=200000")
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", "embedded:"+filepath.Join(dir, "store"))
+	if state, _ := hear(); state != "READY=1" {
+		t.Errorf("at the start: %q", state)
+	}
+	time.Sleep(time.Second)
+	writeFile(t, config, section+"  checkpoint: {every: 7s}\n  ingest: {listen: 127.0.0.1:4319}\nstore:\n  dsn: embedded:elsewhere\n  retention: {fine: 5h}\n")
+	signalAll(t, syscall.SIGHUP, c.cmd.Process.Pid)
+	state, alive := hear()
+	if !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=[1-9]\d+$`).MatchString(state) || alive < 3 {
+		t.Errorf("at a reload: %q, %d signs of life before it", state, alive)
+	}
+	if state, _ := hear(); state != "READY=1" {
+		t.Errorf("after the reload: %q", state)
+	}
+	c.waitLog(`msg="changed settings need a restart" settings="collect.checkpoint.every collect.ingest.listen store.retention.fine"`, 1)
+	c.end(syscall.SIGTERM)
+	if state, _ := hear(); state != "STOPPING=1" {
+		t.Errorf("at the end: %q", state)
+	}
+}
