@@ -20,7 +20,7 @@ type RuleGroup struct {
 type Rule struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"` // in PromQL; it fires for each series of its answer
-	For         string            `yaml:"for"` // a time such as 5m; empty is at once
+	For         string            `yaml:"for"`  // a time such as 5m; empty is at once
 	Labels      map[string]string `yaml:"labels"`
 	Annotations map[string]string `yaml:"annotations"` // Prometheus' templates
 }
