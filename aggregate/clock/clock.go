@@ -1,0 +1,204 @@
+package clock
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Pair is one event as the two taps have stamped it, each by its own clock, Unix ns.
+type Pair struct{ A, B int64 }
+
+// Options say what is known beforehand. The zero value knows nothing.
+type Options struct {
+	// Error is how far the timestamps of a pair are off at most, those of both taps
+	// together, in either direction.
+	Error time.Duration
+	// Forward and Backward are how long the way from A to B, and from B to A, takes at
+	// least: cables, and sending the packet at each hop. What is not known of them
+	// widens the bound, and half of their difference is an error of the offset.
+	Forward, Backward time.Duration
+	// MaxDrift is how much the clocks may drift apart, in ppb; 0 stands for 1,000,000.
+	MaxDrift float64
+}
+
+const (
+	defaultMaxDrift = 1e6 // ppb: 1 ms in a second, ten times what bad quartz does
+	minPairs        = 3
+	// maxPairs keeps the differences of times exact, and memory bounded.
+	maxPairs = 1 << 26
+)
+
+// Errors of Between.
+var (
+	ErrTooFew       = errors.New("expected at least 3 packets of one direction, at different times")
+	ErrInconsistent = errors.New("no steady drift explains the packets: a clock was set, packets were matched wrongly, or timestamps are worse than said")
+)
+
+// Relation is how B's clock goes against A's. It can be copied and is safe for concurrent
+// use.
+type Relation struct {
+	// At is the instant that Offset holds for, on A's clock, Unix ns: the middle of
+	// the packets.
+	At int64
+	// Offset is how far B's clock is ahead at that instant, in ns.
+	Offset float64
+	// Drift is how much B's clock gains, in ns per second of A's clock (ppb).
+	Drift float64
+	// DriftLow and DriftHigh bound the true drift.
+	DriftLow, DriftHigh float64
+	// OneWay says that packets went one way alone: the offset is then bounded on one
+	// side, the other being infinite, and the drift by Options.MaxDrift alone.
+	OneWay bool
+	// RoundTrip is the least time both ways together that fits all packets, in ns, less
+	// the error of the timestamps: 0 where OneWay is set. It may be negative, by no more
+	// than twice that error.
+	RoundTrip float64
+
+	base    float64 // ns that values of lines have less
+	corners []line  // of the lines that fit; nil where OneWay is set
+	side    direction
+	edge    []point // where OneWay is set: no line passes these, widened
+}
+
+// direction of packets.
+type direction int
+
+const (
+	forward  direction = 1  // A first
+	backward direction = -1 // B first
+)
+
+// Bound gives between what the offset is at an instant on A's clock, if the clocks drift
+// steadily and Options hold. Away from At it widens with the drift that is not known.
+func (r *Relation) Bound(a int64) (low, high float64) {
+	x := seconds(a, r.At)
+	if r.OneWay {
+		return r.boundOneWay(x)
+	}
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, l := range r.corners {
+		v := l.at(x) + r.base
+		low, high = min(low, v), max(high, v)
+	}
+	return low, high
+}
+
+// boundOneWay is what the nearest packets leave, with the fastest drift that may be.
+func (r *Relation) boundOneWay(x float64) (low, high float64) {
+	limit := math.Inf(int(r.side))
+	for _, p := range r.edge {
+		v := p.y + float64(r.side)*math.Abs(x-p.x)*r.DriftHigh
+		if r.side == forward {
+			limit = min(limit, v)
+		} else {
+			limit = max(limit, v)
+		}
+	}
+	if r.side == forward {
+		return math.Inf(-1), limit + r.base
+	}
+	return limit + r.base, math.Inf(1)
+}
+
+// OffsetAt is how far B's clock is ahead at an instant on A's clock, in ns.
+func (r *Relation) OffsetAt(a int64) float64 { return r.Offset + r.Drift*seconds(a, r.At) }
+
+// ToB is what B's clock shows when A's clock shows a, both Unix ns.
+func (r *Relation) ToB(a int64) int64 { return a + int64(math.Round(r.OffsetAt(a))) }
+
+// ToA is what A's clock shows when B's clock shows b, both Unix ns.
+func (r *Relation) ToA(b int64) int64 {
+	since := float64(b-r.At) - r.Offset // on B's clock, since At
+	return r.At + int64(math.Round(since/(1+r.Drift/1e9)))
+}
+
+func seconds(a, since int64) float64 { return float64(a-since) / 1e9 }
+
+// Between estimates the relation of two clocks from the packets that passed A first and
+// those that passed B first, in any order; either may be empty. It reads the slices and
+// keeps nothing of them. Errors wrap ErrTooFew or ErrInconsistent.
+func Between(forwards, backwards []Pair, o Options) (*Relation, error) {
+	if len(forwards)+len(backwards) > maxPairs {
+		return nil, fmt.Errorf("relate clocks: %d packets: expected at most %d", len(forwards)+len(backwards), maxPairs)
+	}
+	if o.Error < 0 || o.Forward < 0 || o.Backward < 0 || !(o.MaxDrift >= 0) {
+		return nil, fmt.Errorf("relate clocks: options %+v: expected nothing below 0", o)
+	}
+	if o.MaxDrift == 0 {
+		o.MaxDrift = defaultMaxDrift
+	}
+	r := &Relation{At: middle(forwards, backwards)}
+	var first int64
+	if len(forwards) > 0 {
+		first = forwards[0].B - forwards[0].A
+	} else if len(backwards) > 0 {
+		first = backwards[0].B - backwards[0].A
+	}
+	r.base = float64(first)
+	up := newEdge(forwards, r.At, first, float64(o.Forward), forward)
+	down := newEdge(backwards, r.At, first, float64(o.Backward), backward)
+	switch {
+	case up.wide() && down.wide():
+		return r, r.twoWays(up, down, &o)
+	case up.wide():
+		r.oneWay(up, &o)
+	case down.wide():
+		r.oneWay(down, &o)
+	default:
+		return nil, fmt.Errorf("relate clocks by %d and %d packets: %w", len(forwards), len(backwards), ErrTooFew)
+	}
+	return r, nil
+}
+
+// middle is half way from the first to the last packet on A's clock.
+func middle(lists ...[]Pair) int64 {
+	low, high := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, list := range lists {
+		for _, p := range list {
+			low, high = min(low, p.A), max(high, p.A)
+		}
+	}
+	if low > high {
+		return 0
+	}
+	return low + int64(uint64(high-low)/2)
+}
+
+// oneWay takes the envelope for the offset: the least delay is taken to be the one known,
+// and the luckiest timestamps to be right.
+func (r *Relation) oneWay(e *edge, o *Options) {
+	slope := steepest(func(slope float64) float64 { return e.mean(slope) }, e.slopes(), o.MaxDrift)
+	slope = min(max(refined(slope, float64(o.Error), e), -o.MaxDrift), o.MaxDrift)
+	r.OneWay, r.side = true, e.side
+	r.Drift, r.Offset = slope, e.touch(slope)+r.base
+	r.DriftLow, r.DriftHigh = -o.MaxDrift, o.MaxDrift
+	for _, p := range e.hull {
+		r.edge = append(r.edge, point{p.x, p.y + float64(e.side)*float64(o.Error)})
+	}
+}
+
+// twoWays takes the middle of the band between both envelopes, along the slope that is the
+// nearest to the packets of both.
+func (r *Relation) twoWays(up, down *edge, o *Options) error {
+	slopes := append(up.slopes(), down.slopes()...)
+	slack := float64(o.Error)
+	r.corners = fitting(up.hull, down.hull, slack, o.MaxDrift)
+	if len(r.corners) == 0 {
+		widest := steepest(func(slope float64) float64 { return up.touch(slope) - down.touch(slope) }, slopes, o.MaxDrift)
+		missing := (down.touch(widest) - up.touch(widest)) / 2
+		return fmt.Errorf("relate clocks: %w: they would have to be off by %.0f ns", ErrInconsistent, missing)
+	}
+	r.DriftLow, r.DriftHigh = math.Inf(1), math.Inf(-1)
+	for _, l := range r.corners {
+		r.DriftLow, r.DriftHigh = min(r.DriftLow, l.slope), max(r.DriftHigh, l.slope)
+	}
+	slope := steepest(func(slope float64) float64 { return up.mean(slope) + down.mean(slope) }, slopes, o.MaxDrift)
+	r.Drift = min(max(refined(slope, slack, up, down), r.DriftLow), r.DriftHigh)
+	above, below := up.touch(r.Drift), down.touch(r.Drift)
+	low, high := r.Bound(r.At)
+	r.Offset = min(max((above+below)/2+r.base, low), high)
+	r.RoundTrip = above - below + float64(o.Forward+o.Backward)
+	return nil
+}
