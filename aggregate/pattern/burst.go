@@ -1,0 +1,122 @@
+package pattern
+
+import (
+	"errors"
+	"math"
+	"slices"
+)
+
+// Load is how a link was used within one window.
+type Load uint8
+
+// Kinds of load.
+const (
+	// Unclear is what the distribution does not tell, or too little of it is known.
+	Unclear Load = iota
+	// Steady load measures about the same all the time.
+	Steady
+	// Bursty load is now high, now low: bursts that are shorter than the window.
+	Bursty
+)
+
+// String is the load in words.
+func (l Load) String() string {
+	switch l {
+	case Steady:
+		return "steady"
+	case Bursty:
+		return "bursty"
+	}
+	return "unclear"
+}
+
+// Count is how often a value was measured. The value is a share of what there can be, from
+// 0 to 1, such as available bandwidth of capacity.
+type Count struct {
+	Value float64
+	Times uint64
+}
+
+// Within says what the values of one window are made of.
+type Within struct {
+	Load Load
+	// Low and High are the means of the two parts that the values fall into, and Duty the
+	// share of them in the upper one. Of a steady load they are nearly the same.
+	Low, High, Duty float64
+	// Apart is the share of the variance that is between the parts: 1 of two values, 0.64
+	// of a normal and 0.75 of a uniform distribution.
+	Apart float64
+}
+
+const (
+	leastTimes = 20   // observations that say something
+	steadySpan = 0.1  // standard deviation up to which load is steady
+	burstSpan  = 0.4  // least distance between the two parts of a bursty one
+	burstApart = 0.85 // least Apart of one
+	burstShare = 0.05 // of the smaller part, at least
+)
+
+// ErrValue says that a value is no share.
+var ErrValue = errors.New("describe window: expected values from 0 to 1")
+
+// Describe tells bursts from steady load by the values of one window, in any order. A link
+// that is half used for all of it, and one that is full for half of it, have one mean and
+// two distributions. Bursts have to be longer than the interval over which switches
+// measure, which smooths what is shorter.
+func Describe(values []Count) (Within, error) {
+	sorted := slices.Clone(values)
+	var times, sum, squares float64
+	for _, c := range sorted {
+		if !(c.Value >= 0 && c.Value <= 1) {
+			return Within{}, ErrValue
+		}
+		n := float64(c.Times)
+		times, sum, squares = times+n, sum+n*c.Value, squares+n*c.Value*c.Value
+	}
+	if times < leastTimes {
+		return Within{}, nil
+	}
+	slices.SortFunc(sorted, func(a, b Count) int {
+		switch {
+		case a.Value < b.Value:
+			return -1
+		case a.Value > b.Value:
+			return 1
+		}
+		return 0
+	})
+	mean := sum / times
+	variance := math.Max(squares/times-mean*mean, 0)
+	w := split(sorted, times, sum, variance)
+	switch {
+	case math.Sqrt(variance) <= steadySpan:
+		w.Load = Steady
+	case w.Apart >= burstApart && w.High-w.Low >= burstSpan && min(w.Duty, 1-w.Duty) >= burstShare:
+		w.Load = Bursty
+	}
+	return w, nil
+}
+
+// split finds the two parts whose means are the furthest apart for how they are filled
+// (Otsu 1979).
+func split(sorted []Count, times, sum, variance float64) Within {
+	mean := sum / times
+	best := Within{Low: mean, High: mean}
+	between := 0.0
+	var below, belowSum float64
+	for i, c := range sorted {
+		below, belowSum = below+float64(c.Times), belowSum+float64(c.Times)*c.Value
+		if below == 0 || below == times || sorted[i+1].Value == c.Value {
+			continue
+		}
+		low, high := belowSum/below, (sum-belowSum)/(times-below)
+		if v := below / times * (1 - below/times) * (high - low) * (high - low); v > between {
+			between = v
+			best = Within{Low: low, High: high, Duty: 1 - below/times}
+		}
+	}
+	if variance > 0 {
+		best.Apart = min(between/variance, 1)
+	}
+	return best
+}

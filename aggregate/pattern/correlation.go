@@ -1,0 +1,122 @@
+package pattern
+
+import (
+	"math"
+	"math/bits"
+	"math/cmplx"
+	"slices"
+)
+
+// ranked puts ranks in the place of values, equal ones their mean, from which the mean and
+// a straight trend are taken off: one burst that is a thousand times the others counts as
+// the largest, and no more. Unknown values (NaN) become 0, which correlates with nothing.
+func ranked(values []float64) []float64 {
+	order := make([]int, 0, len(values))
+	for i, v := range values {
+		if !math.IsNaN(v) {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		switch {
+		case values[a] < values[b]:
+			return -1
+		case values[a] > values[b]:
+			return 1
+		}
+		return 0
+	})
+	out := make([]float64, len(values))
+	for i := 0; i < len(order); {
+		j := i
+		for j < len(order) && values[order[j]] == values[order[i]] {
+			j++
+		}
+		for _, at := range order[i:j] {
+			out[at] = float64(i+j) / 2
+		}
+		i = j
+	}
+	detrend(out, order)
+	return out
+}
+
+// detrend takes the line of least squares off the values at the indices.
+func detrend(values []float64, at []int) {
+	n := float64(len(at))
+	var sumX, sumY float64
+	for _, i := range at {
+		sumX, sumY = sumX+float64(i), sumY+values[i]
+	}
+	meanX, meanY := sumX/n, sumY/n
+	var covered, spread float64
+	for _, i := range at {
+		dx := float64(i) - meanX
+		covered, spread = covered+dx*(values[i]-meanY), spread+dx*dx
+	}
+	slope := 0.0
+	if spread > 0 {
+		slope = covered / spread
+	}
+	for _, i := range at {
+		values[i] -= meanY + slope*(float64(i)-meanX)
+	}
+}
+
+// correlate gives the correlation of a[i] with b[i+k] for lags k from 0 to most, each over
+// the pairs that there are, so that it does not fall off with the lag. Both have one
+// length. It is nil where one of them never changes.
+func correlate(a, b []float64, most int) []float64 {
+	n := len(a)
+	size := 1 << bits.Len(uint(2*n-1))
+	left, right := make([]complex128, size), make([]complex128, size)
+	var powerA, powerB float64
+	for i := range n {
+		left[i], right[i] = complex(a[i], 0), complex(b[i], 0)
+		powerA, powerB = powerA+a[i]*a[i], powerB+b[i]*b[i]
+	}
+	if powerA == 0 || powerB == 0 {
+		return nil
+	}
+	transform(left, false)
+	transform(right, false)
+	for i := range left {
+		left[i] = cmplx.Conj(left[i]) * right[i]
+	}
+	transform(left, true)
+	out := make([]float64, most+1)
+	scale := float64(n) / (math.Sqrt(powerA*powerB) * float64(size))
+	for k := range out {
+		out[k] = real(left[k]) * scale / float64(n-k)
+	}
+	return out
+}
+
+// transform is the fast Fourier transform in place (radix 2), unscaled; len(x) is a power
+// of 2.
+func transform(x []complex128, inverse bool) {
+	n := len(x)
+	shift := 64 - bits.Len(uint(n-1))
+	for i := range x {
+		if j := int(bits.Reverse64(uint64(i)) >> shift); n > 1 && j > i {
+			x[i], x[j] = x[j], x[i]
+		}
+	}
+	turn := -2 * math.Pi
+	if inverse {
+		turn = -turn
+	}
+	roots := make([]complex128, n/2)
+	for i := range roots {
+		roots[i] = cmplx.Rect(1, turn*float64(i)/float64(n))
+	}
+	for half := 1; half < n; half *= 2 {
+		stride := n / (2 * half)
+		for start := 0; start < n; start += 2 * half {
+			for i := range half {
+				even, odd := x[start+i], x[start+i+half]*roots[i*stride]
+				x[start+i], x[start+i+half] = even+odd, even-odd
+			}
+		}
+	}
+}

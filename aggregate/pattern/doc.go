@@ -1,0 +1,13 @@
+// Package pattern finds what repeats in the load of a network over time: the steps of a
+// training job, how long it rests between them, who follows whom, and who is late. It also
+// tells bursts that are shorter than a window from steady load, by the distribution of what
+// was measured in it.
+//
+// A period is what the autocorrelation shows that aperiodic traffic does not: a peak away
+// from lag 0 that is too high for chance, given how long the traffic remembers, and one
+// again at twice the lag. Where that is not so there is no period, rather than a guess.
+//
+// The package knows series of numbers, one for each window, all windows of equal length,
+// and answers in windows. It must never know cells, signals or where windows come from. Its
+// functions keep nothing of what they are given, and are safe for concurrent use.
+package pattern
