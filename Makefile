@@ -74,10 +74,11 @@ load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them a
 	CSIGSCOPE_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_INGEST_SEED=$(SEED) CSIGSCOPE_INGEST_KEYS=10000000 \
 		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest
 
-accuracy: ## print how often the location that replay names is the true port, by scenario and locator
+accuracy: ## print how often the location that replay names is the true port, and which faults report and conform find
 	@mkdir -p .cache
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
-	@cat .cache/accuracy.txt
+	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFaults$$' ./replay
+	@cat .cache/accuracy.txt .cache/faults.txt
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
 	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_SOAK=$(or $(SOAK),60m) \
