@@ -144,8 +144,8 @@ func checkVariable(t *testing.T, where string, cmd *cobra.Command, name, value s
 	}
 }
 
-// TestDeployedConfiguration: the configuration is good, and lets exporters of other
-// machines in by TLS and tokens alone.
+// TestDeployedConfiguration: the configuration is good, and lets exporters and askers of
+// other machines in by TLS and tokens alone.
 func TestDeployedConfiguration(t *testing.T) {
 	file := filepath.Join(deployment, "config", "csigscope.yaml")
 	var out bytes.Buffer
@@ -162,5 +162,9 @@ func TestDeployedConfiguration(t *testing.T) {
 	c := n.config.Collect
 	if err := c.Ingest.checkListen(false); err != nil || c.Ingest.Listen.text != "0.0.0.0:4319" || c.Ingest.Tokens == "" || c.Instance.text == "" {
 		t.Errorf("%v: %+v", err, c.Ingest)
+	}
+	api := n.config.API
+	if err := api.checkListen("--api-listen", "0.0.0.0:9465", false); err != nil || api.gate().Anonymous.Role != "" {
+		t.Errorf("%v: %+v", err, api)
 	}
 }

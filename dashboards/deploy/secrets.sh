@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes what must not be in a repository, once: passwords (.env), and in the folder secrets
-# an authority with the collector's certificate, and a token for exporters. Further names
-# and addresses by which exporters reach the collector are arguments:
+# an authority with the collector's certificate, and tokens for exporters and controllers.
+# Further names and addresses by which these reach the collector are arguments:
 #
 #   ./secrets.sh collector.example 192.0.2.10
 #
@@ -13,6 +13,7 @@ cd "$(dirname "$0")"
 for made in .env secrets; do
   test ! -e "$made" || { echo "secrets.sh: $made exists: remove it to begin anew" >&2; exit 1; }
 done
+trap 'test $? = 0 || echo "secrets.sh: failed; it takes OpenSSL 3" >&2' EXIT
 
 names=DNS:localhost,IP:127.0.0.1,DNS:$(uname -n),DNS:collect.csigscope.svc
 for name in "$@"; do
@@ -23,7 +24,7 @@ for name in "$@"; do
 done
 
 # The folder is for its owner alone; in it, containers of another user read their part.
-mkdir -p secrets/authority secrets/collector secrets/exporter
+mkdir -p secrets/authority secrets/collector secrets/exporter secrets/controller
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=csigscope authority" \
   -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign \
   -keyout secrets/authority/ca.key -out secrets/authority/ca.pem 2>/dev/null
@@ -31,9 +32,15 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -
   -CA secrets/authority/ca.pem -CAkey secrets/authority/ca.key \
   -addext basicConstraints=critical,CA:FALSE -addext "subjectAltName=$names" -addext extendedKeyUsage=serverAuth \
   -keyout secrets/collector/collector.key -out secrets/collector/collector.pem 2>/dev/null
-cp secrets/authority/ca.pem secrets/exporter/ca.pem
-openssl rand -hex 32 >secrets/exporter/token
-printf 'hosts: %s\n' "$(tr -d '\n' <secrets/exporter/token | sha256sum | cut -d ' ' -f 1)" >secrets/collector/tokens
+
+# token FOLDER: the collector gets the hash alone.
+token() {
+  cp secrets/authority/ca.pem "secrets/$1/ca.pem"
+  openssl rand -hex 32 >"secrets/$1/token"
+  tr -d '\n' <"secrets/$1/token" | sha256sum | cut -d ' ' -f 1
+}
+printf 'hosts: %s\n' "$(token exporter)" >secrets/collector/tokens
+printf 'controller: read %s\n' "$(token controller)" >secrets/collector/clients
 chmod 755 secrets/collector secrets/exporter
 chmod 644 secrets/collector/* secrets/exporter/*
 

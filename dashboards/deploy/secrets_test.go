@@ -61,10 +61,14 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s is %v, want %v", file, got, want)
 		}
 	}
-	token := strings.TrimSpace(string(read(t, filepath.Join(m.dir, "secrets/exporter/token"))))
-	sum := sha256.Sum256([]byte(token))
-	if got, want := string(read(t, filepath.Join(m.dir, "secrets/collector/tokens"))), "hosts: "+hex.EncodeToString(sum[:])+"\n"; got != want {
-		t.Errorf("tokens %q, want %q", got, want)
+	for who, file := range map[string]struct{ name, line string }{
+		"exporter": {"tokens", "hosts: "}, "controller": {"clients", "controller: read "},
+	} {
+		token := strings.TrimSpace(string(read(t, filepath.Join(m.dir, "secrets", who, "token"))))
+		sum := sha256.Sum256([]byte(token))
+		if got, want := string(read(t, filepath.Join(m.dir, "secrets/collector", file.name))), file.line+hex.EncodeToString(sum[:])+"\n"; got != want {
+			t.Errorf("%s: %q, want %q", file.name, got, want)
+		}
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(read(t, filepath.Join(m.dir, "secrets/exporter/ca.pem"))) {
