@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
@@ -56,6 +57,24 @@ func (r storeReader) CellWindows(ctx context.Context, q Question) ([]CellRow, er
 		rows[i].Window = cells[i].Window.UnixNano()
 	}
 	return rows, asked(err)
+}
+
+// EachCellWindow implements Analytics.
+func (r storeReader) EachCellWindow(ctx context.Context, q Question, n int, f func(*CellRow) error) (more bool, err error) {
+	asker := AskerOf(ctx)
+	if err := asker.Ask(); err != nil {
+		return false, err
+	}
+	told, begin := 0, time.Now()
+	more, err = r.store.EachCellWindow(ctx, q.storeQuery(), n, func(c *store.CellWindowRow) error {
+		told++
+		row := newCellRow(q.Signal, &c.CellRow)
+		row.Window = c.Window.UnixNano()
+		return f(&row)
+	})
+	asker.Spent(time.Since(begin))
+	asker.Told(told)
+	return more, asked(err)
 }
 
 // LocationWindows implements Analytics.

@@ -34,6 +34,10 @@ type Analytics interface {
 	Cells(context.Context, Question) ([]CellRow, error)
 	// CellWindows has one row per cell and window of Question.Step.
 	CellWindows(context.Context, Question) ([]CellRow, error)
+	// EachCellWindow calls f with the first n rows of CellWindows as they come, by window, source
+	// and destination, and tells whether there are more. A row is f's until it returns; an
+	// error of f ends it.
+	EachCellWindow(ctx context.Context, q Question, n int, f func(*CellRow) error) (more bool, err error)
 	// LocationWindows has one row per location and window of Question.Step.
 	LocationWindows(context.Context, Question) ([]LocationCount, error)
 	// TopLocations has the n locations with the most heavy observations over the whole

@@ -114,24 +114,53 @@ func (s *Store) Cells(ctx context.Context, q Query) ([]CellRow, error) {
 // CellWindows has one row for each cell and window of Step with observations, ordered
 // by window, source and destination. The windows of a cell add up to its row in Cells.
 func (s *Store) CellWindows(ctx context.Context, q Query) ([]CellWindowRow, error) {
+	var list []CellWindowRow
+	err := s.eachCellWindow(ctx, q, s.maxRows+1, func(r *CellWindowRow) error {
+		list = append(list, *r)
+		return nil
+	})
+	return list, err
+}
+
+// EachCellWindow calls f with the first n rows of CellWindows as they come, and tells
+// whether there are more. A row is f's until it returns; an error of f ends it.
+func (s *Store) EachCellWindow(ctx context.Context, q Query, n int, f func(*CellWindowRow) error) (more bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n = min(n, s.maxRows-1)
+	told, stopped := 0, error(nil)
+	err = s.eachCellWindow(ctx, q, n+1, func(r *CellWindowRow) error {
+		if told++; told > n {
+			more = true
+			return nil
+		}
+		if stopped = f(r); stopped != nil {
+			cancel() // what is on its way still is not waited for
+		}
+		return stopped
+	})
+	if stopped != nil {
+		return more, stopped // which is not the server's
+	}
+	return more, err
+}
+
+func (s *Store) eachCellWindow(ctx context.Context, q Query, limit int, f func(*CellWindowRow) error) error {
 	if err := s.resolve(ctx, &q, true); err != nil {
-		return nil, fmt.Errorf("read cell windows: %w", err)
+		return fmt.Errorf("read cell windows: %w", err)
 	}
 	query := fmt.Sprintf("SELECT window_start, %s FROM %s WHERE %s ORDER BY window_start, src_group, dst_group LIMIT %d",
-		cellColumns(), q.view(s.database, "cell_windows", true), q.cells(), s.maxRows+1)
-	var list []CellWindowRow
+		cellColumns(), q.view(s.database, "cell_windows", true), q.cells(), limit)
 	var r CellWindowRow
 	var c cellScanner
 	targets := append([]any{&r.Window}, c.targets(&r.CellRow)...)
-	err := s.query(ctx, s.reader, "read cell windows", query, func(rows driver.Rows) error {
+	return s.query(ctx, s.reader, "read cell windows", query, func(rows driver.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
 		c.finish(&r.CellRow)
-		list = append(list, r)
-		return nil
+		return f(&r)
 	})
-	return list, err
 }
 
 // LocationWindows has one row for each location and window of Step, ordered by both.

@@ -30,6 +30,11 @@ const (
 	DefaultWatchers   = 256              // watches and waiting requests at a time
 	DefaultMaxLag     = 8                // revisions that a watcher may be behind
 	DefaultMade       = 256 << 20        // bytes of what is made once for all who ask the same
+	// DefaultExportTimeout bounds the writing of a table; it is below the store's own limit.
+	DefaultExportTimeout = 25 * time.Second
+	DefaultExports       = 2         // tables written at a time
+	DefaultExportRows    = 1_000_000 // of a table of cells
+	DefaultExportRecords = 100_000   // of a table of flows or findings, which are held in memory
 	// DefaultSendTimeout is how long a watcher may take for one event.
 	DefaultSendTimeout = 30 * time.Second
 )
@@ -46,9 +51,15 @@ type Config struct {
 	Concurrent  int
 	Watchers    int
 	MaxLag      int
-	Made        int              // bytes of answers and what they are made from, that are kept for who asks the same
-	Logger      *slog.Logger     // nil: discard
-	Now         func() time.Time // nil: time.Now
+	Made        int // bytes of answers and what they are made from, that are kept for who asks the same
+
+	ExportTimeout time.Duration
+	Exports       int
+	ExportRows    int
+	ExportRecords int
+
+	Logger *slog.Logger     // nil: discard
+	Now    func() time.Time // nil: time.Now
 }
 
 // Catalog names groups and locations. It is safe for concurrent use.
@@ -74,6 +85,10 @@ func (c Config) withDefaults() Config {
 	orInt(&c.Watchers, DefaultWatchers)
 	orInt(&c.MaxLag, DefaultMaxLag)
 	orInt(&c.Made, DefaultMade)
+	or(&c.ExportTimeout, DefaultExportTimeout)
+	orInt(&c.Exports, DefaultExports)
+	orInt(&c.ExportRows, DefaultExportRows)
+	orInt(&c.ExportRecords, DefaultExportRecords)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -91,6 +106,7 @@ type API struct {
 	Config
 	handler  http.Handler
 	slots    chan struct{} // held while an answer is worked on
+	exports  chan struct{} // held while a table is written
 	watchers atomic.Int64
 	lagging  atomic.Uint64
 	names    namesCache
@@ -108,7 +124,9 @@ func New(cfg Config) (*API, error) {
 	if cfg.Names == nil {
 		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
 	}
-	a := &API{Config: cfg, slots: make(chan struct{}, cfg.Concurrent), made: newMade(cfg.Made)}
+	a := &API{
+		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made),
+	}
 	a.running, a.end = context.WithCancel(context.Background())
 	a.names.catalog, a.names.now = cfg.Names, cfg.Now
 	mux := http.NewServeMux()

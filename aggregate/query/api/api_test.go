@@ -2,14 +2,12 @@ package api_test
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -303,36 +301,6 @@ func TestOthers(t *testing.T) {
 	h := read[model.Health](t, s.get(t, "/api/v1/health"))
 	if *h.AgeSeconds != 57 || h.Windows != 3 || h.Producers != 2 || len(h.Signals) != 3 {
 		t.Errorf("health %+v", h)
-	}
-}
-
-// TestExport: the table has what the cells have, in all pages.
-func TestExport(t *testing.T) {
-	s := newServed(t, 25, func(c *api.Config) { c.Reader = querytest.Fabric(4, 10) })
-	s.window(t, 0)
-	for signal, mean := range map[string]string{"min_abw": "mean_bps", "max_delay": "mean_ns", "min_abw_ratio": "mean_ratio"} {
-		cells := read[model.Cells](t, s.get(t, "/api/v1/cells?dst=pod1&signal="+signal))
-		w := s.get(t, "/api/v1/export?dst=pod1&signal="+signal)
-		rows, err := csv.NewReader(w.Body).ReadAll()
-		if err != nil || w.Header().Get("Content-Type") != "text/csv; charset=utf-8" || w.Header().Get("ETag") == "" || len(rows) != 1+len(cells.Values) {
-			t.Fatalf("%s: %d rows, %v, header %v", signal, len(rows), err, w.Header())
-		}
-		column := slices.Index(rows[0], mean)
-		if column < 0 || slices.Index(rows[0], "mode") < 0 {
-			t.Fatalf("%s: columns %q", signal, rows[0])
-		}
-		for i, c := range cells.Values {
-			row := rows[i+1]
-			v, _, _ := c.Mean.Value()
-			if row[3] != c.Src || row[4] != c.Dst || row[column] != strconv.FormatFloat(v, 'f', -1, 64) || row[15] != c.Mode.Location {
-				t.Errorf("%s: row %q of %+v", signal, row, c)
-			}
-		}
-	}
-	const past = "from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z"
-	cells := read[model.Cells](t, s.get(t, "/api/v1/cells?"+past))
-	if rows, err := csv.NewReader(s.get(t, "/api/v1/export?"+past).Body).ReadAll(); err != nil || len(rows) != 1+cells.Total || cells.Total == 0 {
-		t.Errorf("history: %d rows, %v, of %d cells", len(rows), err, cells.Total)
 	}
 }
 

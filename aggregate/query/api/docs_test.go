@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/table/tabletest"
 )
 
 // TestDocumentedQuestions runs the documentation's curl examples.
@@ -35,15 +38,16 @@ func TestDocumentedQuestions(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	s.window(t, 0)
-	url := listen(t, s)
+	url, dir := listen(t, s), t.TempDir()
 	examples := 0
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "curl ") {
+		if !strings.HasPrefix(line, "curl ") { // grpcurl is not at hand, TestReflection does what it does
 			continue
 		}
 		examples++
 		line = strings.ReplaceAll(strings.TrimSpace(line), "http://127.0.0.1:9465", url)
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "curl ", curl+` -sS --noproxy '*' -w '\n%{http_code}' `, 1))
+		cmd.Dir = dir
 		out, err := cmd.Output()
 		body, code, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		if strings.Contains(line, "/watch?") {
@@ -52,9 +56,13 @@ func TestDocumentedQuestions(t *testing.T) {
 			}
 			continue
 		}
-		if strings.Contains(line, "/export?") {
-			if err != nil || !strings.HasPrefix(string(out), "from,to,signal,src,") || strings.Count(string(out), "\n") != 11 {
-				t.Errorf("%s: %v %.300s", line, err, out)
+		if strings.Contains(line, "/export") {
+			rows := strings.Count(string(out), "\n")
+			if name, ok := strings.CutPrefix(line[max(strings.LastIndex(line, " -o "), 0):], " -o "); ok {
+				rows = tableRows(t, filepath.Join(dir, name))
+			}
+			if err != nil || rows < 8 {
+				t.Errorf("%s: %v, %d rows: %.300s", line, err, rows, out)
 			}
 			continue
 		}
@@ -71,4 +79,22 @@ func TestDocumentedQuestions(t *testing.T) {
 	if examples < 10 {
 		t.Errorf("%d examples", examples)
 	}
+}
+
+// tableRows counts the rows of a table in a file, and the line of names.
+func tableRows(t *testing.T, path string) int {
+	t.Helper()
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := table.Arrow
+	if filepath.Ext(path) == ".parquet" {
+		f = table.Parquet
+	}
+	rows, _, err := tabletest.Read(f, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(rows)
 }

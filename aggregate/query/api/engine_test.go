@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/table"
 	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
@@ -27,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { chdbtest.Main(m) }
 
-func openStore(t *testing.T) *store.Store {
+func openStore(t *testing.T) (*store.Store, *chdb.Engine) {
 	t.Helper()
 	engine := chdbtest.Start(t)
 	s, err := store.Open(t.Context(), store.Options{
@@ -45,13 +49,13 @@ func openStore(t *testing.T) *store.Store {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return s, engine
 }
 
 // TestMemoryAgreesWithStore writes the same windows to memory and to the store, and asks both
 // the same: the modes that SQL finds are those that memory finds, at every level.
 func TestMemoryAgreesWithStore(t *testing.T) {
-	db := openStore(t)
+	db, engine := openStore(t)
 	names := recenttest.Names{Racks: 6}
 	groups, _ := names.Groups(t.Context())
 	locations, _ := names.Locations(t.Context())
@@ -103,6 +107,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 		t.Errorf("compared %d cells", compared)
 	}
 	timelinesAgree(t, s)
+	engineReads(t, s, engine)
 	recordsCome(t, s, db)
 	for _, target := range injectionTargets() {
 		if w := s.get(t, target); w.Code >= 500 || w.Code == 200 && !strings.Contains(w.Body.String(), `"total":0`) {
@@ -111,6 +116,43 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 	}
 	if after := cells("/api/v1/cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"); len(after) != 36 {
 		t.Errorf("%d cells are left", len(after))
+	}
+}
+
+// engineReads has another program's readers, the engine's, read tables that were streamed
+// from the engine.
+func engineReads(t *testing.T, s *served, engine *chdb.Engine) {
+	t.Helper()
+	const question = "table=windows&step=1s&signal=max_delay&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"
+	conn, err := clickhouse.Open(engine.ClickHouseOptions(chdb.RoleMigrator))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for format, called := range map[table.Format]string{table.CSV: "CSVWithNames", table.Parquet: "Parquet", table.Arrow: "ArrowStream"} {
+		w := s.get(t, "/api/v1/export?format="+string(format)+"&"+question)
+		path := filepath.Join(t.TempDir(), "table")
+		if err := os.WriteFile(path, w.Body.Bytes(), 0o600); err != nil || w.Code != 200 {
+			t.Fatalf("%s: status %d, %v", format, w.Code, err)
+		}
+		var rows, observations, heavy uint64
+		var mean float64
+		var first, last time.Time
+		query := fmt.Sprintf(`SELECT count(), sum(toUInt64(observations)), sum(toUInt64(heavy)), max(toFloat64(mean_ns)), min(toDateTime64("from", 9, 'UTC')), max(toDateTime64("to", 9, 'UTC'))
+FROM file('%s', %s) WHERE src = 'rack1'`, path, called)
+		if err := conn.QueryRow(t.Context(), query).Scan(&rows, &observations, &heavy, &mean, &first, &last); err != nil {
+			t.Errorf("%s: %v", format, err)
+			continue
+		}
+		line := read[model.Timeline](t, s.get(t, "/api/v1/timeline?src=rack1&"+strings.TrimPrefix(question, "table=windows&")))
+		for _, m := range line.Values {
+			rows -= uint64(m.Cells)
+			observations -= m.Observations
+			heavy -= m.Heavy
+		}
+		if rows != 0 || observations != 0 || heavy != 0 || mean <= 0 || !first.Equal(begin) || !last.Equal(begin.Add(4*time.Second)) {
+			t.Errorf("%s: %d rows, %d observations, %d heavy ones too many; mean %v, from %s to %s", format, int64(rows), int64(observations), int64(heavy), mean, first, last)
+		}
 	}
 }
 

@@ -1,44 +1,152 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
-	"fmt"
+	"errors"
+	"io"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/table"
 	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/decode/csig"
 )
+
+// FormatInput chooses how a table is written.
+type FormatInput struct {
+	Format string `query:"format" default:"csv" enum:"csv,parquet,arrow" doc:"of the table; arrow is a stream of record batches (Arrow IPC)"`
+}
+
+func (in FormatInput) format() table.Format { return table.Format(in.Format) }
 
 type exportInput struct {
 	SignalInput
 	RangeInput
 	WaitInput
 	FilterInput
-	Format string `query:"format" default:"csv" enum:"csv" doc:"of the table"`
+	FormatInput
+	Table string `query:"table" default:"cells" enum:"cells,windows" doc:"cells over the whole range, or by each window of it"`
+	Step  string `query:"step" maxLength:"20" doc:"with table=windows, from and to: length of a window, such as 10s; otherwise about 120 windows"`
 }
 
-func export(a *API, h huma.API) {
-	const contentType = "text/csv; charset=utf-8"
-	op := huma.Operation{OperationID: "export", Summary: "All cells as a table, with units in the names of columns"}
-	question(a, h, op, contentType, "", a.export, cellsTable)
+type exportFlowsInput struct {
+	FlowInput
+	FormatInput
 }
 
-// export gives all cells of a question in one piece: no more than memory holds, or than the
-// store answers with at a time.
-func (a *API) export(ctx context.Context, s *recent.State, in *exportInput) (*answer, error) {
-	if s == nil {
-		q, err := a.question(ctx, &in.SignalInput, &in.TimesInput)
+type exportFindingsInput struct {
+	FindingInput
+	FormatInput
+}
+
+const exportDescription = `Rows come as they are read, in a table with units in the names of columns. Headers say how many there
+may be (Csigscope-Row-Limit) and how long they may take (Csigscope-Time-Limit-S); trailers, and the key-value metadata of Parquet, how
+many there are (Csigscope-Rows), whether that is all (Csigscope-Complete: true or false) and, where it is not, which limit cut them off
+(Csigscope-Cut-By: rows or time). A transfer that breaks off without the trailers has failed.`
+
+func (a *API) registerExports(h huma.API) {
+	export(a, h, "export", "Cells as a table", a.exportCells)
+	export(a, h, "export/flows", "Flows as a table", a.exportFlows)
+	export(a, h, "export/findings", "Findings as a table", a.exportFindings)
+}
+
+// exported is a table that can be written, once what may be wrong with the question has been
+// found.
+type exported struct {
+	state *recent.State // nil: of the store
+	write func(ctx context.Context, f table.Format, w io.Writer) (ending, error)
+}
+
+// ending is how a table ended.
+type ending struct {
+	rows  int
+	cutBy string // empty where it is complete, else rows or time
+}
+
+// notes are what trailers and metadata say of the ending.
+func (e ending) notes() map[string]string {
+	return map[string]string{
+		"Csigscope-Rows": strconv.Itoa(e.rows), "Csigscope-Complete": strconv.FormatBool(e.cutBy == ""), "Csigscope-Cut-By": e.cutBy,
+	}
+}
+
+// errEnough ends the reading of rows at the limit.
+var errEnough = errors.New("as many rows as there may be")
+
+// tableOf is a table of the rows that each finds.
+func tableOf[T any](s *recent.State, columns []table.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
+	return &exported{s, func(ctx context.Context, f table.Format, w io.Writer) (e ending, err error) {
+		to, err := table.New(f, columns, w)
 		if err != nil {
-			return nil, err
+			return e, err
 		}
-		cells, err := a.pastCells(ctx, q, &in.FilterInput)
-		return &answer{content: content{value: &model.Cells{About: pastAbout(q), Values: cells}}}, err
+		err = each(ctx, func(row *T) error {
+			if e.rows == most {
+				return errEnough
+			}
+			e.rows++
+			return to.Write(row)
+		})
+		switch {
+		case errors.Is(err, errEnough):
+			e.cutBy = "rows"
+		case err != nil && e.rows > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			e.cutBy = "time"
+		case err != nil:
+			return e, err
+		}
+		return e, to.Close(e.notes())
+	}}
+}
+
+// export serves one kind of table.
+func export[I interface{ format() table.Format }](a *API, h huma.API, path, summary string, f func(context.Context, *recent.State, *I) (*exported, error)) {
+	content := map[string]*huma.MediaType{}
+	for _, format := range []table.Format{table.CSV, table.Parquet, table.Arrow} {
+		content[format.ContentType()] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	}
+	op := huma.Operation{
+		OperationID: strings.ReplaceAll(path, "/", "-"), Method: http.MethodGet, Path: "/api/v1/" + path, Summary: summary, Description: exportDescription,
+		Responses: responses(h, "text/csv", ""),
+	}
+	op.Responses["200"].Content = content
+	huma.Register(h, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+		s, fresh, err := a.await(ctx, in)
+		if err != nil {
+			return nil, a.answerable(ctx, err)
+		}
+		if s != nil && !fresh {
+			return &huma.StreamResponse{Body: func(ctx huma.Context) {
+				ctx.SetHeader("ETag", etag(s))
+				ctx.SetStatus(http.StatusNotModified)
+			}}, nil
+		}
+		found, err := f(ctx, s, in)
+		if err != nil {
+			return nil, a.answerable(ctx, err)
+		}
+		return &huma.StreamResponse{Body: func(ctx huma.Context) {
+			r, out := humago.Unwrap(ctx)
+			a.serveTable(r, out, (*in).format(), found)
+		}}, nil
+	})
+}
+
+func (a *API) exportCells(ctx context.Context, s *recent.State, in *exportInput) (*exported, error) {
+	switch {
+	case in.Step != "" && (s != nil || in.Table != "windows"):
+		return nil, wrong("step", in.Step, "is of windows of history: give table=windows, from and to as well")
+	case s == nil && in.Table == "windows":
+		return a.exportPastWindows(ctx, in)
+	case s == nil:
+		return a.exportPastCells(ctx, in)
+	case in.Table == "windows":
+		return a.exportWindows(ctx, s, in)
 	}
 	v, k, err := a.asked(ctx, s, &in.SignalInput, in.Windows)
 	if err != nil {
@@ -48,56 +156,126 @@ func (a *API) export(ctx context.Context, s *recent.State, in *exportInput) (*an
 	if err != nil {
 		return nil, err
 	}
-	return &answer{content{value: &model.Cells{About: about(s, k)}, view: v, chosen: v.chosen(&f)}, s}, nil
+	about := about(s, k)
+	return tableOf(s, cellColumns(about.Unit), a.ExportRows, func(_ context.Context, told func(*cellLine) error) error {
+		return v.tell(&f, about, told)
+	}), nil
 }
 
-func cellsTable(c *content) ([]byte, error) {
-	page, ok := c.whole().(*model.Cells)
-	if !ok {
-		return nil, fmt.Errorf("encode table: %T has no cells", c.value)
+// tell tells of the view's cells that the filter takes.
+func (v *view) tell(f *filter, about model.About, told func(*cellLine) error) error {
+	for i := range v.cells {
+		if !f.takes(&v.cells[i]) {
+			continue
+		}
+		if err := told(&cellLine{about.From, about.To, about.Signal, v.names.cell(&v.cells[i])}); err != nil {
+			return err
+		}
 	}
-	return cellsCSV(page)
+	return nil
 }
 
-// cellsCSV has a line for each cell. What a cell has no value for is empty.
-func cellsCSV(page *model.Cells) ([]byte, error) {
-	unit := ""
-	if u, err := csig.ParseUnit(page.Unit); err == nil {
-		unit = "_" + unitFields[u]
+// exportWindows is of the last windows in memory, one by one.
+func (a *API) exportWindows(ctx context.Context, s *recent.State, in *exportInput) (*exported, error) {
+	_, k, err := a.asked(ctx, s, &in.SignalInput, 1)
+	if err != nil {
+		return nil, err
 	}
-	var out bytes.Buffer
-	w := csv.NewWriter(&out)
-	_ = w.Write([]string{
-		"from", "to", "signal", "src", "dst", "kind", "state", "observations", "mean" + unit, "min" + unit, "max" + unit,
-		"untouched", "trimmed", "heavy", "heavy_ratio", "mode", "mode_heavy", "mode_share_ratio", "runner_up", "runner_up_heavy",
-	})
-	from, to := page.From.Format(time.RFC3339Nano), page.To.Format(time.RFC3339Nano)
-	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	for i := range page.Values {
-		c := &page.Values[i]
-		row := []string{
-			from, to, page.Signal, c.Src, c.Dst, c.Kind, c.State, count(c.Observations), number(c.Mean), number(c.Min), number(c.Max),
-			count(c.Untouched), count(c.Trimmed), count(c.Heavy), strconv.FormatFloat(c.HeavyRatio, 'f', -1, 64), "", "", "", "", "",
+	about := about(s, k)
+	return tableOf(s, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*cellLine) error) error {
+		for _, w := range s.Last(in.Windows) {
+			v, err := a.windowView(ctx, w, k.signal, k.level)
+			if err != nil {
+				return err
+			}
+			f, err := in.filter(v.names, k.signal)
+			if err != nil {
+				return err
+			}
+			about.From, about.To = w.Start, w.End
+			if err := v.tell(&f, about, told); err != nil {
+				return err
+			}
 		}
-		if m := c.Mode; m != nil {
-			row[15], row[16], row[17] = m.Location, count(m.Heavy), strconv.FormatFloat(m.ShareRatio, 'f', -1, 64)
-		}
-		if m := c.RunnerUp; m != nil {
-			row[18], row[19] = m.Location, count(m.Heavy)
-		}
-		_ = w.Write(row)
-	}
-	w.Flush()
-	if err := w.Error(); err != nil {
-		return nil, fmt.Errorf("encode table: %w", err)
-	}
-	return out.Bytes(), nil
+		return nil
+	}), nil
 }
 
-func number(m *model.Measure) string {
-	v, _, ok := m.Value()
-	if !ok {
-		return ""
+func (a *API) exportPastCells(ctx context.Context, in *exportInput) (*exported, error) {
+	q, err := a.question(ctx, &in.SignalInput, &in.TimesInput)
+	if err != nil {
+		return nil, err
 	}
-	return strconv.FormatFloat(v, 'f', -1, 64)
+	about := pastAbout(q)
+	return tableOf(nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*cellLine) error) error {
+		cells, err := a.pastCells(ctx, q, &in.FilterInput)
+		for i := 0; err == nil && i < len(cells); i++ {
+			err = told(&cellLine{about.From, about.To, about.Signal, cells[i]})
+		}
+		return err
+	}), nil
+}
+
+func (a *API) exportPastWindows(ctx context.Context, in *exportInput) (*exported, error) {
+	q, err := a.question(ctx, &in.SignalInput, &in.TimesInput)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.cut(ctx, &q, in.Step); err != nil {
+		return nil, err
+	}
+	n, err := a.history(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := in.filter(n, q.Signal)
+	if err != nil {
+		return nil, err
+	}
+	f.narrow(&q)
+	about := pastAbout(q)
+	return tableOf(nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*cellLine) error) error {
+		more, err := a.Reader.EachCellWindow(ctx, q, a.ExportRows, func(r *cellRow) error {
+			if !pastTakes(&f, r) {
+				return nil
+			}
+			begin := time.Unix(0, r.Window).UTC()
+			return told(&cellLine{begin, begin.Add(q.Step), about.Signal, n.pastCell(q.Signal, r)})
+		})
+		if err == nil && more {
+			return errEnough
+		}
+		return err
+	}), nil
+}
+
+func (a *API) exportFlows(ctx context.Context, _ *recent.State, in *exportFlowsInput) (*exported, error) {
+	q, n, err := a.flowQuestion(ctx, &in.FlowInput, &pin{})
+	if err != nil {
+		return nil, err
+	}
+	q.Limit = a.ExportRecords + 1
+	return tableOf(nil, flowColumns(q.Signal.Unit().String()), a.ExportRecords, func(ctx context.Context, told func(*flowLine) error) error {
+		rows, err := a.Reader.Flows(ctx, q)
+		for i := 0; err == nil && i < len(rows); i++ {
+			err = told(&flowLine{q.From, q.To, n.flow(q.Signal, &rows[i])})
+		}
+		return err
+	}), nil
+}
+
+func (a *API) exportFindings(ctx context.Context, _ *recent.State, in *exportFindingsInput) (*exported, error) {
+	q, n, err := a.findingQuestion(ctx, &in.FindingInput, &pin{})
+	if err != nil {
+		return nil, err
+	}
+	q.Limit = a.ExportRecords + 1
+	return tableOf(nil, findingColumns(), a.ExportRecords, func(ctx context.Context, told func(*model.Finding) error) error {
+		rows, err := a.Reader.Findings(ctx, q)
+		for i := 0; err == nil && i < len(rows); i++ {
+			f := n.finding(&rows[i])
+			err = told(&f)
+		}
+		return err
+	}), nil
 }

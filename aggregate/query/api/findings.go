@@ -10,38 +10,52 @@ import (
 	"github.com/csigscope/csigscope/aggregate/recent"
 )
 
-type findingsInput struct {
-	RecordsInput
+// FindingInput chooses findings.
+type FindingInput struct {
+	LastInput
 	Kind     []string `query:"kind,explode" maxItems:"64" doc:"kinds of findings"`
 	Severity []string `query:"severity,explode" maxItems:"3" enum:"info,warning,error" doc:"severities"`
 	Device   []string `query:"device,explode" maxItems:"64" doc:"devices that they are about"`
 	Location []string `query:"location,explode" maxItems:"64" doc:"locations that they are about"`
 }
 
-func (a *API) findings(ctx context.Context, _ *recent.State, in *findingsInput) (*answer, error) {
-	at, err := pinAt(in.Cursor, questionHash(in.From, in.To, in.Kind, in.Severity, in.Device, in.Location))
-	if err != nil {
-		return nil, err
-	}
+type findingsInput struct {
+	FindingInput
+	RecordsInput
+}
+
+// findingQuestion resolves names.
+func (a *API) findingQuestion(ctx context.Context, in *FindingInput, at *pin) (q query.FindingQuestion, n *names, err error) {
 	extent, err := a.stored(ctx)
 	if err != nil {
-		return nil, err
+		return q, nil, err
 	}
-	if err := in.span(&at, extent); err != nil {
-		return nil, err
+	if err := in.span(at, extent); err != nil {
+		return q, nil, err
 	}
-	n, err := a.history(ctx)
-	if err != nil {
-		return nil, err
+	if n, err = a.history(ctx); err != nil {
+		return q, nil, err
 	}
-	q := query.FindingQuestion{Kinds: in.Kind, Severities: in.Severity, Devices: in.Device, Limit: maxRecords + 1}
+	q = query.FindingQuestion{Kinds: in.Kind, Severities: in.Severity, Devices: in.Device, Limit: maxRecords + 1}
 	q.From, q.To = at.span()
 	for _, name := range in.Location {
 		ids, ok := n.placeIDs[name]
 		if !ok {
-			return nil, wrong("location", name, "no such location: /api/v1/fabric lists them")
+			return q, nil, wrong("location", name, "no such location: /api/v1/fabric lists them")
 		}
 		q.Locations = append(q.Locations, ids...)
+	}
+	return q, n, nil
+}
+
+func (a *API) findings(ctx context.Context, _ *recent.State, in *findingsInput) (*answer, error) {
+	at, err := pinAt(in.Cursor, questionHash(in.FindingInput))
+	if err != nil {
+		return nil, err
+	}
+	q, n, err := a.findingQuestion(ctx, &in.FindingInput, &at)
+	if err != nil {
+		return nil, err
 	}
 	p, err := paged(a, at, in.Limit, maxRecords, func() ([]model.Finding, error) {
 		rows, err := a.Reader.Findings(ctx, q)

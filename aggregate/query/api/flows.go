@@ -22,16 +22,20 @@ const (
 	lastStored = time.Hour
 )
 
-// RecordsInput chooses a range of what is in the store alone.
-type RecordsInput struct {
+// LastInput chooses a range of what is in the store alone.
+type LastInput struct {
 	From string `query:"from" maxLength:"40" doc:"RFC 3339: begin of the range, in whole seconds; the last hour that is stored without from and to"`
 	To   string `query:"to" maxLength:"40" doc:"RFC 3339: end of the range, exclusive; with from"`
+}
+
+// RecordsInput chooses a page of what is in the store alone.
+type RecordsInput struct {
 	PageInput
 	Limit int `query:"limit" default:"100" minimum:"1" maximum:"10000" doc:"of a page"`
 }
 
 // span is the range of a question whose pages are pinned; at takes it up.
-func (in *RecordsInput) span(at *pin, e query.Extent) error {
+func (in *LastInput) span(at *pin, e query.Extent) error {
 	from, to, given, err := (&TimesInput{From: in.From, To: in.To}).history()
 	switch {
 	case err != nil:
@@ -52,9 +56,10 @@ func (p *pin) span() (from, to time.Time) {
 	return time.Unix(0, p.from).UTC(), time.Unix(0, p.to).UTC()
 }
 
-type flowsInput struct {
+// FlowInput chooses flows.
+type FlowInput struct {
 	Signal string `query:"signal" default:"min_abw_ratio" maxLength:"40" doc:"min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has several meanings"`
-	RecordsInput
+	LastInput
 	GroupInput
 	SrcAddress string   `query:"src_address" maxLength:"60" doc:"address or prefix that sources are in"`
 	DstAddress string   `query:"dst_address" maxLength:"60" doc:"address or prefix that destinations are in"`
@@ -63,12 +68,17 @@ type flowsInput struct {
 	Window     string   `query:"window" default:"1s" enum:"1s,1m" doc:"length of the windows that name flows"`
 }
 
+type flowsInput struct {
+	FlowInput
+	RecordsInput
+}
+
 func (a *API) flows(ctx context.Context, _ *recent.State, in *flowsInput) (*answer, error) {
-	at, err := pinAt(in.Cursor, questionHash(in.Signal, in.From, in.To, in.GroupInput, in.SrcAddress, in.DstAddress, in.Kind, in.MinHeavy, in.Window))
+	at, err := pinAt(in.Cursor, questionHash(in.FlowInput))
 	if err != nil {
 		return nil, err
 	}
-	q, n, err := a.flowQuestion(ctx, in, &at)
+	q, n, err := a.flowQuestion(ctx, &in.FlowInput, &at)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +101,7 @@ func (a *API) flows(ctx context.Context, _ *recent.State, in *flowsInput) (*answ
 }
 
 // flowQuestion resolves names.
-func (a *API) flowQuestion(ctx context.Context, in *flowsInput, at *pin) (q query.FlowQuestion, n *names, err error) {
+func (a *API) flowQuestion(ctx context.Context, in *FlowInput, at *pin) (q query.FlowQuestion, n *names, err error) {
 	extent, err := a.stored(ctx)
 	if err != nil {
 		return q, nil, err

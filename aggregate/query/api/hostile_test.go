@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/table"
 )
 
 // TestProblems: an error names the parameter, what was expected and what to change.
@@ -199,7 +201,8 @@ func FuzzRequests(f *testing.F) {
 		"cells?signal=min_abw&src=rack1&limit=1", "cells?windows=3&level=set&after=0&wait=1ms", "path?src=rack1&dst=rack2", "matrix?dst=pod1",
 		"locations?top=2&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z", "timeline?top=0", "timeline?src=rack1&dst=rack2&step=2s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z",
 		"flows?signal=max_delay&src_address=10.0.0.0/8&limit=1", "findings?severity=error&kind=x&limit=2&device=leaf1", "matrix?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z",
-		"cells?limit=1&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z&cursor=aC4xLjIuMy40LjUuNg", "fabric", "health", "export?src=rack1", "cells?cursor=MDAwMDAwMDAwMDAwMDAwNy0xLjEuMA",
+		"cells?limit=1&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z&cursor=aC4xLjIuMy40LjUuNg", "fabric", "health", "export?src=rack1",
+		"export?format=parquet&table=windows&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z&step=1s", "export/flows?format=arrow&signal=max_delay", "export/findings?kind=x", "cells?cursor=MDAwMDAwMDAwMDAwMDAwNy0xLjEuMA",
 		"cells?max_room_bps=1e308&signal=type_5:max:ns", "extent", "bundle?signal=min_abw", "watch?heartbeat=x", "openapi.json", "%2e%2e/cells", "cells?from=1970-01-01T00:00:00Z&to=2104-12-31T23:59:59Z",
 	} {
 		f.Add(seed, "")
@@ -208,6 +211,7 @@ func FuzzRequests(f *testing.F) {
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 5), querytest.Findings(past, 5)
 	s := newServed(f, 9, func(c *api.Config) { c.Reader = past })
 	s.window(f, 0)
+	notJSON := []string{"text/event-stream", table.CSV.ContentType(), table.Parquet.ContentType(), table.Arrow.ContentType()}
 	f.Fuzz(func(t *testing.T, target, tag string) {
 		path, parameters, _ := strings.Cut(target, "?")
 		r := httptest.NewRequest("GET", "/api/v1/", nil)
@@ -218,7 +222,7 @@ func FuzzRequests(f *testing.F) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r.WithContext(ctx))
 		redirect := w.Code >= 300 && w.Code < 400
-		if w.Code >= 500 || !redirect && !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") && w.Header().Get("Content-Type") != "text/event-stream" && !json.Valid(w.Body.Bytes()) {
+		if w.Code >= 500 || !redirect && !slices.Contains(notJSON, w.Header().Get("Content-Type")) && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%q: status %d, body %.200s", target, w.Code, w.Body)
 		}
 	})

@@ -34,21 +34,16 @@ func (a *API) register(h huma.API) {
 	endpoint(a, h, "timeline", "What each window came to", model.Timeline{}, a.timeline)
 	endpoint(a, h, "fabric", "The groups and locations that answers name", model.Fabric{}, a.fabric)
 	endpoint(a, h, "health", "How fresh and how complete answers are", model.Health{}, a.health)
-	export(a, h)
+	a.registerExports(h)
 	a.registerWatch(h)
 }
 
 // endpoint serves one kind of question: at most so many at a time, each for so long.
 func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f func(context.Context, *recent.State, *I) (*answer, error)) {
-	question(a, h, huma.Operation{OperationID: name, Summary: summary}, "application/json", sample, f, (*content).json)
-}
-
-// question is the same for any type of content.
-func question[I any](
-	a *API, h huma.API, op huma.Operation, contentType string, sample any,
-	f func(context.Context, *recent.State, *I) (*answer, error), encode func(*content) ([]byte, error),
-) {
-	op.Method, op.Path, op.Responses = http.MethodGet, "/api/v1/"+op.OperationID, responses(h, contentType, sample)
+	const contentType = "application/json"
+	op := huma.Operation{
+		OperationID: name, Summary: summary, Method: http.MethodGet, Path: "/api/v1/" + name, Responses: responses(h, contentType, sample),
+	}
 	huma.Register(h, op, func(ctx context.Context, in *I) (*reply, error) {
 		s, fresh, err := a.await(ctx, in)
 		if err != nil {
@@ -72,7 +67,7 @@ func question[I any](
 				t.answer = found
 				return nil
 			}
-			out.Body, err = encode(&found.content)
+			out.Body, err = found.json()
 			return err
 		})
 		if err != nil {
@@ -87,13 +82,18 @@ func question[I any](
 func (a *API) work(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
+	return a.inTurn(ctx, a.slots, func() error { return f(ctx) })
+}
+
+// inTurn calls f while it holds a slot.
+func (a *API) inTurn(ctx context.Context, slots chan struct{}, f func() error) error {
 	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
 		return huma.ErrorWithHeaders(huma.NewError(http.StatusServiceUnavailable, "too many requests at a time: try again later"), retryLater)
 	}
-	return f(ctx)
+	return f()
 }
 
 func responses(h huma.API, contentType string, sample any) map[string]*huma.Response {

@@ -132,21 +132,28 @@ func (a *API) steps(ctx context.Context, in *timelineInput) (query.Question, err
 	if err != nil {
 		return q, err
 	}
+	err = a.cut(ctx, &q, in.Step)
+	return q, err
+}
+
+// cut cuts the question's range into windows of the step, which may be empty.
+func (a *API) cut(ctx context.Context, q *query.Question, text string) error {
 	step := time.Duration(0)
-	if in.Step != "" {
-		if step, err = time.ParseDuration(in.Step); err != nil || step <= 0 {
-			return q, wrong("step", in.Step, "expected a duration such as 10s")
+	if text != "" {
+		var err error
+		if step, err = time.ParseDuration(text); err != nil || step <= 0 {
+			return wrong("step", text, "expected a duration such as 10s")
 		}
 	}
 	extent, err := a.stored(ctx)
 	if err != nil {
-		return q, err
+		return err
 	}
 	err = q.Cut(extent, step, maxMoments)
 	if errors.Is(err, query.ErrInvalid) || errors.Is(err, query.ErrTooLarge) {
-		return q, wrong("step", in.Step, "%v", err)
+		return wrong("step", text, "%v", err)
 	}
-	return q, err
+	return err
 }
 
 // pastMoments are the windows of a timeline from the store, by their start in Unix ns.

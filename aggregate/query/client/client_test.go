@@ -1,11 +1,15 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -143,5 +147,41 @@ func TestWatchResumes(t *testing.T) {
 	var refused *client.Error
 	if err := c.Watch(t.Context(), url.Values{"level": {"x"}}, func(*client.Event) error { return nil }); !errors.As(err, &refused) {
 		t.Errorf("refused with %v", err)
+	}
+}
+
+// TestExport: a table comes with how it ended.
+func TestExport(t *testing.T) {
+	m, _, c := serve(t)
+	window(t, m, 0)
+	var out bytes.Buffer
+	end, err := c.Export(t.Context(), client.TableCells, url.Values{"src": {"rack1"}}, &out)
+	if err != nil || *end != (client.Exported{Rows: 4, Complete: true}) || bytes.Count(out.Bytes(), []byte("\n")) != 5 {
+		t.Errorf("%+v, %v: %s", end, err, &out)
+	}
+	for table, rows := range map[string]int{client.TableFlows: 20, client.TableFindings: 20} {
+		out.Reset()
+		parameters := url.Values{"format": {"parquet"}}
+		if table == client.TableFlows {
+			parameters.Set("signal", "max_delay")
+		}
+		if end, err := c.Export(t.Context(), table, parameters, &out); err != nil || end.Rows != rows || !bytes.HasPrefix(out.Bytes(), []byte("PAR1")) {
+			t.Errorf("%s: %+v, %v", table, end, err)
+		}
+	}
+	var refused *client.Error
+	if _, err := c.Export(t.Context(), client.TableCells, url.Values{"format": {"xlsx"}}, &out); !errors.As(err, &refused) {
+		t.Errorf("refused with %v", err)
+	}
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, strings.Repeat("x", 1<<16))
+		panic(http.ErrAbortHandler)
+	}))
+	defer cut.Close()
+	if c, err = client.New(cut.URL, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Export(t.Context(), client.TableCells, nil, &out); err == nil || !strings.Contains(err.Error(), "broke off") {
+		t.Errorf("cut off: %v", err)
 	}
 }

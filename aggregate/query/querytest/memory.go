@@ -90,6 +90,23 @@ func (m *Memory) CellWindows(_ context.Context, q query.Question) ([]query.CellR
 	return m.cells(q, bucket(q)), nil
 }
 
+// EachCellWindow has the rows of CellWindows in their order.
+func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*query.CellRow) error) (bool, error) {
+	rows, _ := m.CellWindows(ctx, q)
+	slices.SortFunc(rows, func(a, b query.CellRow) int {
+		return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
+	})
+	for i := range rows {
+		if i == n {
+			return true, nil
+		}
+		if err := f(&rows[i]); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
 // LocationWindows counts per location and window of the step, reflections only of
 // cells without tags. What no hop touched has aggregate.NoLocation.
 func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]query.LocationCount, error) {

@@ -1,0 +1,229 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/table/tabletest"
+)
+
+// exportOf reads a table as it comes over a connection, with its trailers.
+func exportOf(t *testing.T, url, target string, f table.Format) ([][]string, *http.Response) {
+	t.Helper()
+	response, err := http.Get(url + "/api/v1/" + target + "&format=" + string(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 || response.Header.Get("Content-Type") != f.ContentType() {
+		t.Fatalf("%s as %s: %v, %s, type %q: %.200s", target, f, err, response.Status, response.Header.Get("Content-Type"), body)
+	}
+	rows, notes, err := tabletest.Read(f, body)
+	if err != nil {
+		t.Fatalf("%s as %s: %v", target, f, err)
+	}
+	for name, value := range notes {
+		if response.Trailer.Get(name) != value {
+			t.Errorf("%s as %s: %s is %q in the metadata, %q in the trailers", target, f, name, value, response.Trailer.Get(name))
+		}
+	}
+	if got := response.Trailer.Get("Csigscope-Rows"); got != strconv.Itoa(len(rows)-1) || response.Header.Get("Csigscope-Row-Limit") == "" {
+		t.Errorf("%s as %s: %d rows, trailers %v, headers %v", target, f, len(rows)-1, response.Trailer, response.Header)
+	}
+	return rows, response
+}
+
+// column is the column of that name, without it.
+func column(t *testing.T, rows [][]string, name string) (values []string) {
+	t.Helper()
+	i := slices.Index(rows[0], name)
+	if i < 0 {
+		t.Fatalf("no column %s in %q", name, rows[0])
+	}
+	for _, r := range rows[1:] {
+		values = append(values, r[i])
+	}
+	return values
+}
+
+// TestExport: tables have what answers have, in each format.
+func TestExport(t *testing.T) {
+	s := newCalled(t, nil)
+	url := listen(t, s)
+	for target, cells := range map[string]string{
+		"export?dst=pod1&signal=min_abw":                         "cells?dst=pod1&signal=min_abw",
+		"export?signal=max_delay&windows=3":                      "cells?signal=max_delay&windows=3",
+		"export?state=congested&table=windows&windows=1":         "cells?state=congested",
+		"export?src=rack1&" + past:                               "cells?src=rack1&" + past,
+		"export?signal=max_delay&table=windows&step=10s&" + past: "cells?signal=max_delay&" + past,
+	} {
+		want := read[model.Cells](t, s.get(t, "/api/v1/"+cells))
+		rows, response := exportOf(t, url, target, table.CSV)
+		for _, f := range []table.Format{table.Parquet, table.Arrow} {
+			others, _ := exportOf(t, url, target, f)
+			if diff := cmp.Diff(rows, others); diff != "" {
+				t.Errorf("%s as %s (-CSV +%s):\n%.1000s", target, f, f, diff)
+			}
+		}
+		unit := map[string]string{"bit/s": "_bps", "ns": "_ns", "ratio": "_ratio"}[want.Unit]
+		mean, src, mode, from, to := column(t, rows, "mean"+unit), column(t, rows, "src"), column(t, rows, "mode"), column(t, rows, "from"), column(t, rows, "to")
+		if len(rows)-1 != len(want.Values) || len(mean) == 0 || response.Trailer.Get("Csigscope-Complete") != "true" {
+			t.Fatalf("%s: %d rows, want %d, trailers %v", target, len(rows)-1, len(want.Values), response.Trailer)
+		}
+		at := map[string]model.Cell{}
+		for _, c := range want.Values {
+			at[c.Src+" "+c.Dst] = c
+		}
+		for i, dst := range column(t, rows, "dst") {
+			c := at[src[i]+" "+dst]
+			v, _, _ := c.Mean.Value()
+			name := ""
+			if c.Mode != nil {
+				name = c.Mode.Location
+			}
+			if mean[i] != strconv.FormatFloat(v, 'f', -1, 64) || mode[i] != name || from[i] != want.From.Format(time.RFC3339) || to[i] != want.To.Format(time.RFC3339) {
+				t.Errorf("%s: row %q of %+v", target, rows[i+1], c)
+			}
+		}
+		if memory := want.Source == "memory"; memory != (response.Header.Get("ETag") != "") {
+			t.Errorf("%s: tag %q", target, response.Header.Get("ETag"))
+		}
+	}
+}
+
+// TestExportWindows: windows of a table are those of the timeline.
+func TestExportWindows(t *testing.T) {
+	s := newCalled(t, nil)
+	url := listen(t, s)
+	for target, timeline := range map[string]string{
+		"export?table=windows&src=rack1&dst=rack2&windows=9":       "timeline?src=rack1&dst=rack2",
+		"export?table=windows&src=rack1&dst=rack2&step=2s&" + past: "timeline?src=rack1&dst=rack2&step=2s&" + past,
+	} {
+		rows, _ := exportOf(t, url, target, table.Parquet)
+		line := read[model.Timeline](t, s.get(t, "/api/v1/"+timeline))
+		from, observations := column(t, rows, "from"), column(t, rows, "observations")
+		if len(from) != len(line.Values) || len(from) < 3 {
+			t.Fatalf("%s: %d rows of %d windows", target, len(from), len(line.Values))
+		}
+		for i, m := range line.Values {
+			if from[i] != m.Start.Format(time.RFC3339) || observations[i] != strconv.FormatUint(m.Cell.Observations, 10) {
+				t.Errorf("%s: window %s has %s observations, want %d", target, from[i], observations[i], m.Cell.Observations)
+			}
+		}
+	}
+}
+
+// TestExportRecords: flows and findings as tables.
+func TestExportRecords(t *testing.T) {
+	s := newCalled(t, nil)
+	url := listen(t, s)
+	flows := read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&src=rack1"))
+	findings := read[model.Findings](t, s.get(t, "/api/v1/findings?severity=error"))
+	for _, f := range []table.Format{table.CSV, table.Parquet, table.Arrow} {
+		rows, _ := exportOf(t, url, "export/flows?signal=max_delay&src=rack1", f)
+		for i, heavy := range column(t, rows, "heavy") {
+			if v := flows.Values[i]; heavy != strconv.FormatUint(v.Heavy, 10) || column(t, rows, "src_address")[i] != v.Src || column(t, rows, "others")[i] != strconv.FormatBool(v.Others) {
+				t.Errorf("%s: flow %q of %+v", f, rows[i+1], v)
+			}
+		}
+		found, _ := exportOf(t, url, "export/findings?severity=error", f)
+		if evidence := column(t, found, "evidence"); len(rows)-1 != flows.Total || len(evidence) != findings.Total || evidence[0] != findings.Values[0].Evidence {
+			t.Errorf("%s: %d flows, %d findings", f, len(rows)-1, len(evidence))
+		}
+	}
+}
+
+// endless is a store that goes on telling of the same window, slowly once told enough.
+type endless struct {
+	*querytest.Memory
+	after  int
+	failed error // then; nil: goes on as soon as the asker gives up
+}
+
+func (e endless) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*query.CellRow) error) (bool, error) {
+	rows, err := e.CellWindows(ctx, q)
+	for i := 0; err == nil && i < n; i++ {
+		if i == e.after {
+			if e.failed != nil {
+				return false, e.failed
+			}
+			<-ctx.Done()
+			return false, ctx.Err()
+		}
+		err = f(&rows[i%len(rows)])
+	}
+	return err == nil, err
+}
+
+// TestExportLimits: a table that is cut off says so, and one that fails is none.
+func TestExportLimits(t *testing.T) {
+	const target = "export?table=windows&step=1s&" + past
+	for name, tt := range map[string]struct {
+		after  int
+		failed error
+		cutBy  string
+		rows   string
+		broken bool
+		code   int
+	}{
+		"rows":          {after: 1 << 30, cutBy: "rows", rows: "5000"},
+		"time":          {after: 1234, cutBy: "time", rows: "1234"},
+		"failed":        {after: 3000, failed: errors.New("dial tcp 10.0.0.1: secret"), broken: true},
+		"failed early":  {after: 0, failed: errors.New("dial tcp 10.0.0.1: secret"), code: 500},
+		"too expensive": {after: 0, failed: query.ErrTooLarge, code: 422},
+		"no time":       {after: 0, code: 504},
+	} {
+		s := newServed(t, 4, func(c *api.Config) {
+			c.Reader, c.ExportRows, c.ExportTimeout = endless{querytest.Fabric(4, 10), tt.after, tt.failed}, 5000, 30*time.Second
+			if tt.failed == nil && tt.after < 5000 {
+				c.ExportTimeout = 300 * time.Millisecond
+			}
+		})
+		for _, f := range []table.Format{table.CSV, table.Parquet, table.Arrow} {
+			url := listen(t, s)
+			if tt.code == 0 && !tt.broken {
+				_, response := exportOf(t, url, target, f)
+				if tr := response.Trailer; tr.Get("Csigscope-Complete") != "false" || tr.Get("Csigscope-Cut-By") != tt.cutBy || tr.Get("Csigscope-Rows") != tt.rows {
+					t.Errorf("%s: trailers %v", name, tr)
+				}
+				continue
+			}
+			response, err := http.Get(url + "/api/v1/" + target + "&format=" + string(f))
+			if err != nil {
+				if !tt.broken {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if tt.code != 0 && (response.StatusCode != tt.code || response.Header.Get("Content-Type") != "application/problem+json" || strings.Contains(string(body), "secret")) {
+				t.Errorf("%s as %s: %s %s", name, f, response.Status, body)
+			}
+			if tt.broken && err == nil && response.StatusCode == 200 {
+				t.Errorf("%s as %s: %d bytes are taken for a table", name, f, len(body))
+			}
+		}
+	}
+	s := newServed(t, 4, func(c *api.Config) { c.Reader = querytest.Fabric(4, 10) })
+	for target, code := range map[string]int{"export?format=xlsx": 422, "export?step=1s": 422, "export?table=x": 422, "export/flows?src=nobody": 422, "export/findings?limit=1": 422, "export/nothing": 404} {
+		if w := s.get(t, "/api/v1/"+target); w.Code != code {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
