@@ -88,8 +88,17 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read locations: %w", err)
 	}
+	var peers map[string]string
+	if l, ok := r.(Linker); ok {
+		if peers, err = l.Peers(ctx); err != nil {
+			return nil, fmt.Errorf("read peers: %w", err)
+		}
+	}
 	axes := newAxes(groups, raw, o.MaxGroups)
 	places := newPlaces(locations, raw, o.MaxPlaces)
+	for i := range places.list {
+		places.list[i].Peer = peers[places.list[i].Name]
+	}
 	return b.assemble(extent, raw, axes, places)
 }
 

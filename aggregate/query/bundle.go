@@ -68,6 +68,7 @@ type Location struct {
 	Stage          string   `json:"stage,omitempty"`
 	Orientation    string   `json:"orientation,omitempty"`
 	CapacityBPS    uint64   `json:"capacity_bps,omitempty"` // bit/s, 0 when unknown or mixed
+	Peer           string   `json:"peer,omitempty"`         // device or host that a port faces
 	Candidates     []string `json:"candidates,omitempty"`
 	CandidateCount int      `json:"candidate_count,omitempty"`
 	Color          string   `json:"color"` // #rrggbb, a function of the names alone

@@ -31,6 +31,12 @@ func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return r.store.Locations(ctx)
 }
 
+// Peers implements Linker: the configuration that was stored last names them.
+func (r storeReader) Peers(ctx context.Context) (map[string]string, error) {
+	text, err := r.store.LatestEpoch(ctx)
+	return fabric.Peers(text), err
+}
+
 func (q Question) storeQuery() store.Query {
 	return store.Query{
 		Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution, Step: q.Step,

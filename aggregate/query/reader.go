@@ -28,6 +28,12 @@ type Catalog interface {
 	Locations(context.Context) ([]fabric.Location, error)
 }
 
+// Linker is a Reader that knows what the ports of the fabric face.
+type Linker interface {
+	// Peers has the device or host that a port faces, by the port's name.
+	Peers(context.Context) (map[string]string, error)
+}
+
 // Analytics answers questions about one signal over one time range.
 type Analytics interface {
 	// Cells has one row per cell over the whole range.

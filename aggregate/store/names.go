@@ -38,6 +38,17 @@ func (s *Store) WriteEpoch(ctx context.Context, epoch uint64, text string) error
 	})
 }
 
+// longestEpoch bounds the text of an epoch that is read back.
+const longestEpoch = 16 << 20
+
+// LatestEpoch is the text of the epoch that was written last, empty where there is none, or
+// where it is longer than 16 MiB.
+func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
+	query := fmt.Sprintf("SELECT if(length(text) <= %d, text, '') FROM %s.epochs ORDER BY at DESC, epoch LIMIT 1", longestEpoch, s.database)
+	err = s.query(ctx, s.reader, "read epoch", query, func(rows driver.Rows) error { return rows.Scan(&text) })
+	return text, err
+}
+
 // insert writes n rows to a table of names. Writing them again replaces them, so it
 // is repeated while the server is away.
 func (s *Store) insert(ctx context.Context, what, into string, n int, row func(to driver.Batch, i int) error) error {

@@ -49,6 +49,12 @@ func TestNames(t *testing.T) {
 	if err := s.reader.QueryRow(ctx, "SELECT text FROM csigscope.epochs FINAL WHERE epoch = 42").Scan(&text); err != nil || text != "a configuration" {
 		t.Errorf("epoch: %q, %v", text, err)
 	}
+	if err := s.WriteEpoch(ctx, 7, "a later one"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := s.LatestEpoch(ctx); err != nil || text != "a later one" {
+		t.Errorf("latest epoch: %q, %v", text, err)
+	}
 }
 
 func TestExtent(t *testing.T) {

@@ -74,6 +74,9 @@ func TestDemoPage(t *testing.T) {
 		v.CheckCells(v.Screenshot("demo"), racks)
 	}
 	v.SetWindow(-1)
+	if links := pagetest.Evaluate[[]int](v, "csigscope.links()"); links[0] == 0 || links[1] != 2*4*racks {
+		t.Errorf("the map has %d ports, %d of them with another end, want both ends of 4 links of each rack", links[0], links[1])
+	}
 	signal := pagetest.Evaluate[string](v, "csigscope.current().signal")
 	colors := v.Colors("right", racks)
 	cells := decodeJSON[[]queriedCell](t, mustRun(t, env, "query", "cells", "-o", "json",

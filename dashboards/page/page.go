@@ -28,7 +28,7 @@ var files embed.FS
 // scriptNames are in the order in which they build on each other.
 var scriptNames = []string{
 	uplot + "uPlot.iife.min.js",
-	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "chart.js",
+	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "chart.js", "fabric.js", "map.js",
 	"panels.js", "header.js", "source.js", "live.js", "detail.js", "app.js", "input.js", "main.js",
 }
 

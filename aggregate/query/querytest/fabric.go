@@ -1,10 +1,12 @@
 package querytest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -44,6 +46,21 @@ type maker struct {
 	racks  int
 	random *rand.Rand
 	ports  map[string]aggregate.LocationID
+}
+
+// Peers are those of Fabric: every leaf's uplink goes to the spine of its number, and every
+// spine's downlink to the leaf.
+func (m *Memory) Peers(context.Context) (map[string]string, error) {
+	out := map[string]string{}
+	for _, l := range m.Places {
+		_, port, _ := strings.Cut(l.Name, ":")
+		if n, up := strings.CutPrefix(port, "up"); up && l.Kind == "port" {
+			out[l.Name] = "spine" + n
+		} else if n, down := strings.CutPrefix(port, "down"); down && l.Kind == "port" {
+			out[l.Name] = "leaf" + n
+		}
+	}
+	return out, nil
 }
 
 // rackID and the location ids are above 2^53, as hashes of names are.

@@ -10,6 +10,7 @@ const App = (() => {
   };
   const matrices = [new Matrix(find("mean"), "left"), new Matrix(find("mode"), "right")];
   const timeline = new Timeline(find("timeline"));
+  const map = new FabricMap(find("map"));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   let model = null;
   let signal = null;
@@ -21,6 +22,8 @@ const App = (() => {
   let wanted = {}; // what an address asks of the data that comes next
 
   const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
+
+  map.seen = () => { if (frame) show(); };
 
   // open shows a bundle. What was selected before stays selected where it can.
   function open(bundle) {
@@ -110,8 +113,11 @@ const App = (() => {
     const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
     find("legend").parentElement.style.height = `${tallest}px`;
     Panels.legend(signal, ranked, view.highlight, highlight);
+    find("map-panel").hidden = false; // to be measured
+    find("map-panel").hidden = !map.layout(model, find("map-panel").clientWidth - 28, scale, view.theme);
     // The time heatmap takes what the window has left, and never less than ten rows.
-    const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 52;
+    const taken = find("map-panel").hidden ? 0 : find("map-panel").offsetHeight + 12;
+    const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 52 - taken;
     const shown = ranked.slice(0, Math.max(10, Math.floor(below / Timeline.ROW))).map((c) => c.location);
     timeline.layout(signal, view.level, shown, find("timeline").parentElement.clientWidth - 28, scale);
     Header.show({ view, model, signal, matrices, timeline, ranked });
@@ -132,7 +138,8 @@ const App = (() => {
     else if (frame?.signal !== signal) frame = signal.frame(-1);
     for (const m of matrices) m.draw(frame, view, waiting || (now && Live.stale()));
     timeline.draw(view);
-    Header.moment({ view, model, frame, waiting });
+    map.draw(frame, view, waiting || (now && Live.stale()));
+    Header.moment({ view, model, frame, waiting, map });
     Detail.show({ view, model, signal, frame, waiting });
     remember();
   }
@@ -232,8 +239,8 @@ const App = (() => {
   }
 
   return {
-    view, matrices, timeline, open, apply, relayout, show, drawAll, setWindow, setSignal, setLevel, setUTC, setColors, play,
-    showCell, choose, model: () => model, signal: () => signal, frame: () => frame, playing: () => playing !== 0,
+    view, matrices, timeline, map, open, apply, relayout, show, drawAll, setWindow, setSignal, setLevel, setUTC, setColors, play,
+    showCell, choose, highlight, model: () => model, signal: () => signal, frame: () => frame, playing: () => playing !== 0,
     waiting: () => waiting, dark,
   };
 })();

@@ -63,9 +63,9 @@ const Color = (() => {
     return `rgb(${r}, ${g}, ${b})`;
   }
 
-  // gradient is the ramp as a CSS background, calm at the given side.
-  function gradient(theme, toward) {
-    const steps = Array.from({ length: 17 }, (_, i) => css(ramp(theme, i / 16)));
+  // gradient is the ramp from a severity on as a CSS background, calm at the given side.
+  function gradient(theme, toward, from = 0) {
+    const steps = Array.from({ length: 17 }, (_, i) => css(ramp(theme, from + ((1 - from) * i) / 16)));
     return `linear-gradient(to ${toward}, ${steps.join(", ")})`;
   }
 

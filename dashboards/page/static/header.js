@@ -15,6 +15,7 @@ const Header = (() => {
       m.canvas.ariaLabel = `${m.side === "left" ? Panels.title(signal.info) : "Mode of the bottleneck"}, source by destination group`;
     }
     find("ramp").style.background = Color.gradient(view.theme, direction === "min" ? "left" : "right");
+    find("map-ramp").style.background = Color.gradient(view.theme, "right", 0.35);
     const { low, high, log } = signal.domain;
     find("scale-low").textContent = Format.quantity(low, unit);
     find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
@@ -51,8 +52,10 @@ const Header = (() => {
   }
 
   // moment follows the time that is shown.
-  function moment({ view, model, frame, waiting }) {
+  function moment({ view, model, frame, waiting, map }) {
     if (!waiting) Panels.states(frame.states());
+    find("map-note").textContent = map.most ? "how many cells have a port as the mode of their bottleneck" : "no cell is congested";
+    find("map-high").textContent = `${map.most || 1} cells`;
     const whole = view.window === -1;
     const now = view.window === Live.NOW;
     find("whole").ariaPressed = String(whole);

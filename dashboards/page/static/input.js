@@ -3,7 +3,7 @@
 // Pointer, keyboard and controls: what a person does becomes a change of the state.
 const Input = (() => {
   const { find } = Panels;
-  const { view, matrices, timeline } = App;
+  const { view, matrices, timeline, map } = App;
   const PAGE = 10;
 
   // moves are steps from cell to cell by the name of a key.
@@ -87,6 +87,39 @@ const Input = (() => {
     });
   }
 
+  function onMap() {
+    const { canvas } = map;
+    let at = { row: 0, index: 0 }; // where the keyboard is
+    const tell = (location, left, top, speak) => {
+      if (location < 0) return Panels.hideTip();
+      const rows = map.about(location);
+      Panels.tip(map.model.locations[location].name, rows, { left, right: left, top });
+      if (speak) Panels.say(map.model.locations[location].name, rows);
+    };
+    canvas.addEventListener("pointermove", (event) => tell(map.hit(event.offsetX, event.offsetY), event.clientX, event.clientY, false));
+    canvas.addEventListener("pointerleave", Panels.hideTip);
+    canvas.addEventListener("blur", Panels.hideTip);
+    canvas.addEventListener("click", (event) => mark(map.hit(event.offsetX, event.offsetY)));
+    canvas.addEventListener("keydown", (event) => {
+      if (modified(event)) return;
+      const { stages } = map.plan;
+      const device = () => stages[at.row].devices[at.index];
+      if (event.key === "Enter") mark(device().index);
+      const step = moves[event.key];
+      if (!step) return;
+      take(event);
+      const row = Math.max(0, Math.min(stages.length - 1, at.row + Math.sign(step[0])));
+      at = { row, index: Math.max(0, Math.min(stages[row].devices.length - 1, at.index + step[1])) };
+      const box = canvas.getBoundingClientRect();
+      tell(device().index, box.left + device().x + device().width / 2, box.top + device().y, true);
+    });
+  }
+
+  // mark highlights what stands for a location at the level that is shown.
+  function mark(location) {
+    if (location >= 0) App.highlight(App.model().lift(location, view.level));
+  }
+
   // The page's own keys leave alone what has the focus and uses keys itself.
   function keys(event) {
     if (find("keyhelp").open || modified(event)) return;
@@ -128,6 +161,7 @@ const Input = (() => {
   function start() {
     matrices.forEach(onMatrix);
     onTimeline();
+    onMap();
     controls();
   }
 

@@ -2,7 +2,7 @@
 
 // Starts the page, and shows tests what is drawn.
 (() => {
-  const { view, matrices } = App;
+  const { view, matrices, map } = App;
 
   // state is what a screenshot test checks pixels against.
   function state() {
@@ -24,6 +24,13 @@
         return { x: snap(box.left + window.scrollX) + r.x, y: snap(box.top + window.scrollY) + r.y, width: r.width, height: r.height };
       },
       cell: (src, dst) => App.frame().cell(src, dst, view.level),
+      link(name) {
+        const box = map.canvas.getBoundingClientRect();
+        const at = map.middle(name);
+        const cells = map.counts.get(map.byName.get(name).index) || 0;
+        return { cells, color: cells ? map.color(cells) : "", x: box.left + at.x, y: box.top + at.y };
+      },
+      links: () => [map.plan.ports.length, map.plan.ports.filter((p) => p.mate).length],
       series: () => Detail.data(),
       setWindow: after(App.setWindow),
       setSignal: after(App.setSignal),

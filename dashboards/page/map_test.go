@@ -1,0 +1,120 @@
+package page_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+)
+
+// link is a port's half of a link on the map.
+type link struct {
+	Cells int
+	Color string
+	X, Y  float64 // in the window
+}
+
+func mapLink(v *pagetest.Visitor, port string) link {
+	return pagetest.Evaluate[link](v, "csigscope.link(%q)", port)
+}
+
+// TestFabricMap holds what the map draws against the modes of the cells.
+func TestFabricMap(t *testing.T) {
+	b := bundle(t, 16, 30)
+	v := pagetest.Visit(t, report(t, b), "dark")
+	v.Resize(1400, 1300)
+	v.Wait("innerHeight === 1300")
+	const window = 22
+	v.SetWindow(window)
+	cells := b.Data[0].Cells
+	want := map[string]int{}
+	for i, w := range cells.Window {
+		if mode := cells.Modes["location"].Mode[i]; w == window && mode >= 0 && cells.Observations[i]-cells.Trimmed[i] >= b.MinObservations {
+			want[b.Locations[mode].Name]++
+		}
+	}
+	picture := v.Screenshot("map")
+	colors := map[int]string{}
+	for _, l := range b.Locations {
+		if l.Kind != "port" {
+			continue
+		}
+		got := mapLink(v, l.Name)
+		if got.Cells != want[l.Name] {
+			t.Errorf("%s is the mode of %d cells on the map, of %d in the data", l.Name, got.Cells, want[l.Name])
+		}
+		if got.Cells == 4 { // the widest, above all others
+			if painted := pagetest.ColorAt(picture, pagetest.Rect{X: got.X, Y: got.Y}); painted != got.Color {
+				t.Errorf("the link of %s is %s, want %s", l.Name, painted, got.Color)
+			}
+		}
+		colors[got.Cells] = got.Color
+	}
+	if len(colors) < 3 || colors[1] == colors[4] {
+		t.Errorf("links of different counts are drawn in %v", colors)
+	}
+	if joined := pagetest.Evaluate[[]int](v, "csigscope.links()"); joined[0] != 128 || joined[1] != 128 {
+		t.Errorf("%d of %d ports have another end, want all of 128", joined[1], joined[0])
+	}
+	at := mapLink(v, "spine3:down5")
+	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at.X, at.Y))
+	v.Wait("document.getElementById('tip').innerText.includes('leaf5:up3')")
+	v.Do(chromedp.MouseClickXY(at.X, at.Y))
+	if got := pagetest.Evaluate[string](v, "App.model().locations[csigscope.current().highlight].name"); got != "spine3:down5" {
+		t.Errorf("a click on a link marks %s", got)
+	}
+	v.Click("#levels label:nth-of-type(3)")
+	v.Do(chromedp.Focus(chromedp.CSS("#map")))
+	v.Press(kb.ArrowRight, kb.ArrowDown, kb.ArrowRight, kb.Enter)
+	if got := pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent + ' / ' + App.model().locations[csigscope.current().highlight].name"); got[:6] != "leaf3:" || got[len(got)-8:] != " / leaf3" {
+		t.Errorf("from the keyboard: %q", got)
+	}
+}
+
+// TestLargeMap places a fabric of three stages and 336 switches whose peers are known.
+func TestLargeMap(t *testing.T) {
+	v := pagetest.Visit(t, report(t, bundle(t, 2, 2)), "light")
+	got := pagetest.Evaluate[struct {
+		Ports, Joined, Outside int
+		Stages                 []string
+		Took                   float64
+	}](v, `(() => {
+		const locations = [];
+		const port = (stage, device, orientation, n, peer) => locations.push({kind: "port", device, stage, orientation, peer,
+			name: device + ":" + orientation + n, device_index: 0, rgb: [0, 0, 0]});
+		for (let pod = 0; pod < 16; pod++) {
+			for (let l = 0; l < 16; l++) for (let a = 0; a < 4; a++) {
+				port("x-edge", "e" + pod + "-" + l, "up", a, "a" + pod + "-" + a);
+				port("x-edge", "e" + pod + "-" + l, "down", a, "h" + pod + "-" + l + "-" + a);
+				port("a-mid", "a" + pod + "-" + a, "down", l, "e" + pod + "-" + l);
+			}
+			for (let a = 0; a < 4; a++) for (let c = 0; c < 4; c++) {
+				port("m-top", "c" + (4 * a + c), "down", pod, "a" + pod + "-" + a);
+				port("a-mid", "a" + pod + "-" + a, "up", c, "c" + (4 * a + c));
+			}
+		}
+		const map = new FabricMap(document.createElement("canvas"));
+		const model = {locations};
+		const start = performance.now();
+		map.layout(model, 1400, 1, "light");
+		map.draw({rows: [0], columns: {heavy: [3]}, state: () => "congested", mode: () => 5}, {level: "location", highlight: -1}, false);
+		const {ports, stages} = map.plan;
+		return {
+			took: performance.now() - start, ports: ports.length, joined: ports.filter((p) => p.mate && p.mate.mate === p).length,
+			outside: ports.filter((p) => p.x < 0 || p.x > 1400 || p.endX < 0 || p.endX > 1400).length, stages: stages.map((s) => s.stage),
+		};
+	})()`)
+	t.Logf("a map of %d ports takes %.0f ms", got.Ports, got.Took)
+	if got.Ports != 3584 || got.Joined != 2560 || got.Outside != 0 {
+		t.Errorf("%d ports, %d joined, %d outside, want 3584, 2560, 0", got.Ports, got.Joined, got.Outside)
+	}
+	if len(got.Stages) != 3 || got.Stages[0] != "m-top" || got.Stages[2] != "x-edge" {
+		t.Errorf("the stages are %v from above, want m-top, a-mid, x-edge", got.Stages)
+	}
+	if got.Took > 2000 {
+		t.Errorf("the map takes %.0f ms", got.Took)
+	}
+}

@@ -1,0 +1,173 @@
+"use strict";
+
+// The map of the fabric: stages as rows, and the half of each link at its port coloured by
+// how many cells have the port as their mode. What stands for several ports colours all of
+// them, dashed: which one it is, nobody knows.
+class FabricMap {
+  static LEFT = 74; // room for the names of stages
+
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.visible = true;
+    new IntersectionObserver(([entry]) => {
+      this.visible = entry.isIntersecting;
+      if (this.visible) this.seen?.();
+    }).observe(canvas);
+  }
+
+  // layout fits the map into a width in CSS pixels; false where no devices are known.
+  layout(model, width, scale, theme) {
+    this.model = model;
+    this.scale = scale;
+    this.theme = theme;
+    this.plan = Fabric.place(model, width, FabricMap.LEFT);
+    this.ground = null;
+    if (!this.plan) return false;
+    this.byName = new Map(this.plan.ports.map((p) => [p.name, p]));
+    this.width = width;
+    this.canvas.width = Math.floor(width * scale);
+    this.canvas.height = Math.ceil(this.plan.height * scale);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${this.plan.height}px`;
+    return true;
+  }
+
+  // count is for each location how many cells of a frame have it as their mode.
+  count(frame, level) {
+    const counts = new Map();
+    for (const row of frame.rows) {
+      if (row < 0 || !(frame.columns.heavy[row] > 0) || frame.state(row) !== "congested") continue;
+      const mode = frame.mode(row, level);
+      if (mode >= 0) counts.set(mode, (counts.get(mode) || 0) + 1);
+    }
+    return counts;
+  }
+
+  draw(frame, view, waiting) {
+    if (!this.plan || !this.visible) return;
+    const g = this.context;
+    this.ground ||= this.drawGround();
+    this.counts = this.count(frame, view.level);
+    this.most = Math.max(0, ...this.counts.values());
+    g.setTransform(1, 0, 0, 1, 0, 0);
+    g.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    g.drawImage(this.ground, 0, 0);
+    g.scale(this.scale, this.scale);
+    g.globalAlpha = waiting ? 0.25 : 1;
+    // The most frequent ones are drawn last, above the others.
+    for (const [index, n] of [...this.counts].sort((a, b) => a[1] - b[1])) this.mark(index, n, view);
+    g.globalAlpha = 1;
+    this.names(g);
+  }
+
+  color(n) {
+    return Color.css(Color.ramp(this.theme, 0.35 + (0.65 * n) / this.most));
+  }
+
+  // mark colours what a location stands for: a port, the ports that it may be, or a device.
+  mark(index, n, view) {
+    const g = this.context;
+    const location = this.model.locations[index];
+    g.strokeStyle = g.fillStyle = this.color(n);
+    g.lineWidth = 2 + (3 * n) / this.most;
+    if (view.highlight >= 0 && view.highlight !== index) g.lineWidth = 1;
+    const device = this.plan.devices.get(location.device);
+    const port = this.byName.get(location.name);
+    if (port) return this.link(port);
+    if (device && device.index === index) return g.fillRect(device.x - device.width / 2, device.y, device.width, Fabric.BOX);
+    g.setLineDash([4, 3]);
+    for (const name of location.candidates || []) if (this.byName.has(name)) this.link(this.byName.get(name));
+    g.setLineDash([]);
+  }
+
+  link(p) {
+    const g = this.context;
+    g.beginPath();
+    g.moveTo(p.x, p.y);
+    g.lineTo(p.endX, p.endY);
+    g.stroke();
+  }
+
+  drawGround() {
+    const ground = document.createElement("canvas");
+    ground.width = this.canvas.width;
+    ground.height = this.canvas.height;
+    const g = ground.getContext("2d");
+    const neutral = Color.neutral(this.theme);
+    g.scale(this.scale, this.scale);
+    g.strokeStyle = Color.css(neutral.few);
+    g.globalAlpha = Math.max(0.12, Math.min(0.8, 200 / this.plan.ports.length));
+    g.lineWidth = 1;
+    g.beginPath();
+    for (const p of this.plan.ports) {
+      g.moveTo(p.x, p.y);
+      g.lineTo(p.endX, p.endY);
+    }
+    g.stroke();
+    g.globalAlpha = 1;
+    g.fillStyle = Color.css(neutral.clear);
+    for (const d of this.plan.devices.values()) g.fillRect(d.x - d.width / 2, d.y, d.width, Fabric.BOX);
+    g.fillStyle = neutral.strong;
+    g.font = "11px system-ui, sans-serif";
+    g.textBaseline = "middle";
+    for (const { stage, devices } of this.plan.stages) g.fillText(stage || "?", 0, devices[0].y + Fabric.BOX / 2, FabricMap.LEFT - 8);
+    return ground;
+  }
+
+  // names writes devices' names where they fit.
+  names(g) {
+    g.fillStyle = Color.neutral(this.theme).text;
+    g.font = "11px system-ui, sans-serif";
+    g.textBaseline = "middle";
+    g.textAlign = "center";
+    for (const { devices } of this.plan.stages) {
+      for (const d of devices) {
+        if (g.measureText(d.name).width < d.width - 4) g.fillText(d.name, d.x, d.y + Fabric.BOX / 2);
+      }
+    }
+    g.textAlign = "left";
+  }
+
+  // hit is the location at a place in CSS pixels, -1 for none: a link before a device.
+  hit(x, y) {
+    if (!this.plan) return -1;
+    for (const d of this.plan.devices.values()) {
+      if (Math.abs(x - d.x) <= d.width / 2 && y >= d.y && y <= d.y + Fabric.BOX) return d.index;
+    }
+    let best = -1;
+    let least = 6;
+    for (const p of this.plan.ports) {
+      const away = distance(x, y, p);
+      if (away < least) [best, least] = [p.index, away];
+    }
+    return best;
+  }
+
+  // middle is a place on a port's half of a link, in CSS pixels; null for what is no port.
+  middle(name) {
+    const p = this.byName?.get(name);
+    return p ? { x: p.x + 0.6 * (p.endX - p.x), y: p.y + 0.6 * (p.endY - p.y) } : null;
+  }
+
+  // about is what is known of a location for people to read.
+  about(index) {
+    const location = this.model.locations[index];
+    const port = this.byName.get(location.name);
+    const rows = [["mode of", `${Format.count(this.counts?.get(index) || 0)} cells`]];
+    if (port?.peer) rows.push(["to", port.mate ? port.mate.name : port.peer]);
+    if (!port) {
+      const own = [...(this.counts || [])].filter(([i]) => this.model.locations[i].device_index === index).reduce((sum, [, n]) => sum + n, 0);
+      rows.push(["with its ports", `${Format.count(own)} cells`]);
+    }
+    if (location.capacity_bps) rows.push(["capacity", Format.quantity(location.capacity_bps, "bit/s")]);
+    return rows;
+  }
+}
+
+// distance from a place to a port's half of a link.
+function distance(x, y, p) {
+  const [dx, dy] = [p.endX - p.x, p.endY - p.y];
+  const t = Math.max(0, Math.min(1, ((x - p.x) * dx + (y - p.y) * dy) / (dx * dx + dy * dy || 1)));
+  return Math.hypot(x - p.x - t * dx, y - p.y - t * dy);
+}
