@@ -43,6 +43,16 @@ var pipelinePanels = []pipelinePanel{
 		{`time() - csigscope_exporter_last_seen_timestamp_seconds{$of}`, "{{exporter}} silent for"}, {`csigscope_exporter_clock_offset_seconds{$of}`, "{{exporter}} clock"},
 	}},
 	{"Refused of exporters", "", "ops", []series{{`sum by (instance, reason) (rate(csigscope_ingest_refused_total{$of}[$__rate_interval]))`, "{{instance}} {{reason}}"}}},
+	{"Asked of the query API", "By status; refused ones by why.", "reqps", []series{
+		{`sum by (instance, code) (rate(csigscope_api_requests_total{$of}[$__rate_interval]))`, "{{instance}} {{code}}"},
+		{`sum by (instance, reason) (rate(csigscope_api_refused_total{$of}[$__rate_interval])) > 0`, "{{instance}} refused: {{reason}}"},
+	}},
+	{"How long the query API takes", "Nineteen answers of twenty are there by then, but for those that wait for a window.", "s", []series{
+		{`histogram_quantile(0.95, sum by (instance, endpoint, le) (rate(csigscope_api_request_duration_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} {{endpoint}}"},
+	}},
+	{"Watchers of the query API", "Those that read too slowly are told so, and begin anew.", "short", []series{
+		{`csigscope_api_watchers{$of}`, "{{instance}}"}, {`increase(csigscope_api_lagging_total{$of}[5m]) > 0`, "{{instance}} lagging in 5 min"},
+	}},
 	{"Heavily loaded share", "Of the last window, by signal.", "percentunit", []series{{`csigscope_heavy_ratio{$of}`, "{{instance}} {{signal}} {{source}}"}}},
 	{"Worst bottlenecks", "", "percentunit", []series{{`topk(10, csigscope_bottleneck_heavy_ratio{$of})`, "{{signal}} {{location}}"}}},
 	{"State in memory", "", "bytes", []series{{`sum by (instance) (csigscope_aggregate_state_bytes{$of})`, "{{instance}} windows"}, {`process_resident_memory_bytes{$of}`, "{{instance}} process"}}},
