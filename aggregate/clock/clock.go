@@ -27,7 +27,7 @@ const (
 	defaultMaxDrift = 1e6 // ppb: 1 ms in a second, ten times what bad quartz does
 	minPairs        = 3
 	// maxPairs keeps the differences of times exact, and memory bounded.
-	maxPairs = 1 << 26
+	maxPairs = 1 << 22
 )
 
 // Errors of Between.
