@@ -1,0 +1,142 @@
+package deploy_test
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// mounted finds out what a container sees at a path: "" where nothing is mounted, else
+// whether it is there. Volumes are empty at first, and have everything.
+type mounted map[string]func(file string) bool // by the folder that they are mounted at
+
+func (m mounted) has(file string) (there, known bool) {
+	for at, holds := range m {
+		if rest, below := strings.CutPrefix(file, at+"/"); below {
+			return holds(rest), true
+		}
+		if file == at {
+			return true, true
+		}
+	}
+	return false, false
+}
+
+func anything(string) bool { return true }
+
+func folder(dir string) func(string) bool {
+	return func(file string) bool {
+		matches, err := filepath.Glob(filepath.Join(dir, file))
+		return err == nil && len(matches) > 0
+	}
+}
+
+// absolute are paths in what containers are told and in the files that they read.
+var absolute = regexp.MustCompile(`(?:^|[\s="'\[{:])(/(?:etc|run|var|prometheus|provision)[\w./*-]*)`)
+
+func paths(text string) (list []string) {
+	for _, m := range absolute.FindAllStringSubmatch(text, -1) {
+		list = append(list, strings.TrimSuffix(m[1], "/"))
+	}
+	return list
+}
+
+// read by the containers of that name, besides what they are told.
+var reads = map[string]string{"collect": "config/csigscope.yaml", "prometheus": "prometheus/prometheus.yaml", "grafana": "../grafana/provisioned/provisioning/dashboards/csigscope.yaml"}
+
+// checkPaths: whatever a container looks for is mounted, and there.
+func checkPaths(t *testing.T, what, told, file string, mounts mounted) {
+	t.Helper()
+	if file != "" {
+		for line := range strings.Lines(string(read(t, file))) {
+			code, _, _ := strings.Cut(line, "#")
+			told += "\n" + code
+		}
+	}
+	for _, p := range paths(told) {
+		if there, known := mounts.has(p); !there {
+			t.Errorf("%s: %s is not there (mounted: %v)", what, p, known)
+		}
+	}
+}
+
+func TestComposePaths(t *testing.T) {
+	made := secrets(t)
+	for what, s := range services(t) {
+		mounts := mounted{}
+		list, _ := s["volumes"].([]any)
+		for _, m := range list {
+			parts := strings.Split(m.(string), ":")
+			switch source := parts[0]; {
+			case strings.HasPrefix(source, "./secrets/"):
+				mounts[parts[1]] = folder(filepath.Join(made.dir, source))
+			case strings.HasPrefix(source, "."):
+				mounts[parts[1]] = folder(source)
+			default:
+				mounts[parts[1]] = anything
+			}
+		}
+		checkPaths(t, what, fmt.Sprint(s["command"], s["entrypoint"], s["environment"]), reads[what], mounts)
+	}
+}
+
+func TestManifestPaths(t *testing.T) {
+	made := secrets(t)
+	for dir := range folders {
+		list := build(t, dir)
+		for what, pod := range pods(list) {
+			volumes := make(map[any]func(string) bool)
+			for _, v := range items(at(pod, "spec", "volumes")) {
+				volumes[v["name"]] = anything
+				for _, o := range list {
+					if o["kind"] == "ConfigMap" && name(o) == at(v, "configMap", "name") {
+						data := o["data"].(object)
+						volumes[v["name"]] = func(file string) bool {
+							for key := range data {
+								if ok, err := path.Match(file, key); ok && err == nil {
+									return true
+								}
+							}
+							return false
+						}
+					}
+				}
+				if s, ok := at(v, "secret", "secretName").(string); ok {
+					volumes[v["name"]] = folder(filepath.Join(made.dir, secretFiles[s]))
+				}
+			}
+			for _, c := range containers(pod) {
+				mounts := mounted{}
+				for _, m := range items(c["volumeMounts"]) {
+					mounts[m["mountPath"].(string)] = anything
+					if holds := volumes[m["name"]]; holds != nil {
+						mounts[m["mountPath"].(string)] = holds
+					}
+				}
+				file := reads[fmt.Sprint(c["name"])]
+				if c["name"] == "prometheus" {
+					file = "kubernetes/scrape.yaml"
+				}
+				checkPaths(t, what, fmt.Sprint(c["command"], c["args"], c["env"]), file, mounts)
+			}
+		}
+	}
+}
+
+// TestPathsFail: the checks find what is missing.
+func TestPathsFail(t *testing.T) {
+	mounts := mounted{"/etc/csigscope": folder("config"), "/data": anything}
+	for file, want := range map[string][2]bool{
+		"/etc/csigscope/csigscope.yaml": {true, true}, "/etc/csigscope/other.yaml": {false, true}, "/etc/other": {false, false}, "/data/x": {true, true},
+	} {
+		if there, known := mounts.has(file); [2]bool{there, known} != want {
+			t.Errorf("%s: %v, %v, want %v", file, there, known, want)
+		}
+	}
+	if got := paths(`a: /etc/x.yaml, "/run/y/z" [--config.file=/prometheus] http://127.0.0.1/etc`); fmt.Sprint(got) != "[/etc/x.yaml /run/y/z /prometheus]" {
+		t.Errorf("paths %q", got)
+	}
+}
