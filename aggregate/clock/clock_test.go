@@ -148,6 +148,38 @@ func TestHalfRoundTrip(t *testing.T) {
 	}
 }
 
+// TestReflections: what goes back are reflections, which receivers hold for a while. The
+// bound holds, and knows the least time that they are held.
+func TestReflections(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		c := example()
+		const held = 20_000
+		forwards, backwards := c.measure(rng)
+		for i := range backwards {
+			backwards[i].A += held + int64(rng.ExpFloat64()*100_000)
+		}
+		r, err := Between(forwards, backwards, Options{Error: time.Duration(c.error)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, high := r.Bound(r.At)
+		if v := c.offsetAt(r.At); v < low || v > high || high-low < held {
+			t.Errorf("seed %d: offset %.0f, bound %.0f to %.0f", seed, v, low, high)
+		}
+		known, err := Between(forwards, backwards, Options{
+			Error: time.Duration(c.error), Forward: time.Duration(c.forward), Backward: time.Duration(c.back + held),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Few are held no longer than the least time: the envelope is less sharp on that side.
+		if math.Abs(known.Offset-c.offsetAt(known.At)) > float64(c.error)/2 || math.Abs(known.Drift-c.drift) > 1000 {
+			t.Errorf("seed %d: off by %.0f ns, %.0f ppb", seed, known.Offset-c.offsetAt(known.At), known.Drift-c.drift)
+		}
+	}
+}
+
 // TestOneWay: one direction bounds the offset on one side, and estimates the drift.
 func TestOneWay(t *testing.T) {
 	for seed := range uint64(50) {
