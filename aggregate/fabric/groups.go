@@ -107,3 +107,14 @@ func (f *Fabric) Groups() []Group {
 		Group{ID: aggregate.UnknownGroup, Name: unknownName, Order: n},
 		Group{ID: aggregate.OverflowGroup, Name: overflowName, Order: n + 1})
 }
+
+// Prefixes are those of the groups of the file, each in the one group that the file gives it
+// to. Groups that are derived from addresses are named after theirs.
+func (f *Fabric) Prefixes() map[aggregate.GroupID][]netip.Prefix {
+	all := make(map[aggregate.GroupID][]netip.Prefix)
+	for p, g := range f.topo.prefixes.AllSorted() {
+		id := f.topo.groups[g].id
+		all[id] = append(all[id], p)
+	}
+	return all
+}

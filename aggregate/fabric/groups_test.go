@@ -52,6 +52,32 @@ func TestGroupsInFileOrder(t *testing.T) {
 	}
 }
 
+// TestPrefixes: what the file gives to groups, groups have, and nothing else.
+func TestPrefixes(t *testing.T) {
+	s, _ := load(t, "threetier.yaml")
+	f := compile(t, s)
+	all, n := f.Prefixes(), 0
+	for _, g := range s.Groups {
+		var want []string
+		for _, p := range g.Prefixes {
+			want = append(want, netip.MustParsePrefix(p).Masked().String())
+		}
+		var got []string
+		for _, p := range all[GroupIDOf(g.Name)] {
+			got = append(got, p.String())
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", g.Name, got, want)
+		}
+		n += len(want)
+	}
+	if n == 0 || len(None(defaultDomain(t)).Prefixes()) != 0 {
+		t.Errorf("%d prefixes", n)
+	}
+}
+
 func defaultDomain(t testing.TB) *csig.Domain {
 	t.Helper()
 	d, err := csig.DefaultSpec().Compile()

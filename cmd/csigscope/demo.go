@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/alto"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/page"
@@ -129,6 +130,8 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	names := &liveNames{fabric: func() *fabric.Fabric { return n.fabric }}
+	server.handler = withALTO(server.handler, alto.Config{Memory: memory, Groups: names.Groups, Prefixes: names.Prefixes, Logger: db.logger})
 	announce(cmd, d)
 	return server.run(cmd.Context())
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/alto"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/dashboards/page"
@@ -19,20 +22,22 @@ import (
 // liveFeed is the query API and the page of a process that windows pass through: memory is
 // a sink of theirs.
 type liveFeed struct {
-	memory *recent.Memory
-	api    *api.API
-	door   *door
+	memory  *recent.Memory
+	api     *api.API
+	door    *door
+	handler http.Handler
 }
 
 // newLiveFeed serves behind the door. History is asked of the store, names of the fabric in
 // use.
-func newLiveFeed(cmd *cobra.Command, d *door, names api.Catalog, db *openedStore) (*liveFeed, error) {
+func newLiveFeed(cmd *cobra.Command, d *door, names *liveNames, db *openedStore) (*liveFeed, error) {
 	f := &liveFeed{memory: recent.New(recent.Config{}), door: d}
 	var err error
 	f.api, err = api.New(api.Config{Memory: f.memory, Reader: query.FromStore(db.store), Names: names, Logger: db.logger})
 	if err != nil {
 		return nil, err
 	}
+	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.Groups, Prefixes: names.Prefixes, Logger: db.logger})
 	fmt.Fprintf(cmd.OutOrStdout(), "the query API is at %s/openapi.json, the page at %[1]s/\n", d.url())
 	return f, nil
 }
@@ -42,8 +47,16 @@ func (f *liveFeed) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.memory.Run(ctx) })
 	g.Go(func() error { return f.api.Run(ctx) })
-	g.Go(func() error { return serve(ctx, f.door.server(page.Handler(f.api)), f.door.listener) })
+	g.Go(func() error { return serve(ctx, f.door.server(f.handler), f.door.listener) })
 	return g.Wait()
+}
+
+// withALTO serves ALTO beside what is served already.
+func withALTO(h http.Handler, c alto.Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(alto.Path, alto.New(c))
+	mux.Handle("/", h)
+	return mux
 }
 
 // storePatience is how long names are waited for that are in the store alone.
@@ -64,6 +77,9 @@ func (n *liveNames) Groups(ctx context.Context) ([]fabric.Group, error) {
 	}
 	return beside(ctx, list, n.stored.Groups, func(g *fabric.Group) aggregate.GroupID { return g.ID }), nil
 }
+
+// Prefixes are those of groups, as far as the fabric in use knows them.
+func (n *liveNames) Prefixes() map[aggregate.GroupID][]netip.Prefix { return n.fabric().Prefixes() }
 
 // Locations implements api.Catalog.
 func (n *liveNames) Locations(ctx context.Context) ([]fabric.Location, error) {

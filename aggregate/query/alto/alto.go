@@ -1,0 +1,158 @@
+package alto
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/recent"
+)
+
+// Path begins the paths of all resources.
+const Path = "/alto/"
+
+// Directory is where the information resource directory is.
+const Directory = Path + "directory"
+
+// DefaultWindows is how many of the last windows a cost is the mean of, at most.
+const DefaultWindows = 10
+
+// Config configures New.
+type Config struct {
+	Memory *recent.Memory
+	// Groups are all groups; cells name those without others below them.
+	Groups func(context.Context) ([]fabric.Group, error)
+	// Prefixes are the addresses of groups, as far as they are known; nil for none. Groups
+	// that are named after their prefix need not be in it.
+	Prefixes func() map[aggregate.GroupID][]netip.Prefix
+	Windows  int              // 0: DefaultWindows
+	Logger   *slog.Logger     // nil: discard
+	Now      func() time.Time // nil: time.Now
+}
+
+// server answers. It is safe for concurrent use.
+type server struct {
+	Config
+
+	mu    sync.Mutex
+	costs map[metric]*costs // of the latest revision that was asked for
+
+	reading sync.Mutex // held while groups are read
+	known   *network   // as it was read last
+	readAt  time.Time
+}
+
+// New serves the resources under Path.
+func New(c Config) http.Handler {
+	if c.Windows <= 0 {
+		c.Windows = DefaultWindows
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s := &server{Config: c, costs: make(map[metric]*costs)}
+	mux := http.NewServeMux()
+	get := func(path, mediaType string, f func(*http.Request) (any, error)) {
+		mux.Handle(Path+path, s.answer(http.MethodGet, mediaType, f))
+	}
+	post := func(path, mediaType string, f func(*http.Request) (any, error)) {
+		mux.Handle(Path+path, s.answer(http.MethodPost, mediaType, f))
+	}
+	get("directory", typeDirectory, func(*http.Request) (any, error) { return directory(), nil })
+	get("networkmap", typeNetworkMap, s.networkMap)
+	post("networkmap/filtered", typeNetworkMap, s.filteredNetworkMap)
+	for _, m := range metrics {
+		get("costmap/"+m.resource(), typeCostMap, func(r *http.Request) (any, error) { return s.costMap(r.Context(), m) })
+	}
+	post("costmap/filtered", typeCostMap, s.filteredCostMap)
+	post("endpointprop", typeEndpointProp, s.endpointProperties)
+	post("endpointcost", typeEndpointCost, s.endpointCosts)
+	return query.SecurityHeaders(mux)
+}
+
+// The media types of RFC 7285, section 14.1.
+const (
+	typeDirectory          = "application/alto-directory+json"
+	typeNetworkMap         = "application/alto-networkmap+json"
+	typeNetworkMapFilter   = "application/alto-networkmapfilter+json"
+	typeCostMap            = "application/alto-costmap+json"
+	typeCostMapFilter      = "application/alto-costmapfilter+json"
+	typeEndpointProp       = "application/alto-endpointprop+json"
+	typeEndpointPropParams = "application/alto-endpointpropparams+json"
+	typeEndpointCost       = "application/alto-endpointcost+json"
+	typeEndpointCostParams = "application/alto-endpointcostparams+json"
+	typeError              = "application/alto-error+json"
+)
+
+// answer sends what f finds, or an error as RFC 7285, section 8.5, has it.
+func (s *server) answer(method, mediaType string, f func(*http.Request) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead) {
+			w.Header().Set("Allow", method)
+			http.Error(w, "method not allowed: expected "+method, http.StatusMethodNotAllowed)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		v, err := f(r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		body, err := json.Marshal(v)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", mediaType)
+		_, _ = w.Write(body)
+	})
+}
+
+// resource is an entry of the directory (RFC 7285, section 9.2.2).
+type resource struct {
+	URI          string         `json:"uri"`
+	MediaType    string         `json:"media-type"`
+	Accepts      string         `json:"accepts,omitempty"`
+	Capabilities map[string]any `json:"capabilities,omitempty"`
+	Uses         []string       `json:"uses,omitempty"`
+}
+
+// networkMapID is the resource ID of the network map.
+const networkMapID = "csigscope-network-map"
+
+// directory is the information resource directory. Its URIs are relative to its own.
+func directory() any {
+	types, names := map[string]costType{}, []string{}
+	uses := []string{networkMapID}
+	resources := map[string]resource{
+		networkMapID:                     {URI: "networkmap", MediaType: typeNetworkMap},
+		"csigscope-filtered-network-map": {URI: "networkmap/filtered", MediaType: typeNetworkMap, Accepts: typeNetworkMapFilter, Uses: uses},
+		"csigscope-endpoint-property":    {URI: "endpointprop", MediaType: typeEndpointProp, Accepts: typeEndpointPropParams, Capabilities: map[string]any{"prop-types": []string{pidProperty}}},
+	}
+	for _, m := range metrics {
+		t := m.costType()
+		t.Description = m.description
+		types[m.resource()] = t
+		names = append(names, m.resource())
+		resources[fmt.Sprintf("csigscope-cost-map-%s", m.resource())] = resource{
+			URI: "costmap/" + m.resource(), MediaType: typeCostMap, Uses: uses, Capabilities: map[string]any{"cost-type-names": []string{m.resource()}},
+		}
+	}
+	filtered := map[string]any{"cost-type-names": names, "cost-constraints": true}
+	resources["csigscope-filtered-cost-map"] = resource{URI: "costmap/filtered", MediaType: typeCostMap, Accepts: typeCostMapFilter, Capabilities: filtered, Uses: uses}
+	resources["csigscope-endpoint-cost"] = resource{URI: "endpointcost", MediaType: typeEndpointCost, Accepts: typeEndpointCostParams, Capabilities: filtered}
+	return map[string]any{
+		"meta": map[string]any{"cost-types": types, "default-alto-network-map": networkMapID}, "resources": resources,
+	}
+}

@@ -1,0 +1,271 @@
+package alto
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// costType is RFC 7285, section 10.7, with the context of RFC 9439.
+type costType struct {
+	Mode        string       `json:"cost-mode"`
+	Metric      string       `json:"cost-metric"`
+	Context     *costContext `json:"cost-context,omitempty"`
+	Description string       `json:"description,omitempty"`
+}
+
+// costContext says where a cost comes from (RFC 9439).
+type costContext struct {
+	Source string `json:"cost-source"`
+}
+
+// numerical is the only cost mode here.
+const numerical = "numerical"
+
+// metric is a cost metric, and how it follows from what was observed.
+type metric struct {
+	name        string // of RFC 7285, RFC 9439, or private use
+	description string
+	signal      csig.Signal
+	least       bool // the least value of the windows, instead of the mean
+}
+
+// metrics are those that are served. What ALTO has no name for is of private use: the nearest
+// to the largest delay of a hop is delay-ow, the delay of the whole path, of which it is a
+// lower bound.
+var metrics = []metric{
+	{"routingcost", "load of the limiting hop in percent: 100 less the share that is available", csig.MinABWRatio, false},
+	{"bw-available", "mean available bandwidth of the limiting hop, bit/s", csig.MinABW, false},
+	{"bw-available:min", "least available bandwidth of the limiting hop, bit/s", csig.MinABW, true},
+	{"priv:csig-max-hop-delay", "mean of the largest delay at a hop, microseconds: at most delay-ow", csig.MaxDelay, false},
+}
+
+// resource is the metric's name in names of resources, which have no colon in paths.
+func (m metric) resource() string {
+	return "num-" + strings.ReplaceAll(strings.TrimPrefix(m.name, "priv:"), ":", "-")
+}
+
+func (m metric) costType() costType {
+	t := costType{Mode: numerical, Metric: m.name}
+	if m.name != "routingcost" {
+		t.Context = &costContext{"estimation"}
+	}
+	return t
+}
+
+// cost is that of a cell; NaN where nothing was measured.
+func (m metric) cost(c *aggregate.CellStats) float64 {
+	if c.Measured == 0 {
+		return math.NaN()
+	}
+	v := c.Mean() * c.Signal.Unit().PerStored()
+	if m.least {
+		v = c.Signal.Unit().FromStored(c.Min)
+	}
+	const hundredth, nsPerMicrosecond = 100, 1000
+	switch m.signal {
+	case csig.MinABWRatio:
+		return math.Round((1-v)*100*hundredth) / hundredth
+	case csig.MaxDelay:
+		return math.Round(v/nsPerMicrosecond*hundredth) / hundredth
+	}
+	return math.Round(v)
+}
+
+// pair is a source and a destination.
+type pair struct{ src, dst aggregate.GroupID }
+
+// costs are those of one metric at one revision. They never change.
+type costs struct {
+	epoch, revision uint64
+	of              map[pair]float64
+}
+
+// latest are the costs of the last windows, made once for each revision.
+func (s *server) latest(m metric) *costs {
+	state := s.Memory.State()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.costs[m]; c != nil && c.epoch == state.Epoch && c.revision == state.Revision {
+		return c
+	}
+	c := &costs{state.Epoch, state.Revision, make(map[pair]float64)}
+	if windows := state.Last(s.Windows); len(windows) > 0 {
+		cells := recent.Merge(windows).Cells(m.signal, nil)
+		for i := range cells {
+			if v := m.cost(&cells[i]); !math.IsNaN(v) && !math.IsInf(v, 0) {
+				c.of[pair{cells[i].Src, cells[i].Dst}] = v
+			}
+		}
+	}
+	s.costs[m] = c
+	return c
+}
+
+// costMapData are costs by the PIDs of source and destination.
+type costMapData map[string]map[string]float64
+
+func (d costMapData) put(src, dst string, cost float64) {
+	if d[src] == nil {
+		d[src] = make(map[string]float64)
+	}
+	d[src][dst] = cost
+}
+
+func costAnswer(n *network, m metric, costs costMapData) any {
+	return map[string]any{
+		"meta":     map[string]any{"dependent-vtags": []versionTag{n.tag}, "cost-type": m.costType()},
+		"cost-map": costs,
+	}
+}
+
+// costMap is RFC 7285, section 11.2.3.
+func (s *server) costMap(ctx context.Context, m metric) (any, error) {
+	n, err := s.network(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := costMapData{}
+	for p, cost := range s.latest(m).of {
+		src, ok1 := n.pid(p.src)
+		dst, ok2 := n.pid(p.dst)
+		if ok1 && ok2 {
+			out.put(src, dst, cost)
+		}
+	}
+	return costAnswer(n, m, out), nil
+}
+
+// wanted is what requests for costs have in common.
+type wanted struct {
+	CostType *struct {
+		Mode   *string `json:"cost-mode"`
+		Metric *string `json:"cost-metric"`
+	} `json:"cost-type"`
+	Constraints []string `json:"constraints"`
+}
+
+// check finds the metric and the constraints.
+func (w *wanted) check() (m metric, limits []constraint, err error) {
+	switch {
+	case w.CostType == nil:
+		return m, nil, missing("cost-type")
+	case w.CostType.Mode == nil:
+		return m, nil, missing("cost-type/cost-mode")
+	case w.CostType.Metric == nil:
+		return m, nil, missing("cost-type/cost-metric")
+	case *w.CostType.Mode != numerical:
+		return m, nil, invalid("cost-type/cost-mode", *w.CostType.Mode)
+	}
+	at := slices.IndexFunc(metrics, func(m metric) bool { return m.name == *w.CostType.Metric })
+	if at < 0 {
+		return m, nil, invalid("cost-type/cost-metric", *w.CostType.Metric)
+	}
+	for _, text := range w.Constraints {
+		c, ok := parseConstraint(text)
+		if !ok {
+			return m, nil, invalid("constraints", text)
+		}
+		limits = append(limits, c)
+	}
+	return metrics[at], limits, nil
+}
+
+// constraint is a condition on costs, such as "ge 10" (RFC 7285, section 11.3.2.3).
+type constraint struct {
+	op    string
+	value float64
+}
+
+func parseConstraint(text string) (c constraint, ok bool) {
+	op, rest, ok := strings.Cut(strings.TrimSpace(text), " ")
+	v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+	if !ok || err != nil || math.IsNaN(v) || !slices.Contains([]string{"gt", "lt", "ge", "le", "eq"}, op) {
+		return c, false
+	}
+	return constraint{op, v}, true
+}
+
+// met tells whether a cost meets all constraints.
+func met(limits []constraint, cost float64) bool {
+	for _, c := range limits {
+		good := false
+		switch c.op {
+		case "gt":
+			good = cost > c.value
+		case "lt":
+			good = cost < c.value
+		case "ge":
+			good = cost >= c.value
+		case "le":
+			good = cost <= c.value
+		case "eq":
+			good = cost == c.value
+		}
+		if !good {
+			return false
+		}
+	}
+	return true
+}
+
+// filteredCostMap is RFC 7285, section 11.3.2.
+func (s *server) filteredCostMap(r *http.Request) (any, error) {
+	var in struct {
+		wanted
+		PIDs *struct {
+			Src *[]string `json:"srcs"`
+			Dst *[]string `json:"dsts"`
+		} `json:"pids"`
+	}
+	if err := read(r, typeCostMapFilter, &in); err != nil {
+		return nil, err
+	}
+	m, limits, err := in.check()
+	if err != nil {
+		return nil, err
+	}
+	src, dst := set{}, set{}
+	if in.PIDs != nil {
+		if in.PIDs.Src == nil {
+			return nil, missing("pids/srcs")
+		}
+		if in.PIDs.Dst == nil {
+			return nil, missing("pids/dsts")
+		}
+		src, dst = newSet(*in.PIDs.Src), newSet(*in.PIDs.Dst)
+	}
+	n, err := s.network(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := costMapData{}
+	for p, cost := range s.latest(m).of {
+		from, ok1 := n.pid(p.src)
+		to, ok2 := n.pid(p.dst)
+		if ok1 && ok2 && src.takes(from) && dst.takes(to) && met(limits, cost) {
+			out.put(from, to, cost)
+		}
+	}
+	return costAnswer(n, m, out), nil
+}
+
+// set is a set of names; an empty one stands for all.
+type set map[string]bool
+
+func newSet(list []string) set {
+	s := set{}
+	for _, name := range list {
+		s[name] = true
+	}
+	return s
+}
+
+func (s set) takes(name string) bool { return len(s) == 0 || s[name] }
