@@ -21,7 +21,7 @@ func aTap(source aggregate.Source, seq uint64, at time.Time) TapRow {
 		Source: source, Seq: seq, Name: "rack it's", Place: "receiver", Interface: "eth\t0", Link: "Ethernet", Timestamps: "file", TickNS: 0.5,
 		From: at.UnixNano() + 1, To: at.UnixNano() + 999, Packets: 10, Bytes: 1500, Frames: map[string]uint64{"ok": 7, "cut-ip": 3},
 		Tags: 5, Reflections: 4, Observations: 9, Stored: 4, Overflow: 1, Late: 1, Rejected: map[string]uint64{"orphan": 2, "place": 1},
-		Untouched: 2, Trimmed: 1, KernelDrops: 6, Freezes: 2, Lost: 3, SkewNS: -5,
+		Untouched: 2, Trimmed: 1, KernelDrops: 6, Freezes: 2, SuperFrames: 4, Lost: 3, SkewNS: -5,
 	}
 }
 
@@ -63,7 +63,7 @@ func TestTaps(t *testing.T) {
 	both.To += int64(time.Minute)
 	for _, n := range []*uint64{
 		&both.Packets, &both.Bytes, &both.Tags, &both.Reflections, &both.Observations, &both.Stored, &both.Overflow, &both.Late,
-		&both.Untouched, &both.Trimmed, &both.KernelDrops, &both.Freezes, &both.Lost,
+		&both.Untouched, &both.Trimmed, &both.KernelDrops, &both.Freezes, &both.SuperFrames, &both.Lost,
 	} {
 		*n *= 2
 	}

@@ -35,6 +35,7 @@ type TapRow struct {
 	Untouched, Trimmed                   uint64
 
 	KernelDrops, Freezes uint64 // packets the kernel had no room for; times its ring was full
+	SuperFrames          uint64 // packets that receive offload made of several
 	Lost                 uint64 // packets missing in the numbers of a mirror session
 	SkewNS               int64  // of the clock, as far as it is known
 }
@@ -42,7 +43,7 @@ type TapRow struct {
 var tapTable = recordTable[TapRow]{
 	what: "taps", class: tapsClass,
 	into: "taps (producer, incarnation, epoch, seq, name, place, interface, link, timestamps, tick_ns, time_from, time_to, packets, bytes, frames, " +
-		"tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, lost, skew_ns)",
+		"tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, super_frames, lost, skew_ns)",
 	check: func(r *TapRow) error {
 		r.Name, r.Interface = bounded(r.Name, maxRecordName), bounded(r.Interface, maxRecordName)
 		return checkTimes(r.From, r.To)
@@ -50,7 +51,7 @@ var tapTable = recordTable[TapRow]{
 	append: func(to driver.Batch, r *TapRow) error {
 		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Seq, r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS,
 			utcTime(r.From), utcTime(r.To), r.Packets, r.Bytes, r.Frames, r.Tags, r.Reflections, r.Observations, r.Stored, r.Overflow, r.Late,
-			r.Rejected, r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.Lost, r.SkewNS)
+			r.Rejected, r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.SuperFrames, r.Lost, r.SkewNS)
 	},
 	part: func(r *TapRow) part { return recordPart(r.Source, r.From, r.To) },
 }
@@ -74,7 +75,7 @@ func (s *Store) Taps(ctx context.Context, from, to time.Time) ([]TapTotal, error
 		return nil, fmt.Errorf("read taps: %w", err)
 	}
 	query := fmt.Sprintf(`SELECT name, place, interface, link, timestamps, tick_ns, first, last, runs, packets, bytes, frames,
-tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, lost, skew_ns
+tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, super_frames, lost, skew_ns
 FROM %s ORDER BY name, place, interface LIMIT %d`, s.recordView("tap_totals", from, to), s.maxRows+1)
 	var list []TapTotal
 	err := s.query(ctx, s.reader, "read taps", query, func(rows driver.Rows) error {
@@ -82,7 +83,7 @@ FROM %s ORDER BY name, place, interface LIMIT %d`, s.recordView("tap_totals", fr
 		var first, last time.Time
 		err := rows.Scan(&r.Name, &r.Place, &r.Interface, &r.Link, &r.Timestamps, &r.TickNS, &first, &last, &r.Runs, &r.Packets, &r.Bytes, &r.Frames,
 			&r.Tags, &r.Reflections, &r.Observations, &r.Stored, &r.Overflow, &r.Late, &r.Rejected, &r.Untouched, &r.Trimmed,
-			&r.KernelDrops, &r.Freezes, &r.Lost, &r.SkewNS)
+			&r.KernelDrops, &r.Freezes, &r.SuperFrames, &r.Lost, &r.SkewNS)
 		r.From, r.To = first.UnixNano(), last.UnixNano()
 		list = append(list, r)
 		return err

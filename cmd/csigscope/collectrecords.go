@@ -177,7 +177,7 @@ func (r *tapRecorder) take(s *live.RingStats, t *liveTap, now time.Time, due boo
 // finish cuts a row, unless there is nothing to tell.
 func (r *tapRecorder) finish(g *ringRecord, now time.Time) {
 	row := g.Row
-	if row.Packets|row.Observations|row.KernelDrops|row.Freezes|row.Lost == 0 {
+	if row.Packets|row.Observations|row.KernelDrops|row.Freezes|row.SuperFrames|row.Lost == 0 {
 		return
 	}
 	if row.To == 0 {
@@ -236,6 +236,7 @@ func (g *ringRecord) frames(s *live.RingStats, t *liveTap, before, now time.Time
 		g.Drops.add(drops*max(t.feed.Weight, 1), before.Add(-statisticsAge), now)
 		row.KernelDrops += drops
 		row.Freezes += since(taken.Freezes, g.taken.Freezes)
+		row.SuperFrames += since(taken.SuperFrames, g.taken.SuperFrames)
 		g.taken = taken
 	}
 }

@@ -74,6 +74,7 @@ func (r *recording) second(n, m uint64) {
 	r.ring.Found[1][0][0] += m
 	r.kernel.Frames += n + m
 	r.kernel.Dropped++
+	r.kernel.SuperFrames += 3
 	r.at = r.at.Add(time.Second)
 	r.ring.LastFrame = r.at
 	r.barrier()
@@ -136,6 +137,7 @@ func TestTapRecorder(t *testing.T) {
 		sum.Stored += row.Stored
 		sum.Tags += row.Tags
 		sum.KernelDrops += row.KernelDrops
+		sum.SuperFrames += row.SuperFrames
 	}
 	dropped := uint64(0)
 	for _, g := range next.gone {
@@ -146,7 +148,7 @@ func TestTapRecorder(t *testing.T) {
 	if dropped != 2*sum.KernelDrops || len(next.gone) != 4 {
 		t.Errorf("%d gaps with %d observations, %d drops that stand for two each", len(next.gone), dropped, sum.KernelDrops)
 	}
-	if sum.Packets != 211*15 || sum.Stored != 211*30 || sum.Tags != 211*20 || sum.KernelDrops != 211 || of4.Stored != 30 || next.conflict {
+	if sum.Packets != 211*15 || sum.Stored != 211*30 || sum.Tags != 211*20 || sum.KernelDrops != 211 || sum.SuperFrames != 3*211 || of4.Stored != 30 || next.conflict {
 		t.Errorf("%d packets, %d stored (%d under the last epoch), %d of them tags, %d drops, rows that differ %t",
 			sum.Packets, sum.Stored, of4.Stored, sum.Tags, sum.KernelDrops, next.conflict)
 	}

@@ -111,7 +111,8 @@ func newQueryTaps() *cobra.Command {
 		Short: "What each tap took in, and what became of it",
 		Long: `taps lists what taps took in over a range, and what became of it: packets by what
 decoding them came to, observations = stored + overflow + late + rejected, what the
-kernel dropped, and what is missing in the numbers of mirror sessions. A piece of a
+kernel dropped, how many of its frames receive offload (GRO) made of several, so that
+packets and bytes are wrong, and what is missing in the numbers of mirror sessions. A piece of a
 capture counts whole if any of it lies in the range. Where files have no names for their
 interfaces, a tap is called like its file. A session of a mirror is a tap, called
 MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
@@ -147,14 +148,14 @@ func tapTable(rows []store.TapTotal) *table {
 	t := &table{columns: []string{
 		"tap", "place", "interface", "link", "timestamps", "tick_ns", "first", "last", "runs", "packets", "bytes", "frames",
 		"observations", "tags", "reflections", "stored", "overflow", "late", "rejected", "untouched", "trimmed",
-		"kernel_drops", "freezes", "lost", "skew_ns",
+		"kernel_drops", "freezes", "super_frames", "lost", "skew_ns",
 	}}
 	for i := range rows {
 		r := &rows[i]
 		t.rows = append(t.rows, []any{
 			r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS, stamp(time.Unix(0, r.From)), stamp(time.Unix(0, r.To)), r.Runs,
 			r.Packets, r.Bytes, countsText(r.Frames), r.Observations, r.Tags, r.Reflections, r.Stored, r.Overflow, r.Late, countsText(r.Rejected),
-			r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.Lost, r.SkewNS,
+			r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.SuperFrames, r.Lost, r.SkewNS,
 		})
 	}
 	return t

@@ -25,6 +25,7 @@ SELECT
     sum(t.trimmed) AS trimmed,
     sum(t.kernel_drops) AS kernel_drops,
     sum(t.freezes) AS freezes,
+    sum(t.super_frames) AS super_frames,
     sum(t.lost) AS lost,
     argMax(t.skew_ns, abs(t.skew_ns)) AS skew_ns
 FROM {{.Database}}.taps AS t FINAL
