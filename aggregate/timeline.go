@@ -10,9 +10,9 @@ import (
 
 // Timeline adds up the blocks of one resolution in memory, step by step of time. It is a
 // Sink, safe for concurrent use. Its memory is
-// bounded: where the first and the last window are more steps apart than it may hold, it
-// doubles their length, and what goes beyond the keys of a Summary is added to its overflow
-// row.
+// bounded: where the first and the last window are more steps apart than it may hold, or
+// the steps have more rows together, it doubles their length; where one step has too many,
+// they are added to its overflow row.
 type Timeline struct {
 	resolution time.Duration
 	maxSteps   int
@@ -22,10 +22,11 @@ type Timeline struct {
 	step        int64 // ns
 	first, last int64 // starts of windows, Unix ns
 	steps       map[int64]*Summary
+	rows        int // of all steps
 }
 
 // NewTimeline makes a Timeline of the blocks at the resolution, of at most maxSteps steps,
-// 2 at least, and summaries of at most maxKeys rows of a cell and a location each.
+// 2 at least, and of at most maxKeys rows of a cell and a location.
 func NewTimeline(resolution time.Duration, maxSteps, maxKeys int) *Timeline {
 	return &Timeline{
 		resolution: resolution, maxSteps: max(maxSteps, 2), maxKeys: maxKeys,
@@ -47,7 +48,13 @@ func (t *Timeline) WriteBlock(ctx context.Context, b *Block) error {
 	for t.last/t.step-t.first/t.step >= int64(t.maxSteps) {
 		t.widen()
 	}
-	return t.at(b.WindowStart).WriteBlock(ctx, b)
+	s := t.at(b.WindowStart)
+	before := s.Len()
+	err := s.WriteBlock(ctx, b)
+	for t.rows += s.Len() - before; t.rows > t.maxKeys && len(t.steps) > 1; {
+		t.widen()
+	}
+	return err
 }
 
 // at is the summary of the step that a window is in.
@@ -68,6 +75,10 @@ func (t *Timeline) widen() {
 	t.steps = make(map[int64]*Summary, len(old)/2+1)
 	for start, s := range old {
 		t.at(start).Merge(s)
+	}
+	t.rows = 0
+	for _, s := range t.steps {
+		t.rows += s.Len()
 	}
 }
 

@@ -31,8 +31,8 @@ type reportFlags struct {
 	steps, workers int
 }
 
-// reportFine is the shortest step of a report's heatmap over time.
-const reportFine = 10 * time.Millisecond
+// reportFine is the shortest step in which a report looks for what repeats.
+const reportFine = time.Millisecond
 
 // severities that --fail-on knows, the least first.
 var severities = []string{"info", "warning", "error"}
@@ -47,7 +47,7 @@ over time, the worst cells and their candidates, what is wrong (with the packets
 Wireshark), and what could not be known. The HTML is one file without scripts that can be sent along with a ticket.
 
 No store is needed. Memory is bounded by "windows: max_keys" of the configuration and by
---steps: steps are of 10ms, and of longer captures wider.
+--steps: steps are of 1ms, and of longer captures wider.
 
 With --fail-on, findings of that severity or worse make the exit code 3.`,
 		Example: `  csigscope report capture.pcapng --fabric fabric.yaml                # report.html
@@ -64,7 +64,7 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
 	flags.StringVarP(&f.format, "output", "o", "html", "output `FORMAT`: html, json or markdown")
 	flags.StringVar(&f.out, "out", "", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are findings of this `SEVERITY` or worse: error, warning or info")
-	flags.IntVar(&f.steps, "steps", 600, "steps of the heatmap over time, at most")
+	flags.IntVar(&f.steps, "steps", 8192, "steps of time that are held apart, at most: what repeats is found in them")
 	flags.IntVar(&f.workers, "workers", 2, "cores that read captures")
 	return cmd
 }
@@ -116,8 +116,8 @@ func (f *reportFlags) check() (senders []netip.Prefix, err error) {
 	if _, err := finding.ParsePlace(f.place); err != nil {
 		return nil, fmt.Errorf("--place: %w", err)
 	}
-	if f.steps < 2 || f.steps > 10_000 {
-		return nil, fmt.Errorf("--steps %d: expected 2 to 10000", f.steps)
+	if f.steps < 2 || f.steps > 1<<20 {
+		return nil, fmt.Errorf("--steps %d: expected 2 to 1048576", f.steps)
 	}
 	for _, text := range f.senders {
 		p, err := netip.ParsePrefix(text)
@@ -136,12 +136,12 @@ func (f *reportFlags) make(cmd *cobra.Command, files []string, n *network, sende
 	if place == "outside" {
 		place = "mid" // what is seen there enters no heatmap
 	}
-	c, err := (&replayFlags{place: place, fine: reportFine, chunkSize: replay.DefaultChunkBytes, workers: f.workers}).config(files, n)
+	c, err := (&replayFlags{place: place, fine: reportFine, fineAll: true, chunkSize: replay.DefaultChunkBytes, workers: f.workers}).config(files, n)
 	if err != nil {
 		return nil, err
 	}
 	total := aggregate.NewSummary(c.Resolutions[len(c.Resolutions)-1], c.MaxKeys)
-	timeline := aggregate.NewTimeline(c.Resolutions[0], f.steps, max(c.MaxKeys/f.steps, 4096))
+	timeline := aggregate.NewTimeline(c.Resolutions[0], f.steps, c.MaxKeys)
 	c.Sink, c.Logger = &sinks{total, timeline}, newLogger(cmd, cmd.ErrOrStderr())
 	run, err := replay.New(c)
 	if err != nil {

@@ -29,6 +29,19 @@ func TestReport(t *testing.T) {
 			t.Errorf("%d observations, a replay says %d", c.N, summary.Observations.Stored)
 		}
 	}
+	job := emit(t, "--scenario", "ring", "--duration", "9s")
+	rhythms := decodeJSON[report.Report](t, mustRun(t, os.Environ(), "report", job.dir, "--fabric", job.fabric(), "-o", "json", "--out", "-"))
+	found := 0
+	for _, s := range rhythms.Signals {
+		for _, r := range s.Rhythms {
+			if found++; r.PeriodNS < 985e6 || r.PeriodNS > 1015e6 {
+				t.Errorf("%s to %s repeats every %d ns, want 1 s", r.Src, r.Dst, r.PeriodNS)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the steps of a ring are not found")
+	}
 	markdown := mustRun(t, os.Environ(), append(args, "-o", "markdown", "--out", "-")...)
 	if !strings.Contains(markdown, "**error: forged-value**, 10.0.2.4") || !strings.Contains(markdown, "rack1.pcapng: ") {
 		t.Errorf("%.2000s", markdown)
@@ -49,7 +62,7 @@ func TestReportUsage(t *testing.T) {
 		{[]string{"a.pcap", "-o", "pdf"}, exitUsage, "expected html, json or markdown"},
 		{[]string{"a.pcap", "--fail-on", "fatal"}, exitUsage, "expected error, warning or info"},
 		{[]string{"a.pcap", "--place", "above"}, exitUsage, "expected receiver, mid, sender or outside"},
-		{[]string{"a.pcap", "--steps", "1"}, exitUsage, "expected 2 to 10000"},
+		{[]string{"a.pcap", "--steps", "1"}, exitUsage, "expected 2 to 1048576"},
 		{[]string{"a.pcap", "--senders", "10"}, exitUsage, "expected a prefix"},
 		{[]string{"missing.pcap"}, exitFailed, "missing.pcap"},
 	} {

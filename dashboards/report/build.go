@@ -22,6 +22,7 @@ const (
 	maxLocations = 30
 	maxFindings  = 200
 	maxPackets   = 16
+	maxColumns   = 500
 )
 
 // Names tells what identities are called.
@@ -30,8 +31,7 @@ type Names interface {
 	Location(aggregate.LocationID) (fabric.Location, bool)
 }
 
-// Signals are what captures say of each signal: a summary of all of it, and a timeline of
-// at least the windows in which something was heavily loaded.
+// Signals are what captures say of each signal: a summary of all of it, and a timeline.
 func Signals(total *aggregate.Summary, t *aggregate.Timeline, names Names) []Signal {
 	list := []Signal{}
 	starts, steps := t.Steps()
@@ -58,6 +58,7 @@ func Signals(total *aggregate.Summary, t *aggregate.Timeline, names Names) []Sig
 		locations := total.Locations(s, nil)
 		one.Locations = b.locations(locations)
 		one.Heat = b.heat(t.Step(), starts, steps, locations)
+		one.Rhythms = b.rhythms(cells, t.Step(), starts, steps)
 		list = append(list, one)
 	}
 	return list
@@ -183,8 +184,8 @@ func (b *builder) locations(list []aggregate.LocationStats) []Location {
 	return out
 }
 
-// heat is the share of the worst locations in each step's heavy observations. Steps without
-// observations are shown as such.
+// heat is the share of the worst locations in each column's heavy observations. Columns
+// are one step, or several where there are many.
 func (b *builder) heat(step time.Duration, starts []int64, steps map[int64]*aggregate.Summary, worst []aggregate.LocationStats) Heat {
 	h := Heat{Step: step, Starts: []time.Time{}, Locations: []string{}, Share: [][]float64{}, Heavy: []uint64{}}
 	row := map[aggregate.LocationID]int{}
@@ -195,27 +196,37 @@ func (b *builder) heat(step time.Duration, starts []int64, steps map[int64]*aggr
 		at := b.place(worst[i].Location)
 		row[worst[i].Location] = len(h.Locations)
 		h.Locations, h.colors = append(h.Locations, at.Name), append(h.colors, query.Color(at))
-		h.Share = append(h.Share, []float64{})
 	}
 	if len(row) == 0 || len(starts) == 0 {
 		return h
 	}
-	for at := starts[0]; at <= starts[len(starts)-1]; at += int64(step) {
-		h.Starts = append(h.Starts, time.Unix(0, at).UTC())
-		var heavy uint64
-		counts := make([]uint64, len(h.Locations))
-		if s := steps[at]; s != nil {
-			for _, l := range s.Locations(b.signal, nil) {
-				heavy += l.Heavy
-				if i, ok := row[l.Location]; ok {
-					counts[i] = l.Heavy
-				}
+	first, last := starts[0], starts[len(starts)-1]
+	for (last-first)/int64(h.Step) >= maxColumns {
+		h.Step += step
+	}
+	columns := int((last-first)/int64(h.Step)) + 1
+	h.Heavy = make([]uint64, columns)
+	counts := make([][]uint64, len(h.Locations))
+	for i := range counts {
+		counts[i] = make([]uint64, columns)
+	}
+	for _, at := range starts {
+		k := (at - first) / int64(h.Step)
+		for _, l := range steps[at].Locations(b.signal, nil) {
+			h.Heavy[k] += l.Heavy
+			if i, ok := row[l.Location]; ok {
+				counts[i][k] += l.Heavy
 			}
 		}
-		h.Heavy = append(h.Heavy, heavy)
-		for i, n := range counts {
-			h.Share[i] = append(h.Share[i], zero(float64(n)/float64(heavy)))
+	}
+	for i := range counts {
+		h.Share = append(h.Share, make([]float64, columns))
+		for k, n := range counts[i] {
+			h.Share[i][k] = zero(float64(n) / float64(h.Heavy[k]))
 		}
+	}
+	for k := range columns {
+		h.Starts = append(h.Starts, time.Unix(0, first+int64(k)*int64(h.Step)).UTC())
 	}
 	return h
 }

@@ -16,7 +16,7 @@ var page string
 // network. Names from captures are escaped.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"percent": percent, "time": clock, "shade": shade, "heat": heatSVG, "join": strings.Join,
+		"percent": percent, "time": clock, "shade": shade, "heat": heatSVG, "join": strings.Join, "duration": short,
 	}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -30,6 +30,23 @@ func (r *Report) WriteHTML(w io.Writer) error {
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
+
+// short is a time for people, of ns or a pointer to such.
+func short(ns any) string {
+	var d time.Duration
+	switch ns := ns.(type) {
+	case int64:
+		d = time.Duration(ns)
+	case *int64:
+		d = time.Duration(*ns)
+	}
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d.Abs() >= unit {
+			return d.Round(unit / 1000).String()
+		}
+	}
+	return d.String()
+}
 
 // scale is a ramp that people tell apart whatever colours they see: from light, much room,
 // to dark, none.

@@ -59,6 +59,18 @@ func (s *Signal) markdown(w io.Writer) {
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %d |\n", plain(c.Src), plain(c.Dst), c.Kind, c.MeanText, percent(c.HeavyShare),
 			plain(c.Mode), percent(c.ModeShare), plain(c.RunnerUp), c.Observations)
 	}
+	for i := range s.Rhythms {
+		r := &s.Rhythms[i]
+		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between.", plain(r.Src), plain(r.Dst),
+			short(r.PeriodNS), r.Steps, percent(r.Duty), short(r.IdleNS))
+		if r.BehindNS != nil {
+			fmt.Fprintf(w, " It is %s behind the first one.", short(r.BehindNS))
+		}
+		if r.Straggles {
+			fmt.Fprintf(w, " It ends %s of the steps last, by %s.", percent(r.LateShare), short(r.LateNS))
+		}
+		fmt.Fprintln(w)
+	}
 }
 
 // plain keeps names from being read as Markdown or HTML.

@@ -40,6 +40,7 @@ type Signal struct {
 	Worst     []Cell     `json:"worst"` // by heavy observations
 	Locations []Location `json:"locations"`
 	Heat      Heat       `json:"heat"`
+	Rhythms   []Rhythm   `json:"rhythms"` // of the worst cells, where something repeats
 }
 
 // Matrix has sources as rows and destinations as columns: the groups with most heavy

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/pattern"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxRhythms is how many cells are looked at, those with most heavy observations.
+const maxRhythms = 32
+
+// Rhythm is how the congestion of a cell repeats, such as with the steps of a training job.
+type Rhythm struct {
+	Src       string  `json:"src"`
+	Dst       string  `json:"dst"`
+	PeriodNS  int64   `json:"period_ns"` // from the beginning of one step to that of the next
+	Steps     int     `json:"steps"`
+	Duty      float64 `json:"duty"` // share of the time that is congested
+	IdleNS    int64   `json:"idle_ns"`
+	Strength  float64 `json:"strength"`   // correlation with itself a period later
+	Chance    float64 `json:"chance"`     // what chance would reach
+	BehindNS  *int64  `json:"behind_ns"`  // later than the first cell of the same period; null for that one
+	Straggles bool    `json:"straggles"`  // ends the steps of those with its period last
+	LateNS    int64   `json:"late_ns"`    // by which it ends them after the others
+	LateShare float64 `json:"late_share"` // of the steps
+
+	series cellSeries
+	rhythm *pattern.Rhythm // in windows of series
+}
+
+// cellSeries are the observations of a cell, step by step, and how many steps make a window.
+type cellSeries struct {
+	heavy, all []uint64
+	step       time.Duration
+	steps      int
+}
+
+// perWindow is how many observations a window has to have, where there are any: what is
+// seen less often beats with the times of observations.
+const perWindow = 12
+
+// widen makes windows long enough.
+func (s *cellSeries) widen() {
+	var busy []uint64
+	for _, n := range s.all {
+		if n > 0 {
+			busy = append(busy, n)
+		}
+	}
+	if s.steps = 1; len(busy) > 0 {
+		slices.Sort(busy)
+		s.steps = int((perWindow + busy[len(busy)/2] - 1) / busy[len(busy)/2])
+	}
+}
+
+// shares are the heavy shares of windows of so many steps; a window in which nothing was
+// observed is not congested.
+func (s *cellSeries) shares(steps int) []float64 {
+	out := make([]float64, 0, len(s.all)/steps+1)
+	for i := 0; i < len(s.all); i += steps {
+		var heavy, all uint64
+		for k := i; k < min(i+steps, len(s.all)); k++ {
+			heavy, all = heavy+s.heavy[k], all+s.all[k]
+		}
+		out = append(out, zero(float64(heavy)/float64(all)))
+	}
+	return out
+}
+
+// length is how long so many windows of so many steps are, in ns.
+func (s *cellSeries) length(windows float64, steps int) int64 {
+	return int64(windows * float64(s.step) * float64(steps))
+}
+
+// cellKey is a cell of one kind of observation.
+type cellKey struct{ src, dst aggregate.GroupID }
+
+// rhythms looks for periods in the heavy shares of the worst cells, step by step, and
+// in cells with one period for who follows whom.
+func (b *builder) rhythms(cells []aggregate.CellStats, step time.Duration, starts []int64, steps map[int64]*aggregate.Summary) []Rhythm {
+	out := []Rhythm{}
+	worst := slices.DeleteFunc(slices.Clone(cells), func(c aggregate.CellStats) bool { return c.Heavy == 0 })
+	slices.SortStableFunc(worst, func(x, y aggregate.CellStats) int { return cmp.Compare(y.Heavy, x.Heavy) })
+	worst = worst[:min(len(worst), maxRhythms)]
+	series := seriesOf(b.signal, worst, step, starts, steps)
+	for i := range worst {
+		one := &series[i]
+		one.widen()
+		found, err := pattern.Find(one.shares(one.steps))
+		if err != nil || found == nil {
+			continue // too short to tell, or nothing that repeats
+		}
+		out = append(out, Rhythm{
+			Src: b.names.GroupName(worst[i].Src), Dst: b.names.GroupName(worst[i].Dst),
+			PeriodNS: one.length(found.Period, one.steps), Steps: found.Steps, Duty: found.Duty, IdleNS: one.length(found.Idle, one.steps),
+			Strength: found.Strength, Chance: found.Chance, series: *one, rhythm: found,
+		})
+	}
+	relate(out)
+	return out
+}
+
+// seriesOf are the observations of cells in each step.
+func seriesOf(s csig.Signal, cells []aggregate.CellStats, step time.Duration, starts []int64, steps map[int64]*aggregate.Summary) []cellSeries {
+	series := make([]cellSeries, len(cells))
+	if len(starts) == 0 {
+		return series
+	}
+	n := int((starts[len(starts)-1]-starts[0])/int64(step)) + 1
+	index := make(map[cellKey]int, len(cells))
+	for i := range cells {
+		index[cellKey{cells[i].Src, cells[i].Dst}] = i
+		series[i] = cellSeries{heavy: make([]uint64, n), all: make([]uint64, n), step: step}
+	}
+	for _, at := range starts {
+		k := (at - starts[0]) / int64(step)
+		for _, c := range steps[at].Cells(s, nil) {
+			if i, ok := index[cellKey{c.Src, c.Dst}]; ok {
+				series[i].heavy[k], series[i].all[k] = c.Heavy, c.Observations
+			}
+		}
+	}
+	return series
+}
+
+// samePeriod is how far periods of one job may be apart.
+const samePeriod = 0.02
+
+// relate tells, of cells with the period of the first one, who follows whom and who is
+// late.
+func relate(list []Rhythm) {
+	if len(list) == 0 {
+		return
+	}
+	first := &list[0]
+	var job []*Rhythm
+	width := 1 // of windows that all of them have
+	for i := range list {
+		if ratio := float64(list[i].PeriodNS) / float64(first.PeriodNS); ratio > 1-samePeriod && ratio < 1+samePeriod {
+			job, width = append(job, &list[i]), max(width, list[i].series.steps)
+		}
+	}
+	series := make([][]float64, len(job))
+	for i, r := range job {
+		series[i] = r.series.shares(width)
+	}
+	common, err := pattern.Find(series[0])
+	if err != nil || common == nil {
+		return // in windows of others, it does not show
+	}
+	for i, r := range job[1:] {
+		if lag, err := pattern.Follow(series[0], series[i+1], common.Period); err == nil && lag != nil {
+			behind := r.series.length(lag.Windows, width)
+			r.BehindNS = &behind
+		}
+	}
+	if late, err := pattern.Straggler(series, common); err == nil && late != nil {
+		r := job[late.Series]
+		r.Straggles, r.LateNS, r.LateShare = true, r.series.length(late.By, width), late.Share
+	}
+}
