@@ -25,9 +25,12 @@ type collector struct {
 }
 
 // startCollector runs a collector on an address of loopback, until the test ends.
-func startCollector(t testing.TB, cfg ServerConfig, l *ledger, address string) *collector {
+func startCollector(t testing.TB, cfg ServerConfig, to interface {
+	Sink
+	Directory
+}, address string) *collector {
 	t.Helper()
-	s, err := NewServer(cfg, l, l)
+	s, err := NewServer(cfg, to, to)
 	if err != nil {
 		t.Fatal(err)
 	}

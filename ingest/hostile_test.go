@@ -239,13 +239,18 @@ func TestReplays(t *testing.T) {
 
 // TestForeignProducer: nobody writes under a producer that is another one's.
 func TestForeignProducer(t *testing.T) {
-	s := startCollector(t, testConfig(t), newLedger(), "")
+	cfg, log := testConfig(t), &logBuffer{}
+	cfg.Logger = log.logger()
+	s := startCollector(t, cfg, newLedger(), "")
 	s.owners[Producer("tester", "eth0")] = "somebody else" // as if hashes collided
 	if got := outcomeOf(t, s, validRequest(t, 1)); got != wire.Outcome_OUTCOME_FOREIGN {
 		t.Errorf("%s, want foreign", got)
 	}
 	if n := s.Stats().Total.Refused[ReasonForeign]; n != 1 {
 		t.Errorf("%d counted, want 1", n)
+	}
+	if text := log.String(); !strings.Contains(text, "reason=foreign") || !strings.Contains(text, "exporter=tester") {
+		t.Errorf("log %s", text)
 	}
 	if Producer("a", "bc") == Producer("ab", "c") || Producer("a", "b") == observedProducer("a", "b") {
 		t.Error("producers of different streams are the same")
