@@ -14,8 +14,9 @@ import (
 const (
 	// mergeThread is what the engine calls its threads that merge parts.
 	mergeThread = "MergeMutate"
-	// mergeNice leaves merges about a tenth of a processor that others want.
-	mergeNice = 10
+	// mergeNice leaves merges a third of what others get who want the same processor:
+	// enough to keep up, where what writes and asks leaves them no other.
+	mergeNice = 5
 	// tasks are the threads of this process.
 	tasks = "/proc/self/task"
 )
