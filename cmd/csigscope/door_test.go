@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +122,36 @@ func TestDoor(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
+	call := func(token string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", d.url()+"/csigscope.query.v1.QueryService/Cells", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.ProtoMajor != 2 {
+			t.Errorf("answered over %s", answer.Proto)
+		}
+		return answer.StatusCode
+	}
+	if good, bad := call("sesame"), call("open"); good != 200 || bad != 401 {
+		t.Errorf("calls: %d with a token, %d with a wrong one", good, bad)
+	}
+	var endpoints []string
+	for _, e := range d.control.Stats().Endpoints {
+		endpoints = append(endpoints, e.Name)
+	}
+	if want := []string{"/api/v1/cells", "/csigscope.query.v1.QueryService/", "other"}; !slices.Equal(endpoints, want) {
+		t.Errorf("endpoints %q, want %q", endpoints, want)
+	}
 	for _, want := range []string{
 		"who=te role=read by=token", "who=noc.example role=admin by=certificate", "rows=4", "reason=unknown_token", "reason=no_role", "CN=stranger",
 	} {
@@ -142,7 +174,7 @@ func TestDoor(t *testing.T) {
 func TestDoorBeyondLoopback(t *testing.T) {
 	ca := credentialtest.NewAuthority(t)
 	server := ca.Server()
-	tls := tlsConfig{Cert: server.Cert, Key: server.Key, CA: server.CA}
+	files := tlsConfig{Cert: server.Cert, Key: server.Key, CA: server.CA}
 	clients := filepath.Join(t.TempDir(), "clients")
 	credentialtest.WriteTokens(t, clients, credentialtest.TokenLine("te", "read", "sesame", ""))
 	for name, tc := range map[string]struct {
@@ -154,8 +186,8 @@ func TestDoorBeyondLoopback(t *testing.T) {
 		"plain":               {apiConfig{}, "0.0.0.0:0", false, "no TLS certificate"},
 		"tokens in the clear": {apiConfig{Clients: clients}, "0.0.0.0:0", false, "no TLS certificate"},
 		"nobody is known":     {apiConfig{TLS: tlsConfig{Cert: server.Cert, Key: server.Key}}, "[::]:0", false, "without a credential"},
-		"strangers too":       {apiConfig{TLS: tls, Clients: clients, Anonymous: word{text: "read"}}, "0.0.0.0:0", false, "without a credential"},
-		"safe":                {apiConfig{TLS: tls, Clients: clients}, "0.0.0.0:0", false, ""},
+		"strangers too":       {apiConfig{TLS: files, Clients: clients, Anonymous: word{text: "read"}}, "0.0.0.0:0", false, "without a credential"},
+		"safe":                {apiConfig{TLS: files, Clients: clients}, "0.0.0.0:0", false, ""},
 		"dangerous":           {apiConfig{}, "0.0.0.0:0", true, ""},
 		"loopback":            {apiConfig{}, "localhost:0", false, ""},
 		"no address":          {apiConfig{}, "nonsense", true, "expected HOST:PORT"},

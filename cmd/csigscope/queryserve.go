@@ -31,9 +31,9 @@ Beyond this machine the page and the API are served with TLS, to who has a certi
 a token: the section api of the configuration says to whom, and how much each may ask.
 SIGHUP reads its origins and limits again; its files are read again when they change.
 
-Beside the page are /metrics for Prometheus, /healthz (200 while it works) and /readyz
-(200 while the store answers, else why not). On Linux with Landlock it gives up all files
-but the store's; systemd is told when it is ready.`,
+Beside the page, for those who may ask, are /metrics for Prometheus, /healthz (200 while it
+works) and /readyz (200 while the store answers, else why not). On Linux with Landlock it
+gives up all files but the store's; systemd is told when it is ready.`,
 		Example: `  csigscope query serve
   csigscope query serve --config csigscope.yaml --listen 0.0.0.0:8443
   csigscope query serve --clickhouse-listen 127.0.0.1:8123
