@@ -27,18 +27,32 @@ has none.`,
   csigscope query windows --signal max_delay --src rack5 --step 1s -o csv
   csigscope query locations --signal max_delay --level device
   csigscope query coverage --step 1m
+  csigscope query findings --severity error
   csigscope query taps
+  csigscope query path --src rack1 --dst rack2                   # of a collector
+  csigscope query export --format parquet --out cells.parquet    # the same
   csigscope query cells --server http://127.0.0.1:9465           # the last window of a collector
   csigscope query cells --server http://127.0.0.1:9465 --watch   # and each one that closes
   csigscope query serve`,
 	}
 	cmd.AddCommand(
 		newQueryExtent(),
-		askServer(newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*question).cells)),
+		askServer(newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*question).cells), serverQuestion{
+			parameters: []string{"signal", "level", "src", "dst", "from", "to"}, windows: 1, watch: true, ask: askCells,
+		}),
 		newQuestionCommand("windows", "The same for each window of the range", (*question).windows),
-		newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*question).locations),
-		newQuestionCommand("timeline", "The same for each window of the range", (*question).timeline),
-		newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*question).flows),
+		askServer(newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*question).locations), serverQuestion{
+			parameters: []string{"signal", "level", "from", "to", "top"}, windows: 1, ask: askLocations,
+		}),
+		askServer(newQuestionCommand("timeline", "The same for each window of the range", (*question).timeline), serverQuestion{
+			parameters: []string{"signal", "level", "src", "dst", "from", "to", "step", "top"}, windows: 60, ask: askTimeline,
+		}),
+		askServer(newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*question).flows), serverQuestion{
+			parameters: []string{"signal", "src", "dst", "from", "to", "top"}, ask: askFlows,
+		}),
+		newQueryFindings(),
+		newQueryPath(),
+		newQueryExport(),
 		newQueryCoverage(),
 		newQueryTaps(),
 		newQueryWatch(),

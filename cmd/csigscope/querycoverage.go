@@ -14,38 +14,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
-func (q *question) flows() (*table, error) {
-	query := q.query
-	if query.Resolution == 0 {
-		query.Resolution = time.Second
-	}
-	rows, err := q.db.store.TopFlows(q.cmd.Context(), query, q.top)
-	if err != nil {
-		return nil, err
-	}
-	unit := q.query.Signal.Unit()
-	t := &table{columns: []string{
-		"src", "src_port", "dst", "dst_port", "proto", "src_group", "dst_group", "kind", "observations", "bytes",
-		"mean", "min", "max", "unit", "heavy", "windows", "location", "location_heavy",
-	}}
-	for i := range rows {
-		f := &rows[i]
-		row := []any{"others", nil, "others", nil, nil}
-		if f.Src.IsValid() {
-			row = []any{f.Src.String(), f.SrcPort, f.Dst.String(), f.DstPort, f.Proto}
-		}
-		row = append(row, q.group(f.SrcGroup), q.group(f.DstGroup), f.Kind.String(), f.Observations, f.Bytes, number(f.Mean), nil, nil, unit.String(), f.Heavy, f.Windows, nil, nil)
-		if f.Measured > 0 {
-			row[11], row[12] = unit.FromStored(f.Min), unit.FromStored(f.Max)
-		}
-		if f.LocationHeavy > 0 {
-			row[16], row[17] = q.location(f.Location), f.LocationHeavy
-		}
-		t.rows = append(t.rows, row)
-	}
-	return t, nil
-}
-
 func newQueryCoverage() *cobra.Command {
 	var by string
 	cmd := newQuestionCommand("coverage", "How much of the range is known, by window or cell", func(q *question) (*table, error) {

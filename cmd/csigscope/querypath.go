@@ -1,0 +1,63 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/query/model"
+)
+
+// defaultServer is where collect --api-listen answers as a rule.
+const defaultServer = "http://127.0.0.1:9465"
+
+func newQueryPath() *cobra.Command {
+	var output, server string
+	cmd := &cobra.Command{
+		Use:   "path",
+		Short: "One source and destination: room left and what limits it",
+		Long: `path asks the query API of a running csigscope for one source and destination: the room
+that is left, the limiting location with the ports that it may be, how sure that is, how
+old, and how complete. With --from and --to it asks for history.`,
+		Example: `  csigscope query path --src rack1 --dst rack2
+  csigscope query path --src rack1 --dst rack2 --signal min_abw --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z -o json`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	flags := cmd.Flags()
+	addOutputFlag(cmd, &output)
+	flags.StringVar(&server, "server", defaultServer, "`URL` of the query API, such as that of collect --api-listen")
+	flags.String("signal", "min_abw_ratio", "min_abw, min_abw_ratio, max_delay, max_nqd or type_N")
+	flags.String("level", "location", "where modes are taken: location, set, device or stage")
+	flags.String("src", "", "source `GROUP`")
+	flags.String("dst", "", "destination `GROUP`")
+	flags.String("from", "", "begin of the history (`TIME`, RFC 3339)")
+	flags.String("to", "", "end of the history (`TIME`, RFC 3339)")
+	flags.Int("windows", 10, "how many of the last windows are added up")
+	addCredentialFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := newServerClient(cmd, server)
+		if err != nil {
+			return err
+		}
+		p, err := c.Path(cmd.Context(), flagValues(cmd, "signal", "level", "src", "dst", "from", "to", "windows"))
+		if err != nil {
+			return asked(err)
+		}
+		return pathTable(p).write(cmd.OutOrStdout(), output)
+	}
+	return cmd
+}
+
+// pathTable is the cell of a path, before it what is left and what limits it.
+func pathTable(p *model.Path) *table {
+	t := &table{columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "from", "to"}, serverColumns...)}
+	row := []any{nil, nil, nil, nil, p.AgeSeconds, p.Completeness, stamp(p.From), stamp(p.To)}
+	if v, _, ok := p.Room.Value(); ok {
+		row[0] = v
+	}
+	if l := p.Limit; l != nil {
+		row[1], row[2], row[3] = l.Location, l.CandidateCount, strings.Join(l.Candidates, " ")
+	}
+	t.rows = [][]any{append(row, serverRow(&p.Cell)...)}
+	return t
+}
