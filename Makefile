@@ -14,7 +14,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean bench-page soak static
+.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,11 @@ fmt: $(LINT) ## format all Go files
 bench-page: ## scrub through 600 windows of 256 x 256 cells in Chromium
 	@.ci/need chromium chromium
 	CSIGSCOPE_PAGE_WINDOWS=600 $(GO) test -count=1 -v -timeout 10m -run '^TestScrub$$' ./dashboards/page
+
+screenshots: engine ## take the pictures of the page for the README anew
+	@.ci/need chromium chromium
+	@mkdir -p dashboards/page/screenshots
+	CSIGSCOPE_README_SCREENSHOTS=$(CURDIR)/dashboards/page/screenshots $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/csigscope
 
 fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP)
 	.ci/fuzz $(or $(FUZZTIME),1m) $(SKIP)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +23,11 @@ func collectFeed(t *testing.T, env []string) {
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 	const address = "127.0.0.1:9465"
 	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", dsn, "--api-listen", address)
+	if page, err := http.Get("http://" + address + "/"); err != nil || page.StatusCode != http.StatusOK {
+		t.Errorf("the page: %+v, %v", page, err)
+	} else {
+		page.Body.Close()
+	}
 	stop := traffic(t, 500)
 	server := "--server=http://" + address
 	seen := map[string]watchedCell{}

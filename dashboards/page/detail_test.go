@@ -100,6 +100,8 @@ func TestCellDetail(t *testing.T) {
 	v.Wait("innerHeight === 1250")
 	v.Screenshot("chosen")
 
+	v.Open(server.URL + "/#" + fragment(t, v, "src").Encode())
+	v.Wait("csigscope.current().series && document.getElementById('detail-findings').innerText.includes('stuck_port')")
 	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('detail').scrollIntoView()")
 	over := pagetest.Evaluate[pagetest.Rect](v, "(({x, y, width, height}) => ({x, y, width, height}))(document.querySelector('#detail-chart .u-over').getBoundingClientRect())")
 	x, y := over.X+over.Width-1, over.Y+10

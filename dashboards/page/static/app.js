@@ -23,8 +23,6 @@ const App = (() => {
 
   const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
 
-  map.seen = () => { if (frame) show(); };
-
   // open shows a bundle. What was selected before stays selected where it can.
   function open(bundle) {
     const last = model && view.window === model.windows.length - 1;

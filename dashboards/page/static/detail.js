@@ -9,6 +9,7 @@ const Detail = (() => {
   const chart = new Chart(find("detail-chart"), (window) => App.setWindow(window));
   let shown = {}; // what the drawings are of
   let series = null;
+  let asked = ""; // what flows and findings are of
   let request = null;
   let timer = 0;
 
@@ -21,13 +22,17 @@ const Detail = (() => {
     const same = shown.signal === signal && shown.src === src && shown.dst === dst;
     const dressed = shown.theme === view.theme && shown.utc === view.utc && shown.level === view.level && shown.width === find("detail-chart").clientWidth;
     const still = same && shown.window === view.window && shown.level === view.level;
+    if (!same) asked = "";
     shown = { signal, src, dst, theme: view.theme, utc: view.utc, level: view.level, window: view.window, width: find("detail-chart").clientWidth };
     find("detail-title").textContent = `${model.groups[src].name} \u2192 ${model.groups[dst].name}`;
     if (!same) load(state);
     else if (series && !dressed) chart.show(signal, series, view);
     else if (!still) chart.follow();
     facts(state);
-    if (!still || !same) ask(state);
+    const question = `${view.level} ${view.window}`;
+    if (asked === question || !known(state)) return;
+    asked = question;
+    ask(state);
   }
 
   function reset() {
@@ -37,6 +42,7 @@ const Detail = (() => {
     chart.clear();
     shown = {};
     series = null;
+    asked = "";
   }
 
   async function load({ view, signal }) {
@@ -96,7 +102,7 @@ const Detail = (() => {
         element("span", "number", Number.isFinite(share) ? Format.share(share) : ""), bar);
       const about = [location.stage, location.orientation, location.capacity_bps ? Format.quantity(location.capacity_bps, "bit/s") : ""];
       const more = location.candidate_count > 12 ? ` and ${location.candidate_count - 12} more` : "";
-      if (location.candidates) about.push(`one of ${location.candidates.slice(0, 12).join(", ")}${more}`);
+      if (location.candidate_count > 1) about.push(`one of ${location.candidates.slice(0, 12).join(", ")}${more}`);
       item.append(element("small", "", about.filter(Boolean).join(" \u00b7 ")));
       return item;
     });

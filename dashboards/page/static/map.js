@@ -9,11 +9,6 @@ class FabricMap {
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
-    this.visible = true;
-    new IntersectionObserver(([entry]) => {
-      this.visible = entry.isIntersecting;
-      if (this.visible) this.seen?.();
-    }).observe(canvas);
   }
 
   // layout fits the map into a width in CSS pixels; false where no devices are known.
@@ -45,7 +40,7 @@ class FabricMap {
   }
 
   draw(frame, view, waiting) {
-    if (!this.plan || !this.visible) return;
+    if (!this.plan) return;
     const g = this.context;
     this.ground ||= this.drawGround();
     this.counts = this.count(frame, view.level);
@@ -112,6 +107,7 @@ class FabricMap {
     g.font = "11px system-ui, sans-serif";
     g.textBaseline = "middle";
     for (const { stage, devices } of this.plan.stages) g.fillText(stage || "?", 0, devices[0].y + Fabric.BOX / 2, FabricMap.LEFT - 8);
+    this.named = [...this.plan.devices.values()].filter((d) => g.measureText(d.name).width < d.width - 4);
     return ground;
   }
 
@@ -121,11 +117,7 @@ class FabricMap {
     g.font = "11px system-ui, sans-serif";
     g.textBaseline = "middle";
     g.textAlign = "center";
-    for (const { devices } of this.plan.stages) {
-      for (const d of devices) {
-        if (g.measureText(d.name).width < d.width - 4) g.fillText(d.name, d.x, d.y + Fabric.BOX / 2);
-      }
-    }
+    for (const d of this.named) g.fillText(d.name, d.x, d.y + Fabric.BOX / 2);
     g.textAlign = "left";
   }
 

@@ -128,7 +128,7 @@ const Panels = (() => {
       const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy`;
       rows.push(["mode", cell.mode.location.name + share, cell.mode.location.color]);
       const { candidates, candidate_count: count } = cell.mode.location;
-      if (candidates) {
+      if (count > 1) {
         const more = count > 6 ? ` and ${count - 6} more` : "";
         rows.push(["one of", candidates.slice(0, 6).join(", ") + more]);
       }
