@@ -88,7 +88,7 @@ func goBuild(t *testing.T) string {
 	return ""
 }
 
-// TestStatic: nothing is linked that wants a libc.
+// TestStatic: nothing is linked that wants a libc, and what differs compiles.
 func TestStatic(t *testing.T) {
 	if !strings.Contains(goBuild(t), " -tags static ") {
 		t.Fatalf("builds with %s", goBuild(t))
@@ -103,6 +103,11 @@ func TestStatic(t *testing.T) {
 		if dependency == "runtime/cgo" || strings.HasPrefix(dependency, "github.com/ebitengine/purego") {
 			t.Errorf("depends on %s", dependency)
 		}
+	}
+	cmd = exec.CommandContext(t.Context(), "go", "build", "-tags", "static", "./aggregate/store/chdb")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
