@@ -26,8 +26,7 @@ type Options struct {
 const (
 	defaultMaxDrift = 1e6 // ppb: 1 ms in a second, ten times what bad quartz does
 	minPairs        = 3
-	// maxPairs keeps the differences of times exact, and memory bounded.
-	maxPairs = 1 << 22
+	maxPairs        = 1 << 22 // take some seconds and 200 MB
 )
 
 // Errors of Between.
