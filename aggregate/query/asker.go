@@ -9,7 +9,7 @@ import (
 // Asker is whom a request is from, as far as who answers it has to know. It is safe for
 // concurrent use.
 type Asker interface {
-	// Ask is called before the store is asked something that may take long; its error is a
+	// Ask is called before each question to the store that may take long; its error is a
 	// Limited.
 	Ask() error
 	// Spent tells for how long the store was at work.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestBundleLimited(t *testing.T) {
 	r := httptest.NewRequest("GET", "/api/v1/bundle", nil)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r.WithContext(query.WithAsker(t.Context(), &asker{})))
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" || !strings.Contains(w.Body.String(), `"detail":"enough: ask less"`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }

@@ -46,6 +46,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, err error) 
 	}
 	if limited, ok := errors.AsType[*Limited](err); ok {
 		w.Header().Set("Retry-After", limited.RetryAfter())
+		p.Detail = limited.Detail
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)

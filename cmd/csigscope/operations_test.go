@@ -129,6 +129,9 @@ func TestServeOperations(t *testing.T) {
 			t.Errorf("%s%s: %d %.300s, want %d %s", test.server, test.path, status, body, test.status, test.want)
 		}
 	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // reads its limits again, and goes on
+		t.Fatal(err)
+	}
 	unprivileged(t, p.cmd.Process.Pid)
 	engine := childOf(t, p.cmd.Process.Pid)
 	unprivileged(t, engine)

@@ -255,7 +255,11 @@ func TestStoreTime(t *testing.T) {
 				writeProblem(w, http.StatusTooManyRequests, limited.Detail)
 				return
 			}
-			a.Spent(each)
+			a.Spent(each / 2)
+			if err := a.Ask(); err != nil {
+				t.Errorf("a request that has begun is cut off: %v", err)
+			}
+			a.Spent(each / 2)
 		}
 	}))
 	for n, want := range []int{200, 200, 429} {

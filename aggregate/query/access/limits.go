@@ -11,13 +11,13 @@ import (
 // Limits are what one asker may do: who shows a credential by its name, others by their
 // address, of IPv6 its /64. The zero value of a field means its default.
 type Limits struct {
-	Requests float64 // a second; 50
+	Requests float64 // a second; 100
 	// Burst is how many requests may come at once; twice a second's.
 	Burst      int
 	Concurrent int // answered at a time; 16
 	Watchers   int // requests that wait or watch at a time; 128
-	// StoreTime is how long the store may work for the asker in a minute; 30 s. What takes
-	// longer is answered, and what comes then has to wait.
+	// StoreTime is how long the store may work for the asker in a minute; 1 min: one question
+	// at all times. What takes longer is answered, and what comes then has to wait.
 	StoreTime time.Duration
 	// Askers are remembered, of those with a credential and of addresses; 4096 each. Those
 	// beyond it share what one asker has.
@@ -26,10 +26,10 @@ type Limits struct {
 
 // Defaults of Limits.
 const (
-	DefaultRequests   = 50
+	DefaultRequests   = 100
 	DefaultConcurrent = 16
 	DefaultWatchers   = 128
-	DefaultStoreTime  = 30 * time.Second
+	DefaultStoreTime  = time.Minute
 	DefaultAskers     = 4096
 )
 

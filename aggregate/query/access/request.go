@@ -34,8 +34,12 @@ type request struct {
 
 func (q *request) why() Reason { return Reason(q.reason.Load()) }
 
-// Ask implements query.Asker.
+// Ask implements query.Asker. A request that has begun to ask may go on to its end: what is
+// cut off half way would be asked for again, and never come to an end.
 func (q *request) Ask() error {
+	if q.storeTime.Load() > 0 {
+		return nil
+	}
 	if wait := q.client.store.wait(q.now()); wait > 0 {
 		q.reason.Store(uint32(storeTime))
 		return &query.Limited{Retry: wait, Detail: fmt.Sprintf(

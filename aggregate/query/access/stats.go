@@ -61,7 +61,7 @@ func endpointOf(r *http.Request) string {
 	if pattern == "" || pattern == "/" {
 		return "other"
 	}
-	return pattern
+	return strings.TrimSuffix(pattern, "{$}")
 }
 
 func (c *counts) count(q *request, code int, r *http.Request, took time.Duration) {
