@@ -24,11 +24,14 @@ type collector struct {
 	stop func()
 }
 
-// startCollector runs a collector on an address of loopback, until the test ends.
-func startCollector(t testing.TB, cfg ServerConfig, to interface {
+// storage is all that a collector needs of a store.
+type storage interface {
 	Sink
 	Directory
-}, address string) *collector {
+}
+
+// startCollector runs a collector on an address of loopback, until the test ends.
+func startCollector(t testing.TB, cfg ServerConfig, to storage, address string) *collector {
 	t.Helper()
 	s, err := NewServer(cfg, to, to)
 	if err != nil {
