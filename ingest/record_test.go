@@ -21,7 +21,7 @@ func validTap(now time.Time) *wire.Tap {
 		Seq: 3, Name: "eth0", Place: "receiver", Interface: "eth0", Link: "Ethernet", Timestamps: "software", TickNs: 1,
 		FromNs: now.UnixNano() - 1e9, ToNs: now.UnixNano(), Packets: 10, Bytes: 1000, Frames: map[string]uint64{"ok": 9, "no_tag": 1},
 		Tags: 6, Reflections: 3, Observations: 9, Stored: 5, Overflow: 2, Late: 1, Rejected: map[string]uint64{"place": 1}, Untouched: 7,
-		KernelDrops: 2, SkewNs: -5,
+		KernelDrops: 2, SkewNs: -5, SuperFrames: 1,
 	}
 }
 
@@ -139,7 +139,7 @@ func TestHostileRecords(t *testing.T) {
 		}, wire.Outcome_OUTCOME_INVALID},
 		{"a gap of observations in no rows", func(r *wire.Record) {
 			g := validGap(now)
-			g.Observations = 1
+			g.Reason, g.Observations = "full", 1
 			r.What = &wire.Record_Gap{Gap: g}
 		}, wire.Outcome_OUTCOME_INVALID},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,8 +144,12 @@ func checkReason(reason string) error {
 	return nil
 }
 
+// neverTaken are the reasons of gaps of packets that were in no row.
+var neverTaken = []string{"restart", "drops", "mirror"}
+
 func checkGap(g *wire.Gap) error {
-	if g.GetResolutionNs() < 0 || g.GetResolutionNs() > int64(time.Minute) || g.GetObservations() > 0 && g.GetRows() == 0 {
+	without := g.GetObservations() > 0 && g.GetRows() == 0 && !slices.Contains(neverTaken, g.GetReason())
+	if g.GetResolutionNs() < 0 || g.GetResolutionNs() > int64(time.Minute) || without {
 		return errGap
 	}
 	return checkReason(g.GetReason())

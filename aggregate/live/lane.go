@@ -29,6 +29,7 @@ type lane struct {
 	spare  []byte // handed over before it: memory for the next one
 
 	last    int64           // time of the last frame
+	until   int64           // State.At of what it goes on from
 	decoded decode.Counters // by decoders before the one at hand
 	before  RingStats       // of the same name, before it was this lane's
 }
@@ -130,7 +131,7 @@ func (l *lane) save(at int64) (State, error) {
 	// The coordinator has let go of the state before the last one by now.
 	l.spare, l.state = l.state, state
 	return State{
-		Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Tap: l.Tap, Source: l.source, At: at, Data: state,
+		Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Tap: l.Tap, Source: l.source, At: max(at, l.until), Data: state,
 	}, nil
 }
 

@@ -78,9 +78,14 @@ type Config struct {
 	// closes. Default 1<<20.
 	MaxHeldRows int
 
-	Journal Journal          // required
-	Now     func() time.Time // nil: time.Now
-	Logger  *slog.Logger     // nil: silent
+	Journal Journal // required
+	// Lost is told of a state that cannot be gone on from, since settings are others now:
+	// windows that were open in it are missing. Run calls it, before there are rows; nil
+	// for nobody.
+	Lost func(*State)
+
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silent
 }
 
 // Plan is what a reload may change.

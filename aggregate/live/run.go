@@ -99,11 +99,18 @@ func (p *Pipeline) lost(s *State, err error) {
 	p.count(func(st *Stats) { st.LostStates++ })
 	p.cfg.Logger.Error("windows that were open in the last checkpoint are lost", slog.String("tap", s.Name),
 		slog.Int("ring", s.Ring), slog.String("error", err.Error()))
+	if p.cfg.Lost != nil {
+		p.cfg.Lost(s)
+	}
 }
 
 // serve makes checkpoints and reloads until ctx ends, all sources have ended or something
-// fails.
+// fails. The first checkpoint is made at once: who is killed before another one was there
+// nevertheless.
 func (p *Pipeline) serve(ctx, life context.Context, running *sync.WaitGroup) error {
+	if err := p.barrier(life); err != nil {
+		return err
+	}
 	ticker := time.NewTicker(p.cfg.Interval)
 	defer ticker.Stop()
 	for {

@@ -55,7 +55,7 @@ func (w *worker) newLane(session string, state *State) (*lane, error) {
 	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.fresh}
 	var data []byte
 	if state != nil {
-		l.source.Incarnation, data = state.Source.Incarnation, state.Data
+		l.source.Incarnation, l.until, data = state.Source.Incarnation, state.At, state.Data
 	}
 	if err := l.open(w.plan, data); err != nil {
 		return nil, err

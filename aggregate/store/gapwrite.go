@@ -27,6 +27,10 @@ const (
 // neverTaken are these reasons, as SQL has them.
 const neverTaken = "('" + GapRestart + "', '" + GapDrops + "', '" + GapMirror + "')"
 
+// GapChanged is the reason of gaps of windows that were open when a process was killed,
+// since the one after it had other settings and could not go on with them.
+const GapChanged = "changed"
+
 // Gap is a time of which a source has no rows, or not all.
 type Gap struct {
 	aggregate.Source

@@ -91,7 +91,7 @@ type JournalStats struct {
 // checkpoint cannot be removed either, since going on from it would give blocks of other
 // contents the same identities.
 type Journal struct {
-	store rowStore
+	store BlockStore
 	o     JournalOptions
 
 	mu    sync.Mutex
@@ -104,14 +104,16 @@ type Journal struct {
 	block aggregate.Block
 }
 
-// rowStore is what a journal needs of a Store.
-type rowStore interface {
+// BlockStore is what a journal needs of a Store: something in which the same block, written
+// again with the same identity, counts once.
+type BlockStore interface {
 	aggregate.Sink
+	// Sync returns nil when all blocks that were written before are durable.
 	Sync(context.Context) error
 }
 
 // NewJournal makes a journal of what goes to the store.
-func NewJournal(s *Store, o JournalOptions) *Journal {
+func NewJournal(s BlockStore, o JournalOptions) *Journal {
 	o.Every = defaultTo(o.Every, DefaultCheckpointEvery)
 	o.HeldRows = defaultTo(o.HeldRows, DefaultHeldRows)
 	if o.Now == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-func journalOn(t testing.TB, s rowStore, dir string, fsys outbox.FS, o JournalOptions) *Journal {
+func journalOn(t testing.TB, s BlockStore, dir string, fsys outbox.FS, o JournalOptions) *Journal {
 	t.Helper()
 	file, err := checkpoint.Open(checkpoint.Options{Dir: filepath.Join(dir, "checkpoints"), Name: "test", FS: fsys})
 	if err != nil {

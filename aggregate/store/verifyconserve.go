@@ -23,8 +23,9 @@ type holding struct {
 const maxHoldings = 100_000
 
 // holdings reads what taps counted of runs that are done, and what gaps are missing of
-// them. Runs whose taps' own rows were lost cannot be compared; what nobody took in is in no
-// row. A live run that goes on is not done.
+// them. Runs whose taps' own rows were lost cannot be compared, nor those of which windows
+// were given up that were open; what nobody took in is in no row. A live run that goes on is
+// not done.
 func (v *verifier) holdings(ctx context.Context) error {
 	v.held = map[aggregate.Source]*holding{}
 	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, counted, least(started, oldest) > '%[2]s', least(started, oldest) > '%[3]s' FROM
@@ -33,8 +34,8 @@ INNER JOIN
 (SELECT producer, incarnation, epoch, maxIf(at, state = 'started') AS started FROM %[1]s.runs GROUP BY producer, incarnation, epoch
 HAVING countIf(state = 'done') > 0 AND (countIf(mode = 'live') = 0 OR maxIf(at, state = 'done') > started)) AS r
 USING (producer, incarnation, epoch)
-WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s)
-ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken)
+WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s OR reason = '%[6]s')
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapChanged)
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		var s aggregate.Source
 		var h holding

@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 )
 
 // capturing is what commands that capture live packets have in common: taps, the pipeline
@@ -29,12 +32,18 @@ type capturing struct {
 	using   atomic.Pointer[network] // the same, for other goroutines
 	config  *collectConfig
 	taps    liveTaps
+	opened  time.Time                // the first taps
 	open    atomic.Pointer[liveTaps] // the same, for other goroutines
 	live    *live.Pipeline
 	names   namesWriter
 	ops     *operations
 	// reloaded is told of a configuration that is in force from now on; nil is not.
 	reloaded func(*network) error
+
+	file        *checkpoint.File // nil without checkpoints
+	checkpoints *store.Journal   // nil without
+	records     *tapRecorder
+	ending      func() bool // no more frames are taken; set by run
 }
 
 // namesWriter says what the numbers in rows stand for, beside the rows.
@@ -59,6 +68,7 @@ func (c *capturing) begin() (instance string, err error) {
 		return "", err
 	}
 	c.taps, err = openTaps(c.config, c.network, c.place, nil, c.logger)
+	c.opened = time.Now()
 	return instance, err
 }
 
@@ -72,6 +82,7 @@ func (c *capturing) use(n *network, taps liveTaps) {
 // run captures until ctx ends. What comes before the pipeline ends with ctx; what others do
 // for the pipeline goes on until it has ended.
 func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, behind []func(context.Context) error) error {
+	c.ending = func() bool { return ctx.Err() != nil }
 	around, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	back, around := errgroup.WithContext(around)

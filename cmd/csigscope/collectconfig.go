@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -82,13 +83,18 @@ const (
 
 // check finds values out of bounds.
 func (c *collectConfig) check() error {
-	if i := c.Checkpoint.Every; i.d != 0 && (i.d < minCheckpoint || i.d > maxCheckpoint) {
-		return fmt.Errorf("%scollect: checkpoint: every: %s: expected %s to %s, or 0 for never", atLine(i.line), i.d, minCheckpoint, maxCheckpoint)
-	}
-	return c.checkTaps("collect")
+	return errors.Join(c.checkCheckpoint("collect"), c.checkTaps("collect"))
 }
 
-// checkTaps checks what both collect and export have, for the section of that name.
+// checkCheckpoint and checkTaps check what both collect and export have, for the section
+// of that name.
+func (c *collectConfig) checkCheckpoint(section string) error {
+	if i := c.Checkpoint.Every; i.d != 0 && (i.d < minCheckpoint || i.d > maxCheckpoint) {
+		return fmt.Errorf("%s%s: checkpoint: every: %s: expected %s to %s, or 0 for never", atLine(i.line), section, i.d, minCheckpoint, maxCheckpoint)
+	}
+	return nil
+}
+
 func (c *collectConfig) checkTaps(section string) error {
 	if len(c.Instance.text) > maxInstanceName {
 		return fmt.Errorf("%s%s: instance: expected at most %d bytes", atLine(c.Instance.line), section, maxInstanceName)

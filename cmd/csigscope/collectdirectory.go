@@ -58,6 +58,14 @@ func (d directory) WriteGaps(ctx context.Context, list []ingest.Gap) error {
 	return d.Store.WriteGaps(ctx, gaps)
 }
 
+// wireGap is what WriteGaps makes a gap of.
+func wireGap(g *store.Gap) *wire.Gap {
+	return &wire.Gap{
+		FromNs: g.From.UnixNano(), ToNs: g.To.UnixNano(), Reason: g.Reason, ResolutionNs: int64(g.Resolution),
+		Rows: g.Rows, Observations: g.Observations, Id: g.ID,
+	}
+}
+
 // tapOfWire is what a tap of an exporter took in, without its identity.
 func tapOfWire(t *wire.Tap) store.TapRow {
 	return store.TapRow{
@@ -68,6 +76,7 @@ func tapOfWire(t *wire.Tap) store.TapRow {
 		Observations: t.GetObservations(), Stored: t.GetStored(), Overflow: t.GetOverflow(), Late: t.GetLate(),
 		Rejected: t.GetRejected(), Untouched: t.GetUntouched(), Trimmed: t.GetTrimmed(),
 		KernelDrops: t.GetKernelDrops(), Freezes: t.GetFreezes(), Lost: t.GetLost(), SkewNS: t.GetSkewNs(),
+		SuperFrames: t.GetSuperFrames(),
 	}
 }
 
@@ -81,5 +90,6 @@ func wireTap(r *store.TapRow) *wire.Tap {
 		Observations: r.Observations, Stored: r.Stored, Overflow: r.Overflow, Late: r.Late,
 		Rejected: r.Rejected, Untouched: r.Untouched, Trimmed: r.Trimmed,
 		KernelDrops: r.KernelDrops, Freezes: r.Freezes, Lost: r.Lost, SkewNs: r.SkewNS,
+		SuperFrames: r.SuperFrames,
 	}
 }

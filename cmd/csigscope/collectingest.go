@@ -2,11 +2,12 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
+	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest"
@@ -114,6 +115,12 @@ type exportConfig struct {
 	TLS        tlsConfig    `yaml:"tls,omitempty"`             // ca: of the collectors' certificates
 	TokenFile  string       `yaml:"token_file,omitempty"`
 	Spool      spoolConfig  `yaml:"spool,omitempty"`
+	Checkpoint spoolSaving  `yaml:"checkpoint,omitempty"`
+}
+
+// spoolSaving says where a killed exporter left off, beside its spool.
+type spoolSaving struct {
+	Every interval `yaml:"every,omitempty"` // 0 is never
 }
 
 // spoolConfig is where blocks wait on disk for a collector.
@@ -124,21 +131,23 @@ type spoolConfig struct {
 
 // defaultExportConfig is what an empty section means.
 func defaultExportConfig() exportConfig {
-	return exportConfig{Spool: spoolConfig{Size: byteSize{n: 1 << 30}}}
+	return exportConfig{Spool: spoolConfig{Size: byteSize{n: 1 << 30}}, Checkpoint: spoolSaving{Every: intervalOf(live.DefaultInterval)}}
 }
 
 // merge returns c with the defaults for what it leaves out.
 func (c exportConfig) merge() exportConfig {
-	c.Spool.Size = cmp.Or(c.Spool.Size, defaultExportConfig().Spool.Size)
+	d := defaultExportConfig()
+	c.Spool.Size = cmp.Or(c.Spool.Size, d.Spool.Size)
+	c.Checkpoint.Every = cmp.Or(c.Checkpoint.Every, d.Checkpoint.Every)
 	return c
 }
 
 // capture is the part of the section that collect has as well.
 func (c *exportConfig) capture() collectConfig {
-	return collectConfig{Instance: c.Instance, Taps: c.Taps, Checkpoint: checkpointConfig{Every: intervalOf(time.Second)}}
+	return collectConfig{Instance: c.Instance, Taps: c.Taps, Checkpoint: checkpointConfig{Every: c.Checkpoint.Every}}
 }
 
 func (c *exportConfig) check() error {
-	taps := c.capture()
-	return taps.checkTaps("export")
+	capture := c.capture()
+	return errors.Join(capture.checkCheckpoint("export"), capture.checkTaps("export"))
 }

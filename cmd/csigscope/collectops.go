@@ -134,14 +134,10 @@ func (c *capturing) producers() (list []metrics.Producer) {
 	return list
 }
 
-// liveCounts is what the pipeline counts of itself.
-func (c *capturing) liveCounts() metrics.Live {
+// liveMetrics is what the pipeline counts of itself, and its checkpoints.
+func (c *capturing) liveMetrics() metrics.Live {
 	s := c.live.Stats()
-	return metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads, LostStates: s.LostStates}
-}
-
-func (c *collector) liveMetrics() metrics.Live {
-	m := c.liveCounts()
+	m := metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads, LostStates: s.LostStates}
 	if c.checkpoints != nil {
 		st := c.checkpoints.Stats()
 		m.Checkpoints, m.Failed, m.LastCheckpoint = st.Taken, st.Failed, st.Last

@@ -8,13 +8,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest"
@@ -31,6 +29,7 @@ type exportFlags struct {
 	tokenFile  string
 	tls        tlsConfig
 	spool      string
+	every      time.Duration // between checkpoints
 }
 
 func newExportCommand() *cobra.Command {
@@ -45,7 +44,12 @@ once. Who the exporter is, the collector knows by a certificate or a token.
 
 SIGTERM or Ctrl-C takes in what was captured by then and closes all windows; what the
 collector does not take at once is sent by the next export. SIGHUP reads the files again,
-as collect does. An export that is killed loses the windows that were open.`,
+as collect does.
+
+Once a second all that is not in the spool yet goes into a checkpoint beside it. When the
+process is killed, the next one goes on from there: lost are the packets since, and the
+table gaps of the collector's store says from when to when. So it does of windows that
+gave way in a full spool, or that the collector refused.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
   csigscope export --config csigscope.yaml --fabric fabric.yaml`,
 		Args: usageArgs(cobra.NoArgs),
@@ -61,6 +65,7 @@ as collect does. An export that is killed loses the windows that were open.`,
 	flags.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its key")
 	flags.StringVar(&f.tls.CA, "tls-ca", "", "`FILE` with the authority of the collectors, unless it is one of the system's")
 	flags.StringVar(&f.spool, "spool", "", "`FOLDER` in which windows wait on disk for a collector (default in the user's data folder)")
+	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		reload := make(chan os.Signal, 1)
@@ -77,13 +82,13 @@ as collect does. An export that is killed loses the windows that were open.`,
 		if err = e.watch(o); err == nil {
 			err = o.run(endsTwice(cmd.Context(), e.lastWords), func(ctx context.Context) error { return e.run(ctx, reload) })
 		}
-		return errors.Join(err, e.client.Close())
+		return errors.Join(err, e.client.Close(), e.closeCheckpoints())
 	}
 	return cmd
 }
 
 // read reads the configuration and the fabric file, with the flags over them.
-func (f *exportFlags) read() (*network, *exportConfig, error) {
+func (f *exportFlags) read(cmd *cobra.Command) (*network, *exportConfig, error) {
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
 		return nil, nil, err
@@ -104,6 +109,9 @@ func (f *exportFlags) read() (*network, *exportConfig, error) {
 	if f.spool != "" {
 		c.Spool.Dir = f.spool
 	}
+	if cmd.Flags().Changed("checkpoint") {
+		c.Checkpoint.Every = intervalOf(f.every)
+	}
 	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], tapsOf(f.interfaces)...)
 	if err := errors.Join(c.check(), checkPlace(f.place)); err != nil {
 		return nil, nil, usageError{err}
@@ -118,26 +126,25 @@ func (f *exportFlags) read() (*network, *exportConfig, error) {
 type exporting struct {
 	capturing
 	client *ingest.Client
+	spool  *spooling
 }
 
 // lastWords are what ending at once means.
-func (e *exporting) lastWords() string {
-	return "windows that are open may be lost; those in the spool wait for the next one"
-}
+func (e *exporting) lastWords() string { return e.left() + "; windows in the spool wait for it" }
 
 func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e := &exporting{}
-	journal := &spooling{streams: make(map[streamKey]*ingest.Stream), logger: newLogger(cmd, cmd.ErrOrStderr())}
 	e.cmd, e.logger, e.place = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.place
+	e.spool = newSpooling(e.logger)
 	var config *exportConfig
 	e.read = func() (*network, *collectConfig, error) {
-		n, c, err := f.read()
+		n, c, err := f.read(cmd)
 		if err != nil {
 			return nil, nil, err
 		}
 		config = c
 		capture := c.capture()
-		return n, &capture, journal.know(&capture)
+		return n, &capture, e.spool.know(&capture)
 	}
 	e.fixed = func(*network, *collectConfig) (settings, error) {
 		own := *config
@@ -158,14 +165,30 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	if e.client, err = openClient(config, spool, e.logger); err != nil {
 		return nil, errors.Join(err, e.taps.close())
 	}
-	journal.client = e.client
-	e.names = &describer{client: e.client, logger: e.logger, described: make(map[uint64]int)}
-	e.live, err = live.New(live.Config{Instance: instance, Logger: e.logger, Journal: journal}, e.taps.plan(e.network, nil), nil)
-	if err != nil {
-		return nil, errors.Join(err, e.taps.close(), e.client.Close())
+	if err = e.openPipeline(instance, spool); err != nil {
+		return nil, errors.Join(err, e.taps.close(), e.client.Close(), e.closeCheckpoints())
 	}
 	e.use(e.network, e.taps)
 	return e, nil
+}
+
+// openPipeline goes on from what an earlier process left.
+func (e *exporting) openPipeline(instance, spool string) error {
+	names := &describer{client: e.client, logger: e.logger, described: make(map[uint64]int)}
+	names.use(e.network)
+	e.names, e.spool.names, e.spool.client = names, names, e.client
+	e.recordTaps(e.spool.writeTaps, e.spool.writeGaps)
+	cfg := live.Config{
+		Instance: instance, Interval: e.config.Checkpoint.Every.d, Logger: e.logger,
+		Lost: func(s *live.State) { e.spool.missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },
+	}
+	states, err := e.openJournal(instance, spool)
+	if err != nil {
+		return err
+	}
+	cfg.Journal = e.spool
+	e.live, err = live.New(cfg, e.taps.plan(e.network, nil), states)
+	return err
 }
 
 // spoolFolder is where windows wait.
@@ -206,6 +229,7 @@ func (e *exporting) push(ctx context.Context) error {
 	context.AfterFunc(ctx, func() {
 		last, cancel := context.WithTimeout(sending, lastPush)
 		defer cancel()
+		e.spool.end(last)
 		if err := e.client.Flush(last); err != nil && sending.Err() == nil {
 			e.logger.Warn("windows wait in the spool for the next export", slog.Uint64("items", e.client.Stats().Waiting))
 		}
@@ -219,7 +243,7 @@ func (e *exporting) watch(o *operations) error {
 	if err := e.watchPipeline(o); err != nil {
 		return err
 	}
-	return o.export(metrics.NewLive(e.liveCounts), metrics.NewSpool(func() metrics.Spool {
+	return o.export(metrics.NewLive(e.liveMetrics), metrics.NewSpool(func() metrics.Spool {
 		s := e.client.Stats()
 		m := metrics.Spool{
 			Connected: s.Answering, Bytes: s.SpoolBytes, Limit: s.SpoolLimit, Waiting: s.Waiting,
@@ -230,104 +254,4 @@ func (e *exporting) watch(o *operations) error {
 		}
 		return m
 	}))
-}
-
-// describer tells collectors what the numbers in blocks stand for.
-type describer struct {
-	client *ingest.Client
-	logger *slog.Logger
-
-	mu        sync.Mutex
-	networks  []*network
-	described map[uint64]int // how many names are told, by epoch
-}
-
-// describeEvery is how often names that appeared are told.
-const describeEvery = 5 * time.Second
-
-// use implements namesWriter.
-func (d *describer) use(n *network) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.networks) > 0 && d.networks[len(d.networks)-1] == n {
-		return
-	}
-	d.describe() // what is let go of
-	if d.networks = append(d.networks, n); len(d.networks) > recentNetworks {
-		d.networks = d.networks[1:]
-	}
-	d.describe()
-}
-
-// describe tells what was not told. The caller holds the lock.
-func (d *describer) describe() {
-	for _, n := range d.networks {
-		groups, locations := n.fabric.Groups(), n.fabric.Locations()
-		names := len(groups) + len(locations)
-		if told, known := d.described[n.epoch]; known && told == names {
-			continue
-		}
-		if err := d.client.Describe(ingest.Description{Text: n.text, Groups: groups, Locations: locations}); err != nil {
-			d.logger.Error("names are not told yet", slog.String("error", err.Error()))
-			continue
-		}
-		d.described[n.epoch] = names
-	}
-}
-
-// run implements namesWriter.
-func (d *describer) run(ctx context.Context) error {
-	for more := true; more; {
-		more = sleepFor(ctx, describeEvery)
-		d.mu.Lock()
-		d.describe()
-		d.mu.Unlock()
-	}
-	return nil
-}
-
-// spooling is a journal whose blocks go to a collector. It makes no checkpoints of states:
-// a block has another number in each process.
-type spooling struct {
-	client  *ingest.Client
-	logger  *slog.Logger
-	taps    sync.Map // producer to name of the tap
-	streams map[streamKey]*ingest.Stream
-}
-
-// know remembers the names of taps, before blocks of theirs come.
-func (s *spooling) know(c *collectConfig) error {
-	instance, err := c.instance()
-	for i := range c.Taps {
-		s.taps.Store(live.Producer(instance, c.Taps[i].name()), c.Taps[i].name())
-	}
-	return err
-}
-
-type streamKey struct {
-	producer uint64
-	ring     int
-}
-
-// WriteBlock implements live.Journal.
-func (s *spooling) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	k := streamKey{b.Producer, live.RingOf(b.Seq)}
-	stream := s.streams[k]
-	if stream == nil {
-		name, _ := s.taps.Load(b.Producer)
-		var err error
-		if stream, err = s.client.Stream(fmt.Sprintf("%v/%d", name, k.ring)); err != nil {
-			return err
-		}
-		s.streams[k] = stream
-	}
-	return stream.WriteBlock(ctx, b)
-}
-
-// Commit implements live.Journal. A spool that cannot be written counts what it loses.
-func (s *spooling) Commit(ctx context.Context, _ []live.State) error {
-	if err := s.client.Sync(ctx); err != nil {
-		s.logger.Error("spool cannot be written", slog.String("error", err.Error()))
-	}
-	return nil
 }

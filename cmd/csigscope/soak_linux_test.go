@@ -132,7 +132,8 @@ type soak struct {
 	server, host *collecting
 	lives        [][]soakSample // of the collector
 	reloads      int
-	away         []span // of the exporter
+	kills        int // of the collector
+	starts       int // of the exporter
 }
 
 // span is a time in Unix ms.
@@ -180,6 +181,7 @@ func (s *soak) begin() {
 }
 
 func (s *soak) export() *collecting {
+	s.starts++
 	return runUntil(s.t, s.env, "exporting", "export", "--interface", s.hostTap, "--collector", "http://"+s.proxy.address(), "--spool", filepath.Join(s.dir, "spool"))
 }
 
@@ -192,7 +194,13 @@ var faults = []struct {
 	{"cut the exporter's connection", func(s *soak) { s.proxy.cut(2 * time.Second) }},
 	{"kill the engine", (*soak).killEngine},
 	{"reload", (*soak).reload},
-	{"end the exporter, and start it again", (*soak).restartExporter},
+	{"kill the exporter", func(s *soak) { s.restartExporter(syscall.SIGKILL) }},
+	{"end the exporter, and start it again", func(s *soak) { s.restartExporter(syscall.SIGTERM) }},
+	{"kill the exporter while it is cut off", func(s *soak) {
+		s.proxy.cut(3 * time.Second)
+		time.Sleep(time.Second)
+		s.restartExporter(syscall.SIGKILL)
+	}},
 	{"kill the collector", (*soak).killCollector},
 }
 
@@ -205,14 +213,13 @@ func (s *soak) reload() {
 }
 
 // restartExporter leaves nobody to capture on the host for a moment.
-func (s *soak) restartExporter() {
-	from := time.Now().UnixMilli()
-	s.host.end(syscall.SIGTERM)
+func (s *soak) restartExporter(signal syscall.Signal) {
+	s.host.end(signal)
 	s.host = s.export()
-	s.away = append(s.away, span{from, time.Now().UnixMilli()})
 }
 
 func (s *soak) killCollector() {
+	s.kills++
 	s.server.end(syscall.SIGKILL)
 	s.server = runUntil(s.t, s.env, "collecting", "collect", "--config", s.config(), "--store", s.store())
 	s.lives = append(s.lives, nil)
@@ -289,27 +296,52 @@ func (s *soak) finish() {
 	s.server.end(syscall.SIGTERM)
 }
 
-// checkConservation holds what is stored against what was sent. What was sent in a gap of
-// the collector, or to a host without an exporter, may be stored or not.
+// checkConservation holds what is stored against what was sent, of the collector's tap and
+// of the exporter's: what was sent in a gap may be stored or not.
 func (s *soak) checkConservation(tapped, handed map[int64]int) {
 	t := s.t
 	address := freeAddress(t)
 	serveBinary(t, s.env, "query", "serve", "--store", s.store(), "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
-	var gaps []span
-	for line := range strings.Lines(ask(t, address, "SELECT toUnixTimestamp64Milli(window_from), toUnixTimestamp64Milli(window_to) FROM csigscope.gaps FINAL ORDER BY 1")) {
-		var g span
-		if _, err := fmt.Sscan(line, &g.from, &g.to); err != nil {
-			t.Fatalf("gaps: %q: %v", line, err)
-		}
-		gaps = append(gaps, g)
-		t.Logf("gap of %d ms", g.to-g.from)
+	own, exporters := s.gaps(address, "NOT"), s.gaps(address, "")
+	s.checkStored(address, "NOT", tapped, own)
+	s.checkStored(address, "", handed, exporters)
+	if r := runBinary(t, s.env, "schema", "verify", "--store", s.store()); r.code != 0 {
+		t.Errorf("schema verify: exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
-	outside, inside := split(tapped, gaps)
-	handedOutside, handedInside := split(handed, s.away)
-	outside, inside = outside+handedOutside, inside+handedInside
+	if len(own) != s.kills || len(exporters) != s.starts-1 {
+		t.Errorf("%d gaps of the collector for %d kills, %d of the exporter that was started %d times", len(own), s.kills, len(exporters), s.starts)
+	}
+	taps := mustRun(t, s.env, "query", "taps", "--store", s.store(), "-o", "csv")
+	for _, name := range []string{livetest.TapEnd, "host1/" + s.hostTap} {
+		if !strings.Contains(taps, "\n"+name+",") {
+			t.Errorf("no tap %s:\n%s", name, taps)
+		}
+	}
+}
+
+// ofExporter are the rows of the exporter's tap; with NOT before it, those of the collector's.
+const ofExporter = " producer IN (SELECT producer FROM csigscope.runs WHERE name LIKE 'host1/%')"
+
+func (s *soak) gaps(address, not string) (gaps []span) {
+	for line := range strings.Lines(ask(s.t, address, "SELECT toUnixTimestamp64Milli(window_from), toUnixTimestamp64Milli(window_to), reason FROM csigscope.gaps FINAL "+
+		"WHERE resolution_ns IN (0, 1000000000) AND "+not+ofExporter+" ORDER BY 1")) {
+		var g span
+		var reason string
+		if _, err := fmt.Sscan(line, &g.from, &g.to, &reason); err != nil {
+			s.t.Fatalf("gaps: %q: %v", line, err)
+		}
+		s.t.Logf("gap of %d ms: %s", g.to-g.from, reason)
+		gaps = append(gaps, g)
+	}
+	return gaps
+}
+
+func (s *soak) checkStored(address, not string, sent map[int64]int, gaps []span) {
+	t := s.t
+	outside, inside := split(sent, gaps)
 	var got int
 	for _, table := range []string{"partials_1s", "partials_1m"} {
-		row := ask(t, address, "SELECT sum(observations) FROM csigscope."+table+" FINAL")
+		row := ask(t, address, "SELECT sum(observations) FROM csigscope."+table+" FINAL WHERE "+not+ofExporter)
 		if _, err := fmt.Sscan(row, &got); err != nil {
 			t.Fatalf("%s: %q: %v", table, row, err)
 		}
@@ -317,12 +349,6 @@ func (s *soak) checkConservation(tapped, handed map[int64]int) {
 		if got < outside || got > outside+inside {
 			t.Errorf("%s: %d packets are stored, of %d that were sent outside of gaps and %d in gaps", table, got, outside, inside)
 		}
-	}
-	if r := runBinary(t, s.env, "schema", "verify", "--store", s.store()); r.code != 0 {
-		t.Errorf("schema verify: exit code %d: %s%s", r.code, r.stdout, r.stderr)
-	}
-	if len(gaps) != rounds {
-		t.Errorf("%d gaps for %d kills", len(gaps), rounds)
 	}
 }
 

@@ -1157,6 +1157,7 @@ type Tap struct {
 	Freezes       uint64            `protobuf:"varint,23,opt,name=freezes,proto3" json:"freezes,omitempty"`                            // times that its ring was full
 	Lost          uint64            `protobuf:"varint,24,opt,name=lost,proto3" json:"lost,omitempty"`                                  // packets missing in the numbers of a mirror session
 	SkewNs        int64             `protobuf:"varint,25,opt,name=skew_ns,json=skewNs,proto3" json:"skew_ns,omitempty"`                // of the clock, as far as it is known
+	SuperFrames   uint64            `protobuf:"varint,26,opt,name=super_frames,json=superFrames,proto3" json:"super_frames,omitempty"` // packets that receive offload made of several
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1366,12 +1367,21 @@ func (x *Tap) GetSkewNs() int64 {
 	return 0
 }
 
+func (x *Tap) GetSuperFrames() uint64 {
+	if x != nil {
+		return x.SuperFrames
+	}
+	return 0
+}
+
 // Gap is a time of which blocks are missing, or may be.
 type Gap struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	FromNs int64                  `protobuf:"varint,1,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"` // Unix time
 	ToNs   int64                  `protobuf:"varint,2,opt,name=to_ns,json=toNs,proto3" json:"to_ns,omitempty"`
-	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // lower case, digits and _, at most 32 bytes
+	// Lower case, digits and _, at most 32 bytes. Of packets that nobody took in: restart,
+	// drops (by the kernel), mirror (on the way of a session). All others are of rows.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Of which windows; 0 is all of them.
 	ResolutionNs int64 `protobuf:"varint,4,opt,name=resolution_ns,json=resolutionNs,proto3" json:"resolution_ns,omitempty"`
 	// How many rows and observations, 0 where nobody knows.
@@ -1638,7 +1648,7 @@ const file_ingest_proto_rawDesc = "" +
 	"\x03gap\x18\x06 \x01(\v2\x18.csigscope.ingest.v1.GapH\x00R\x03gap\x122\n" +
 	"\x05begin\x18\a \x01(\v2\x1a.csigscope.ingest.v1.BeginH\x00R\x05begin\x12,\n" +
 	"\x03end\x18\b \x01(\v2\x18.csigscope.ingest.v1.EndH\x00R\x03endB\x06\n" +
-	"\x04what\"\xc8\x06\n" +
+	"\x04what\"\xeb\x06\n" +
 	"\x03Tap\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1667,7 +1677,8 @@ const file_ingest_proto_rawDesc = "" +
 	"\fkernel_drops\x18\x16 \x01(\x04R\vkernelDrops\x12\x18\n" +
 	"\afreezes\x18\x17 \x01(\x04R\afreezes\x12\x12\n" +
 	"\x04lost\x18\x18 \x01(\x04R\x04lost\x12\x17\n" +
-	"\askew_ns\x18\x19 \x01(\x03R\x06skewNs\x1a9\n" +
+	"\askew_ns\x18\x19 \x01(\x03R\x06skewNs\x12!\n" +
+	"\fsuper_frames\x18\x1a \x01(\x04R\vsuperFrames\x1a9\n" +
 	"\vFramesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a;\n" +
