@@ -24,7 +24,7 @@ type FramesHead struct {
 	Version   int      `json:"version"`
 	StepNS    int64    `json:"step_ns"`
 	Groups    []ID     `json:"groups"`    // that layouts count
-	Locations []ID     `json:"locations"` // that modes count; from its length on: none
+	Locations []ID     `json:"locations"` // that modes count from 1 on; 0 is none
 	Layouts   []Layout `json:"layouts"`
 	Frames    []Frame  `json:"frames"` // of windows with observations, ascending
 }
@@ -82,10 +82,7 @@ func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, e
 	if !slices.IsSortedFunc(rows, compareCells) {
 		slices.SortFunc(rows, compareCells)
 	}
-	f := newFramer(rows, lean)
-	if len(f.groups) > math.MaxUint16 {
-		return nil, fmt.Errorf("%w: %d groups, at most %d", ErrTooLarge, len(f.groups), math.MaxUint16)
-	}
+	f := newFramer(lean)
 	f.head.StepNS = p.step
 	for len(rows) > 0 {
 		n := 1
@@ -94,6 +91,9 @@ func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, e
 		}
 		f.frame(rows[:n])
 		rows = rows[n:]
+	}
+	if len(f.groups) > math.MaxUint16 {
+		return nil, fmt.Errorf("%w: %d groups, at most %d", ErrTooLarge, len(f.groups), math.MaxUint16)
 	}
 	return f.finish()
 }
@@ -105,32 +105,41 @@ type framer struct {
 	data      []byte
 	groups    map[aggregate.GroupID]uint16
 	locations map[aggregate.LocationID]uint64
-	keys      [][]CellRow // rows that each layout was made of
+	keys      []CellRow // rows that the last layout was made of
+	column    []uint64  // that is being written
 }
 
-func newFramer(rows []CellRow, lean bool) *framer {
-	f := &framer{
+func newFramer(lean bool) *framer {
+	return &framer{
 		head:   FramesHead{Version: FramesVersion, Groups: []ID{}, Locations: []ID{}, Layouts: []Layout{}, Frames: []Frame{}},
 		lean:   lean,
 		groups: make(map[aggregate.GroupID]uint16), locations: make(map[aggregate.LocationID]uint64),
 	}
-	for i := range rows {
-		row := &rows[i]
-		for _, id := range [...]aggregate.GroupID{row.Src, row.Dst} {
-			if _, known := f.groups[id]; !known {
-				f.groups[id] = uint16(len(f.head.Groups))
-				f.head.Groups = append(f.head.Groups, ID(id))
-			}
-		}
-		for _, id := range [...]aggregate.LocationID{row.Mode, row.RunnerUp} {
-			if _, known := f.locations[id]; !known && id != aggregate.NoLocation {
-				f.locations[id] = uint64(len(f.head.Locations))
-				f.head.Locations = append(f.head.Locations, ID(id))
-			}
-		}
+}
+
+// group is a group's place among the head's.
+func (f *framer) group(id aggregate.GroupID) uint16 {
+	at, known := f.groups[id]
+	if !known {
+		at = uint16(len(f.head.Groups))
+		f.groups[id] = at
+		f.head.Groups = append(f.head.Groups, ID(id))
 	}
-	f.locations[aggregate.NoLocation] = uint64(len(f.head.Locations))
-	return f
+	return at
+}
+
+// location is a location's place among the head's, from 1 on.
+func (f *framer) location(id aggregate.LocationID) uint64 {
+	if id == aggregate.NoLocation {
+		return 0
+	}
+	at, known := f.locations[id]
+	if !known {
+		f.head.Locations = append(f.head.Locations, ID(id))
+		at = uint64(len(f.head.Locations))
+		f.locations[id] = at
+	}
+	return at
 }
 
 // frame adds the rows of one window, ordered by source and destination.
@@ -142,14 +151,14 @@ func (f *framer) frame(rows []CellRow) {
 	counts("observations", func(r *CellRow) uint64 { return r.Observations })
 	counts("heavy", func(r *CellRow) uint64 { return r.Heavy })
 	counts("trimmed", func(r *CellRow) uint64 { return r.Trimmed })
-	counts("mode", func(r *CellRow) uint64 { return f.locations[r.Mode] })
+	counts("mode", func(r *CellRow) uint64 { return f.location(r.Mode) })
 	values("mean", func(r *CellRow) float64 { return r.Mean })
 	if !f.lean {
 		values("min", func(r *CellRow) float64 { return r.Min })
 		values("max", func(r *CellRow) float64 { return r.Max })
 		counts("untouched", func(r *CellRow) uint64 { return r.Untouched })
 		counts("mode_count", func(r *CellRow) uint64 { return r.ModeCount })
-		counts("runner_up", func(r *CellRow) uint64 { return f.locations[r.RunnerUp] })
+		counts("runner_up", func(r *CellRow) uint64 { return f.location(r.RunnerUp) })
 		counts("runner_up_count", func(r *CellRow) uint64 { return r.RunnerUpCount })
 	}
 	f.head.Frames = append(f.head.Frames, out)
@@ -157,18 +166,17 @@ func (f *framer) frame(rows []CellRow) {
 
 // layout is the one of the last frame where the cells are the same, else a new one.
 func (f *framer) layout(rows []CellRow) int {
-	last := len(f.keys) - 1
-	if last >= 0 && sameCells(rows, f.keys[last]) {
-		return last
+	if sameCells(rows, f.keys) {
+		return len(f.head.Layouts) - 1
 	}
-	f.keys = append(f.keys, rows)
+	f.keys = rows
 	l := Layout{Rows: len(rows), Src: f.align()}
 	for i := range rows {
-		f.data = binary.LittleEndian.AppendUint16(f.data, f.groups[rows[i].Src])
+		f.data = binary.LittleEndian.AppendUint16(f.data, f.group(rows[i].Src))
 	}
 	l.Dst = f.align()
 	for i := range rows {
-		f.data = binary.LittleEndian.AppendUint16(f.data, f.groups[rows[i].Dst])
+		f.data = binary.LittleEndian.AppendUint16(f.data, f.group(rows[i].Dst))
 	}
 	f.head.Layouts = append(f.head.Layouts, l)
 	return len(f.head.Layouts) - 1
@@ -196,11 +204,12 @@ func (f *framer) align() int {
 
 // counts writes a column as narrow as its largest number allows.
 func (f *framer) counts(rows []CellRow, of func(*CellRow) uint64) Column {
-	first := of(&rows[0])
-	least, most := first, first
+	f.column = f.column[:0]
+	least, most := uint64(math.MaxUint64), uint64(0)
 	for i := range rows {
 		v := of(&rows[i])
 		least, most = min(least, v), max(most, v)
+		f.column = append(f.column, v)
 	}
 	if least == most && most < 1<<53 {
 		return Column{Value: most}
@@ -209,22 +218,22 @@ func (f *framer) counts(rows []CellRow, of func(*CellRow) uint64) Column {
 	switch {
 	case most <= math.MaxUint8:
 		c.Type = "u8"
+		for _, v := range f.column {
+			f.data = append(f.data, uint8(v))
+		}
 	case most <= math.MaxUint16:
 		c.Type = "u16"
+		for _, v := range f.column {
+			f.data = binary.LittleEndian.AppendUint16(f.data, uint16(v))
+		}
 	case most <= math.MaxUint32:
 		c.Type = "u32"
+		for _, v := range f.column {
+			f.data = binary.LittleEndian.AppendUint32(f.data, uint32(v))
+		}
 	default:
 		c.Type = "f64"
-	}
-	for i := range rows {
-		switch v := of(&rows[i]); c.Type {
-		case "u8":
-			f.data = append(f.data, uint8(v))
-		case "u16":
-			f.data = binary.LittleEndian.AppendUint16(f.data, uint16(v))
-		case "u32":
-			f.data = binary.LittleEndian.AppendUint32(f.data, uint32(v))
-		default:
+		for _, v := range f.column {
 			f.data = binary.LittleEndian.AppendUint64(f.data, math.Float64bits(float64(v)))
 		}
 	}

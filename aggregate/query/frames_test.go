@@ -57,10 +57,10 @@ func readFrames(t *testing.T, answer []byte) (query.FramesHead, []query.CellRow)
 	}
 	data := answer[4+length:]
 	place := func(v float64) aggregate.LocationID {
-		if int(v) == len(head.Locations) {
+		if v == 0 {
 			return aggregate.NoLocation
 		}
-		return aggregate.LocationID(head.Locations[int(v)])
+		return aggregate.LocationID(head.Locations[int(v)-1])
 	}
 	var rows []query.CellRow
 	for _, f := range head.Frames {

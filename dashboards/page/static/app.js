@@ -11,6 +11,7 @@ const App = (() => {
   const matrices = [new Matrix(find("mean"), "left"), new Matrix(find("mode"), "right")];
   const timeline = new Timeline(find("timeline"));
   const map = new FabricMap(find("map"));
+  const BLINK = 120; // ms
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   let model = null;
   let signal = null;
@@ -18,6 +19,7 @@ const App = (() => {
   let playing = 0;
   let pending = 0;
   let waiting = false; // the frame that is drawn is not that of the window
+  let waitedSince = 0;
   let direction = 1; // of who scrubs
   let wanted = {}; // what an address asks of the data that comes next
 
@@ -132,13 +134,24 @@ const App = (() => {
     const now = view.window === Live.NOW;
     const next = now ? Live.frame(signal, view.level) : signal.frame(view.window, direction);
     waiting = !next;
+    waitedSince = waiting ? waitedSince || performance.now() : 0;
     if (next) frame = next;
     else if (frame?.signal !== signal) frame = signal.frame(-1);
+    else if (performance.now() - waitedSince < BLINK) return linger();
     for (const m of matrices) m.draw(frame, view, waiting || (now && Live.stale()));
     timeline.draw(view);
     map.draw(frame, view, waiting || (now && Live.stale()));
     Header.moment({ view, model, frame, waiting, map });
     Detail.show({ view, model, signal, frame, waiting });
+    remember();
+  }
+
+  // linger leaves what is drawn for a moment: most of what is waited for comes sooner than
+  // an eye takes to see that it pales.
+  function linger() {
+    setTimeout(show, BLINK);
+    timeline.draw(view);
+    Header.moment({ view, model, frame, waiting, map });
     remember();
   }
 

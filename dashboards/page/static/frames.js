@@ -109,7 +109,7 @@ class FrameCache {
     if (head.version !== 1) throw new Error("The page and the server are of different versions: load the page again.");
     const start = 4 + length;
     const groups = head.groups.map((id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);
-    const places = Int32Array.from([...head.locations.map((id) => model.locationIndex.get(id) ?? -1), -1]);
+    const places = Int32Array.from([-1, ...head.locations.map((id) => model.locationIndex.get(id) ?? -1)]);
     const layouts = head.layouts.map(({ rows, src, dst }) => {
       const ends = [src, dst].map((at) => new Uint16Array(buffer, start + at, rows));
       for (const column of ends) for (let i = 0; i < rows; i++) column[i] = groups[column[i]];
@@ -123,7 +123,7 @@ class FrameCache {
       columns.modes[level].places = places;
       if (window >= 0) frames.set(window, columns);
     }
-    const strange = groups.includes(FrameCache.UNKNOWN) || places.indexOf(-1) < head.locations.length;
+    const strange = groups.includes(FrameCache.UNKNOWN) || places.indexOf(-1, 1) > 0;
     return { frames, strange };
   }
 

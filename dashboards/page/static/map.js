@@ -30,13 +30,14 @@ class FabricMap {
 
   // count is for each location how many cells of a frame have it as their mode.
   count(frame, level) {
-    const counts = new Map();
+    const counts = new Uint32Array(this.model.locations.length);
+    const { heavy } = frame.columns;
     for (const row of frame.rows) {
-      if (row < 0 || !(frame.columns.heavy[row] > 0) || frame.state(row) !== "congested") continue;
+      if (row < 0 || !(heavy[row] > 0)) continue;
       const mode = frame.mode(row, level);
-      if (mode >= 0) counts.set(mode, (counts.get(mode) || 0) + 1);
+      if (mode >= 0 && frame.state(row) === "congested") counts[mode]++;
     }
-    return counts;
+    return new Map([...counts.entries()].filter(([, n]) => n > 0));
   }
 
   draw(frame, view, waiting) {

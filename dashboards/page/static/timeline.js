@@ -34,7 +34,7 @@ class Timeline {
     this.canvas.style.height = `${this.canvas.height / scale}px`;
     this.image.width = signal.model.windows.length;
     this.image.height = Math.max(locations.length, 1);
-    this.painted = null;
+    this.ground = null;
   }
 
   color(index, window, view) {
@@ -46,17 +46,31 @@ class Timeline {
 
   draw(view) {
     const g = this.context;
-    const neutral = Color.neutral(view.theme);
+    const { theme, utc, highlight } = view;
+    if (!this.ground || this.ground.theme !== theme || this.ground.utc !== utc || this.ground.highlight !== highlight) {
+      this.ground = { theme, utc, highlight, canvas: this.drawGround(view) };
+    }
     g.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    g.drawImage(this.ground.canvas, 0, 0);
+    this.cursor(view, Color.neutral(theme));
+  }
+
+  // drawGround draws what does not change while somebody scrubs.
+  drawGround(view) {
+    const ground = document.createElement("canvas");
+    ground.width = this.canvas.width;
+    ground.height = this.canvas.height;
+    const g = ground.getContext("2d");
+    const neutral = Color.neutral(view.theme);
     g.fillStyle = Color.hatch(view.theme, this.scale);
     g.fillRect(this.left, 0, this.span, this.height);
-    if (this.painted !== view.theme) this.paint(view);
+    this.paint(view);
     g.imageSmoothingEnabled = false;
     g.drawImage(this.image, this.left, 0, this.span, this.height);
     g.fillStyle = Color.css(neutral.ground);
     for (let i = 1; i < this.locations.length; i++) g.fillRect(this.left, i * this.row, this.span, 1);
-    this.labels(view, neutral);
-    this.cursor(view, neutral);
+    this.labels(g, view, neutral);
+    return ground;
   }
 
   paint(view) {
@@ -69,11 +83,9 @@ class Timeline {
       }
     });
     this.image.getContext("2d").putImageData(picture, 0, 0);
-    this.painted = view.theme;
   }
 
-  labels(view, neutral) {
-    const g = this.context;
+  labels(g, view, neutral) {
     const swatch = 9 * this.scale;
     g.font = this.font;
     g.textBaseline = "middle";
