@@ -89,7 +89,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.AddCommand(
-		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newCollectCommand(), newExportCommand(), newQueryCommand(),
+		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newTraceCommand(), newCollectCommand(), newExportCommand(), newQueryCommand(),
 		newDashboardsCommand(), newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(), newReferenceCommand(root),
 	)
 	root.PersistentFlags().BoolP("verbose", "v", false, "log what is going on to standard error")

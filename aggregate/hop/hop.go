@@ -1,0 +1,189 @@
+// Package hop tells what happens to packets between two taps: how long they take, what
+// their tags say before and after, and how the taps' clocks go against each other.
+//
+// It knows sightings of packets. It must never know where they were captured or how they
+// were known again.
+package hop
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/clock"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Sighting is a packet at a tap.
+type Sighting struct {
+	ID     uint64 // the same at every tap
+	TimeNS int64  // by the tap's clock, Unix ns
+	Hops   uint8  // that the packet may still go: its TTL or hop limit
+	Tagged bool
+	Tag    csig.Tag
+	// Src and Dst are the ends of the packet, which tell what the tag's locator metadata
+	// means.
+	Src, Dst netip.Addr
+}
+
+// MinPackets is how many packets two taps have to have in common.
+const MinPackets = 100
+
+// Between is what is known of two taps A and B.
+type Between struct {
+	Forward, Backward Way // from A to B, and from B to A
+	// Unclear packets were seen at both taps with as many hops to go: which of them came
+	// first is not known.
+	Unclear int
+	// Clock is how B's clock goes against A's, nil where Why says why nobody knows.
+	Clock *clock.Relation
+	Why   string
+}
+
+// Way is what happens to packets in one direction.
+type Way struct {
+	Packets int
+	// Delays are from tap to tap, with both times on A's clock: right within the bound of
+	// Clock, and known only if there is one for both directions.
+	Median, P99, Longest time.Duration
+	Tagged               int // at both taps
+	Changes              []Change
+}
+
+// Change is the tags that got other values between two taps, by what they say after it:
+// "this tag took its value at leaf3".
+type Change struct {
+	Layout csig.Layout
+	T      uint8
+	LM     uint16
+	Count  int
+	// Src and Dst are the ends of one of the packets.
+	Src, Dst netip.Addr
+}
+
+// Compare compares what two taps saw, which it sorts. The error is how far timestamps of
+// both taps together are off at most. Packets that a tap saw twice are left out.
+func Compare(a, b []Sighting, off time.Duration) *Between {
+	a, b = unique(a), unique(b)
+	out := &Between{}
+	var forward, backward []pair
+	for i, k := 0, 0; i < len(a) && k < len(b); {
+		switch c := cmp.Compare(a[i].ID, b[k].ID); {
+		case c < 0:
+			i++
+			continue
+		case c > 0:
+			k++
+			continue
+		}
+		switch p := (pair{&a[i], &b[k]}); {
+		case p.a.Hops > p.b.Hops:
+			forward = append(forward, p)
+		case p.a.Hops < p.b.Hops:
+			backward = append(backward, p)
+		default:
+			out.Unclear++
+		}
+		i, k = i+1, k+1
+	}
+	relation, err := clock.Between(times(forward), times(backward), clock.Options{Error: off})
+	if err != nil {
+		out.Why = err.Error()
+	}
+	out.Clock = relation
+	out.Forward, out.Backward = way(forward, relation, false), way(backward, relation, true)
+	return out
+}
+
+// pair is one packet at both taps.
+type pair struct{ a, b *Sighting }
+
+// unique are the sightings of packets that were seen once, by ID.
+func unique(list []Sighting) []Sighting {
+	slices.SortFunc(list, func(x, y Sighting) int { return cmp.Compare(x.ID, y.ID) })
+	kept := list[:0:0]
+	for i := 0; i < len(list); {
+		k := i + 1
+		for k < len(list) && list[k].ID == list[i].ID {
+			k++
+		}
+		if k == i+1 {
+			kept = append(kept, list[i])
+		}
+		i = k
+	}
+	return kept
+}
+
+func times(list []pair) []clock.Pair {
+	out := make([]clock.Pair, len(list))
+	for i, p := range list {
+		out[i] = clock.Pair{A: p.a.TimeNS, B: p.b.TimeNS}
+	}
+	return out
+}
+
+func way(list []pair, r *clock.Relation, back bool) Way {
+	w := Way{Packets: len(list)}
+	type key struct {
+		layout csig.Layout
+		t      uint8
+		lm     uint16
+	}
+	changes := map[key]Change{}
+	var delays []time.Duration
+	for _, p := range list {
+		from, to := p.a, p.b
+		if back {
+			from, to = p.b, p.a
+		}
+		if r != nil && !r.OneWay {
+			d := time.Duration(r.ToA(p.b.TimeNS) - p.a.TimeNS)
+			if back {
+				d = -d
+			}
+			delays = append(delays, d)
+		}
+		if !from.Tagged || !to.Tagged {
+			continue
+		}
+		w.Tagged++
+		if from.Tag != to.Tag {
+			k := key{to.Tag.Layout, to.Tag.T, to.Tag.LM}
+			changes[k] = Change{k.layout, k.t, k.lm, changes[k].Count + 1, to.Src, to.Dst}
+		}
+	}
+	w.Changes = slices.SortedFunc(maps.Values(changes), func(x, y Change) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Layout.Index(), y.Layout.Index()), cmp.Compare(x.T, y.T), cmp.Compare(x.LM, y.LM))
+	})
+	if len(delays) > 0 {
+		slices.Sort(delays)
+		w.Median, w.P99, w.Longest = delays[len(delays)/2], delays[len(delays)*99/100], delays[len(delays)-1]
+	}
+	return w
+}
+
+// Common is how many packets were seen at both taps.
+func (b *Between) Common() int { return b.Forward.Packets + b.Backward.Packets + b.Unclear }
+
+// String is the clocks' relation in one line.
+func (b *Between) String() string {
+	if b.Clock == nil {
+		return "clocks: " + b.Why
+	}
+	low, high := b.Clock.Bound(b.Clock.At)
+	return fmt.Sprintf("offset %s (%s to %s), drift %.3f ppm (%.3f to %.3f)", time.Duration(b.Clock.Offset), side(low), side(high),
+		b.Clock.Drift/1000, b.Clock.DriftLow/1000, b.Clock.DriftHigh/1000)
+}
+
+// side is one bound, which packets of one direction leave open.
+func side(ns float64) string {
+	if math.IsNaN(ns) || math.Abs(ns) > 1e18 {
+		return "unknown"
+	}
+	return time.Duration(ns).String()
+}

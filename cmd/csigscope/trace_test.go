@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTrace follows packets between two taps, one of which has a clock of its own.
+func TestTrace(t *testing.T) {
+	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), `
+base: alltoall
+duration: 500ms
+taps:
+- {name: a, before: [leaf1]}
+- {name: b, before: [leaf2], offset: 1ms}
+`)
+	e := emit(t, "--scenario-file", file, "--capture-untagged")
+	a, b := filepath.Join(e.dir, "a.pcapng"), filepath.Join(e.dir, "b.pcapng")
+	hops := decodeJSON[[]tracedHop](t, mustRun(t, os.Environ(), "trace", a, b, "--fabric", e.fabric(), "-o", "json"))
+	if len(hops) != 1 || hops[0].OffsetNS == nil || *hops[0].OffsetNS < 998_000 || *hops[0].OffsetNS > 1_002_000 {
+		t.Fatalf("%+v", hops)
+	}
+	// Between the two are the ports of leaf1 and spines, and those of leaf2 on the way back.
+	for i, way := range []tracedWay{hops[0].Forward, hops[0].Backward} {
+		for _, c := range way.Changes {
+			if up := fmt.Sprintf("leaf%d:up", i+1); !strings.HasPrefix(c.Location, up) && !strings.HasPrefix(c.Location, "spine") {
+				t.Errorf("a value from %q", c.Location)
+			}
+		}
+		if len(way.Changes) == 0 || way.MedianNS <= 0 {
+			t.Errorf("%+v", way)
+		}
+	}
+	text := mustRun(t, os.Environ(), "trace", a, b, "--fabric", e.fabric())
+	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, " at leaf1:up") {
+		t.Error(text)
+	}
+	for _, args := range [][]string{{"trace", a}, {"trace", a, b, "-o", "csv"}, {"trace", a, b, "--packets", "1"}, {"trace", a, b, "--timestamp-error", "-1s"}} {
+		if r := runBinary(t, os.Environ(), args...); r.code != exitUsage {
+			t.Errorf("%v: exit code %d: %s", args, r.code, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package replay_test
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// traced are two taps, into leaf1 and into leaf2, the second of which has a clock of its
+// own.
+func traced(t *testing.T, scenario string, offset time.Duration, ppb int64, jitter time.Duration) []replay.Hop {
+	t.Helper()
+	s, err := emitter.Named(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Duration, s.CaptureUntagged = time.Second, true
+	s.Taps = []emitter.Tap{
+		{Name: "a", Before: []string{"leaf1"}},
+		{Name: "b", Before: []string{"leaf2"}, Offset: offset, Drift: ppb, Jitter: jitter},
+	}
+	dir := t.TempDir()
+	report, err := emitter.Run(t.Context(), s, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := fabric.Load(report.Fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hops, err := replay.Trace(t.Context(), replay.TraceConfig{
+		Files:  []string{filepath.Join(dir, "a.pcapng"), filepath.Join(dir, "b.pcapng")},
+		Decode: decode.Config{Domain: domain}, Error: jitter, MaxPackets: 12_000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hops
+}
+
+// The clocks of two taps are told apart from the delays between them, and the bound holds.
+func TestTraceClocks(t *testing.T) {
+	t.Parallel()
+	const offset, ppb, jitter = time.Millisecond, 20_000, 5 * time.Microsecond
+	hops := traced(t, "alltoall", offset, ppb, jitter)
+	if len(hops) != 1 || hops[0].Clock == nil || hops[0].Clock.OneWay {
+		t.Fatalf("%+v", hops)
+	}
+	h := hops[0]
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).UnixNano()
+	truth := float64(offset) + float64(h.Clock.At-start)*ppb/1e9
+	low, high := h.Clock.Bound(h.Clock.At)
+	t.Logf("%d forward, %d backward: %s; true offset %s; delays %s, %s", h.Forward.Packets, h.Backward.Packets, h, time.Duration(truth), h.Forward.Median, h.Backward.Median)
+	if truth < low || truth > high || h.Clock.DriftLow > ppb || h.Clock.DriftHigh < ppb {
+		t.Errorf("the truth is beyond the bound: offset %g of %g to %g, drift %d of %g to %g", truth, low, high, ppb, h.Clock.DriftLow, h.Clock.DriftHigh)
+	}
+	if math.Abs(h.Clock.Offset-truth) > 2000 {
+		t.Errorf("offset %g ns, want %g within 2 us", h.Clock.Offset, truth)
+	}
+	if h.Forward.Median <= 0 || h.Backward.Median <= 0 || h.Forward.Longest < h.Forward.P99 || h.Forward.P99 < h.Forward.Median {
+		t.Errorf("delays %+v, %+v", h.Forward, h.Backward)
+	}
+}
+
+// Values change between two taps, to the locator metadata of ports that are between them.
+func TestTraceChanges(t *testing.T) {
+	t.Parallel()
+	h := traced(t, "ring", 0, 0, 0)
+	if len(h) != 1 || h[0].Forward.Tagged == 0 || len(h[0].Forward.Changes) == 0 {
+		t.Fatalf("%+v", h)
+	}
+	changed := 0
+	for _, c := range h[0].Forward.Changes {
+		if changed += c.Count; c.LM == 0 {
+			t.Errorf("a value without a port: %+v", c)
+		}
+	}
+	if changed > h[0].Forward.Tagged {
+		t.Errorf("%d of %d tags changed", changed, h[0].Forward.Tagged)
+	}
+}
