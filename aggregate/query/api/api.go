@@ -110,7 +110,7 @@ type API struct {
 	watchers atomic.Int64
 	lagging  atomic.Uint64
 	names    namesCache
-	used     usedViews
+	lately   lately
 	kept     keptAnswers
 	made     *made // of what is in memory
 

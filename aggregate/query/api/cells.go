@@ -39,11 +39,38 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 			return nil, err
 		}
 	}
+	page, err := a.cellsShared(ctx, s, in, offset)
+	if err != nil {
+		return nil, err
+	}
+	if in.Cursor == "" {
+		type first struct {
+			question string
+			limit    int
+		}
+		again := *in
+		a.lately.note(first{in.text(), in.Limit}, a.Now(), func(ctx context.Context, s *recent.State) error {
+			page, err := a.cellsShared(ctx, s, &again, 0)
+			if err == nil {
+				_, err = page.json()
+			}
+			return err
+		})
+	}
+	return &answer{*page, s}, nil
+}
+
+// text is the question without its page, the same for the same questions alone.
+func (in *cellsInput) text() string {
+	return fmt.Sprintf("%#v %#v %#v", in.SignalInput, in.RangeInput, in.FilterInput)
+}
+
+// cellsShared is cellsPage, made once for all who ask the same.
+func (a *API) cellsShared(ctx context.Context, s *recent.State, in *cellsInput, offset int) (*content, error) {
 	k, err := in.key(in.Windows, s.Signals())
 	if err != nil {
 		return nil, err
 	}
-	a.used.note(k, a.Now())
 	n, err := a.names.get(ctx)
 	if err != nil {
 		return nil, err
@@ -54,18 +81,13 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 		names         uint64
 		offset, limit int
 	}
-	key := asked{fmt.Sprintf("%#v %#v %#v", in.SignalInput, in.RangeInput, in.FilterInput), s.Revision, n.version, offset, in.Limit}
-	page, err := once(a.made, key, func() (*content, int, error) {
+	return once(a.made, asked{in.text(), s.Revision, n.version, offset, in.Limit}, func() (*content, int, error) {
 		c, err := a.cellsPage(ctx, s, k, in, offset)
 		if err != nil {
 			return nil, 0, err
 		}
 		return c, c.size(), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &answer{*page, s}, nil
 }
 
 // cellsPage is what memory says of the cells from the offset on.

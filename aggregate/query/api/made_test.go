@@ -2,9 +2,16 @@ package api
 
 import (
 	"errors"
+	"math/rand/v2"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // TestMade: what is asked for by many is made once, and what failed for one is tried again by
@@ -89,5 +96,49 @@ func TestMadeBounds(t *testing.T) {
 		return struct{}{}, 1 << 10, nil
 	}); err != nil || m.bytes != 10<<10 || len(m.known) != 10 || m.order.Len() != 10 {
 		t.Errorf("%v, %d bytes in %d things are held", err, m.bytes, len(m.known))
+	}
+}
+
+// TestPrepared: what was asked for lately is made for the next revision before it is asked for
+// again, and not for ever.
+func TestPrepared(t *testing.T) {
+	memory, now := recent.New(recent.Config{}), time.Unix(1e9, 0)
+	a, err := New(Config{Memory: memory, Names: recenttest.Names{Racks: 2}, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := func(second int) {
+		b := recenttest.Block(rand.New(rand.NewPCG(1, uint64(second))), 1, now.Add(time.Duration(second)*time.Second), 4, csig.MinABWRatio)
+		if err := memory.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		memory.Publish()
+	}
+	// further is how many things are made to answer.
+	further := func() int {
+		before := len(a.made.known)
+		for _, target := range []string{"/api/v1/cells", "/api/v1/cells?src=rack1", "/api/v1/matrix?windows=2"} {
+			w := httptest.NewRecorder()
+			if a.ServeHTTP(w, httptest.NewRequest("GET", target, nil)); w.Code != 200 {
+				t.Errorf("%s: %d %s", target, w.Code, w.Body)
+			}
+		}
+		return len(a.made.known) - before
+	}
+	window(0)
+	window(1)
+	if further() == 0 {
+		t.Error("nothing is made for the first one who asks")
+	}
+	window(2)
+	a.prepare(t.Context(), memory.State())
+	if n := further(); n != 0 {
+		t.Errorf("%d things are made although they were prepared", n)
+	}
+	now = now.Add(2 * wishedFor)
+	window(3)
+	before := len(a.made.known)
+	if a.prepare(t.Context(), memory.State()); len(a.made.known) != before {
+		t.Errorf("%d things are prepared for nobody", len(a.made.known)-before)
 	}
 }

@@ -143,54 +143,63 @@ func (a *API) asked(ctx context.Context, s *recent.State, in *SignalInput, windo
 	if err != nil {
 		return nil, k, err
 	}
-	a.used.note(k, a.Now())
+	a.lately.note(k, a.Now(), func(ctx context.Context, s *recent.State) error {
+		_, err := a.view(ctx, s, k)
+		return err
+	})
 	v, err := a.view(ctx, s, k)
 	return v, k, err
 }
 
-// usedViews are the views that were asked for lately.
-type usedViews struct {
+// lately is what was asked for lately, and is made for each revision before it is asked for
+// again.
+type lately struct {
 	mu   sync.Mutex
-	last map[viewKey]time.Time
+	list map[any]wish
+}
+
+// wish is one such thing.
+type wish struct {
+	at   time.Time // when it was asked for last
+	make func(context.Context, *recent.State) error
 }
 
 const (
-	// maxUsed bounds the views that are prepared for each revision.
-	maxUsed = 16
-	// usedFor is how long a view is prepared after it was asked for.
-	usedFor = time.Minute
+	// maxWishes bounds what is made for each revision.
+	maxWishes = 16
+	// wishedFor is how long a thing is made for after it was asked for.
+	wishedFor = time.Minute
 )
 
-func (u *usedViews) note(k viewKey, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.last == nil {
-		u.last = make(map[viewKey]time.Time)
+// note says that something was asked for, and how it is made for another revision.
+func (l *lately) note(key any, now time.Time, again func(context.Context, *recent.State) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.list == nil {
+		l.list = make(map[any]wish)
 	}
-	if _, ok := u.last[k]; ok || len(u.last) < maxUsed {
-		u.last[k] = now
+	if _, ok := l.list[key]; ok || len(l.list) < maxWishes {
+		l.list[key] = wish{now, again}
 	}
 }
 
-func (u *usedViews) list(now time.Time) (keys []viewKey) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for k, t := range u.last {
-		if now.Sub(t) > usedFor {
-			delete(u.last, k)
+func (l *lately) wishes(now time.Time) (list []wish) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, w := range l.list {
+		if now.Sub(w.at) > wishedFor {
+			delete(l.list, key)
 			continue
 		}
-		keys = append(keys, k)
+		list = append(list, w)
 	}
-	return keys
+	return list
 }
 
-// prepare makes the views that were asked for lately.
+// prepare makes what was asked for lately. Where that fails, whoever asks is told.
 func (a *API) prepare(ctx context.Context, s *recent.State) {
-	for _, k := range a.used.list(a.Now()) {
-		if _, err := a.view(ctx, s, k); err != nil {
-			return // whoever asks is told
-		}
+	for _, w := range a.lately.wishes(a.Now()) {
+		_ = w.make(ctx, s)
 	}
 }
 

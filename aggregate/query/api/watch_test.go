@@ -247,7 +247,12 @@ func TestSnapshotLatency(t *testing.T) {
 		"/api/v1/cells", "/api/v1/cells?state=congested", "/api/v1/cells?src=pod1", "/api/v1/cells?max_room_ratio=0.4",
 	}
 	s.window(t, 0)
-	s.get(t, targets[0])
+	var cold time.Duration // of questions that nobody has put for a while
+	for _, target := range targets {
+		begin := time.Now()
+		s.get(t, target)
+		cold = max(cold, time.Since(begin))
+	}
 	took := make([]time.Duration, 0, requests)
 	for i := range requests {
 		if i%60 == 59 {
@@ -263,7 +268,7 @@ func TestSnapshotLatency(t *testing.T) {
 	}
 	slices.Sort(took)
 	p50, p99 := took[requests/2], took[requests*99/100]
-	t.Logf("snapshot of 4096 cells: %s median, %s at the 99th percentile", p50, p99)
+	t.Logf("snapshot of 4096 cells: %s median, %s at the 99th percentile; %s at most when it is asked for the first time", p50, p99, cold)
 	// The machine that runs tests may be busy: what half of the requests take is what a quiet
 	// one takes.
 	if p50 > limit || p99 > 20*limit {
