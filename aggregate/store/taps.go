@@ -16,11 +16,11 @@ type TapRow struct {
 	aggregate.Source
 	Seq uint64 // tells the periods and interfaces of a producer apart
 
-	Name       string  // of the tap
+	Name       string  // of the tap; of a session MIRROR/SWITCH/SESSION
 	Place      string  // receiver, sender or mid
 	Interface  string  // as the capture names it; empty where it does not
 	Link       string  // link type
-	Timestamps string  // who wrote the times: file, software or hardware
+	Timestamps string  // who wrote the times: file, software, hardware or switch
 	TickNS     float64 // resolution of the times, ns
 	From, To   int64   // earliest and latest packet, Unix ns; both 0 without times
 
