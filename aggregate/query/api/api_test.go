@@ -123,7 +123,7 @@ func TestDocument(t *testing.T) {
 	if !strings.HasPrefix(doc.OpenAPI, "3.1.") {
 		t.Errorf("version %q, want 3.1", doc.OpenAPI)
 	}
-	for _, name := range []string{"cells", "matrix", "path", "locations", "timeline", "flows", "findings", "fabric", "health", "watch"} {
+	for _, name := range []string{"cells", "matrix", "path", "locations", "timeline", "flows", "findings", "fabric", "health", "watch", "export", "export/flows", "export/findings"} {
 		get := doc.Paths["/api/v1/"+name].Get
 		if len(get.Responses["200"].Content) == 0 || len(get.Responses["default"].Content) == 0 {
 			t.Errorf("%s: responses %v", name, get.Responses)

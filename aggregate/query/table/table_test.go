@@ -154,6 +154,9 @@ func TestBroken(t *testing.T) {
 
 // TestMemory: what is held does not grow with the rows.
 func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector measures itself")
+	}
 	for _, f := range formats {
 		var before, after runtime.MemStats
 		w, err := table.New(f, columns, io.Discard)
