@@ -139,8 +139,8 @@ func TestScrub(t *testing.T) {
 		if got.Rate < least {
 			t.Errorf("%.1f windows a second %s, want %g", got.Rate, pass, least)
 		}
-		if got.Kept > 257<<20 {
-			t.Errorf("%.0f MB of frames are kept, want at most 256 MiB", got.Kept/1e6)
+		if got.Kept > 481<<20 {
+			t.Errorf("%.0f MB of frames are kept, want at most 480 MiB", got.Kept/1e6)
 		}
 	}
 	last := r.window(nil, windows-1, 0)

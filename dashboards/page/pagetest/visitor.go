@@ -41,7 +41,7 @@ type Visitor struct {
 // until it has drawn.
 func Visit(t *testing.T, url, theme string) *Visitor {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(tab(t), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(tab(t), 5*time.Minute)
 	t.Cleanup(cancel)
 	v := &Visitor{t: t, ctx: ctx}
 	t.Cleanup(v.check)

@@ -4,7 +4,7 @@
 // time as columns of numbers (see FramesHead of the query package), ahead of who scrubs,
 // and forgotten again within a budget.
 class FrameCache {
-  static BUDGET = 256 << 20; // bytes of columns kept
+  static BUDGET = 480 << 20; // bytes of columns kept
   static ROWS = 200000; // cells of one request, about
   static WHOLE = 2000000; // cells of a range up to which all columns are fetched
   static PARALLEL = 2; // requests at a time
