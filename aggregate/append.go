@@ -9,6 +9,7 @@ func (b *Block) clear() {
 	b.Untouched, b.Trimmed = b.Untouched[:0], b.Trimmed[:0]
 	b.Heavy, b.HeavySum = b.Heavy[:0], b.HeavySum[:0]
 	b.DistCode, b.DistCount, b.DistEnd = b.DistCode[:0], b.DistCount[:0], b.DistEnd[:0]
+	b.Flows = b.Flows[:0]
 }
 
 func (b *Block) appendSums(r *row) {

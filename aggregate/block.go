@@ -76,6 +76,10 @@ type Block struct {
 	DistCode  []uint16
 	DistCount []uint64
 	DistEnd   []uint32
+
+	// Flows are the flows with the most heavy observations, and what all others come to,
+	// where the shard's FlowLimits ask for them and the window is of 1 s or longer.
+	Flows []FlowRow
 }
 
 // Len is the number of rows.
@@ -95,5 +99,6 @@ func (b *Block) Clone() *Block {
 	}
 	c.DistCode = append([]uint16(nil), c.DistCode...)
 	c.DistEnd = append([]uint32(nil), c.DistEnd...)
+	c.Flows = append([]FlowRow(nil), c.Flows...)
 	return &c
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// blockVersion is the version of an encoded block.
-const blockVersion = 1
+// blockVersion is the version of an encoded block. One of version 1 has no flows.
+const blockVersion = 2
 
 // minRowBytes is the least that a row of an encoded block takes.
 const minRowBytes = 3 + 3*8 + 9 + 1
@@ -43,6 +43,10 @@ func (b *Block) AppendBinary(out []byte) ([]byte, error) {
 		}
 		from = end
 	}
+	out = binary.AppendUvarint(out, uint64(len(b.Flows)))
+	for i := range b.Flows {
+		out = b.Flows[i].appendBinary(out)
+	}
 	return out, nil
 }
 
@@ -56,7 +60,8 @@ func (b *Block) sums() [9]*[]uint64 {
 func (b *Block) UnmarshalBinary(in []byte) error {
 	b.clear()
 	r := &stateReader{b: in}
-	r.check(r.u8() == blockVersion)
+	version := r.u8()
+	r.check(version == 1 || version == blockVersion)
 	b.Producer, b.Incarnation, b.Epoch, b.Seq = r.u64(), r.u64(), r.u64(), r.u64()
 	b.Resolution, b.WindowStart = int64(r.u64()), int64(r.u64())
 	r.check(b.Resolution > 0 && b.WindowStart >= 0)
@@ -77,6 +82,11 @@ func (b *Block) UnmarshalBinary(in []byte) error {
 	}
 	for i := 0; i < n && r.ok(); i++ {
 		b.takeDist(r)
+	}
+	if version >= 2 {
+		for n := r.count(minFlowRowBytes); n > 0 && r.ok(); n-- {
+			b.Flows = append(b.Flows, takeFlowRow(r))
+		}
 	}
 	if err := r.end("block"); err != nil {
 		b.clear()

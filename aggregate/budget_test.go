@@ -187,6 +187,8 @@ func TestConfig(t *testing.T) {
 		{"horizon", aggregate.Config{Domain: d, Resolver: fakeResolver{}, Horizon: -1}},
 		{"max ahead", aggregate.Config{Domain: d, Resolver: fakeResolver{}, MaxAhead: 1 << 62}},
 		{"keys", aggregate.Config{Domain: d, Resolver: fakeResolver{}, MaxKeys: aggregate.MaxKeyBudget + 1}},
+		{"top flows", aggregate.Config{Domain: d, Resolver: fakeResolver{}, Flows: aggregate.FlowLimits{Top: -1}}},
+		{"flow budget", aggregate.Config{Domain: d, Resolver: fakeResolver{}, Flows: aggregate.FlowLimits{Top: 10, Budget: 9}}},
 		{"weight", aggregate.Config{Domain: d, Resolver: fakeResolver{}, Weight: 1 << 40}},
 	} {
 		if _, err := aggregate.NewShard(test.cfg, &collector{}); err == nil {
@@ -201,7 +203,7 @@ func TestAllocs(t *testing.T) {
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
 		var sink discard
 		s := newShard(t, aggregate.Config{
-			Tags: true, FineHeavyOnly: true, Resolutions: []time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second},
+			Tags: true, FineHeavyOnly: true, Flows: aggregate.FlowLimits{Top: 20}, Resolutions: []time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second},
 		}, &sink)
 		tr := fabricTraffic(1<<13, format)
 		second := func() {

@@ -26,6 +26,8 @@ func (s *Shard) Flush(ctx context.Context) error {
 		return err
 	}
 	s.apply()
+	s.flushing = true
+	defer func() { s.flushing = false }()
 	for i := range s.levels {
 		for len(s.levels[i].open) > 0 {
 			if err := s.close(ctx, i, s.levels[i].open[0], c.now); err != nil {
@@ -99,7 +101,7 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 			}
 			s.rows.sortCells(w) // another window may have been closed for it
 		}
-		up.fold(to, w, &s.series, &s.rows)
+		s.counts.FlowsForgotten += uint64(up.fold(to, w, &s.series, &s.rows))
 	}
 	l.end(w)
 	return nil

@@ -62,6 +62,16 @@ func (r *stateReader) uvarint() uint64 {
 	return v
 }
 
+func (r *stateReader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
 // upTo is a number of at most limit.
 func (r *stateReader) upTo(limit uint64) uint64 {
 	v := r.uvarint()

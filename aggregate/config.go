@@ -60,6 +60,8 @@ type Config struct {
 	// MaxKeys is how many series a shard holds before further ones go to overflow
 	// rows. Default: 1<<20, at most MaxKeyBudget.
 	MaxKeys int
+	// Flows is how many flows the blocks of windows of 1 s and longer name. Default: none.
+	Flows FlowLimits
 
 	// Tags and Reflections say which kinds are terminal where the tap stands; the
 	// other kinds are rejected.
@@ -99,6 +101,10 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MaxAhead, time.Minute)
 	setDefault(&c.MaxKeys, DefaultMaxKeys)
 	setDefault(&c.Weight, 1)
+	var err error
+	if c.Flows, err = c.Flows.withDefaults(); err != nil {
+		return c, err
+	}
 	if c.Horizon < 0 || c.MaxAhead < 0 {
 		return c, fmt.Errorf("horizon %s, max ahead %s: expected no negative duration", c.Horizon, c.MaxAhead)
 	}

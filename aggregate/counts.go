@@ -62,6 +62,7 @@ type Counts struct {
 	Deltas              uint64 // windows reopened after they had closed
 	ReflectionEvictions uint64 // flows forgotten before their reflection could repeat
 	CacheResets         uint64 // look-up caches emptied because they were full
+	FlowsForgotten      uint64 // by windows whose budget of flows was spent: they are part of all others
 }
 
 // Merge adds what another shard counted.
@@ -84,4 +85,5 @@ func (c *Counts) Merge(o *Counts) {
 	c.Deltas += o.Deltas
 	c.ReflectionEvictions += o.ReflectionEvictions
 	c.CacheResets += o.CacheResets
+	c.FlowsForgotten += o.FlowsForgotten
 }

@@ -59,10 +59,13 @@ func FuzzAdd(f *testing.F) {
 		}
 		var sink collector
 		s := newShard(t, aggregate.Config{
-			Tags: true, Reflections: true, MaxKeys: 1 + int(budget),
+			Tags: true, Reflections: true, MaxKeys: 1 + int(budget), Flows: aggregate.FlowLimits{Top: 2, Budget: 2 + int(budget%8)},
 			Resolutions: []time.Duration{time.Millisecond, time.Second, time.Minute},
 		}, &sink)
 		c := run(t, s, obs, 7)
+		for i := range sink.blocks {
+			checkFlowTotals(t, &sink.blocks[i])
+		}
 		totals := map[int64]uint64{}
 		for k, sums := range sink.rows {
 			totals[k.resolution] += sums.observations

@@ -3,6 +3,8 @@ package aggregate
 import (
 	"math"
 	"slices"
+
+	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
 // maxDeltas bounds the reopened windows of a level: past it, the one that has been
@@ -12,12 +14,14 @@ const maxDeltas = 64
 // level holds the open windows of one resolution.
 type level struct {
 	res, lateness int64
+	first         int64     // start of the window that was opened first, -1 before
 	open          []*window // by start
 	all           []*window // by slot
 	free          []*window
 	refs          []entryRef // by series
 	gen           uint32
 	deltas        int
+	flowBudget    int
 }
 
 // entryRef remembers in which window a series was counted last, and where: it
@@ -59,13 +63,16 @@ func (l *level) begin(start, due int64, delta bool) *window {
 	if n := len(l.free); n > 0 {
 		w, l.free = l.free[n-1], l.free[:n-1]
 	} else {
-		w = &window{slot: uint32(len(l.all))}
+		w = &window{slot: uint32(len(l.all)), flows: flow.Table{Budget: l.flowBudget}}
 		l.all = append(l.all, w)
 	}
 	w.start, w.end, w.due, w.delta = start, start+l.res, due, delta
 	w.gen = l.nextGen()
 	if delta {
 		l.deltas++
+	}
+	if l.first < 0 {
+		l.first = start
 	}
 	at := len(l.open)
 	for at > 0 && l.open[at-1].start > start {
@@ -138,8 +145,8 @@ func (l *level) seal(w *window, id uint32, s *series) uint32 {
 }
 
 // fold adds the fine window, whose distributions are in r.cells, to the window w of
-// this level.
-func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
+// this level. It gives the number of flows that were forgotten for it.
+func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) (forgotten int) {
 	for i := range fine.compact {
 		e := &fine.compact[i]
 		to := l.entry(w, e.series, &t.list[e.series])
@@ -163,6 +170,7 @@ func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 		slot, _ := w.dist.at(distKey(r.scratch[key>>distIndexBits], uint16(key&(1<<distIndexBits-1))))
 		*slot += uint32(c)
 	}
+	return w.flows.Merge(&fine.flows)
 }
 
 func (l *level) bytes() uint64 {
@@ -175,7 +183,7 @@ func (l *level) bytes() uint64 {
 
 // renumber gives the series in the open windows, and there alone, new numbers
 // below n.
-func (l *level) renumber(renumbered []uint32, n int) {
+func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, n int) {
 	l.refs = make([]entryRef, n)
 	for _, w := range l.open {
 		w.index.reset()
@@ -185,5 +193,6 @@ func (l *level) renumber(renumbered []uint32, n int) {
 		for i := range w.wide {
 			w.reindex(&w.wide[i].series, renumbered, uint32(i))
 		}
+		w.flows.Renumber(seeds, renumbered)
 	}
 }

@@ -22,6 +22,9 @@ type oracle struct {
 
 	late     uint64
 	rejected [aggregate.NumRejections]uint64
+
+	flows   map[flowKey]flowSums // nil where they are not asked for
+	flowsAt map[flowAt]uint64
 }
 
 func (or *oracle) add(o *decode.Observation) {
@@ -89,7 +92,10 @@ func (or *oracle) count(o *decode.Observation, resolution int64) {
 	}
 	w := or.cfg.Weight
 	s := &rowSums{observations: w, bytes: uint64(o.Bytes) * w, dist: map[uint16]uint64{}}
-	defer func() { or.rows.add(k, s) }()
+	defer func() {
+		or.rows.add(k, s)
+		or.countFlow(o, k, s)
+	}()
 	switch {
 	case o.Tag.D:
 		s.trimmed = w
@@ -126,6 +132,7 @@ func randomObservations(r *rand.Rand, n int) []decode.Observation {
 		o.Kind, o.Flags, o.Bytes = decode.Tag, decode.HasAddrs, 64+r.Uint32N(9000)
 		setAddr(&o.Src, r.Uint32N(3), r.Uint32N(2))
 		setAddr(&o.Dst, r.Uint32N(3), r.Uint32N(2))
+		o.SrcPort, o.DstPort, o.Proto = uint16(i%3), 4791, 17
 		o.Tag = randomTag(r)
 		if r.IntN(3) == 0 {
 			o.Kind = decode.Reflection

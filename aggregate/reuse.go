@@ -27,6 +27,9 @@ func (s *Shard) Reset(source Source, seqBase uint64) error {
 	if s.repeats != nil {
 		s.repeats.forget()
 	}
+	for i := range s.levels {
+		s.levels[i].first = -1
+	}
 	s.compactAt = min(s.cfg.MaxKeys, minCompactAt)
 	s.series.nextLife()
 	// What is left over is bounded, so that a life holds its own budget of series and
@@ -88,6 +91,6 @@ func (s *Shard) keepSeries(live []bool) {
 	renumbered := s.series.retain(live)
 	s.keys.clear()
 	for i := range s.levels {
-		s.levels[i].renumber(renumbered, len(s.series.list))
+		s.levels[i].renumber(s.seeds, renumbered, len(s.series.list))
 	}
 }

@@ -33,7 +33,7 @@ func TestReset(t *testing.T) {
 	for _, maxKeys := range []int{20, 100, 300, 600, 1200, 0} {
 		t.Run(fmt.Sprint(maxKeys), func(t *testing.T) {
 			cfg := aggregate.Config{
-				Tags: true, Reflections: true, MaxKeys: maxKeys, FineHeavyOnly: true,
+				Tags: true, Reflections: true, MaxKeys: maxKeys, FineHeavyOnly: true, Flows: aggregate.FlowLimits{Top: 4, Budget: 16},
 				Resolutions: []time.Duration{10 * time.Millisecond, time.Second},
 			}
 			var got collector

@@ -43,6 +43,7 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 		s.appendRow(w, r.picked[i:n])
 		i = n
 	}
+	s.writeFlows(l, w)
 	r.seq++
 	s.counts.Blocks++
 	s.counts.Rows += uint64(b.Len())
@@ -233,7 +234,7 @@ func (r *rowBuilder) count(bucket uint32, n uint64) {
 
 func (r *rowBuilder) bytes() uint64 {
 	b := &r.block
-	const columns = 3 + 12*8 + 4
+	const columns, flowRowBytes = 3 + 12*8 + 4, 152
 	return r.radix.bytes() + uint64(cap(r.picked)+cap(r.cells))*8 + uint64(cap(r.cellEnd)+cap(r.heavyGen)+cap(r.scratch))*4 +
-		uint64(cap(b.Signal))*columns + uint64(cap(b.DistCode))*10
+		uint64(cap(b.Signal))*columns + uint64(cap(b.DistCode))*10 + uint64(cap(b.Flows))*flowRowBytes
 }

@@ -70,6 +70,7 @@ type seriesTable struct {
 	maxKeys int
 
 	list  []series
+	masks []uint32 // by series: heavyMask, which the hot path reads
 	ids   map[seriesKey]uint32
 	cells map[cellKey]uint32
 	own   int // series that are not overflow
@@ -124,6 +125,8 @@ func (t *seriesTable) insert(k seriesKey) uint32 {
 	t.current++
 	t.list = extend(t.list)
 	t.list[id] = s
+	t.masks = extend(t.masks)
+	t.masks[id] = s.heavyMask
 	t.ids[k] = id
 	if !k.overflow {
 		t.own++
@@ -192,7 +195,7 @@ func (t *seriesTable) setRanks() {
 func (t *seriesTable) forget() {
 	clear(t.ids)
 	clear(t.cells)
-	t.list, t.order, t.rank = t.list[:0], t.order[:0], t.rank[:0]
+	t.list, t.masks, t.order, t.rank = t.list[:0], t.masks[:0], t.order[:0], t.rank[:0]
 	t.own, t.current = 0, 0
 }
 
@@ -213,6 +216,6 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 
 func (t *seriesTable) bytes() uint64 {
 	const seriesBytes, mapSlotBytes = 56, 64
-	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank))*4 +
+	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.masks)+cap(t.order)+cap(t.rank))*4 +
 		uint64(len(t.ids)+len(t.cells))*mapSlotBytes
 }

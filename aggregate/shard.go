@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -56,12 +57,17 @@ type Shard struct {
 	repeated  [pendingItems]bool   // by number, of those that repeat
 	items     [pendingItems]pendingItem
 	pending   int
+	heavy     heavyItems
 	touched   uint64 // keeps reads that are made in advance
 
 	clock  watermark
 	rows   rowBuilder
 	counts Counts
-	err    error // of the sink: nothing is accepted after it
+
+	seeds    *flow.Seeds // nil where no flows are counted
+	flowRows flowRows
+	flushing bool
+	err      error // of the sink: nothing is accepted after it
 }
 
 // NewShard makes a shard that writes the windows it closes to the sink.
@@ -72,7 +78,10 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	}
 	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain)}
 	for i, r := range cfg.Resolutions {
-		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i])})
+		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i]), first: -1, flowBudget: cfg.Flows.Budget})
+	}
+	if cfg.Flows.Top > 0 {
+		s.seeds = flow.NewSeeds()
 	}
 	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
@@ -250,11 +259,12 @@ func (s *Shard) apply() {
 	s.findEntries()
 	l := &s.levels[0]
 	wide := 0
+	s.heavy.n = 0
 	for i := range s.items[:s.pending] {
 		it := &s.items[i]
 		w := l.all[it.slot]
 		if it.code&itemWide != 0 {
-			s.countWide(w, it)
+			s.heavy.add(i, s.countWide(w, it))
 			wide++
 			continue
 		}
@@ -263,6 +273,7 @@ func (s *Shard) apply() {
 		e.bytes += uint64(it.bytes)
 		e.used |= 1 << c
 		e.hist[c]++
+		s.heavy.add(i, s.series.masks[it.series]>>c&1)
 		if e.hist[c] >= math.MaxUint32-1 {
 			l.seal(w, it.series, &s.series.list[it.series])
 			s.findEntries()
@@ -271,6 +282,7 @@ func (s *Shard) apply() {
 	if wide > 0 {
 		s.countDist()
 	}
+	s.countFlows()
 	s.pending = 0
 }
 
@@ -296,13 +308,13 @@ func (s *Shard) findEntries() {
 }
 
 // countWide counts all but the distribution, for which it leaves the bucket in the
-// item.
-func (s *Shard) countWide(w *window, it *pendingItem) {
+// item. It is 1 for a heavy observation.
+func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 	e := &w.wide[it.entry]
 	e.bytes += uint64(it.bytes)
 	if it.code&itemCount == 0 {
 		code := it.code &^ itemWide
-		e.addValue(s.traits[it.key.traits()].table.Value(code), code)
+		heavy = e.addValue(s.traits[it.key.traits()].table.Value(code), code)
 		it.bucket = distKey(it.entry, csig.DistIndex(code))
 	}
 	e.count++
@@ -310,6 +322,7 @@ func (s *Shard) countWide(w *window, it *pendingItem) {
 		s.levels[0].seal(w, it.series, &s.series.list[it.series])
 		s.findEntries()
 	}
+	return heavy
 }
 
 // countDist counts the buckets of the pending items.
@@ -345,7 +358,7 @@ func (s *Shard) Watermark() int64 { return s.clock.now }
 
 // StateBytes is about how much memory the shard's state takes.
 func (s *Shard) StateBytes() uint64 {
-	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.rows.bytes()
+	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.rows.bytes() + s.flowRows.bytes()
 	for i := range s.levels {
 		n += s.levels[i].bytes()
 	}

@@ -12,7 +12,7 @@ import (
 
 // stateVersion changes with the layout of a shard's state, and with anything in this
 // package that would go on from the same state in another way.
-const stateVersion = 1
+const stateVersion = 2
 
 // AppendState appends all that the shard's future depends on: its series, its open
 // windows at every resolution, its sense of time with what waits to be believed, the
@@ -42,6 +42,7 @@ func (s *Shard) AppendState(b []byte) ([]byte, error) {
 	b, renumbered := s.series.appendState(b)
 	for i := range s.levels {
 		l := &s.levels[i]
+		b = binary.AppendVarint(b, l.first)
 		b = binary.AppendUvarint(b, uint64(len(l.open)))
 		for _, w := range l.open {
 			b = w.appendState(b, renumbered, &s.rows)
@@ -81,7 +82,7 @@ func RestoreShard(cfg Config, sink Sink, state []byte) (*Shard, error) {
 	}
 	s.series.restore(r)
 	for i := range s.levels {
-		s.levels[i].restore(r, &s.series)
+		s.levels[i].restore(r, &s.series, s.seeds)
 	}
 	if err := r.end("shard"); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (s *Shard) fingerprint() uint64 {
 	c := &s.cfg
 	h := xxhash.New()
 	fmt.Fprintln(h, c.Source, c.SeqBase, c.Resolutions, c.Lateness, c.FineHeavyOnly, int64(c.Horizon), int64(c.MaxAhead),
-		c.MaxKeys, c.Tags, c.Reflections, c.Weight, c.LocateUntouched)
+		c.MaxKeys, c.Flows, c.Tags, c.Reflections, c.Weight, c.LocateUntouched)
 	for i := range s.traits {
 		t := &s.traits[i]
 		fmt.Fprintln(h, t.initial, uint8(t.signal), t.wide, t.class, t.located, t.code, t.value)
@@ -107,7 +108,7 @@ func (s *Shard) fingerprint() uint64 {
 func (c *Counts) fields() []*uint64 {
 	list := []*uint64{
 		&c.In, &c.Stored, &c.Overflow, &c.Late, &c.Untouched, &c.Trimmed, &c.Unknown,
-		&c.Blocks, &c.Rows, &c.Deltas, &c.ReflectionEvictions, &c.CacheResets,
+		&c.Blocks, &c.Rows, &c.Deltas, &c.ReflectionEvictions, &c.CacheResets, &c.FlowsForgotten,
 	}
 	for i := range c.Rejected {
 		list = append(list, &c.Rejected[i])

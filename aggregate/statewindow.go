@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -126,34 +127,34 @@ func (w *window) appendState(b []byte, renumbered []uint32, rows *rowBuilder) []
 	}
 	rows.sortCells(w)
 	b = binary.AppendUvarint(b, uint64(w.dist.n))
-	if len(w.wide) == 0 {
-		return b
-	}
 	last := uint64(0)
 	for _, c := range rows.cells {
 		b = binary.AppendUvarint(b, c>>32-last)
 		b = binary.AppendUvarint(b, c&math.MaxUint32)
 		last = c >> 32
 	}
-	return b
+	return appendFlows(b, &w.flows, renumbered)
 }
 
 // restore opens the windows of a state whose series are in the table.
-func (l *level) restore(r *stateReader, t *seriesTable) {
+func (l *level) restore(r *stateReader, t *seriesTable, seeds *flow.Seeds) {
 	l.refs = make([]entryRef, len(t.list))
+	first := r.varint()
+	r.check(first >= -1 && first <= maxTime)
 	last := int64(-1)
-	for n := r.count(6); n > 0 && r.ok(); n-- {
+	for n := r.count(8); n > 0 && r.ok(); n-- {
 		start, due, delta := r.time(), r.time(), r.flag()
 		r.check(start > last && start <= maxTime && start%l.res == 0 && (!delta || l.deltas < maxDeltas))
 		if !r.ok() {
 			return
 		}
 		last = start
-		l.begin(start, due, delta).restore(r, t)
+		l.begin(start, due, delta).restore(r, t, seeds)
 	}
+	l.first = first
 }
 
-func (w *window) restore(r *stateReader, t *seriesTable) {
+func (w *window) restore(r *stateReader, t *seriesTable, seeds *flow.Seeds) {
 	for n := r.count(7); n > 0 && r.ok(); n-- {
 		e := w.entryOf(r, t, false)
 		if e < 0 {
@@ -181,6 +182,7 @@ func (w *window) restore(r *stateReader, t *seriesTable) {
 		r.check(!twice)
 		*slot = uint32(count)
 	}
+	restoreFlows(r, &w.flows, seeds, t)
 }
 
 // entryOf adds the entry of the series that comes next, which has to be wide or not;

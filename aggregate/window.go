@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
 // window accumulates one window at one resolution. Its counts are of unweighted
@@ -22,6 +24,7 @@ type window struct {
 	wide    []wideEntry
 	index   table32 // series to entry
 	dist    table32 // distKey to count, of wide entries
+	flows   flow.Table
 }
 
 // compactEntry counts codes; everything else follows from them.
@@ -83,6 +86,7 @@ func (w *window) reset() {
 	w.compact, w.wide = shrink(w.compact), shrink(w.wide)
 	w.index.reset()
 	w.dist.reset()
+	w.flows.Reset()
 }
 
 // shrink empties s, and gives the memory of one that was hardly used back.
@@ -94,21 +98,21 @@ func shrink[T any](s []T) []T {
 }
 
 func (w *window) bytes() uint64 {
-	return uint64(cap(w.compact))*144 + uint64(cap(w.wide))*64 + w.index.bytes() + w.dist.bytes()
+	return uint64(cap(w.compact))*144 + uint64(cap(w.wide))*64 + w.index.bytes() + w.dist.bytes() + w.flows.Bytes()
 }
 
 // addValue counts the value of an observation of a wide series. It does not branch
-// on what it counts, since values cannot be predicted.
-func (e *wideEntry) addValue(v uint64, code uint32) {
+// on what it counts, since values cannot be predicted. It is 1 for a heavy one.
+func (e *wideEntry) addValue(v uint64, code uint32) (heavy uint32) {
 	e.min, e.max = min(e.min, v), max(e.max, v)
 	e.sum = addSat(e.sum, v)
-	heavy := uint32(0)
 	if code-e.heavyLo <= e.heavyHi-e.heavyLo {
 		heavy = 1
 	}
 	heavy &= e.hasHeavy
 	e.heavy += heavy
 	e.heavySum = addSat(e.heavySum, v*uint64(heavy))
+	return heavy
 }
 
 func (e *wideEntry) merge(o *wideEntry) {

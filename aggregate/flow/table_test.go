@@ -1,0 +1,210 @@
+package flow
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func numbered(n uint32) Flow {
+	f := Flow{SrcPort: uint16(n), DstPort: 4791, Proto: 17}
+	binary.BigEndian.PutUint32(f.Src[12:], n)
+	binary.BigEndian.PutUint32(f.Dst[12:], n*7)
+	return f
+}
+
+// count counts a heavy observation of a flow the way that shards do.
+func count(t *Table, seeds *Seeds, f Flow, part uint32, value uint64) {
+	hash := seeds.Hash(&f.Src, &f.Dst, f.tail(), part)
+	e := t.At(hash)
+	if e == nil {
+		e, _ = t.Insert(hash, part, &f)
+	}
+	e.Count(100, value)
+}
+
+// skewed are flows of which the lower numbers are the more frequent ones.
+func skewed(rng *rand.Rand, n int) []uint32 {
+	list := make([]uint32, n)
+	for i := range list {
+		list[i] = uint32(5000 * math.Pow(rng.Float64(), 6))
+	}
+	return list
+}
+
+type partOf struct {
+	Flow
+	part uint32
+}
+
+func exact(list []uint32) map[partOf]uint64 {
+	totals := map[partOf]uint64{}
+	for _, n := range list {
+		totals[partOf{numbered(n), n % 3}]++
+	}
+	return totals
+}
+
+// plain are the entries without what differs between seeds.
+func plain(t *Table) []Entry {
+	list := slices.Clone(t.Entries())
+	for i := range list {
+		list[i].hash = 0
+	}
+	return list
+}
+
+// Within the budget all flows are there with all that was counted of them.
+func TestTableExact(t *testing.T) {
+	list := skewed(rand.New(rand.NewPCG(1, 1)), 50_000)
+	table, seeds := Table{Budget: 5000}, NewSeeds()
+	for i, n := range list {
+		count(&table, seeds, numbered(n), n%3, uint64(i))
+	}
+	want := exact(list)
+	for _, e := range table.Entries() {
+		if n := want[partOf{e.Flow, e.Part}]; n != e.Heavy || e.Bytes != 100*n || e.Min > e.Max || e.Sum < e.Min*n || e.Sum > e.Max*n {
+			t.Fatalf("%+v, expected %d", e, n)
+		}
+	}
+	if len(table.Entries()) != len(want) || table.Lacks != 0 {
+		t.Errorf("%d entries that may lack %d, expected %d", len(table.Entries()), table.Lacks, len(want))
+	}
+}
+
+// Past the budget every flow with more than its share is there, and no entry has more
+// than was counted or less than the table says.
+func TestTableBound(t *testing.T) {
+	for _, budget := range []int{2, 3, 100, 1000} {
+		list := skewed(rand.New(rand.NewPCG(2, uint64(budget))), 50_000)
+		table, seeds := Table{Budget: budget}, NewSeeds()
+		for _, n := range list {
+			count(&table, seeds, numbered(n), n%3, 1)
+			if len(table.Entries()) > budget {
+				t.Fatalf("%d entries of %d", len(table.Entries()), budget)
+			}
+		}
+		if bound := uint64(2 * len(list) / budget); table.Lacks == 0 || table.Lacks > bound {
+			t.Errorf("budget %d: entries may lack %d, expected at most %d", budget, table.Lacks, bound)
+		}
+		want := exact(list)
+		for _, e := range table.Entries() {
+			p := partOf{e.Flow, e.Part}
+			if n := want[p]; e.Heavy > n || e.Heavy+table.Lacks < n {
+				t.Fatalf("budget %d: %d, expected %d or up to %d less", budget, e.Heavy, n, table.Lacks)
+			}
+			delete(want, p)
+		}
+		for p, n := range want {
+			if n > table.Lacks {
+				t.Fatalf("budget %d: %+v was counted %d times and is not there: at most %d can lack", budget, p, n, table.Lacks)
+			}
+		}
+	}
+}
+
+// The same counts leave the same entries whatever the seeds, in one table or through a
+// restored one, and those of parts that were merged are as far off as they say.
+func TestTableRepeats(t *testing.T) {
+	list := skewed(rand.New(rand.NewPCG(3, 3)), 30_000)
+	for _, budget := range []int{150, 5000} {
+		var first []Entry
+		for range 3 {
+			table, seeds := Table{Budget: budget}, NewSeeds()
+			for i, n := range list {
+				if i == len(list)/2 {
+					other := Table{Budget: budget, Lacks: table.Lacks}
+					seeds = NewSeeds()
+					for _, e := range table.Entries() {
+						if !other.Restore(seeds, &e) {
+							t.Fatalf("%+v cannot be restored", e)
+						}
+					}
+					if e := table.Entries()[0]; other.Restore(seeds, &e) {
+						t.Error("an entry was restored twice")
+					}
+					table = other
+				}
+				count(&table, seeds, numbered(n), n%3, uint64(i))
+			}
+			if first == nil {
+				first = plain(&table)
+			}
+			if got := plain(&table); !reflect.DeepEqual(got, first) {
+				t.Fatalf("budget %d: other entries", budget)
+			}
+		}
+	}
+}
+
+func TestTableMerge(t *testing.T) {
+	list := skewed(rand.New(rand.NewPCG(4, 4)), 30_000)
+	for _, budget := range []int{200, 5000} {
+		seeds, whole := NewSeeds(), Table{Budget: budget}
+		part := Table{Budget: budget}
+		for i, n := range list {
+			count(&part, seeds, numbered(n), n%3, 1)
+			if i%1000 == 999 {
+				whole.Merge(&part)
+				part.Reset()
+			}
+		}
+		want := exact(list)
+		if budget == 5000 && (whole.Lacks != 0 || len(whole.Entries()) != len(want)) {
+			t.Errorf("merged within the budget: %d entries that lack %d", len(whole.Entries()), whole.Lacks)
+		}
+		for _, e := range whole.Entries() {
+			p := partOf{e.Flow, e.Part}
+			if n := want[p]; e.Heavy > n || e.Heavy+whole.Lacks < n {
+				t.Fatalf("%d, expected %d or up to %d less", e.Heavy, n, whole.Lacks)
+			}
+			delete(want, p)
+		}
+		for p, n := range want {
+			if n > whole.Lacks {
+				t.Fatalf("budget %d: %+v was counted %d times and is not there", budget, p, n)
+			}
+		}
+	}
+}
+
+// Parts that are numbered anew are found by their new numbers.
+func TestTableRenumber(t *testing.T) {
+	table, seeds := Table{Budget: 1000}, NewSeeds()
+	for n := range uint32(600) {
+		count(&table, seeds, numbered(n), n%3, 5)
+	}
+	table.Renumber(seeds, []uint32{7, 9, 8})
+	for n := range uint32(600) {
+		count(&table, seeds, numbered(n), []uint32{7, 9, 8}[n%3], 6)
+	}
+	for _, e := range table.Entries() {
+		if e.Heavy != 2 || e.Sum != 11 || e.Part < 7 {
+			t.Fatalf("%+v", e)
+		}
+	}
+	if len(table.Entries()) != 600 {
+		t.Errorf("%d entries, expected 600", len(table.Entries()))
+	}
+}
+
+// What is counted in steady state allocates nothing.
+func TestTableAllocations(t *testing.T) {
+	list := skewed(rand.New(rand.NewPCG(5, 5)), 10_000)
+	seeds := NewSeeds()
+	for _, budget := range []int{100, 5000} {
+		table := Table{Budget: budget}
+		n := testing.AllocsPerRun(5, func() {
+			for _, n := range list {
+				count(&table, seeds, numbered(n), n%3, 1)
+			}
+			table.Reset()
+		})
+		if n != 0 {
+			t.Errorf("budget %d: %v allocations", budget, n)
+		}
+	}
+}
