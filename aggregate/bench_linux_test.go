@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func benchShard(b testing.TB, sink aggregate.Sink, resolutions ...time.Duration) *aggregate.Shard {
+func benchShard(b testing.TB, sink aggregate.Sink, flows int, resolutions ...time.Duration) *aggregate.Shard {
 	b.Helper()
-	return newShard(b, aggregate.Config{Resolutions: resolutions, FineHeavyOnly: true, Tags: true}, sink)
+	return newShard(b, aggregate.Config{
+		Resolutions: resolutions, FineHeavyOnly: true, Tags: true, Flows: aggregate.FlowLimits{Top: flows},
+	}, sink)
 }
 
 // cpuTime is the processor time of the thread.
@@ -41,16 +43,19 @@ func BenchmarkAdd(b *testing.B) {
 	for _, bench := range []struct {
 		name        string
 		traffic     *traffic
+		flows       int
 		resolutions []time.Duration
 	}{
-		{"fabric/1s+1m", fabricTraffic(1<<18, csig.Compact), []time.Duration{sec, time.Minute}},
-		{"fabric/10ms+1s+1m", fabricTraffic(1<<18, csig.Compact), []time.Duration{10 * ms, sec, time.Minute}},
-		{"fabric-wide/1s+1m", fabricTraffic(1<<18, csig.Wide), []time.Duration{sec, time.Minute}},
-		{"random/1s+1m", randomTraffic(1 << 18), []time.Duration{sec, time.Minute}},
+		{"fabric/1s+1m", fabricTraffic(1<<18, csig.Compact), 0, []time.Duration{sec, time.Minute}},
+		{"fabric/1s+1m+flows", fabricTraffic(1<<18, csig.Compact), 100, []time.Duration{sec, time.Minute}},
+		{"fabric/10ms+1s+1m", fabricTraffic(1<<18, csig.Compact), 0, []time.Duration{10 * ms, sec, time.Minute}},
+		{"fabric-wide/1s+1m", fabricTraffic(1<<18, csig.Wide), 0, []time.Duration{sec, time.Minute}},
+		{"random/1s+1m", randomTraffic(1 << 18), 0, []time.Duration{sec, time.Minute}},
+		{"random/1s+1m+flows", randomTraffic(1 << 18), 100, []time.Duration{sec, time.Minute}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			var sink discard
-			s := benchShard(b, &sink, bench.resolutions...)
+			s := benchShard(b, &sink, bench.flows, bench.resolutions...)
 			tr := bench.traffic
 			tr.round = 0
 			ctx := context.Background()

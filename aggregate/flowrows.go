@@ -1,10 +1,7 @@
 package aggregate
 
 import (
-	"bytes"
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
@@ -29,118 +26,85 @@ type FlowRow struct {
 	Sum, Min, Max       uint64
 	Heavy, HeavySum     uint64
 
-	Location      uint64 // that most of the heavy observations name; NoLocation without any
+	// Location is the one that most of the heavy observations name, the lowest of several;
+	// NoLocation without any.
+	Location      uint64
 	LocationHeavy uint64 // heavy observations that name it
 }
 
 // flowRows makes the rows of flows of a closed window. Its buffers serve all windows.
 type flowRows struct {
-	order []*flow.Entry
-	ranks []rankedFlow
+	ranks []uint64        // the flows in their order: rankOf<<32 | entry
 	rest  map[cellKey]int // where the rest of a cell is in the block
 }
 
-// rankedFlow is a flow in a cell, whose entries are order[from:to].
-type rankedFlow struct {
-	signal   csig.Signal
-	kind     decode.Kind
-	heavy    uint64
-	from, to uint32
-}
+// Where other shards may have seen a part of a window, the top flows of one part need not
+// be those of the whole. All flows are named there unless they are more than partFlows,
+// and partTop times as many as else if they are: so the top flows of all parts together
+// are exact up to partFlows, and beyond that what is named of one is what it had at least.
+const (
+	partFlows = 1024
+	partTop   = 2
+)
 
 // writeFlows adds the rows of flows to those that the block has already. A shard names
-// the top flows of what it has seen whole; of windows that others may have seen a part of
-// it names all that it remembers, so that the top flows of all parts can be told.
+// the top flows of what it has seen whole. Of flows that were heavy as often, those come
+// first that were remembered first.
 func (s *Shard) writeFlows(l *level, w *window) {
-	b := &s.rows.block
+	b, r := &s.rows.block, &s.flowRows
 	if s.cfg.Flows.Top == 0 || l.res < int64(fineBelow) {
 		return
 	}
-	s.rankFlows(&w.flows)
+	entries := w.flows.Entries()
 	top := s.cfg.Flows.Top
 	if w.delta || s.flushing || w.start <= l.first {
-		top = math.MaxInt
-	}
-	named := 0
-	for i := range s.flowRows.ranks {
-		r := &s.flowRows.ranks[i]
-		if i > 0 && (r.signal != s.flowRows.ranks[i-1].signal || r.kind != s.flowRows.ranks[i-1].kind) {
-			named = 0
-		}
-		if named++; named <= top {
-			b.Flows = append(b.Flows, s.flowRow(s.flowRows.order[r.from:r.to]))
+		if top *= partTop; len(entries) <= partFlows {
+			top = partFlows
 		}
 	}
-	s.flowRows.addRest(b)
-}
-
-// rankFlows lists the flows of a window, of each signal and kind the worst first.
-func (s *Shard) rankFlows(t *flow.Table) {
-	r := &s.flowRows
-	r.order, r.ranks = r.order[:0], r.ranks[:0]
-	entries := t.Entries()
+	r.ranks = r.ranks[:0]
 	for i := range entries {
-		r.order = append(r.order, &entries[i])
+		r.ranks = append(r.ranks, uint64(s.rankOf(&entries[i]))<<32|uint64(i))
 	}
-	list := s.series.list
-	slices.SortFunc(r.order, func(a, b *flow.Entry) int {
-		x, y := &list[a.Part], &list[b.Part]
-		return cmp.Or(cmp.Compare(x.cell, y.cell), compareFlows(&a.Flow, &b.Flow), cmp.Compare(x.loc, y.loc))
-	})
-	for i, e := range r.order {
-		sr := &list[e.Part]
-		if n := len(r.ranks) - 1; i > 0 && list[r.order[i-1].Part].cell == sr.cell && r.order[i-1].Flow == e.Flow {
-			r.ranks[n].heavy += e.Heavy
-			r.ranks[n].to++
-			continue
+	r.ranks = s.rows.radix.sort(r.ranks, math.MaxUint32)
+	begin := 0
+	for i, rank := range r.ranks {
+		if group := uint32(rank>>32) >> rankBits; i > 0 && group != uint32(r.ranks[i-1]>>32)>>rankBits {
+			begin = len(b.Flows)
 		}
-		r.ranks = append(r.ranks, rankedFlow{sr.signal, sr.kind, e.Heavy, uint32(i), uint32(i + 1)})
+		if len(b.Flows)-begin < top {
+			b.Flows = append(b.Flows, s.flowRow(&w.flows, &entries[uint32(rank)]))
+		}
 	}
-	slices.SortFunc(r.ranks, func(a, b rankedFlow) int {
-		if c := cmp.Or(cmp.Compare(a.signal, b.signal), cmp.Compare(a.kind, b.kind), cmp.Compare(b.heavy, a.heavy)); c != 0 {
-			return c
-		}
-		x, y := r.order[a.from], r.order[b.from]
-		return cmp.Or(compareFlows(&x.Flow, &y.Flow),
-			cmp.Compare(list[x.Part].src, list[y.Part].src), cmp.Compare(list[x.Part].dst, list[y.Part].dst))
-	})
+	r.addRest(b)
 }
 
-func compareFlows(a, b *flow.Flow) int {
-	return cmp.Or(bytes.Compare(a.Src[:], b.Src[:]), bytes.Compare(a.Dst[:], b.Dst[:]),
-		cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort), cmp.Compare(a.Proto, b.Proto))
+// rankBits hold how often a flow was heavy in a rank, below its signal and kind.
+const rankBits = 23
+
+// rankOf is the lower the more often a flow was heavy, up to where differences do not
+// matter.
+func (s *Shard) rankOf(e *flow.Entry) uint32 {
+	const most = 1<<rankBits - 1
+	sr := &s.series.list[e.Ref]
+	return (uint32(sr.signal)<<1|uint32(sr.kind-decode.Tag))<<rankBits | uint32(most-min(e.Heavy, most))
 }
 
-// flowRow is the sum of a flow's entries, which are in the order of their locations.
-func (s *Shard) flowRow(entries []*flow.Entry) FlowRow {
-	sr := &s.series.list[entries[0].Part]
-	row := FlowRow{
-		Flow: entries[0].Flow, Signal: uint8(sr.signal), Kind: uint8(sr.kind),
-		SrcGroup: uint64(sr.src), DstGroup: uint64(sr.dst), Min: math.MaxUint64,
+// flowRow is the row of a flow.
+func (s *Shard) flowRow(t *flow.Table, e *flow.Entry) FlowRow {
+	sr, weight := &s.series.list[e.Ref], s.cfg.Weight
+	var worst flow.Place
+	t.Places(e, func(p flow.Place) {
+		if p.ID != uint64(NoLocation) && (p.Heavy > worst.Heavy || p.Heavy == worst.Heavy && p.ID < worst.ID) {
+			worst = p
+		}
+	})
+	heavy, sum := e.Heavy*weight, mulSat(e.Sum, weight)
+	return FlowRow{
+		Flow: e.Flow, Signal: uint8(sr.signal), Kind: uint8(sr.kind), SrcGroup: uint64(sr.src), DstGroup: uint64(sr.dst),
+		Observations: heavy, Bytes: mulSat(e.Bytes, weight), Measured: heavy, Sum: sum, Min: e.Min, Max: e.Max,
+		Heavy: heavy, HeavySum: sum, Location: worst.ID, LocationHeavy: worst.Heavy * weight,
 	}
-	weight := s.cfg.Weight
-	var at, worst LocationStats
-	for _, e := range entries {
-		heavy, sum := e.Heavy*weight, mulSat(e.Sum, weight)
-		row.Heavy += heavy
-		row.Bytes = addSat(row.Bytes, mulSat(e.Bytes, weight))
-		row.Sum = addSat(row.Sum, sum)
-		row.Min, row.Max = min(row.Min, e.Min), max(row.Max, e.Max)
-		if loc := s.series.list[e.Part].loc; loc != at.Location {
-			at = LocationStats{Location: loc}
-		}
-		if at.Location == NoLocation {
-			continue
-		}
-		at.Heavy += heavy
-		at.HeavySum = addSat(at.HeavySum, sum)
-		if worst.Heavy == 0 || compareBottlenecks(sr.signal.Direction(), &at, &worst) < 0 {
-			worst = at
-		}
-	}
-	row.Observations, row.Measured, row.HeavySum = row.Heavy, row.Heavy, row.Sum
-	row.Location, row.LocationHeavy = uint64(worst.Location), worst.Heavy
-	return row
 }
 
 // addRest adds what the flows leave of the block: of each of their cells, and of all
@@ -228,6 +192,6 @@ func subSat(a, b uint64) uint64 {
 }
 
 func (r *flowRows) bytes() uint64 {
-	const rankBytes, restBytes = 24, 64
-	return uint64(cap(r.order))*8 + uint64(cap(r.ranks))*rankBytes + uint64(len(r.rest))*restBytes
+	const restBytes = 64
+	return uint64(cap(r.ranks))*8 + uint64(len(r.rest))*restBytes
 }

@@ -12,16 +12,17 @@ type FlowLimits struct {
 	// Top is how many flows of each signal and kind a window names, those with the most
 	// heavy observations first; 0 for none. At most MaxTopFlows.
 	Top int
-	// Budget is how many flows are remembered in a window, each with every location that
-	// its heavy observations name: at least Top, at most MaxFlowBudget. Default: 4096, or
-	// four times Top if that is more.
+	// Budget is how many flows are remembered in a window, each for every signal and kind:
+	// at least Top, at most MaxFlowBudget. Default: 4096, or four times Top if that is more.
+	// Past it the flows that were heavy least often are forgotten, and those that are named
+	// may have had more heavy observations than their rows say: the rest has those.
 	Budget int
 }
 
 // Bounds of FlowLimits.
 const (
 	MaxTopFlows   = 10_000
-	MaxFlowBudget = 1 << 20
+	MaxFlowBudget = flow.MaxBudget
 
 	defaultFlowBudget = 4096
 )
@@ -43,21 +44,12 @@ func (l FlowLimits) withDefaults() (FlowLimits, error) {
 // flows.
 type heavyItems struct {
 	list   [pendingItems]uint8
-	n      int
 	hashes [pendingItems]uint64
 }
 
-// add lists an item if it is heavy, 1. It does not branch, since that cannot be
-// predicted.
-func (h *heavyItems) add(i int, heavy uint32) {
-	h.list[h.n&(pendingItems-1)] = uint8(i)
-	h.n += int(heavy)
-}
-
-// countFlows counts the pending items that are heavy in the flows of their windows. One
+// countFlows counts pending items, all of them heavy, in the flows of their windows. One
 // without addresses is of no flow.
-func (s *Shard) countFlows() {
-	heavy := s.heavy.list[:s.heavy.n]
+func (s *Shard) countFlows(heavy []uint8) {
 	if s.cfg.Flows.Top == 0 {
 		return
 	}
@@ -65,39 +57,40 @@ func (s *Shard) countFlows() {
 	for k, i := range heavy {
 		it := &s.items[i]
 		o := &s.batch[it.obs]
-		src, dst, tail := &o.Src, &o.Dst, flow.Tail(o.SrcPort, o.DstPort, o.Proto)
-		if o.Kind == decode.Reflection {
-			src, dst, tail = dst, src, flow.Tail(o.DstPort, o.SrcPort, o.Proto)
-		}
-		hash := s.seeds.Hash(src, dst, tail, it.series)
+		hash := s.seeds.Hash(&o.Src, &o.Dst, o.SrcPort, o.DstPort, o.Proto, o.Kind == decode.Reflection, s.series.brief[it.series].cell)
 		s.heavy.hashes[k] = hash
 		touched |= windows[it.slot].flows.Touch(hash)
+	}
+	for k, i := range heavy {
+		touched |= windows[s.items[i].slot].flows.TouchEntry(s.heavy.hashes[k])
 	}
 	s.touched |= touched
 	for k, i := range heavy {
 		it := &s.items[i]
-		hash := s.heavy.hashes[k]
-		e := windows[it.slot].flows.At(hash)
+		hash, flows := s.heavy.hashes[k], &windows[it.slot].flows
+		e := flows.At(hash)
 		if e == nil {
 			if e = s.remember(it, hash); e == nil {
 				continue
 			}
 		}
-		e.Count(it.bytes, s.valueOf(it))
+		flows.Count(e, uint64(s.series.brief[it.series].loc), it.bytes, s.valueOf(it))
 	}
 }
 
-// remember makes an entry for the flow of an item, nil where it is of none.
+// remember makes an entry for the flow of an item, nil where it is of none or there is no
+// room for it.
 func (s *Shard) remember(it *pendingItem, hash uint64) *flow.Entry {
 	o := &s.batch[it.obs]
-	if o.Flags&decode.HasAddrs == 0 {
+	flows := &s.levels[0].all[it.slot].flows
+	if o.Flags&decode.HasAddrs == 0 || !flows.Admits() {
 		return nil
 	}
 	f := flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}
 	if o.Kind == decode.Reflection {
 		f.Src, f.Dst, f.SrcPort, f.DstPort = f.Dst, f.Src, f.DstPort, f.SrcPort
 	}
-	e, forgotten := s.levels[0].all[it.slot].flows.Insert(hash, it.series, &f)
+	e, forgotten := flows.Insert(hash, it.series, &f)
 	s.counts.FlowsForgotten += uint64(forgotten)
 	return e
 }

@@ -28,29 +28,42 @@ func takeFlow(r *stateReader) (f flow.Flow) {
 func appendFlows(b []byte, t *flow.Table, renumbered []uint32) []byte {
 	entries := t.Entries()
 	b = binary.AppendUvarint(b, t.Lacks)
+	b = binary.LittleEndian.AppendUint64(b, t.Dice)
 	b = binary.AppendUvarint(b, uint64(len(entries)))
 	for i := range entries {
 		e := &entries[i]
 		b = appendFlow(b, &e.Flow)
-		for _, v := range [...]uint64{uint64(renumbered[e.Part]), e.Heavy, e.Paid, e.Bytes, e.Sum, e.Min, e.Max} {
+		for _, v := range [...]uint64{uint64(renumbered[e.Ref]), e.Heavy, e.Paid, e.Bytes, e.Sum, e.Min, e.Max} {
 			b = binary.AppendUvarint(b, v)
 		}
+		n := 0
+		t.Places(e, func(flow.Place) { n++ })
+		b = binary.AppendUvarint(b, uint64(n))
+		t.Places(e, func(p flow.Place) {
+			b = binary.LittleEndian.AppendUint64(b, p.ID)
+			b = binary.AppendUvarint(b, p.Heavy)
+		})
 	}
 	return b
 }
 
 func restoreFlows(r *stateReader, to *flow.Table, seeds *flow.Seeds, t *seriesTable) {
-	to.Lacks = r.uvarint()
-	n := r.count(flowBytes + 7)
+	to.Lacks, to.Dice = r.uvarint(), r.u64()
+	n := r.count(flowBytes + 8)
+	var places []flow.Place
 	r.check(n == 0 || seeds != nil)
 	for i := 0; i < n && r.ok(); i++ {
 		var e flow.Entry
 		e.Flow = takeFlow(r)
-		part := r.upTo(uint64(len(t.list)))
+		ref := r.upTo(uint64(len(t.list)))
 		e.Heavy, e.Paid, e.Bytes, e.Sum, e.Min, e.Max = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
-		r.check(part < uint64(len(t.list)))
-		if e.Part = uint32(part); r.ok() {
-			r.check(to.Restore(seeds, &e))
+		places = places[:0]
+		for n := r.count(9); n > 0; n-- {
+			places = append(places, flow.Place{ID: r.u64(), Heavy: r.uvarint()})
+		}
+		r.check(ref < uint64(len(t.list)))
+		if e.Ref = uint32(ref); r.ok() {
+			r.check(to.Restore(seeds, t.cellOf(e.Ref), &e, places))
 		}
 	}
 }

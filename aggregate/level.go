@@ -183,8 +183,8 @@ func (l *level) bytes() uint64 {
 
 // renumber gives the series in the open windows, and there alone, new numbers
 // below n.
-func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, n int) {
-	l.refs = make([]entryRef, n)
+func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, t *seriesTable) {
+	l.refs = make([]entryRef, len(t.list))
 	for _, w := range l.open {
 		w.index.reset()
 		for i := range w.compact {
@@ -193,6 +193,6 @@ func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, n int) {
 		for i := range w.wide {
 			w.reindex(&w.wide[i].series, renumbered, uint32(i))
 		}
-		w.flows.Renumber(seeds, renumbered)
+		w.flows.Renumber(seeds, renumbered, t.cellOf)
 	}
 }

@@ -91,6 +91,6 @@ func (s *Shard) keepSeries(live []bool) {
 	renumbered := s.series.retain(live)
 	s.keys.clear()
 	for i := range s.levels {
-		s.levels[i].renumber(s.seeds, renumbered, len(s.series.list))
+		s.levels[i].renumber(s.seeds, renumbered, &s.series)
 	}
 }

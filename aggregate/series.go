@@ -31,6 +31,12 @@ type series struct {
 	life      uint32 // of the shard, when it was counted last
 }
 
+// seriesBrief is what is read of a series for each heavy observation.
+type seriesBrief struct {
+	loc  LocationID
+	cell uint32
+}
+
 func (s *series) encoding() Encoding { return Encoding(s.traits >> 4) }
 
 // compareRows orders series by the key of their row; equal ones share a row.
@@ -70,7 +76,7 @@ type seriesTable struct {
 	maxKeys int
 
 	list  []series
-	masks []uint32 // by series: heavyMask, which the hot path reads
+	brief []seriesBrief // by series
 	ids   map[seriesKey]uint32
 	cells map[cellKey]uint32
 	own   int // series that are not overflow
@@ -125,8 +131,8 @@ func (t *seriesTable) insert(k seriesKey) uint32 {
 	t.current++
 	t.list = extend(t.list)
 	t.list[id] = s
-	t.masks = extend(t.masks)
-	t.masks[id] = s.heavyMask
+	t.brief = extend(t.brief)
+	t.brief[id] = seriesBrief{s.loc, s.cell}
 	t.ids[k] = id
 	if !k.overflow {
 		t.own++
@@ -195,7 +201,7 @@ func (t *seriesTable) setRanks() {
 func (t *seriesTable) forget() {
 	clear(t.ids)
 	clear(t.cells)
-	t.list, t.masks, t.order, t.rank = t.list[:0], t.masks[:0], t.order[:0], t.rank[:0]
+	t.list, t.brief, t.order, t.rank = t.list[:0], t.brief[:0], t.order[:0], t.rank[:0]
 	t.own, t.current = 0, 0
 }
 
@@ -214,8 +220,11 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 	return renumbered
 }
 
+// cellOf is the dense number of a series' cell.
+func (t *seriesTable) cellOf(id uint32) uint32 { return t.brief[id].cell }
+
 func (t *seriesTable) bytes() uint64 {
-	const seriesBytes, mapSlotBytes = 56, 64
-	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.masks)+cap(t.order)+cap(t.rank))*4 +
+	const seriesBytes, mapSlotBytes = 56 + 16, 64
+	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank))*4 +
 		uint64(len(t.ids)+len(t.cells))*mapSlotBytes
 }

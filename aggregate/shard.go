@@ -259,12 +259,13 @@ func (s *Shard) apply() {
 	s.findEntries()
 	l := &s.levels[0]
 	wide := 0
-	s.heavy.n = 0
+	heavy := 0
 	for i := range s.items[:s.pending] {
 		it := &s.items[i]
 		w := l.all[it.slot]
 		if it.code&itemWide != 0 {
-			s.heavy.add(i, s.countWide(w, it))
+			s.heavy.list[heavy&(pendingItems-1)] = uint8(i)
+			heavy += int(s.countWide(w, it))
 			wide++
 			continue
 		}
@@ -273,7 +274,8 @@ func (s *Shard) apply() {
 		e.bytes += uint64(it.bytes)
 		e.used |= 1 << c
 		e.hist[c]++
-		s.heavy.add(i, s.series.masks[it.series]>>c&1)
+		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // stays there if it is heavy, which cannot be predicted
+		heavy += int(e.heavy >> c & 1)
 		if e.hist[c] >= math.MaxUint32-1 {
 			l.seal(w, it.series, &s.series.list[it.series])
 			s.findEntries()
@@ -282,7 +284,7 @@ func (s *Shard) apply() {
 	if wide > 0 {
 		s.countDist()
 	}
-	s.countFlows()
+	s.countFlows(s.heavy.list[:heavy])
 	s.pending = 0
 }
 

@@ -142,7 +142,7 @@ func (l *level) restore(r *stateReader, t *seriesTable, seeds *flow.Seeds) {
 	first := r.varint()
 	r.check(first >= -1 && first <= maxTime)
 	last := int64(-1)
-	for n := r.count(8); n > 0 && r.ok(); n-- {
+	for n := r.count(16); n > 0 && r.ok(); n-- {
 		start, due, delta := r.time(), r.time(), r.flag()
 		r.check(start > last && start <= maxTime && start%l.res == 0 && (!delta || l.deltas < maxDeltas))
 		if !r.ok() {

@@ -33,6 +33,7 @@ type compactEntry struct {
 	series uint32
 	used   uint32 // bit c is set when hist[c] > 0
 	hist   [32]uint32
+	heavy  uint32 // of the series: heavyMask
 }
 
 // wideEntry fills a cache line. Its min is that of nothing, the largest number, until
@@ -61,7 +62,8 @@ func (w *window) add(id uint32, s *series) uint32 {
 		return uint32(len(w.wide) - 1)
 	}
 	w.compact = extend(w.compact)
-	w.compact[len(w.compact)-1].series = id
+	e := &w.compact[len(w.compact)-1]
+	e.series, e.heavy = id, s.heavyMask
 	return uint32(len(w.compact) - 1)
 }
 
@@ -98,7 +100,7 @@ func shrink[T any](s []T) []T {
 }
 
 func (w *window) bytes() uint64 {
-	return uint64(cap(w.compact))*144 + uint64(cap(w.wide))*64 + w.index.bytes() + w.dist.bytes() + w.flows.Bytes()
+	return uint64(cap(w.compact))*152 + uint64(cap(w.wide))*64 + w.index.bytes() + w.dist.bytes() + w.flows.Bytes()
 }
 
 // addValue counts the value of an observation of a wide series. It does not branch

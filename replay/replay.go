@@ -51,6 +51,7 @@ type Config struct {
 	Resolutions   []time.Duration // as aggregate.Config
 	FineHeavyOnly bool
 	MaxKeys       int
+	Flows         aggregate.FlowLimits
 
 	LocateUntouched bool // as aggregate.Config
 

@@ -17,7 +17,7 @@ import (
 
 // pipelineVersion changes whenever the same file under the same settings would
 // give other rows, so that old and new rows are told apart and never add up.
-const pipelineVersion = 2
+const pipelineVersion = 3
 
 // A source is one capture file: a producer whose identity is its content.
 type source struct {
@@ -100,8 +100,8 @@ func contentID(path string, size int64) (uint64, error) {
 // file gives.
 func settingsID(cfg *Config, chunkBytes int64) uint64 {
 	h := xxhash.New()
-	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d untouched %v chunk %d taps %s",
-		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, cfg.LocateUntouched, chunkBytes, cfg.TapSettings)
+	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d flows %v untouched %v chunk %d taps %s",
+		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, cfg.Flows, cfg.LocateUntouched, chunkBytes, cfg.TapSettings)
 	return h.Sum64()
 }
 

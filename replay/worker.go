@@ -220,6 +220,7 @@ func (w *worker) shardConfig(tap feed.Tap, index uint32) aggregate.Config {
 		Resolutions:   w.cfg.Resolutions,
 		FineHeavyOnly: w.cfg.FineHeavyOnly,
 		MaxKeys:       w.cfg.MaxKeys,
+		Flows:         w.cfg.Flows,
 		Tags:          tap.Tags,
 		Reflections:   tap.Reflections,
 		Weight:        tap.Weight,

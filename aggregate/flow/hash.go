@@ -9,7 +9,7 @@ import (
 // Seeds make a hash that no traffic can be made up to collide in. Flows are told apart by
 // all 64 bits of it: to compare whole addresses as well would take more time than all else
 // that is counted of them.
-type Seeds [5]uint64
+type Seeds [3]uint64
 
 // NewSeeds are random.
 func NewSeeds() *Seeds {
@@ -20,20 +20,23 @@ func NewSeeds() *Seeds {
 	return s
 }
 
-// Hash is that of a part of a flow with the addresses, whose ports and protocol are the
-// tail.
-func (s *Seeds) Hash(src, dst *[16]byte, tail uint64, part uint32) uint64 {
-	from := mix(binary.LittleEndian.Uint64(src[:8])^s[0], binary.LittleEndian.Uint64(src[8:])^s[1])
-	to := mix(binary.LittleEndian.Uint64(dst[:8])^s[2], binary.LittleEndian.Uint64(dst[8:])^s[3])
-	return mix(from^tail, bits.RotateLeft64(to, 32)^uint64(part)<<24^s[4])
+// Hash is that of a flow under a key. It takes the two ends of packets and whether they go
+// against the flow, and does not branch on that, since it cannot be predicted.
+func (s *Seeds) Hash(src, dst *[16]byte, srcPort, dstPort uint16, proto uint8, against bool, key uint32) uint64 {
+	from, to := s.end(src, srcPort), s.end(dst, dstPort)
+	if against {
+		from, to = to, from
+	}
+	return mix(from^uint64(proto), bits.RotateLeft64(to, 32)^uint64(key)<<24^s[2])
 }
 
-// Tail packs ports and protocol for Hash.
-func Tail(srcPort, dstPort uint16, proto uint8) uint64 {
-	return uint64(srcPort)<<24 | uint64(dstPort)<<8 | uint64(proto)
+func (s *Seeds) end(a *[16]byte, port uint16) uint64 {
+	return mix(binary.LittleEndian.Uint64(a[:8])^s[0], binary.LittleEndian.Uint64(a[8:])^s[1]) ^ uint64(port)<<8
 }
 
-func (f *Flow) tail() uint64 { return Tail(f.SrcPort, f.DstPort, f.Proto) }
+func (s *Seeds) of(f *Flow, key uint32) uint64 {
+	return s.Hash(&f.Src, &f.Dst, f.SrcPort, f.DstPort, f.Proto, false, key)
+}
 
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
