@@ -15,7 +15,7 @@ type hold struct {
 // WriteBlock implements aggregate.Sink. It never fails.
 func (h *hold) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	h.blocks = append(h.blocks, b.Clone())
-	h.rows += b.Len()
+	h.rows += b.Len() + len(b.Flows)
 	return nil
 }
 

@@ -33,6 +33,8 @@ type batch struct {
 	codes, counts       []byte // packed little-endian, row after row
 	codesEnd, countsEnd []int
 	text                []string // reused for the packed columns
+
+	flows []FlowRow // of the blocks that the rows are of
 }
 
 // The columns of a batch after window_start and resolution_ns, in the order of the
@@ -59,6 +61,9 @@ const (
 
 func (b *batch) rows() int { return len(b.windowStart) }
 
+// all is the number of rows with those of flows.
+func (b *batch) all() int { return len(b.windowStart) + len(b.flows) }
+
 func (b *batch) reset(key batchKey, now time.Time) {
 	b.batchKey, b.opened = key, now
 	b.windowStart, b.resolution = b.windowStart[:0], b.resolution[:0]
@@ -70,6 +75,7 @@ func (b *batch) reset(key batchKey, now time.Time) {
 	}
 	b.codes, b.counts = b.codes[:0], b.counts[:0]
 	b.codesEnd, b.countsEnd = b.codesEnd[:0], b.countsEnd[:0]
+	b.flows = b.flows[:0]
 }
 
 // add copies the rows [from, to) of the block.

@@ -57,11 +57,7 @@ var flowTable = recordTable[FlowRow]{
 		}
 		return nil
 	},
-	append: func(to driver.Batch, r *FlowRow) error {
-		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Seq, utcTime(r.Window), uint64(r.Resolution), uint8(r.Signal), uint8(r.Kind),
-			uint64(r.SrcGroup), uint64(r.DstGroup), wide(r.Flow.Src), wide(r.Flow.Dst), r.Flow.SrcPort, r.Flow.DstPort, r.Flow.Proto,
-			r.Observations, r.Bytes, r.Measured, r.Sum, r.Min, r.Max, r.Heavy, r.HeavySum, uint64(r.Location), r.LocationHeavy)
-	},
+	fill: fillFlows, encode: encodeFlows, decode: decodeFlows,
 	part: func(r *FlowRow) part { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
 }
 

@@ -163,7 +163,7 @@ func (j *Journal) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	}
 	binary.LittleEndian.PutUint64(held[at:], uint64(len(held)-at-room))
 	j.held = held
-	j.rows += b.Len()
+	j.rows += b.Len() + len(b.Flows)
 	return nil
 }
 

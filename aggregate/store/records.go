@@ -20,14 +20,17 @@ const (
 	numClasses
 )
 
-// maxRecordRows bounds the rows of one record of the outbox.
-const maxRecordRows = 1000
+// What bounds the rows of one record of the outbox.
+const (
+	maxRecordRows = 1000
+	maxFlowRows   = 10_000 // that came with partials
+)
 
 // insertion is rows on their way to a table. Writing them again replaces them.
 type insertion struct {
 	into string // table and columns
 	rows int
-	row  func(to driver.Batch, i int) error
+	fill func(to driver.Batch) error
 }
 
 // recordTable is how rows of a type come to their table.
@@ -38,10 +41,25 @@ type recordTable[T any] struct {
 	check  func(*T) error // what a row must be for the table to take it; may shorten it
 	append func(to driver.Batch, r *T) error
 	part   func(*T) part // what is missing when it is lost
+
+	// Of tables with many rows, in place of append and of JSON in the outbox.
+	fill   func(to driver.Batch, rows []T) error
+	encode func([]T) []byte
+	decode func([]byte) ([]T, error)
 }
 
 func (t *recordTable[T]) insertion(rows []T) insertion {
-	return insertion{t.into, len(rows), func(to driver.Batch, i int) error { return t.append(to, &rows[i]) }}
+	return insertion{t.into, len(rows), func(to driver.Batch) error {
+		if t.fill != nil {
+			return t.fill(to, rows)
+		}
+		for i := range rows {
+			if err := t.append(to, &rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
 }
 
 // writeRecords stores rows. With an outbox they are on disk when it returns, and wait
@@ -55,9 +73,12 @@ func writeRecords[T any](ctx context.Context, s *Store, t *recordTable[T], rows 
 			return fmt.Errorf("write %s: %w", t.what, err)
 		}
 	}
+	if len(rows) == 0 {
+		return nil
+	}
 	if len(s.deliveries) == 0 {
 		in := t.insertion(rows)
-		return s.insert(ctx, "write "+t.what, in.into, in.rows, in.row)
+		return s.describe("write "+t.what, s.retry.do(ctx, func(ctx context.Context) error { return s.sendRecords(ctx, in) }))
 	}
 	for len(rows) > 0 {
 		n := min(len(rows), maxRecordRows)
@@ -82,11 +103,22 @@ func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {
 	if err != nil {
 		return fmt.Errorf("encode label: %w", err)
 	}
-	payload, err := json.Marshal(rows)
+	payload, err := t.encodeRows(rows)
 	if err != nil {
-		return fmt.Errorf("encode rows: %w", err)
+		return err
 	}
 	return d.append(t.class, uint64(len(rows)), text, payload)
+}
+
+func (t *recordTable[T]) encodeRows(rows []T) ([]byte, error) {
+	if t.encode != nil {
+		return t.encode(rows), nil
+	}
+	payload, err := json.Marshal(rows)
+	if err != nil {
+		return nil, fmt.Errorf("encode rows: %w", err)
+	}
+	return payload, nil
 }
 
 // decodeRecords reads what takeRecords wrote. Payloads have checksums: one that makes no
@@ -104,6 +136,13 @@ func decodeRecords(class int, payload []byte) (insertion, error) {
 }
 
 func decodeRows[T any](t *recordTable[T], payload []byte) (insertion, error) {
+	if t.decode != nil && (len(payload) == 0 || payload[0] != '[') {
+		rows, err := t.decode(payload)
+		if err != nil {
+			return insertion{}, fmt.Errorf("decode %s: %w: %w", t.what, errNewerBatch, err)
+		}
+		return t.insertion(rows), nil
+	}
 	var rows []T
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.DisallowUnknownFields()
@@ -120,10 +159,8 @@ func (s *Store) sendRecords(ctx context.Context, in insertion) error {
 		return err
 	}
 	defer to.Close()
-	for i := range in.rows {
-		if err := in.row(to, i); err != nil {
-			return err
-		}
+	if err := in.fill(to); err != nil {
+		return err
 	}
 	return to.Send()
 }

@@ -122,7 +122,12 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	s.retry = retry{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
 	insert := &inserter{conn: conn, database: s.database}
 	to := &server{s, insert}
-	send := func(ctx context.Context, b *batch) error { return to.sendBatch(ctx, b, "") }
+	send := func(ctx context.Context, b *batch) error {
+		if err := to.sendBatch(ctx, b, ""); err != nil || len(b.flows) == 0 {
+			return err
+		}
+		return s.sendRecords(ctx, flowTable.insertion(b.flows))
+	}
 	sending := s.retry
 	if o.Outbox != nil {
 		if err := s.openOutboxes(o.Outbox, to, s.retry.limit); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -29,6 +30,11 @@ func (d *delivery) take(_ context.Context, b *batch) error {
 			return err
 		}
 		from = to
+	}
+	for rows := range slices.Chunk(b.flows, maxFlowRows) {
+		if err := takeRecords(d, &flowTable, rows); err != nil {
+			return err
+		}
 	}
 	return nil
 }

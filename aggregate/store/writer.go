@@ -173,8 +173,11 @@ func (w *writer) write(ctx context.Context, key batchKey, block *aggregate.Block
 		to := min(block.Len(), from+maxBatchRows-b.rows())
 		b.add(block, from, to)
 		w.buffered += to - from
+		if from == 0 {
+			w.buffered += b.addFlows(block)
+		}
 		from = to
-		if b.rows() >= maxBatchRows {
+		if b.all() >= maxBatchRows {
 			w.shut(b)
 		}
 	}
@@ -327,7 +330,7 @@ func (w *writer) failed() error {
 func (w *writer) finish(b *batch, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rows := b.rows()
+	rows := b.all()
 	if err == nil {
 		w.stats.Rows += uint64(rows)
 		w.stats.Batches++

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Flows come back from the outbox as they were, from what programs before wrote as well.
+func TestFlowsEncoded(t *testing.T) {
+	source := aggregate.Source{Producer: 1<<63 + 1, Incarnation: 2, Epoch: 3}
+	rows := []FlowRow{aFlow(source, 4, testStart, 5), {Source: source, Seq: 1<<64 - 1, Resolution: 1e9, SrcGroup: 7, Observations: 1 << 60}}
+	encoded := encodeFlows(rows)
+	got, err := decodeFlows(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare := cmp.Comparer(func(a, b Flow) bool { return a == b })
+	if diff := cmp.Diff(rows, got, compare); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for n := range encoded {
+		if cut, err := decodeFlows(encoded[:n]); (n == 0 || (n-1)%flowRowBytes != 0) && !errors.Is(err, errFlows) {
+			t.Errorf("%d of %d bytes: %d rows, %v", n, len(encoded), len(cut), err)
+		}
+	}
+	if in, err := decodeRecords(flowsClass, []byte(`[{"Producer":1,"Seq":2,"Window":3000000000,"Resolution":1000000000}]`)); err != nil || in.rows != 1 {
+		t.Errorf("of an earlier program: %d rows, %v", in.rows, err)
+	}
+	if _, err := decodeRecords(flowsClass, []byte{flowFormat + 1}); !errors.Is(err, errNewerBatch) {
+		t.Errorf("of a later program: %v", err)
+	}
+}
+
+// withFlows is a block with a flow and what all others come to.
+func withFlows(seq uint64) *aggregate.Block {
+	b := blockOf([]row{{
+		resolution: int64(time.Second), window: testStart.UnixNano(), source: aggregate.Source{Producer: 1}, seq: seq,
+		signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag), src: 10, dst: 11, observations: 6,
+	}})
+	rest := aggregate.FlowRow{Signal: b.Signal[0], Kind: b.Kind[0], SrcGroup: b.SrcGroup[0], DstGroup: b.DstGroup[0]}
+	named := rest
+	named.Flow = flow.Flow{Src: [16]byte{15: 1}, Dst: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 2}, SrcPort: 3, DstPort: 4, Proto: 6}
+	named.Observations, named.Heavy, named.Measured, named.Sum, named.Min, named.Max = 1, 1, 1, 9, 9, 9
+	rest.Observations = 5
+	b.Flows = []aggregate.FlowRow{named, rest}
+	return b
+}
+
+// Flows of blocks reach the server with the block's rows, once, with and without an
+// outbox, which has them on disk after Sync.
+func TestFlowsOfBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		f.setErr(errAway)
+		s := storeBefore(t, f, o)
+		for i := range 3 {
+			b := withFlows(uint64(i))
+			if err := s.WriteBlock(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.WriterStats().Waiting; n < 6 {
+			t.Errorf("%d rows wait in the outbox, expected the flows among them", n)
+		}
+		closeStore(t, s)
+		f.setErr(nil)
+		s = storeBefore(t, f, o)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if f.records["flows"] != 6 {
+			t.Errorf("sent %v, expected 6 flows", f.records)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestFlowsStored: what a block says of flows is what a question for them gets.
+func TestFlowsStored(t *testing.T) {
+	s := openStore(t)
+	b := withFlows(1)
+	for range 2 {
+		if err := s.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	from := time.Unix(0, b.WindowStart).UTC()
+	got, err := s.TopFlows(t.Context(), Query{
+		Signal: csig.Signal(b.Signal[0]), From: from, To: from.Add(time.Duration(b.Resolution)), Resolution: time.Duration(b.Resolution),
+	}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0].Src.String() != "::1" || got[0].Dst.String() != "10.0.0.2" || got[0].Heavy != 1 || got[0].Kind != decode.Kind(b.Kind[0]) ||
+		got[1].Src.IsValid() || got[1].Observations != 5 {
+		t.Errorf("got %+v", got)
+	}
+}
