@@ -102,7 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MaxKeys, DefaultMaxKeys)
 	setDefault(&c.Weight, 1)
 	var err error
-	if c.Flows, err = c.Flows.withDefaults(); err != nil {
+	if c.Flows, err = c.Flows.WithDefaults(); err != nil {
 		return c, err
 	}
 	if c.Horizon < 0 || c.MaxAhead < 0 {

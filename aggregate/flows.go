@@ -19,20 +19,23 @@ type FlowLimits struct {
 	Budget int
 }
 
-// Bounds of FlowLimits.
+// Bounds and default of FlowLimits.
 const (
 	MaxTopFlows   = 10_000
 	MaxFlowBudget = flow.MaxBudget
 
-	defaultFlowBudget = 4096
+	// DefaultFlowBudget is the least budget that is taken where none is given.
+	DefaultFlowBudget = 4096
 )
 
-func (l FlowLimits) withDefaults() (FlowLimits, error) {
+// WithDefaults are the limits with the default for what is left out, or what is wrong with
+// them.
+func (l FlowLimits) WithDefaults() (FlowLimits, error) {
 	if l.Top < 0 || l.Top > MaxTopFlows {
 		return l, fmt.Errorf("top flows %d: expected 0 to %d", l.Top, MaxTopFlows)
 	}
 	if l.Top > 0 {
-		setDefault(&l.Budget, max(defaultFlowBudget, 4*l.Top))
+		setDefault(&l.Budget, max(DefaultFlowBudget, 4*l.Top))
 		if l.Budget < max(l.Top, 2) || l.Budget > MaxFlowBudget {
 			return l, fmt.Errorf("flow budget %d: expected %d, the top flows, to %d", l.Budget, max(l.Top, 2), MaxFlowBudget)
 		}

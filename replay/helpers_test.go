@@ -68,14 +68,7 @@ type blocks struct {
 }
 
 func (s *blocks) WriteBlock(_ context.Context, b *aggregate.Block) error {
-	c := *b
-	c.Signal, c.Kind, c.Encoding = slices.Clone(b.Signal), slices.Clone(b.Kind), slices.Clone(b.Encoding)
-	c.SrcGroup, c.DstGroup, c.Location = slices.Clone(b.SrcGroup), slices.Clone(b.DstGroup), slices.Clone(b.Location)
-	c.Observations, c.Bytes = slices.Clone(b.Observations), slices.Clone(b.Bytes)
-	c.Sum, c.Min, c.Max = slices.Clone(b.Sum), slices.Clone(b.Min), slices.Clone(b.Max)
-	c.Untouched, c.Trimmed = slices.Clone(b.Untouched), slices.Clone(b.Trimmed)
-	c.Heavy, c.HeavySum = slices.Clone(b.Heavy), slices.Clone(b.HeavySum)
-	c.DistCode, c.DistCount, c.DistEnd = slices.Clone(b.DistCode), slices.Clone(b.DistCount), slices.Clone(b.DistEnd)
+	c := *b.Clone()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, c)
@@ -106,6 +99,7 @@ func (rec *recording) config(sink aggregate.Sink) replay.Config {
 		Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Resolver: rec.fabric, Sink: sink, Epoch: 3,
 		Tap:           func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions:   []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
+		Flows:         aggregate.FlowLimits{Top: 20},
 		FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
 	}
 }

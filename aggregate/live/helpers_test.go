@@ -87,7 +87,7 @@ func (r *recording) plan(t *testing.T, epoch uint64, open func(path string) live
 	t.Helper()
 	p := live.Plan{
 		Decode: decode.Config{Domain: r.domain}, Resolver: r.fabric(t), Epoch: epoch,
-		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute}, FineHeavyOnly: true,
+		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute}, FineHeavyOnly: true, Flows: aggregate.FlowLimits{Top: 20},
 	}
 	for _, path := range r.files {
 		p.Taps = append(p.Taps, live.Tap{

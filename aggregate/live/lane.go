@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -60,6 +61,7 @@ func (l *lane) shard() aggregate.Config {
 	cfg := l.plan.shard(l.Tap, l.ring, l.source)
 	if l.session != "" {
 		cfg.MaxKeys = max(cfg.MaxKeys/sessionShare, 1)
+		cfg.Flows.Budget = max(cmp.Or(cfg.Flows.Budget, aggregate.DefaultFlowBudget)/sessionShare, cfg.Flows.Top, 2)
 	}
 	return cfg
 }

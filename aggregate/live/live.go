@@ -97,6 +97,7 @@ type Plan struct {
 	Resolutions     []time.Duration // as aggregate.Config, with all that follows
 	FineHeavyOnly   bool
 	MaxKeys         int
+	Flows           aggregate.FlowLimits
 	LocateUntouched bool
 
 	Taps []Tap
@@ -224,6 +225,6 @@ func (p *Plan) shard(at feed.Tap, ring int, source aggregate.Source) aggregate.C
 	return aggregate.Config{
 		Domain: p.Decode.Domain, Resolver: p.Resolver, Source: source, SeqBase: seqBase(ring),
 		Resolutions: p.Resolutions, FineHeavyOnly: p.FineHeavyOnly, MaxKeys: cmp.Or(p.MaxKeys, aggregate.DefaultMaxKeys),
-		LocateUntouched: p.LocateUntouched, Tags: at.Tags, Reflections: at.Reflections, Weight: max(at.Weight, 1),
+		Flows: p.Flows, LocateUntouched: p.LocateUntouched, Tags: at.Tags, Reflections: at.Reflections, Weight: max(at.Weight, 1),
 	}
 }

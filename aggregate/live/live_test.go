@@ -236,10 +236,10 @@ func countsOf(t *testing.T, plan live.Plan, s live.State) aggregate.Counts {
 	t.Helper()
 	cfg := aggregate.Config{
 		Domain: plan.Decode.Domain, Resolver: plan.Resolver, Source: s.Source, SeqBase: 1, Resolutions: plan.Resolutions,
-		FineHeavyOnly: plan.FineHeavyOnly, Tags: s.Tap.Tags, Reflections: s.Tap.Reflections, Weight: s.Tap.Weight,
+		FineHeavyOnly: plan.FineHeavyOnly, Flows: plan.Flows, Tags: s.Tap.Tags, Reflections: s.Tap.Reflections, Weight: s.Tap.Weight,
 	}
 	if s.Session != "" {
-		cfg.MaxKeys = aggregate.DefaultMaxKeys / 16
+		cfg.MaxKeys, cfg.Flows.Budget = aggregate.DefaultMaxKeys/16, aggregate.DefaultFlowBudget/16
 	}
 	shard, err := aggregate.RestoreShard(cfg, nil, s.Data)
 	if err != nil {

@@ -113,5 +113,5 @@ func until(leaving []*worker, k key) int64 {
 // same tells whether rows mean the same under both plans, but for the places of taps.
 func (p *Plan) same(o *Plan) bool {
 	return p.Epoch == o.Epoch && slices.Equal(p.Resolutions, o.Resolutions) && p.FineHeavyOnly == o.FineHeavyOnly &&
-		p.MaxKeys == o.MaxKeys && p.LocateUntouched == o.LocateUntouched
+		p.MaxKeys == o.MaxKeys && p.Flows == o.Flows && p.LocateUntouched == o.LocateUntouched
 }

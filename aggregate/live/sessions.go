@@ -35,7 +35,8 @@ type SessionTap struct {
 	Behind time.Duration
 }
 
-// sessionShare is the part of Plan.MaxKeys that a session has: anybody may open sessions.
+// sessionShare is the part of Plan.MaxKeys, and of the budget of flows, that a session has:
+// anybody may open sessions.
 const sessionShare = 16
 
 // placeOf is what a session of the worker's tap is, or the tap itself.

@@ -137,16 +137,16 @@ func (v *verifier) flowWindows(g int, from time.Time) string {
 	return fmt.Sprintf(`SELECT count(), any(concat('window ', toString(window_start), ' of %[2]d ns, producer ', toString(producer), ', signal ', toString(signal), ': ', toString(named), ' observations of flows, ', toString(there), ' in partials'))
 FROM
 (
-SELECT %[1]s, sumIf(n, side = 0) AS named, sumIf(n, side = 1) AS there, max(rest) AS whole, countIf(side = 0) AS flows, min(stored_at) AS oldest
+SELECT %[1]s, sumIf(n, side = 0) AS named, sumIf(n, side = 1) AS there, sumIf(h, side = 0) AS named_heavy, sumIf(h, side = 1) AS there_heavy, max(rest) AS whole, countIf(side = 0) AS flows, min(stored_at) AS oldest
 FROM
 (
-SELECT 0 AS side, %[1]s, observations AS n, src = toIPv6('::') AND dst = toIPv6('::') AS rest, stored_at FROM %[3]s.flows FINAL WHERE resolution_ns = %[2]d AND %[4]s AND %[5]s
+SELECT 0 AS side, %[1]s, observations AS n, heavy AS h, src = toIPv6('::') AND dst = toIPv6('::') AS rest, stored_at FROM %[3]s.flows FINAL WHERE resolution_ns = %[2]d AND %[4]s AND %[5]s
 UNION ALL
-SELECT 1, %[1]s, observations, 0, stored_at FROM %[3]s.%[6]s FINAL WHERE %[7]s AND %[5]s
+SELECT 1, %[1]s, observations, heavy, 0, stored_at FROM %[3]s.%[6]s FINAL WHERE %[7]s AND %[5]s
 )
 GROUP BY %[1]s
 )
-WHERE flows > 0 AND (named > there OR whole AND named != there) AND oldest > '%[8]s'
+WHERE flows > 0 AND (named > there OR named_heavy > there_heavy OR whole AND (named, named_heavy) != (there, there_heavy)) AND oldest > '%[8]s'
 AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[3]s.current_gaps WHERE reason NOT IN %[9]s)`,
 		key, length, v.database, flowsDuring(from, time.Hour), v.done(), grainAt(g).table(), during(g, from, time.Hour), v.outlived(g), neverTaken)
 }

@@ -216,7 +216,7 @@ func TestVerifyFlows(t *testing.T) {
 		want   []string
 	}{
 		{map[string]string{"min": "max + 1"}, []string{"min above max", "sum outside of min and max", twice}},
-		{map[string]string{"heavy": "observations + 1"}, []string{"heavy above observations", twice}},
+		{map[string]string{"heavy": "observations + 1"}, []string{"heavy above observations", window, twice}},
 		{map[string]string{"measured": "observations + 1", "sum": "10 * (observations + 1)"}, []string{"measured above observations", twice}},
 		{map[string]string{"location_heavy": "heavy + 1"}, []string{"location named more often than the flow was heavy", twice}},
 		{map[string]string{"sum": "sum + 1"}, []string{"sum outside of min and max", twice}},

@@ -163,7 +163,7 @@ func (taps liveTaps) plan(n *network, before liveTaps) live.Plan {
 	p := live.Plan{
 		Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch,
 		Resolutions: n.config.Windows.Resolutions, FineHeavyOnly: *n.config.Windows.FineHeavyOnly,
-		MaxKeys: n.config.Windows.MaxKeys, LocateUntouched: n.config.Windows.LocateUntouched,
+		MaxKeys: n.config.Windows.MaxKeys, Flows: n.config.Flows.limits(), LocateUntouched: n.config.Windows.LocateUntouched,
 	}
 	for _, t := range taps {
 		old := before[t.name]

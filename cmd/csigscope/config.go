@@ -30,6 +30,8 @@ type config struct {
 	Decode decodeConfig `yaml:"decode,omitempty"`
 	// Windows says what observations are added up over.
 	Windows windowsConfig `yaml:"windows,omitempty"`
+	// Flows says how many flows windows name. It is no part of the epoch.
+	Flows flowsConfig `yaml:"flows,omitempty"`
 	// Taps places capture interfaces by name.
 	Taps []fabric.TapSpec `yaml:"taps,omitempty"`
 	// Store says where rows go. It is no part of the epoch.
@@ -69,6 +71,7 @@ func defaultConfig() config {
 			FineHeavyOnly: &heavyOnly,
 			MaxKeys:       1 << 20,
 		},
+		Flows:   flowsConfig{}.merge(),
 		Store:   defaultStoreConfig(),
 		Collect: defaultCollectConfig(),
 		Export:  defaultExportConfig(),
@@ -104,7 +107,7 @@ func loadConfig(path string) (config, error) {
 			return c, usageError{fmt.Errorf("read configuration %q: decode: %w", path, err)}
 		}
 	}
-	if err := errors.Join(c.Store.check(), c.Collect.check(), c.Export.check(), c.API.check()); err != nil {
+	if err := errors.Join(c.Flows.check(), c.Store.check(), c.Collect.check(), c.Export.check(), c.API.check()); err != nil {
 		return c, usageError{fmt.Errorf("read configuration %q: %w", path, err)}
 	}
 	// Alone, so that an error counts the tables of this file.
@@ -130,6 +133,7 @@ func (c config) merge() config {
 	d := defaultConfig()
 	d.CSIG = d.CSIG.Overlay(c.CSIG)
 	d.Taps = c.Taps
+	d.Flows = c.Flows.merge()
 	d.Store = c.Store.merge()
 	d.Collect = c.Collect.merge()
 	d.Export = c.Export.merge()

@@ -47,7 +47,7 @@ has none.`,
 		askServer(newQuestionCommand("timeline", "The same for each window of the range", (*question).timeline), serverQuestion{
 			parameters: []string{"signal", "level", "src", "dst", "from", "to", "step", "top"}, windows: 60, ask: askTimeline,
 		}),
-		askServer(newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*question).flows), serverQuestion{
+		askServer(newQueryFlows(), serverQuestion{
 			parameters: []string{"signal", "src", "dst", "from", "to", "top"}, ask: askFlows,
 		}),
 		newQueryFindings(),

@@ -15,6 +15,21 @@ var flowColumns = []string{
 	"mean", "min", "max", "unit", "heavy", "windows", "location", "location_heavy",
 }
 
+func newQueryFlows() *cobra.Command {
+	cmd := newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*question).flows)
+	cmd.Long = `flows lists who suffers: the flows with the most heavy observations, and the location that
+most of those name. A row of a flow counts its heavy observations alone. "others" are all
+that is left: the clear observations, and those of flows that are not named, cell by cell
+where a cell names a flow and in the group overflow of all other cells. Together they are
+all observations, but for min and max, which are those of the whole cells.
+
+Each window of 1 s or 1 min names the worst flows of each signal and kind (flows: {top:
+100} in the configuration; 0 for none). Up to flows: {budget: 4096} flows a window their
+numbers are exact; beyond that they are what was counted at least, as they are where a
+replay cuts a window with more than 1024 flows. Flows that export sees are not handed over.`
+	return cmd
+}
+
 func (q *question) flows() (*table, error) {
 	query := q.query
 	if query.Resolution == 0 {

@@ -47,6 +47,7 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 		Resolutions:   n.config.Windows.Resolutions,
 		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
 		MaxKeys:       n.config.Windows.MaxKeys,
+		Flows:         n.config.Flows.limits(),
 		ChunkBytes:    f.chunkSize, Workers: f.workers, Pace: f.pace,
 
 		LocateUntouched: n.config.Windows.LocateUntouched,

@@ -59,7 +59,7 @@ func decoded() decode.Counters {
 func counts() aggregate.Counts {
 	c := aggregate.Counts{
 		In: 301, Stored: 302, Overflow: 303, Late: 304, Untouched: 305, Trimmed: 306, Unknown: 307,
-		Blocks: 308, Rows: 309, Deltas: 310, ReflectionEvictions: 311, CacheResets: 312,
+		Blocks: 308, Rows: 309, Deltas: 310, ReflectionEvictions: 311, CacheResets: 312, FlowsForgotten: 313,
 	}
 	for i := range c.Rejected {
 		c.Rejected[i] = uint64(320 + i)

@@ -56,6 +56,7 @@ func NewAggregate(read func() aggregate.Counts) *Collector {
 	windows := c.counter("aggregate_windows_closed_total", "Windows written, all resolutions, corrections included.")
 	reopened := c.counter("aggregate_windows_reopened_total", "Windows that late observations opened again.")
 	evictions := c.counter("aggregate_reflection_evictions_total", "Flows forgotten before their reflection could repeat: some repetitions count twice.")
+	forgotten := c.counter("aggregate_flows_forgotten_total", "Flows that windows forgot because their budget of flows was spent: they are part of all others.")
 	resets := c.counter("aggregate_cache_resets_total", "Look-up caches emptied because they were full.")
 	c.read = func(to emit) {
 		n := read()
@@ -73,6 +74,7 @@ func NewAggregate(read func() aggregate.Counts) *Collector {
 		to(windows, float64(n.Blocks))
 		to(reopened, float64(n.Deltas))
 		to(evictions, float64(n.ReflectionEvictions))
+		to(forgotten, float64(n.FlowsForgotten))
 		to(resets, float64(n.CacheResets))
 	}
 	return c

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// flowCounts are the heavy observations of flows, the most first.
+type flowCounts []flowHeavy
+
+type flowHeavy struct {
+	flow  string
+	heavy uint64
+}
+
+func (c flowCounts) sorted() flowCounts {
+	slices.SortFunc(c, func(a, b flowHeavy) int {
+		return cmp.Or(cmp.Compare(b.heavy, a.heavy), strings.Compare(a.flow, b.flow))
+	})
+	return c
+}
+
+// decodedFlows counts by flow what decode prints of tags whose whole bucket is at 20 % of
+// the capacity or less. all are the tags of the signal with and without that.
+func decodedFlows(t *testing.T, files []string) (flows flowCounts, all uint64) {
+	t.Helper()
+	counts := map[string]uint64{}
+	lines := bufio.NewScanner(strings.NewReader(mustRun(t, nil, append([]string{"decode"}, files...)...)))
+	for lines.Scan() {
+		var o struct {
+			Kind, Signal, Src, Dst        string
+			High                          *float64
+			Untouched, Trimmed, Orphan    bool
+			Proto, SrcPort, DstPort, Code int
+		}
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(lines.Text(), "_port", "Port")), &o); err != nil {
+			t.Fatal(err)
+		}
+		if o.Kind != "tag" || o.Signal != "min_abw_ratio" || o.Orphan {
+			continue
+		}
+		all++
+		if !o.Untouched && !o.Trimmed && o.High != nil && *o.High <= 0.2 {
+			counts[fmt.Sprintf("%s:%d %s:%d %d", o.Src, o.SrcPort, o.Dst, o.DstPort, o.Proto)]++
+		}
+	}
+	for f, n := range counts {
+		flows = append(flows, flowHeavy{f, n})
+	}
+	return flows.sorted(), all
+}
+
+// storedFlows are those that query flows lists. rest is what all others come to.
+func storedFlows(t *testing.T, env []string, args ...string) (flows flowCounts, all, rest uint64) {
+	t.Helper()
+	type row struct {
+		Src, Dst                                              string
+		SrcPort, DstPort, Proto, Observations, Heavy, Windows uint64
+		Kind                                                  string
+	}
+	out := mustRun(t, env, append([]string{"query", "flows", "--top", "1000", "-o", "json"}, args...)...)
+	for _, r := range decodeJSON[[]row](t, strings.ReplaceAll(out, "_port", "Port")) {
+		if all += r.Observations; r.Src == "others" {
+			rest += r.Heavy
+			continue
+		}
+		flows = append(flows, flowHeavy{fmt.Sprintf("%s:%d %s:%d %d", r.Src, r.SrcPort, r.Dst, r.DstPort, r.Proto), r.Heavy})
+	}
+	return flows.sorted(), all, rest
+}
+
+// TestFlows: a replay stores the flows that suffer with what decoding the captures by hand
+// counts, at 1 s and 1 min, the same in one piece and in many.
+func TestFlows(t *testing.T) {
+	env := engineEnv(t)
+	e := emit(t, "--scenario", "permutation", "--duration", "2s", "--classic")
+	files := e.captures(t)
+	want, all := decodedFlows(t, files)
+	if len(want) < 8 {
+		t.Fatalf("%d flows were heavy: the traffic is too tame", len(want))
+	}
+	for i, pieces := range [][]string{{"--chunk-size", "0"}, {"--chunk-size", "100000", "--workers", "2"}} {
+		dsn := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+		mustRun(t, env, append(append([]string{"replay", "--fabric", e.fabric(), dsn}, pieces...), files...)...)
+		for _, resolution := range []string{"1s", "1m"} {
+			got, total, rest := storedFlows(t, env, dsn, "--resolution", resolution)
+			if !reflect.DeepEqual(got, want) || total != all || rest != 0 {
+				t.Errorf("%v, windows of %s: %d observations, %d of them of others, flows\n%v, expected %d and\n%v", pieces, resolution, total, rest, got, all, want)
+			}
+		}
+		if out := mustRun(t, env, "schema", "verify", dsn, "-o", "csv"); strings.Count(out, "\n") > 1 {
+			t.Errorf("%v: schema verify: %s", pieces, out)
+		}
+		if i > 0 {
+			continue
+		}
+		config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "flows: {top: 0}\n")
+		none := "--store=embedded:" + filepath.Join(t.TempDir(), "none")
+		mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), none, "--config", config}, files...)...)
+		if got, total, _ := storedFlows(t, env, none); len(got) != 0 || total != 0 {
+			t.Errorf("%d flows of %d observations although none were asked for", len(got), total)
+		}
+	}
+}
+
+func TestFlowsConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		"flows: {top: -1}":               "line 1",
+		"flows: {top: 100000}":           "line 1: flows: top flows 100000: expected 0 to 10000",
+		"flows:\n  top: 10\n  budget: 5": "line 3: flows: flow budget 5",
+		"flows:\n  budget: 0":            "line 2: flows: budget",
+		"flows: {tops: 1}":               "tops",
+	} {
+		path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text+"\n")
+		if r := runBinary(t, nil, "config", "check", "--config", path); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: exit code %d, %q", text, r.code, r.stderr)
+		}
+	}
+	path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "flows: {top: 2000}\n")
+	if out := mustRun(t, nil, "config", "dump", "--config", path); !strings.Contains(out, "flows:\n  top: 2000\n  budget: 8000\n") {
+		t.Errorf("dumped %s", out)
+	}
+}
