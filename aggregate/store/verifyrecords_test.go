@@ -52,13 +52,13 @@ func recorded(t *testing.T) *Store {
 // rest all others.
 func flowsOfPartials(t *testing.T, s *Store, table string, resolution time.Duration) {
 	t.Helper()
-	for i, half := range []string{"intDiv(n, 2)", "n - intDiv(n, 2)"} {
+	for i, half := range []string{"intDiv(%[1]s, 2)", "%[1]s - intDiv(%[1]s, 2)"} {
 		address := fmt.Sprintf("toIPv6(concat('%s', if(%d = 0, toString(src_group * 10 + dst_group), '')))", []string{"10.0.0.", "::"}[i], i)
 		statement := fmt.Sprintf(`INSERT INTO csigscope.flows (resolution_ns, window_start, signal, source_kind, src_group, dst_group, src, dst, config_epoch, producer, incarnation, seq,
 observations, measured, sum, min, max, heavy, location, location_heavy)
-SELECT %d, window_start, signal, source_kind, src_group, dst_group, %s, %s, config_epoch, producer, incarnation, 1, %s, %s, 10 * measured, 10, 10, measured, if(measured > 0, 5, 0), measured
-FROM (SELECT window_start, signal, source_kind, src_group, dst_group, config_epoch, producer, incarnation, sum(observations) AS n FROM csigscope.%s FINAL
-GROUP BY window_start, signal, source_kind, src_group, dst_group, config_epoch, producer, incarnation)`, resolution.Nanoseconds(), address, address, half+" AS observations", "least(2, observations) AS measured", table)
+SELECT %d, window_start, signal, source_kind, src_group, dst_group, %s, %s, config_epoch, producer, incarnation, 1, %s, %s, 10 * measured, 10, 10, %s AS named, if(named > 0, 5, 0), named
+FROM (SELECT window_start, signal, source_kind, src_group, dst_group, config_epoch, producer, incarnation, sum(p.observations) AS n, sum(p.heavy) AS h FROM csigscope.%s AS p FINAL
+GROUP BY window_start, signal, source_kind, src_group, dst_group, config_epoch, producer, incarnation)`, resolution.Nanoseconds(), address, address, fmt.Sprintf(half, "n")+" AS observations", "least(2, observations) AS measured", fmt.Sprintf(half, "h"), table)
 		if err := s.migrator.Exec(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
