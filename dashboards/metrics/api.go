@@ -40,7 +40,7 @@ func NewAPI(read func() API) *APICollector {
 	work := a.counter("api_store_seconds_total", "Time that the store has worked for the query API.")
 	askers := a.gauge("api_askers", "Askers that are remembered, for their limits.")
 	forgotten := a.counter("api_askers_forgotten_total", "Askers forgotten to make room for others, with what they had used up.")
-	a.Collector.read = func(to emit) {
+	a.read = func(to emit) {
 		s := a.from()
 		for _, e := range s.Endpoints {
 			for _, code := range slices.Sorted(maps.Keys(e.Codes)) {
