@@ -109,7 +109,7 @@ func TestStatements(t *testing.T) {
 			t.Errorf("statement:\n%s", s)
 		}
 		repeatable := strings.HasPrefix(s, "CREATE ") && (strings.Contains(s, "IF NOT EXISTS") || strings.Contains(s, "OR REPLACE")) ||
-			strings.HasPrefix(s, "ALTER TABLE ") && (strings.Contains(s, " MODIFY SETTING ") || strings.Contains(s, " MODIFY COLUMN "))
+			strings.HasPrefix(s, "ALTER TABLE ") && (strings.Contains(s, " MODIFY SETTING ") || strings.Contains(s, " MODIFY COLUMN ") || strings.Contains(s, " ADD COLUMN IF NOT EXISTS "))
 		if !repeatable {
 			t.Errorf("statement cannot run again:\n%s", s)
 		}

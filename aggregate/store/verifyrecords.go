@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // recordSource identifies a run in tables of records.
@@ -103,8 +105,10 @@ func (v *verifier) flows(ctx context.Context, day time.Time) error {
 	if err := v.refer(ctx, of, when, referring{source: sourceColumns, groups: "arrayJoin([src_group, dst_group])", location: "location"}); err != nil {
 		return err
 	}
-	// All other flows may be told cell by cell.
-	const identity = "resolution_ns, window_start, signal, source_kind, src, dst, src_port, dst_port, proto, seq, if(src = toIPv6('::'), src_group, 0), if(src = toIPv6('::'), dst_group, 0)"
+	// A flow is of one cell, and of the overflow's past the budget of keys; all other flows
+	// may be told cell by cell.
+	apart := fmt.Sprintf("src = toIPv6('::') OR src_group = %d", aggregate.OverflowGroup)
+	identity := fmt.Sprintf("resolution_ns, window_start, signal, source_kind, src, dst, src_port, dst_port, proto, seq, if(%[1]s, src_group, 0), if(%[1]s, dst_group, 0)", apart)
 	if err := v.identified(ctx, of, when, sourceColumns, identity); err != nil {
 		return err
 	}
