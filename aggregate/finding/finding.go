@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -93,9 +92,6 @@ type Finding struct {
 	Evidence string
 	Packets  []Packet // the first ones
 }
-
-// Duration is the time from the first packet to the last.
-func (f *Finding) Duration() time.Duration { return time.Duration(f.To - f.From) }
 
 // idOf is a number for a kind and a subject.
 func idOf(k Kind, subject string) uint64 {

@@ -10,8 +10,8 @@
 //
 // A packet is known again by what no device on the way may change:
 //
-//	IPv4   addresses, protocol, identification, fragment, length, options, all that follows
-//	IPv6   addresses, next header, flow label, length, all that follows
+//	IPv4   addresses, protocol, identification, fragment, length, all behind the header
+//	IPv6   addresses, next header, flow label, length, all behind the header
 //	other  all that follows the last EtherType of L2
 //
 // Everything of L2, DSCP and ECN, TTL or hop limit and the header checksum are left out.

@@ -45,7 +45,6 @@ type identity struct {
 	whole uint64 // of all that stays the same
 	head  uint64 // of what stays when the packet is trimmed as well
 	flow  uint64 // of the five-tuple, 0 without one
-	cut   bool   // the capture ends before the packet
 }
 
 // identifier makes identities. Equal ones come from one identifier alone: its hash is
@@ -78,7 +77,6 @@ func (i *identifier) of(etherType uint16, packet []byte) (id identity, ok bool) 
 		id.head = id.whole
 		return id, true
 	}
-	id.cut = len(p.rest) < p.claimed
 	id.flow = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p)))
 	if i.match == MatchPayload {
 		payload := transportPayload(p)
