@@ -259,10 +259,8 @@ func (j *Judge) judgeTrimmed() {
 		s := &j.wait.trimmed[i]
 		at, ok := heads[s.head]
 		switch {
-		case !ok:
-			j.counts.Extra++
-		case at == none || j.wait.list[at].taken || j.wait.list[at].length <= s.length:
-			j.counts.Ambiguous++
+		case !ok || at == none || j.wait.list[at].taken || j.wait.list[at].length <= s.length:
+			j.counts.Extra++ // no packet, or none alone, can be what it was
 		default:
 			j.wait.list[at].taken = true
 			j.counts.Matched++
