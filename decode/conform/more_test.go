@@ -118,7 +118,7 @@ func TestTrimmed(t *testing.T) {
 		trimmed++
 	}
 	r := l.judge(before, after)
-	if broken(r) != "" || r.Counts.Trimmed < trimmed*9/10 || r.Counts.Extra > 6 {
+	if broken(r) != "" || r.Counts.Trimmed < trimmed*9/10 || r.Counts.Extra > 2 {
 		t.Errorf("%d trimmed: breaks %q: %+v", trimmed, broken(r), r.Counts)
 	}
 }
