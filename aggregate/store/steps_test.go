@@ -106,9 +106,9 @@ func TestGroupSteps(t *testing.T) {
 func TestGroupWindows(t *testing.T) {
 	s := worked(t, "# -")
 	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(3 * time.Second), Resolution: time.Second, Step: time.Second}
-	got := readStrings(t, s, "SELECT toString(tuple(toUnixTimestamp(window_start) - "+fmt.Sprint(testStart.Unix())+", bytes, observations, heavy)) FROM "+
+	got := readStrings(t, s, "SELECT toString(tuple(toUnixTimestamp(window_start) - "+fmt.Sprint(testStart.Unix())+", bytes, observations, heavy, rate, heavy_share)) FROM "+
 		q.call(s.database, "group_windows", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'job''s'"))
-	if want := []string{"(0,1000000,10,4)", "(2,1000,10,4)"}; !cmp.Equal(got, want) {
+	if want := []string{"(0,1000000,10,4,8000000,0.4)", "(2,1000,10,4,8000,0.4)"}; !cmp.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

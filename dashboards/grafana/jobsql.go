@@ -9,11 +9,11 @@ func groupView(name string) string {
 }
 
 var activitySQL = ask(`
-SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time, c.bytes * 8000000000 / ({step}) AS bits, if(c.observations = 0, NULL, c.heavy / c.observations) AS heavy
+SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time, c.rate AS bits, c.heavy_share AS heavy
 FROM (SELECT arrayJoin({slots}) AS slot) AS w
 LEFT JOIN
 (
-    SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, bytes, observations, heavy
+    SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, rate, toNullable(heavy_share) AS heavy_share
     FROM ` + groupView("group_windows") + `
 ) AS c ON c.slot = w.slot
 ORDER BY time`)

@@ -42,13 +42,9 @@ FROM
     SELECT location, shares, arrayJoin({slots}) AS slot
     FROM
     (
-        SELECT location, mapFromArrays(groupArray(slot), groupArray(share)) AS shares, sum(heavy) AS total
-        FROM
-        (
-            SELECT location, heavy, toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot,
-                heavy / sum(heavy) OVER (PARTITION BY window_start) AS share
-            FROM location_windows_{suffix}({signal}, {span}, {level}, step_ns = {step})
-        )
+        SELECT location, sum(heavy) AS total,
+            mapFromArrays(groupArray(toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step}))), groupArray(share)) AS shares
+        FROM location_windows_{suffix}({signal}, {span}, {level}, step_ns = {step})
         WHERE heavy > 0 AND location != 0
         GROUP BY location ORDER BY total DESC, location LIMIT 40
     )
@@ -58,17 +54,13 @@ ORDER BY time, location`)
 
 var topSQL = ask(`
 SELECT {location} AS location, c.heavy AS heavy, c.share AS share, c.cells AS cells, c.observations AS observations
-FROM
-(
-    SELECT location, observations, heavy, cells, heavy / sum(heavy) OVER () AS share
-    FROM top_locations_{suffix}({signal}, {span}, {level})
-) AS c
+FROM top_locations_{suffix}({signal}, {span}, {level}) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 WHERE c.heavy > 0 AND c.location != 0
 ORDER BY heavy DESC, location LIMIT 20`)
 
 // stateOf names what a cell is in: its mode where it is congested.
-const stateOf = `multiIf(c.state = 'too_few', 'too few', c.heavy = 0, 'clear', c.mode_count = 0, 'congested', l.name = '', 'location ' || toString(c.mode_location), l.name)`
+const stateOf = `multiIf(c.state = 'too_few', 'too few', c.state = 'clear', 'clear', c.mode_count = 0, 'congested', l.name = '', 'location ' || toString(c.mode_location), l.name)`
 
 var statesSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(slot * {step}), 'UTC') AS time, src, dst, if(mapContains(states, slot), states[slot], 'no data') AS mode
@@ -144,7 +136,7 @@ FROM (SELECT arrayJoin({slots}) AS slot) AS w
 LEFT JOIN
 (
     SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot,
-        if(isNaN(mean), NULL, toNullable(mean)) AS mean, toNullable(heavy / observations) AS heavy_share, toNullable(trimmed / observations) AS trimmed_share
+        if(isNaN(mean), NULL, toNullable(mean)) AS mean, toNullable(heavy_share) AS heavy_share, toNullable(trimmed_share) AS trimmed_share
     FROM cell_windows_{suffix}({signal}, {span}, {level}, step_ns = {step})
     WHERE src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {dst})
 ) AS c ON c.slot = w.slot

@@ -10,6 +10,7 @@
 -- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns, counts), mean
 -- is in bit/s, as a ratio, in ns or a count, and nan where nothing was measured. A cell with fewer than 10
 -- observations that are not trimmed is in the state too_few: nothing is said of it.
+-- heavy_share and trimmed_share are of all observations.
 --
 -- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage. Locations without
 -- a row, and the reserved 0 and 1, stand for themselves at every level.

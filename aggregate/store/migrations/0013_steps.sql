@@ -36,14 +36,17 @@ them. */ -}}
 {{- end}}
 
 {{- range .Grains}}
--- Per window of step_ns: bytes of the observed packets, of one signal. A cell is made of
+-- Per window of step_ns: bytes of the observed packets, of one signal, and how many bit/s
+-- that is; heavy_share is of the observations. A cell is made of
 -- its tags where it has any in the range, as in cells.
 CREATE OR REPLACE VIEW {{.Database}}.group_windows_{{.Suffix}} AS
 SELECT
     fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
     load AS bytes,
     seen AS observations,
-    loaded AS heavy
+    loaded AS heavy,
+    load * 8e9 / {step_ns:UInt64} AS rate,
+    loaded / seen AS heavy_share
 FROM
 ({{template "group load" .}}
 )

@@ -73,7 +73,9 @@ SELECT
     if(empty(top), toUInt128(0), if({{template "lower is worse" .}}, top[1].2, bitNot(top[1].2))) AS mode_sum,
     top[2].3 AS runner_up,
     if(length(top) < 2, 0, bitNot(top[2].1)) AS runner_up_count,
-    multiIf(c.observations - c.trimmed < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+    multiIf(c.observations - c.trimmed < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    c.heavy / c.observations AS heavy_share,
+    c.trimmed / c.observations AS trimmed_share
 FROM
 (
     SELECT
