@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strconv"
 
 	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/capture"
-	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -43,6 +41,7 @@ type Conformance struct {
 	Cut         uint64     `json:"cut,omitempty"`
 	Prefix      int        `json:"prefix,omitempty"`
 	SkippedLink feed.Links `json:"skipped_link,omitempty"` // packets that are not Ethernet
+	Damaged     Damage     `json:"damaged,omitzero"`
 }
 
 // errOneSide says that there is nothing to match.
@@ -57,9 +56,6 @@ type conformance struct {
 	out   Conformance
 	ports map[port]int
 	judge *conform.Judge // nil while scanning
-	bytes int64          // of all captures
-	done  int64
-	ends  []error // captures that end early
 }
 
 // port is where packets come out: an interface of an argument's captures.
@@ -75,10 +71,12 @@ type port struct {
 func Conform(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	c := &conformance{cfg: &cfg, ports: make(map[port]int)}
 	c.out.SkippedLink = make(feed.Links)
-	parts, err := c.scan(ctx)
+	first := &pass{progress: c.progress(0)}
+	parts, err := c.scan(ctx, first)
 	if err != nil {
 		return nil, err
 	}
+	c.out.Damaged = first.damaged
 	cfg.Judge.Ports, cfg.Judge.Prefix = c.out.Ports, c.out.Prefix
 	if cfg.Own != nil {
 		cfg.Judge.Own = func(port int, l csig.Layout, t uint8, lm uint16) (own, known bool) {
@@ -89,32 +87,48 @@ func Conform(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 		return nil, err
 	}
 	for part := range parts {
-		c.judge.StartPart(part, parts)
-		c.done = 0
-		err := c.read(ctx, cfg.Before, func(_ port, p *conform.Packet) error { return c.judge.Before(p) })
-		if err == nil {
-			err = c.read(ctx, c.after(), func(from port, p *conform.Packet) error {
-				c.judge.After(c.ports[from], p)
-				return nil
-			})
-		}
-		if err != nil {
+		if err := c.part(ctx, part, parts, &pass{progress: c.progress(first.bytes)}); err != nil {
 			return nil, fmt.Errorf("judge captures: %w", err)
 		}
-		c.judge.EndPart()
 	}
 	c.out.Report = c.judge.Report()
-	return &c.out, errors.Join(c.ends...)
+	return &c.out, errors.Join(first.ends...)
+}
+
+// part judges one part of the captures.
+func (c *conformance) part(ctx context.Context, part, parts int, p *pass) error {
+	c.judge.StartPart(part, parts)
+	err := c.read(ctx, p, c.cfg.Before, func(_ port, p *conform.Packet) error { return c.judge.Before(p) })
+	if err != nil {
+		return err
+	}
+	err = c.read(ctx, p, c.after(), func(from port, p *conform.Packet) error {
+		c.judge.After(c.ports[from], p)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.judge.EndPart()
+	return nil
+}
+
+// progress tells how far a pass over so many bytes is.
+func (c *conformance) progress(total int64) func(int64) {
+	if c.cfg.Progress == nil {
+		return nil
+	}
+	return func(done int64) { c.cfg.Progress(done, total) }
 }
 
 // scan finds out how many parts the captures are judged in, their ports, and how much of
 // each packet can be compared.
-func (c *conformance) scan(ctx context.Context) (parts int, err error) {
+func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) {
 	s, err := conform.NewScan(&c.cfg.Judge)
 	if err != nil {
 		return 0, err
 	}
-	err = c.read(ctx, c.cfg.Before, func(_ port, p *conform.Packet) error {
+	err = c.read(ctx, p, c.cfg.Before, func(_ port, p *conform.Packet) error {
 		s.Add(p)
 		return nil
 	})
@@ -122,7 +136,7 @@ func (c *conformance) scan(ctx context.Context) (parts int, err error) {
 		return 0, err
 	}
 	before := s.Packets()
-	err = c.read(ctx, c.after(), func(from port, p *conform.Packet) error {
+	err = c.read(ctx, p, c.after(), func(from port, p *conform.Packet) error {
 		if _, known := c.ports[from]; !known {
 			if len(c.ports) == conform.MaxPorts {
 				return fmt.Errorf("more than %d ports after the device", conform.MaxPorts)
@@ -167,69 +181,26 @@ func (c *conformance) portName(p port) string {
 }
 
 // read hands on all Ethernet packets of captures. Packets are numbered in their own file.
-func (c *conformance) read(ctx context.Context, paths []string, f func(port, *conform.Packet) error) error {
+func (c *conformance) read(ctx context.Context, p *pass, paths []string, f func(port, *conform.Packet) error) error {
 	for i, path := range paths {
-		files, err := capture.Files(path)
-		if err != nil {
+		if err := p.read(ctx, path, func(b *packets) error { return c.batch(i, b, f) }); err != nil {
 			return err
-		}
-		for _, file := range files {
-			if err := c.file(ctx, i, file, f); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-func (c *conformance) file(ctx context.Context, argument int, path string, f func(port, *conform.Packet) error) error {
-	r, err := capture.Open(path, listOptions())
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	defer func() { c.done += max(r.Offset(), 0) }()
-	var batch capture.Batch
-	for ctx.Err() == nil {
-		if err := r.ReadBatch(&batch); err != nil {
-			return c.ended(r, err)
-		}
-		if err := c.batch(argument, r.Interfaces(), &batch, f); err != nil {
-			return err
-		}
-		if c.cfg.Progress != nil {
-			c.cfg.Progress(c.done+max(r.Offset(), 0), c.bytes)
-		}
-	}
-	return ctx.Err()
-}
-
-// ended remembers how a capture ended, once however often it is read.
-func (c *conformance) ended(r *capture.Reader, err error) error {
-	if c.judge != nil {
-		return nil
-	}
-	c.bytes += max(r.Offset(), 0)
-	if damage := r.Damage(); damage != nil {
-		c.ends = append(c.ends, damage)
-	}
-	if !errors.Is(err, io.EOF) {
-		c.ends = append(c.ends, err)
-	}
-	return nil
-}
-
-func (c *conformance) batch(argument int, interfaces []capture.Interface, batch *capture.Batch, f func(port, *conform.Packet) error) error {
+func (c *conformance) batch(argument int, b *packets, f func(port, *conform.Packet) error) error {
 	var p conform.Packet
-	for i := range batch.N {
-		frame := &batch.Frames[i]
-		if link, known := feed.LinkOf(interfaces, frame.Interface); !known || link != decode.Ethernet {
-			c.skip(interfaces, frame)
+	for i := range b.frames {
+		frame := &b.frames[i]
+		if !b.ethernet(frame) {
+			c.skip(b, frame)
 			continue
 		}
 		from := port{argument: argument}
-		if len(interfaces) > 1 {
-			from.name = cmp.Or(interfaces[frame.Interface].Name, strconv.Itoa(int(frame.Interface)))
+		if len(b.interfaces) > 1 {
+			from.name = cmp.Or(b.interfaces[frame.Interface].Name, strconv.Itoa(int(frame.Interface)))
 		}
 		p = conform.Packet{Data: frame.Data, Number: frame.Packet, TimeNS: frame.TimeNS, WireLen: frame.WireLen}
 		if err := f(from, &p); err != nil {
@@ -240,8 +211,8 @@ func (c *conformance) batch(argument int, interfaces []capture.Interface, batch 
 }
 
 // skip counts a packet that is not Ethernet, once however often it is read.
-func (c *conformance) skip(interfaces []capture.Interface, frame *capture.Frame) {
-	if c.judge == nil && int(frame.Interface) < len(interfaces) {
-		c.out.SkippedLink.Add(interfaces[frame.Interface].Link, 1)
+func (c *conformance) skip(b *packets, frame *capture.Frame) {
+	if c.judge == nil {
+		c.out.SkippedLink.Add(b.interfaces[frame.Interface].Link, 1)
 	}
 }

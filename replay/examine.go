@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
@@ -45,27 +44,15 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
 	e := &examiner{cfg: &cfg, decoder: d, detector: f}
-	var ends []error
+	p := &pass{progress: cfg.Progress}
 	for _, path := range cfg.Files {
-		files, err := capture.Files(path)
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			switch err := e.file(ctx, file); {
-			case errors.Is(err, context.Canceled), errors.Is(err, errPlace):
-				return nil, err
-			case err != nil:
-				ends = append(ends, err)
-			}
+		if err := p.read(ctx, path, e.add); err != nil {
+			return nil, fmt.Errorf("examine: %w", err)
 		}
 	}
 	e.out.Decoded, e.out.Findings = d.Counters(), f.Findings()
-	return &e.out, errors.Join(ends...)
+	return &e.out, errors.Join(p.ends...)
 }
-
-// errPlace says that a tap stands nowhere.
-var errPlace = errors.New("place tap")
 
 // examiner is one run.
 type examiner struct {
@@ -74,47 +61,29 @@ type examiner struct {
 	detector *finding.Detector
 	out      Examined
 	result   decode.Result
-	done     int64
+	taps     []finding.Tap // by interface, of the capture at hand
 }
 
-func (e *examiner) file(ctx context.Context, path string) error {
-	r, err := capture.Open(path, listOptions())
-	if err != nil {
-		return err
+func (e *examiner) add(b *packets) error {
+	if len(e.taps) > 0 && e.taps[0].File != b.path {
+		e.taps = nil
 	}
-	defer r.Close()
-	defer func() { e.done += max(r.Offset(), 0) }()
-	var batch capture.Batch
-	var taps []finding.Tap // by interface
-	named := source{path: path}
-	for ctx.Err() == nil {
-		if err := r.ReadBatch(&batch); errors.Is(err, io.EOF) {
-			if damage := r.Damage(); damage != nil {
-				return damage
-			}
-			return nil
-		} else if err != nil {
-			return err
+	named := source{path: b.path}
+	for n := len(e.taps); n < max(len(b.interfaces), 1); n++ {
+		tap := finding.Tap{Name: named.tapName(b.interfaces, uint32(n)), File: b.path}
+		var err error
+		if tap.Place, err = e.cfg.Place(tap.Name); err != nil {
+			return fmt.Errorf("place tap %q: %w", tap.Name, err)
 		}
-		interfaces := r.Interfaces()
-		for n := len(taps); n < max(len(interfaces), 1); n++ {
-			tap := finding.Tap{Name: named.tapName(interfaces, uint32(n)), File: path}
-			if tap.Place, err = e.cfg.Place(tap.Name); err != nil {
-				return fmt.Errorf("%w %q: %w", errPlace, tap.Name, err)
-			}
-			taps = append(taps, tap)
-		}
-		for i := range batch.N {
-			e.frame(&batch.Frames[i], interfaces, taps)
-		}
-		if e.cfg.Progress != nil {
-			e.cfg.Progress(e.done + max(r.Offset(), 0))
-		}
+		e.taps = append(e.taps, tap)
 	}
-	return ctx.Err()
+	for i := range b.frames {
+		e.frame(&b.frames[i], b.interfaces)
+	}
+	return nil
 }
 
-func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface, taps []finding.Tap) {
+func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 	e.out.Packets++
 	link, known := feed.LinkOf(interfaces, f.Interface)
 	if !known {
@@ -122,7 +91,7 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface, taps 
 		return
 	}
 	wireLen := feed.Decode(e.decoder, link, f, &e.result)
-	tap := &taps[min(int(f.Interface), len(taps)-1)]
+	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
 		feed.Stamp(o, f, wireLen)

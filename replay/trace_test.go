@@ -39,14 +39,14 @@ func traced(t *testing.T, scenario string, offset time.Duration, ppb int64, jitt
 	if err != nil {
 		t.Fatal(err)
 	}
-	hops, err := replay.Trace(t.Context(), replay.TraceConfig{
+	traced, err := replay.Trace(t.Context(), replay.TraceConfig{
 		Files:  []string{filepath.Join(dir, "a.pcapng"), filepath.Join(dir, "b.pcapng")},
 		Decode: decode.Config{Domain: domain}, Error: jitter, MaxPackets: 12_000,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hops
+	return traced.Hops
 }
 
 // The clocks of two taps are told apart from the delays between them, and the bound holds.

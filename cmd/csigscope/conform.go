@@ -254,6 +254,7 @@ func writeConformance(w io.Writer, c *replay.Conformance) error {
 	for link, packets := range c.SkippedLink {
 		line("not read", packets, "of "+link.String())
 	}
+	line("damaged", c.Damaged.Bytes, "bytes left out, in "+strconv.FormatUint(c.Damaged.Places, 10)+" places")
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -191,7 +190,7 @@ func (f *reportFlags) examine(cmd *cobra.Command, files []string, n *network, se
 		},
 		Place: func(name string) (finding.Place, error) { return finding.ParsePlace(n.tap(name, f.place).Place) },
 	})
-	if errors.Is(err, context.Canceled) {
+	if e == nil {
 		return nil, err
 	}
 	return e, nil // how captures end was told of when they were added up

@@ -13,6 +13,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/hop"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
 )
 
@@ -40,7 +41,10 @@ how long packets take, and which ports gave tags other values on the way.
 Delays and queues are not told from clocks by one direction alone: then the offset is
 bounded on one side. With both, its error is at most half of the shortest round trip, and
 the estimate is good where the shortest ways of both directions are alike, as those of small
-packets are.`,
+packets are.
+
+What is not compared is counted on standard error. A damaged capture is read on as replay
+does, and fails the command in the end.`,
 		Example: `  csigscope trace rack1.pcapng rack2.pcapng
   csigscope trace host.pcapng leaf.pcapng spine.pcapng --timestamp-error 5us -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -77,21 +81,41 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	hops, err := replay.Trace(cmd.Context(), replay.TraceConfig{Files: files, Decode: n.decode, Error: f.off, MaxPackets: f.packets})
-	if err != nil {
-		return err
+	traced, failed := replay.Trace(cmd.Context(), replay.TraceConfig{Files: files, Decode: n.decode, Error: f.off, MaxPackets: f.packets})
+	if traced == nil {
+		return failed
 	}
+	writeUntraced(cmd.ErrOrStderr(), traced)
+	return errors.Join(f.write(cmd.OutOrStdout(), traced.Hops, n.fabric), failed)
+}
+
+func (f *traceFlags) write(w io.Writer, hops []replay.Hop, network *fabric.Fabric) error {
 	list := make([]tracedHop, len(hops))
 	for i := range hops {
-		list[i] = newTracedHop(&hops[i], n.fabric)
+		list[i] = newTracedHop(&hops[i], network)
 	}
 	if f.format == "json" {
-		return writeIndented(cmd.OutOrStdout(), list)
+		return writeIndented(w, list)
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "no two captures have %d packets in common\n", hop.MinPackets)
+		fmt.Fprintf(w, "no two captures have %d packets in common\n", hop.MinPackets)
 	}
-	return writeTraced(cmd.OutOrStdout(), hops, list)
+	return writeTraced(w, hops, list)
+}
+
+// writeUntraced says which packets were not compared, and why.
+func writeUntraced(w io.Writer, t *replay.Traced) {
+	line := func(n uint64, why string) {
+		if n > 0 {
+			fmt.Fprintf(w, "%d of %d packets %s\n", n, t.Packets, why)
+		}
+	}
+	line(t.NoTime, "have no time")
+	line(t.Unknown, "have nothing to be known by: not IP, cut, or encrypted")
+	t.SkippedLink.List(func(link capture.LinkType, n uint64) { line(n, "are of "+link.String()+", which is not read") })
+	if t.Damaged.Places > 0 {
+		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Places)
+	}
 }
 
 // tracedHop is how a hop is printed as JSON. What is not known is left out.

@@ -1,0 +1,75 @@
+package replay_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/conform"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// TestPasses: conform, trace and report read on behind the damage of a classic pcap, and up
+// to that of a pcapng file; they count what a replay counts, say so, and lose no result.
+func TestPasses(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*emitter.Scenario){"classic": classic, "pcapng": singleFile} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := record(t, func(s *emitter.Scenario) { change(s); s.Duration = 500 * time.Millisecond })
+			data, err := os.ReadFile(rec.files[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			clear(data[len(data)/2 : len(data)/2+30_000])
+			damaged := filepath.Join(t.TempDir(), "damaged.pcap")
+			if err := os.WriteFile(damaged, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			whole := rec.files[0]
+			rec.files = []string{damaged}
+			want := replayed(t, rec.config(new(blocks)))
+			cfg := decode.Config{Domain: rec.domain}
+
+			c, err := replay.Conform(t.Context(), replay.ConformConfig{
+				Judge: conform.Config{Decode: cfg, MaxPackets: 10_000}, Before: []string{whole}, After: []replay.PortCapture{{Path: damaged}},
+			})
+			saysDamage(t, err)
+			if c == nil || c.Damaged != want.Damaged || c.Counts.After+c.Counts.Unknown < want.Packets || c.Counts.Matched+c.Counts.Ambiguous == 0 {
+				t.Errorf("conform: %+v, want %+v", c, want.Damaged)
+			}
+			traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: []string{whole, damaged}, Decode: cfg})
+			saysDamage(t, err)
+			if traced == nil || traced.Damaged != want.Damaged || len(traced.Hops) != 1 {
+				t.Errorf("trace: %+v, want %+v", traced, want.Damaged)
+			}
+			e, err := replay.Examine(t.Context(), replay.ExamineConfig{
+				Files: rec.files, Decode: cfg, Finding: finding.Config{Domain: rec.domain, Locator: rec.fabric},
+				Place: func(string) (finding.Place, error) { return finding.Receiver, nil },
+			})
+			saysDamage(t, err)
+			if e == nil || e.Packets != want.Packets || e.Observations == 0 {
+				t.Errorf("examine: %+v, want %d packets", e, want.Packets)
+			}
+		})
+	}
+}
+
+// saysDamage wants an error that names the damage or where the capture is cut by it, once.
+func saysDamage(t *testing.T, err error) {
+	t.Helper()
+	var damage *capture.DamageError
+	var cut *capture.CutError
+	if !errors.As(err, &damage) && !errors.As(err, &cut) {
+		t.Errorf("error %v", err)
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); !ok || len(all.Unwrap()) != 1 {
+		t.Errorf("told otherwise than once: %v", err)
+	}
+}
