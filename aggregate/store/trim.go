@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
 // ErrDisk is the error of a database that stays above its disk budget.
@@ -18,18 +16,14 @@ type Dropped struct {
 	Rows, Bytes      uint64
 }
 
-// diskPartition is all active parts of one partition.
-type diskPartition struct {
-	Dropped
-	id string
-}
-
-// Trim deletes partitions until the database takes at most so many bytes on disk: the
-// fine windows first and then those of 1 s, in each the oldest windows first, and never
-// the 1 min windows. Each is logged, and recorded in gaps by producer with the reason
-// trimmed. It returns what it deleted, also with an error; ErrDisk when that was not
-// enough, and ErrForeign as Drop does. Outboxes forget what the server took: they would
-// send it again where it is missing.
+// Trim deletes partitions until the database takes at most so many bytes on disk, of all
+// its tables: the fine windows first, then those of 1 s with the flows of their day, then
+// month by month the flows of 1 min windows and what was said of taps and findings; in each
+// the oldest first, and never the 1 min windows. Each is logged, and recorded in gaps by
+// producer, with the reason trimmed or, of records, one of their table's own. Gaps stay, as
+// do names, runs and configurations. It returns what it deleted, also with an error; ErrDisk
+// when that was not enough, and ErrForeign as Drop does. Outboxes forget what the server
+// took: they would send it again where it is missing.
 func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	_, there, err := s.own(ctx)
 	if err != nil {
@@ -39,33 +33,31 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	for _, o := range there {
 		used += o.bytes
 	}
-	if used > budget {
-		for _, d := range s.deliveries {
-			d.trim(0)
-		}
+	if used <= budget {
+		return nil, nil
+	}
+	for _, d := range s.deliveries {
+		d.trim(0)
+	}
+	partitions, err := s.partitions(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var dropped []Dropped
-	for _, g := range []int{fineGrain, secondGrain} {
-		if used <= budget {
+	for i := range partitions {
+		p := &partitions[i]
+		// What is of the same time goes together.
+		if used <= budget && (i == 0 || !p.together(&partitions[i-1])) {
 			break
 		}
-		partitions, err := s.partitions(ctx, g)
-		if err != nil {
+		if err := s.recordTrimmed(ctx, p); err != nil {
 			return dropped, err
 		}
-		for _, p := range partitions {
-			if used <= budget {
-				break
-			}
-			if err := s.recordTrimmed(ctx, g, &p); err != nil {
-				return dropped, err
-			}
-			if err := s.dropPartition(ctx, &p); err != nil {
-				return dropped, err
-			}
-			dropped = append(dropped, p.Dropped)
-			used -= min(used, p.Bytes)
+		if err := s.dropPartition(ctx, p); err != nil {
+			return dropped, err
 		}
+		dropped = append(dropped, p.Dropped)
+		used -= min(used, p.Bytes)
 	}
 	if used > budget {
 		return dropped, fmt.Errorf("trim database %s at %s: %d bytes of %d: %w", s.database, s.host, used, budget, ErrDisk)
@@ -73,36 +65,14 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	return dropped, nil
 }
 
-// partitions of a table with what they hold, oldest windows first: they print as times.
-func (s *Store) partitions(ctx context.Context, g int) ([]diskPartition, error) {
-	query := fmt.Sprintf(`SELECT partition, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts
-WHERE database = '%s' AND table = '%s' AND active GROUP BY partition, partition_id ORDER BY partition LIMIT %d`, s.database, grainAt(g).table(), maxVerifyRows)
-	var list []diskPartition
-	err := s.query(ctx, s.migrator, "list partitions", query, func(rows driver.Rows) error {
-		p := diskPartition{Dropped: Dropped{Table: grainAt(g).table()}}
-		if err := rows.Scan(&p.Partition, &p.id, &p.Rows, &p.Bytes); err != nil {
-			return err
-		}
-		list = append(list, p)
-		return nil
-	})
-	return list, err
-}
-
 // recordTrimmed leaves in gaps what a partition held of each producer: before it is
 // deleted, so that a failure in between leaves a gap too many and not one too few. Once
 // more it replaces itself.
-func (s *Store) recordTrimmed(ctx context.Context, g int, p *diskPartition) error {
-	at := grainAt(g)
-	length := fmt.Sprint(at.Length.Nanoseconds())
-	if at.Fine() {
-		length = "resolution_ns"
-	}
+func (s *Store) recordTrimmed(ctx context.Context, p *diskPartition) error {
 	statement := fmt.Sprintf(`INSERT INTO %[1]s.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)
-SELECT producer, incarnation, config_epoch, toUInt64(%[2]s) AS length, min(window_start), fromUnixTimestamp64Nano(toUnixTimestamp64Nano(max(window_start)) + toInt64(length), 'UTC'),
-count(), sum(observations), 'trimmed', cityHash64('%[3]s', '%[4]s'), now64(3, 'UTC')
-FROM %[1]s.%[3]s FINAL WHERE _partition_id = '%[4]s' GROUP BY producer, incarnation, config_epoch, length`,
-		s.database, length, at.table(), p.id)
+SELECT producer, incarnation, %[2]s AS run, toUInt64(%[3]s) AS length, min(%[4]s), max(%[5]s), count(), %[6]s, '%[7]s', cityHash64('%[8]s', '%[9]s'), now64(3, 'UTC')
+FROM %[1]s.%[8]s FINAL WHERE _partition_id = '%[9]s' GROUP BY producer, incarnation, run, length`,
+		s.database, p.of.epoch, p.of.length, p.of.from, p.of.to, p.of.observations, p.of.reason, p.Table, p.id)
 	return s.describe("record what is trimmed of "+p.Table, s.migrator.Exec(ctx, statement))
 }
 

@@ -34,8 +34,8 @@ INNER JOIN
 (SELECT producer, incarnation, epoch, maxIf(at, state = 'started') AS started FROM %[1]s.runs GROUP BY producer, incarnation, epoch
 HAVING countIf(state = 'done') > 0 AND (countIf(mode = 'live') = 0 OR maxIf(at, state = 'done') > started)) AS r
 USING (producer, incarnation, epoch)
-WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s OR reason = '%[6]s')
-ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapChanged)
+WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s AND reason NOT IN %[7]s OR reason = '%[6]s')
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapChanged, untouchedTaps)
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		var s aggregate.Source
 		var h holding

@@ -20,9 +20,12 @@ func newSchemaTrim() *cobra.Command {
 		Use:   "trim --max-disk SIZE",
 		Short: "Delete the oldest windows until a database fits its disk budget",
 		Long: `Delete the oldest windows until a database takes no more disk than its budget: fine
-windows by the hour first, then 1 s windows by the day, never 1 min windows. What was
-deleted is printed. The budget of the configuration file (store: max_disk) is the default;
-to that, query serve, demo and replay trim by themselves while they run.`,
+windows by the hour first, then 1 s windows with their flows by the day, then by the month
+the flows of 1 min windows and what was said of taps and findings; never 1 min windows. All
+tables count. What was deleted is printed, and recorded in the table gaps, so that "schema
+verify" still holds what is left against what taps counted. The budget of the configuration
+file (store: max_disk) is the default; to that, query serve, demo, replay and collect trim by
+themselves while they run.`,
 		Example: "  csigscope schema trim --max-disk 50GB",
 		Args:    usageArgs(cobra.NoArgs),
 	}
