@@ -47,7 +47,7 @@ func (c *apiConfig) open(ctx context.Context, flag, address string, exposed bool
 	if d.gate, err = credential.NewGate(gate); err != nil {
 		return nil, usageError{fmt.Errorf("api: %w", err)}
 	}
-	if d.control, err = access.New(access.Config{Who: who{d.gate}, Settings: c.settings(), Logger: logger}); err != nil {
+	if d.control, err = access.New(access.Config{Who: who{d.gate}, Settings: c.settings(), Open: page.IsFile, Logger: logger}); err != nil {
 		return nil, usageError{fmt.Errorf("api: %w", err)}
 	}
 	var config net.ListenConfig

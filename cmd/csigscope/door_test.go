@@ -22,6 +22,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 )
@@ -66,7 +67,7 @@ func openTestDoor(t *testing.T, c *apiConfig, address string, exposed bool) (*do
 	ctx, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := serve(ctx, d.server(a), d.listener); err != nil {
+		if err := serve(ctx, d.server(page.Handler(a)), d.listener); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
@@ -117,9 +118,14 @@ func TestDoor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := c.AllCells(t.Context(), url.Values{})
-		if tc.want == "" && (err != nil || len(page.Values) != 4) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+		cells, err := c.AllCells(t.Context(), url.Values{})
+		if tc.want == "" && (err != nil || len(cells.Values) != 4) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+	for path, want := range map[string]int{"/": 200, "/app.js": 200, "/?token=sesame": 400, "/api/v1/health": 401, "/api/v1/frames": 401, "/openapi.json": 401, "/other.js": 401} {
+		if got := getStatus(t, ca, d.url()+path); got != want {
+			t.Errorf("%s without a credential: %d, want %d", path, got, want)
 		}
 	}
 	call := func(token string) int {
@@ -149,7 +155,7 @@ func TestDoor(t *testing.T) {
 	for _, e := range d.control.Stats().Endpoints {
 		endpoints = append(endpoints, e.Name)
 	}
-	if want := []string{"/api/v1/cells", "/csigscope.query.v1.QueryService/", "other"}; !slices.Equal(endpoints, want) {
+	if want := []string{"/", "/api/v1/cells", "/app.js", "/csigscope.query.v1.QueryService/", "other"}; !slices.Equal(endpoints, want) {
 		t.Errorf("endpoints %q, want %q", endpoints, want)
 	}
 	for _, want := range []string{
@@ -167,6 +173,23 @@ func TestDoor(t *testing.T) {
 			t.Errorf("%s in the clear: %v", flags[0], err)
 		}
 	}
+}
+
+// getStatus asks without a credential.
+func getStatus(t *testing.T, ca *credentialtest.Authority, url string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}
+	defer transport.CloseIdleConnections()
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode
 }
 
 // TestDoorBeyondLoopback: an address that others reach takes TLS and credentials, or the flag

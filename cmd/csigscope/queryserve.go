@@ -28,7 +28,8 @@ tunnel. The engine belongs to all commands that use the same store: one of them 
 its address for all.
 
 Beyond this machine the page and the API are served with TLS, to who has a certificate or
-a token: the section api of the configuration says to whom, and how much each may ask.
+a token, which the page asks for: the section api of the configuration says to whom, and how
+much each may ask. The page's files, which hold no data, are for everybody.
 SIGHUP reads its origins and limits again; its files are read again when they change.
 
 Beside the page, for those who may ask, are /metrics for Prometheus, /healthz (200 while it

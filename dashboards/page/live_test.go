@@ -18,7 +18,10 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-const liveRacks = 8
+const (
+	liveRacks  = 8
+	liveSignal = csig.MaxDelay
+)
 
 // stored is what a store has of the minute before now, under the names of live blocks.
 func stored(t *testing.T) *querytest.Memory {
@@ -60,7 +63,21 @@ func (f feed) close(t *testing.T) []aggregate.CellStats {
 		t.Fatal(err)
 	}
 	f.Publish()
-	return f.State().Newest().Cells(csig.MaxDelay)
+	return f.State().Newest().Cells(liveSignal)
+}
+
+// cellIs is the condition that the page shows a cell as it is among these, a congested one if
+// there is any.
+func cellIs(cells []aggregate.CellStats) string {
+	c := &cells[9]
+	for i := range cells {
+		if cells[i].State == aggregate.Congested {
+			c = &cells[i]
+			break
+		}
+	}
+	src, dst := int(c.Src-recenttest.FirstGroup), int(c.Dst-recenttest.FirstGroup)
+	return fmt.Sprintf("csigscope.cell(%d, %d).observations === %d && csigscope.cell(%[1]d, %[2]d).heavy === %[4]d", src, dst, c.Observations, c.Heavy)
 }
 
 // TestLive holds that the newest window is on the page as soon as it has closed, and that
@@ -76,15 +93,7 @@ func TestLive(t *testing.T) {
 		time.Sleep(time.Second) // the next window is one second later
 		cells := f.close(t)
 		start := time.Now()
-		c := &cells[9]
-		for i := range cells {
-			if cells[i].State == aggregate.Congested {
-				c = &cells[i]
-				break
-			}
-		}
-		src, dst := int(c.Src-recenttest.FirstGroup), int(c.Dst-recenttest.FirstGroup)
-		v.Wait(fmt.Sprintf("csigscope.cell(%d, %d).observations === %d && csigscope.cell(%d, %d).heavy === %d", src, dst, c.Observations, src, dst, c.Heavy))
+		v.Wait(cellIs(cells))
 		t.Logf("a window is drawn %v after it was closed", time.Since(start).Round(time.Millisecond))
 		checkLive(t, v, cells)
 	}

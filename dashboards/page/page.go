@@ -29,7 +29,7 @@ var files embed.FS
 var scriptNames = []string{
 	uplot + "uPlot.iife.min.js",
 	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "chart.js", "fabric.js", "map.js",
-	"panels.js", "header.js", "source.js", "live.js", "detail.js", "app.js", "input.js", "main.js",
+	"panels.js", "header.js", "token.js", "source.js", "stream.js", "live.js", "detail.js", "app.js", "input.js", "main.js",
 }
 
 var styleNames = []string{uplot + "uPlot.min.css", "style.css"}
@@ -86,6 +86,17 @@ func Handler(api http.Handler) http.Handler {
 		})
 	}
 	return query.SecurityHeaders(mux)
+}
+
+// IsFile tells whether a request asks for one of the page's own files. They are the same for
+// everybody and hold no data, so that who has still to show a credential may have them: the
+// page then asks for it.
+func IsFile(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	return r.URL.Path == "/" || slices.Contains(scriptNames, name) || slices.Contains(styleNames, name)
 }
 
 // LoopbackOnly refuses requests whose Host is not a name or address of this

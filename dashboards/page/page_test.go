@@ -99,6 +99,29 @@ func TestHandlerServesItsFiles(t *testing.T) {
 	}
 }
 
+// TestIsFile: what needs no credential is what the page links to, and nothing of the API.
+func TestIsFile(t *testing.T) {
+	var index bytes.Buffer
+	w := httptest.NewRecorder()
+	page.Handler(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if _, err := index.ReadFrom(w.Body); err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{
+		"GET /": true, "HEAD /": true, "GET /?token=x": true, "POST /": false, "POST /app.js": false, "GET /api/v1/extent": false, "GET /api/v1/frames": false,
+		"GET //app.js": false, "GET /uplot/": false, "GET /app.js/": false, "GET /../app.js": false, "GET /metrics": false, "GET /openapi.json": false,
+	}
+	for _, link := range regexp.MustCompile(`(?:src|href)="([^":]+)"`).FindAllStringSubmatch(index.String(), -1) {
+		targets["GET /"+link[1]] = true
+	}
+	for target, want := range targets {
+		method, path, _ := strings.Cut(target, " ")
+		if got := page.IsFile(httptest.NewRequest(method, path, nil)); got != want {
+			t.Errorf("%s: %t, want %t", target, got, want)
+		}
+	}
+}
+
 func TestLoopbackOnly(t *testing.T) {
 	h := page.LoopbackOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for host, want := range map[string]int{

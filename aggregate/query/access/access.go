@@ -42,8 +42,11 @@ type Authenticator interface {
 type Config struct {
 	Who      Authenticator
 	Settings Settings
-	Logger   *slog.Logger     // the audit log; nil: none
-	Now      func() time.Time // nil: time.Now
+	// Open tells which requests are let in without a credential, since what they ask for holds
+	// no data, such as the files of a page; nil: none. Their limits are those of the address.
+	Open   func(*http.Request) bool
+	Logger *slog.Logger     // the audit log; nil: none
+	Now    func() time.Time // nil: time.Now
 }
 
 // Settings may change while requests are served; see Control.Use.
@@ -57,6 +60,7 @@ type Settings struct {
 // Control is the access to a server's answers. It is safe for concurrent use.
 type Control struct {
 	who      Authenticator
+	open     func(*http.Request) bool
 	logger   *slog.Logger
 	now      func() time.Time
 	settings atomic.Pointer[settings]
@@ -81,7 +85,10 @@ func New(c Config) (*Control, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	a := &Control{who: c.Who, logger: c.Logger, now: c.Now}
+	if c.Open == nil {
+		c.Open = func(*http.Request) bool { return false }
+	}
+	a := &Control{who: c.Who, open: c.Open, logger: c.Logger, now: c.Now}
 	a.audit.logger = c.Logger
 	return a, a.Use(c.Settings)
 }
@@ -142,18 +149,12 @@ func (a *Control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 		return a.refuse(q, w, http.StatusBadRequest, credentialInURL,
 			"parameter \""+name+"\": credentials do not belong in URLs, which are logged: send the header Authorization: Bearer TOKEN")
 	}
-	place := s.places.get(q.from, a.now())
-	defer place.done()
-	if wait := place.failures.wait(a.now()); wait > 0 && q.from != loopback {
-		return a.limit(q, w, failures, "too many requests without a valid credential came from this address", wait)
+	if a.open(r) {
+		q.peer = Peer{Name: "anonymous", Role: Read}
+	} else if !a.identify(q, s, w, r) {
+		return false
 	}
-	who, err := a.who.Identify(r)
-	if err != nil {
-		place.failures.take(a.now(), 1)
-		w.Header().Set("WWW-Authenticate", `Bearer realm="csigscope"`)
-		return a.refuse(q, w, http.StatusUnauthorized, unauthenticated, err.Error())
-	}
-	q.peer = who
+	who := q.peer
 	if who.Role != Admin && (who.Role != Read || strings.HasPrefix(r.URL.Path, AdminPath)) {
 		return a.refuse(q, w, http.StatusForbidden, forbidden, "this needs the role admin: ask with a credential that has it")
 	}
@@ -169,6 +170,23 @@ func (a *Control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 		return a.limit(q, w, limited.reason, limited.detail, limited.retry)
 	}
 	q.begun = true
+	return true
+}
+
+// identify finds out who a request comes from.
+func (a *Control) identify(q *request, s *settings, w http.ResponseWriter, r *http.Request) bool {
+	place := s.places.get(q.from, a.now())
+	defer place.done()
+	if wait := place.failures.wait(a.now()); wait > 0 && q.from != loopback {
+		return a.limit(q, w, failures, "too many requests without a valid credential came from this address", wait)
+	}
+	who, err := a.who.Identify(r)
+	if err != nil {
+		place.failures.take(a.now(), 1)
+		w.Header().Set("WWW-Authenticate", `Bearer realm="csigscope"`)
+		return a.refuse(q, w, http.StatusUnauthorized, unauthenticated, err.Error())
+	}
+	q.peer = who
 	return true
 }
 

@@ -41,9 +41,20 @@ type Visitor struct {
 // until it has drawn.
 func Visit(t *testing.T, url, theme string) *Visitor {
 	t.Helper()
+	v := Enter(t, url, theme, "")
+	v.Wait(drawn)
+	return v
+}
+
+// drawn is the condition that the page has drawn.
+const drawn = "window.csigscope?.ready === true"
+
+// Enter is Visit for a page that may have nothing to draw yet; see Excuse.
+func Enter(t *testing.T, url, theme, excuse string) *Visitor {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(tab(t), 5*time.Minute)
 	t.Cleanup(cancel)
-	v := &Visitor{t: t, ctx: ctx}
+	v := &Visitor{t: t, ctx: ctx, excuse: excuse}
 	t.Cleanup(v.check)
 	origin, _, _ := strings.Cut(url, "#")
 	if err := chromedp.Listen(ctx, v.listen(origin)); err != nil {
@@ -57,7 +68,7 @@ func Visit(t *testing.T, url, theme string) *Visitor {
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 	})
 	v.Resize(width, height)
-	v.Open(url)
+	v.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
 	return v
 }
 
@@ -65,7 +76,7 @@ func Visit(t *testing.T, url, theme string) *Visitor {
 func (v *Visitor) Open(url string) {
 	v.t.Helper()
 	v.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
-	v.Wait("window.csigscope?.ready === true")
+	v.Wait(drawn)
 }
 
 // Resize makes the window so large, in CSS pixels.
@@ -158,6 +169,22 @@ func (v *Visitor) Wait(condition string) {
 func (v *Visitor) WaitFor(condition string, limit time.Duration) {
 	v.t.Helper()
 	v.Do(chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(limit)))
+}
+
+// Reload does what makes the page load anew, and waits until it begins to.
+func (v *Visitor) Reload(step func()) {
+	v.t.Helper()
+	const gone = "window.old !== true"
+	Evaluate[bool](v, "window.old = true")
+	step()
+	for range 400 {
+		// In between there is no page to ask.
+		if loaded, err := chromedp.Run(v.ctx, chromedp.Evaluate[bool](gone)); err == nil && loaded {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	v.t.Fatal("the page was not loaded anew")
 }
 
 // Click clicks what a CSS selector finds.

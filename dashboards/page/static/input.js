@@ -122,7 +122,7 @@ const Input = (() => {
 
   // The page's own keys leave alone what has the focus and uses keys itself.
   function keys(event) {
-    if (find("keyhelp").open || modified(event)) return;
+    if (document.querySelector("dialog[open]") || modified(event)) return;
     if (event.key === "?") return help();
     if (event.target.closest("input, select, button, canvas") && !["w", "n"].includes(event.key)) return;
     const last = (App.model()?.windows.length || 1) - 1;

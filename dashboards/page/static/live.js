@@ -55,27 +55,31 @@ const Live = (() => {
     newest = columns = null;
     heard = performance.now();
     const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s` });
-    stream = new EventSource(`api/v1/watch?${query}`);
-    const take = (name, f) => stream.addEventListener(name, (event) => {
-      connected = true;
-      f(JSON.parse(event.data));
+    stream = new Stream(`api/v1/watch?${query}`, {
+      take: (name, value) => {
+        connected = true;
+        taken[name]?.(value);
+      },
+      lost: () => {
+        connected = false; // the stream tries again by itself
+        tick();
+      },
     });
-    take("snapshot", (cells) => {
+  }
+
+  // taken is what to do with each kind of event.
+  const taken = {
+    snapshot: (cells) => {
       if (cells.windows) hear({ ...cells, start: cells.from, end: cells.to }, Math.max(0, Date.now() - Date.parse(cells.to)));
-    });
-    take("window", (event) => {
+    },
+    window: (event) => {
       if (newest && event.window_start < newest.start) return; // late news of an earlier one
       hear({ ...event, start: event.window_start, end: event.window_end }, 0);
-    });
-    take("heartbeat", (beat) => {
-      if (beat.age_s === undefined) return;
-      [heard, aged] = [performance.now(), beat.age_s * 1000];
-    });
-    stream.onerror = () => {
-      connected = false; // the browser tries again by itself
-      tick();
-    };
-  }
+    },
+    heartbeat: (beat) => {
+      if (beat.age_s !== undefined) [heard, aged] = [performance.now(), beat.age_s * 1000];
+    },
+  };
 
   function hear(window, age) {
     newest = window;

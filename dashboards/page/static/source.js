@@ -52,9 +52,9 @@ const Source = (() => {
   async function answer(path, query, aborted) {
     let response;
     try {
-      response = await fetch(`${path}?${new URLSearchParams(query)}`, { signal: aborted, cache: "no-store" });
+      response = await Token.request(`${path}?${new URLSearchParams(query)}`, { signal: aborted });
     } catch (error) {
-      if (error.name === "AbortError") throw error;
+      if (!(error instanceof TypeError)) throw error; // which is how fetch fails
       throw new Error("The server does not answer: what is shown may be old.");
     }
     if (response.ok) return response;
@@ -94,6 +94,7 @@ const Source = (() => {
       inline = JSON.parse(data.textContent);
       return open();
     }
+    Token.start();
     find("fetch").hidden = false;
     find("range").addEventListener("change", (event) => {
       App.view.range = event.target.value;

@@ -1,0 +1,156 @@
+package page_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/csigscope/csigscope/aggregate/query/access"
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+)
+
+// sesame lets those in who show a token, which may change, and notes what was asked.
+type sesame struct {
+	next http.Handler
+
+	mu      sync.Mutex
+	token   string
+	asked   []string // addresses, and where they were asked from
+	resumed int      // streams that went on after an event
+}
+
+// Identify implements access.Authenticator.
+func (s *sesame) Identify(r *http.Request) (access.Peer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Header.Get("Authorization") != "Bearer "+s.token {
+		return access.Peer{}, errors.New("no valid credential")
+	}
+	return access.Peer{Name: "te", Role: access.Read, How: "token"}, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *sesame) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.asked = append(s.asked, r.URL.String()+" "+r.Referer())
+	if r.URL.Path == "/api/v1/watch" && r.Header.Get("Last-Event-ID") != "" {
+		s.resumed++
+	}
+	s.mu.Unlock()
+	s.next.ServeHTTP(w, r)
+}
+
+func (s *sesame) use(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token = token
+}
+
+// behindToken is the page and the API behind a token.
+func behindToken(t *testing.T, f feed) (*sesame, *httptest.Server) {
+	t.Helper()
+	s := &sesame{token: "open-sesame"}
+	control, err := access.New(access.Config{Who: s, Open: page.IsFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.next = control.Guard(served(t, stored(t), f.Memory))
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	return s, server
+}
+
+const (
+	dialogOpen = "document.getElementById('token').open"
+	hasDrawn   = "window.csigscope?.ready === true"
+)
+
+// says waits until an element says something.
+func says(v *pagetest.Visitor, id, text string) {
+	v.Wait("document.getElementById('" + id + "').textContent === " + "'" + text + "'")
+}
+
+// TestToken: the page comes without a token, asks for one, says when it is refused, and shows
+// data, live as well, with the right one. It stays in the tab and out of every address.
+func TestToken(t *testing.T) {
+	f := feed{recent.New(recent.Config{}), rand.New(rand.NewPCG(1, 2))}
+	f.close(t)
+	s, server := behindToken(t, f)
+	v := pagetest.Enter(t, server.URL+"/#signal=max_delay&live=1", "dark", "Failed to load resource") // for a 401 or a connection that ends
+	v.Wait(dialogOpen + " && document.activeElement.id === 'token-text'")
+	v.Press("open sesame", kb.Enter)
+	says(v, "token-wrong", "A token has letters, digits and signs, and no spaces.")
+	v.Press(kb.Backspace, "wrong", kb.Enter)
+	says(v, "token-wrong", "The server refused this token.")
+	if pagetest.Evaluate[bool](v, hasDrawn) {
+		t.Error("the page has drawn without a token")
+	}
+	v.Screenshot("refused")
+	v.Press(kb.Backspace, "open-sesame", kb.Enter)
+	v.Wait(hasDrawn)
+	says(v, "age", "live")
+	checkLive(t, v, f.State().Newest().Cells(liveSignal))
+
+	server.CloseClientConnections()
+	v.Wait("document.getElementById('age').textContent.startsWith('no connection')")
+	cells := f.close(t)
+	v.Wait("document.getElementById('age').textContent === 'live'")
+	v.Wait(cellIs(cells))
+	checkLive(t, v, cells)
+
+	v.Open(server.URL + "/#signal=max_delay")
+	if pagetest.Evaluate[bool](v, dialogOpen) {
+		t.Error("the tab has forgotten the token")
+	}
+	kept := pagetest.Evaluate[[]string](v, "[JSON.stringify(sessionStorage), JSON.stringify(localStorage), document.cookie, location.href]")
+	for i, text := range kept {
+		if strings.Contains(text, "open-sesame") != (i == 0) {
+			t.Errorf("%d of session storage, local storage, cookies and address: %s", i, text)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, asked := range s.asked {
+		if strings.Contains(asked, "sesame") {
+			t.Errorf("asked for %s", asked)
+		}
+	}
+	if s.resumed == 0 {
+		t.Error("the stream did not go on where it was")
+	}
+}
+
+// TestTokenGone: a token that is refused later is asked for again, who gives none sees that
+// there has to be one, and what is forgotten leaves nothing behind.
+func TestTokenGone(t *testing.T) {
+	s, server := behindToken(t, feed{recent.New(recent.Config{}), nil})
+	v := pagetest.Enter(t, server.URL+"/#signal=max_delay", "light", "status of 401")
+	v.Wait(dialogOpen)
+	v.Press("open-sesame", kb.Enter)
+	v.Wait(hasDrawn)
+	s.use("other")
+	v.Click("#reload")
+	v.Wait(dialogOpen)
+	says(v, "token-wrong", "The server does not accept the token any more.")
+	v.Press(kb.Escape)
+	says(v, "banner", "The server answers only with a token.")
+	v.Click("#reload")
+	v.Wait("!" + dialogOpen)
+	says(v, "token-forget", "Give token")
+	v.Click("#token-forget")
+	v.Wait(dialogOpen)
+	v.Press("other", kb.Enter)
+	says(v, "token-forget", "Forget token")
+	says(v, "banner", "")
+	v.Reload(func() { v.Click("#token-forget") })
+	v.Wait(dialogOpen + " && !window.csigscope && sessionStorage.length === 0 && document.getElementById('main').hidden")
+}
