@@ -6,6 +6,7 @@ const Address = (() => {
   const KEYS = ["signal", "level", "range", "from", "to", "step", "t", "src", "dst", "at", "live", "theme", "utc"];
   const QUIET = 250; // ms between two changes: browsers refuse hundreds in seconds
   let written = null;
+  let current = location.hash; // as this page knows it
   let timer = 0;
   let next = null;
 
@@ -27,14 +28,17 @@ const Address = (() => {
     if (!next) return;
     const text = new URLSearchParams(KEYS.filter((key) => next[key]).map((key) => [key, next[key]])).toString();
     next = null;
-    if (text === written) return;
+    // Where somebody else has changed the fragment, the page is about to be told.
+    if (text === written || location.hash !== current) return;
     written = text;
     history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+    current = location.hash;
   }
 
   // listen calls back where somebody else changes the fragment.
   function listen(changed) {
     window.addEventListener("hashchange", () => {
+      current = location.hash;
       if (location.hash.slice(1) === written) return;
       clearTimeout(timer);
       timer = 0;
