@@ -14,7 +14,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
+.PHONY: help build engine demo test torture bench bench-conform bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
 	CSIGSCOPE_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_BENCH_DIR=$(CURDIR)/.cache/bench \
 		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay
 	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./aggregate/store ./replay/emitter
+
+bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N for fewer)
+	CSIGSCOPE_CONFORM_PAIRS=$(or $(PAIRS),1000000) $(GO) test -count=1 -v -run '^TestConformSpeed$$' ./cmd/csigscope
 
 bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less)
 	CSIGSCOPE_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture

@@ -161,7 +161,12 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 		limit = conform.DefaultMaxPackets
 	}
 	// Parts are not of equal size: they are by hash.
-	return 1 + before/(limit-limit/8), nil
+	parts = 1 + before/(limit-limit/8)
+	c.cfg.Judge.Expect = before / parts
+	if parts > 1 {
+		c.cfg.Judge.Expect += before / parts / 8
+	}
+	return parts, nil
 }
 
 func (c *conformance) after() (paths []string) {

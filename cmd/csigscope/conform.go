@@ -83,7 +83,7 @@ The command exits with 3 if a rule was broken.`,
 	flags.BoolVar(&f.uninitialized, "uninitialized", false, "the first hop may write its locator metadata beside an initial value (IBCS 6.1, rule 1)")
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
 	flags.DurationVar(&f.slack, "slack", time.Millisecond, "how far the counters' clock may be off the captures'")
-	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "`N` packets at most are held in memory, some 150 bytes each; of larger captures one part after the other")
+	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "`N` packets at most are held in memory, some 120 bytes each; of larger captures one part after the other")
 	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file")
 	flags.StringVar(&f.junit, "junit", "", "also write the result to a JUnit `FILE`, one test case a rule")
 	flags.StringVarP(&f.format, "output", "o", "table", "output `FORMAT`: table or json")

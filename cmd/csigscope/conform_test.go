@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +22,15 @@ taps:
 - {name: down3, ports: ["leaf3:down3"]}
 - {name: down4, ports: ["leaf3:down4"]}
 `
+
+// leaf3 are the arguments of conform for captures with leaf3Taps.
+func (e emitted) leaf3() []string {
+	args := []string{filepath.Join(e.dir, "in.pcapng")}
+	for _, port := range []string{"up1", "up2", "down1", "down2", "down3", "down4"} {
+		args = append(args, "leaf3:"+port+"="+filepath.Join(e.dir, port+".pcapng"))
+	}
+	return args
+}
 
 // fromHosts are packets of hosts alone, one of which forges what it says.
 const fromHosts = `faults: [{match: host3-1, kind: forge, values: {min_abw: 1Mbps, max_delay: 1ms}}]
@@ -63,11 +71,7 @@ func TestConform(t *testing.T) {
 			file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+yaml+"\n")
 			e := emit(t, "--scenario-file", file, "--capture-untagged")
 			args := append([]string{"conform", "-o", "json", "--fabric", e.fabric()}, test.args...)
-			args = append(args, filepath.Join(e.dir, "in.pcapng"))
-			for _, port := range []string{"up1", "up2", "down1", "down2", "down3", "down4"} {
-				args = append(args, fmt.Sprintf("leaf3:%s=%s", port, filepath.Join(e.dir, port+".pcapng")))
-			}
-			r := runBinary(t, os.Environ(), args...)
+			r := runBinary(t, os.Environ(), append(args, e.leaf3()...)...)
 			if r.code != test.code {
 				t.Fatalf("exit code %d, want %d: %s", r.code, test.code, r.stderr)
 			}

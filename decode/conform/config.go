@@ -82,9 +82,12 @@ type Config struct {
 	// MaxPackets bounds the packets of a part that are remembered, 0 for
 	// DefaultMaxPackets.
 	MaxPackets int
+	// Expect is how many packets before the device a part has about, 0 if nobody knows:
+	// memory for them is taken at once.
+	Expect int
 }
 
-// DefaultMaxPackets is how many packets before the device are remembered: some 100 bytes
+// DefaultMaxPackets is how many packets before the device are remembered: some 120 bytes
 // each.
 const DefaultMaxPackets = 4 << 20
 
@@ -99,8 +102,8 @@ func (c *Config) check() error {
 	switch {
 	case len(c.Ports) == 0 || len(c.Ports) > MaxPorts:
 		return fmt.Errorf("%d ports after the device: expected 1 to %d", len(c.Ports), MaxPorts)
-	case c.Prefix < 0 || c.MaxPackets < 0:
-		return fmt.Errorf("prefix %d, %d packets: expected no negative numbers", c.Prefix, c.MaxPackets)
+	case c.Prefix < 0 || c.MaxPackets < 0 || c.Expect < 0:
+		return fmt.Errorf("prefix %d, %d and %d packets: expected no negative numbers", c.Prefix, c.MaxPackets, c.Expect)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func New(cfg Config) (*Judge, error) {
 // StartPart begins one part of several.
 func (j *Judge) StartPart(part, parts int) {
 	j.part, j.parts = uint64(part), uint64(max(parts, 1))
-	j.wait.reset()
+	j.wait.reset(min(j.cfg.Expect, j.cfg.MaxPackets))
 }
 
 // Before takes a packet that went into the device. It fails with ErrTooMany alone.
@@ -208,7 +208,6 @@ func (j *Judge) EndPart() {
 	for i := range j.wait.list {
 		j.losses.add(&j.wait.list[i])
 	}
-	j.wait.reset()
 }
 
 // judgeLater matches packets that look alike and have different tags: in their order,

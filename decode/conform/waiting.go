@@ -3,87 +3,122 @@ package conform
 // none is no place in a list.
 const none = int32(-1)
 
-// waiter is a packet before the device.
+// waiter is a packet before the device. Packets that are alike are a chain, which is known
+// by its first one.
 type waiter struct {
 	sighting
 	next  int32 // alike, later; none for the last
+	chain int32 // of the first one: index into waiting.chains; none while it is alone
 	taken bool
 }
 
-// chain is what packets that are alike share.
+// chain is what several packets that are alike share.
 type chain struct {
-	first, next, last int32 // of all, of those that wait, of all
-	alike             bool  // their tags, too, are the same
+	next, last int32 // of those that wait, of all
+	alike      bool  // their tags, too, are the same
 }
 
 // waiting is the packets before the device, and those after it that wait for the end of a
 // part.
 type waiting struct {
 	list    []waiter
-	chains  map[uint64]int32 // by identity, index into all
-	all     []chain
+	index   index // of the first ones of chains, by identity
+	chains  []chain
 	later   []sighting // after the device: several were alike before it, with different tags
 	trimmed []sighting // after the device, with D: whole ones are not alike
 }
 
-func (w *waiting) reset() {
-	*w = waiting{list: w.list[:0], chains: w.chains, all: w.all[:0], later: w.later[:0], trimmed: w.trimmed[:0]}
-	if w.chains == nil {
-		w.chains = make(map[uint64]int32)
+// reset makes room for so many packets at once, and for more of them one by one.
+func (w *waiting) reset(packets int) {
+	if cap(w.list) < packets {
+		w.list = make([]waiter, 0, packets)
 	}
-	clear(w.chains)
+	*w = waiting{list: w.list[:0], index: w.index, chains: w.chains[:0], later: w.later[:0], trimmed: w.trimmed[:0]}
+	w.index.reset(packets)
 }
 
 func (w *waiting) len() int { return len(w.list) }
 
 func (w *waiting) add(s *sighting) {
 	at := int32(len(w.list))
-	w.list = append(w.list, waiter{sighting: *s, next: none})
-	c, ok := w.chains[s.whole]
-	if !ok {
-		w.chains[s.whole] = int32(len(w.all))
-		w.all = append(w.all, chain{first: at, next: at, last: at, alike: true})
+	first := w.find(s.whole)
+	w.list = append(w.list, waiter{sighting: *s, next: none, chain: none})
+	if first == none {
+		w.enter(at)
 		return
 	}
-	all := &w.all[c]
-	all.alike = all.alike && w.list[all.first].tagState == s.tagState
+	head := &w.list[first]
+	if head.chain == none {
+		head.chain = int32(len(w.chains))
+		w.chains = append(w.chains, chain{next: first, last: first, alike: true})
+	}
+	all := &w.chains[head.chain]
+	all.alike = all.alike && head.tagState == s.tagState
 	w.list[all.last].next = at
 	all.last = at
 }
 
-// find is the chain of packets with the identity, or none.
-func (w *waiting) find(whole uint64) int32 {
-	if c, ok := w.chains[whole]; ok {
-		return c
+// enter puts the first packet of a chain into the index.
+func (w *waiting) enter(at int32) {
+	if w.index.full() {
+		old := w.index
+		w.index = index{}
+		w.index.reset(len(old.slots))
+		for _, s := range old.slots {
+			if s.packet != 0 {
+				w.index.add(w.list[s.packet-1].whole, s.packet-1)
+			}
+		}
 	}
-	return none
+	w.index.add(w.list[at].whole, at)
+}
+
+// find is the first of the packets with the identity, or none.
+func (w *waiting) find(whole uint64) int32 {
+	if len(w.index.slots) == 0 {
+		return none
+	}
+	for at := w.index.start(whole); ; at = w.index.after(at) {
+		first, probable := w.index.get(at, whole)
+		if first == none || probable && w.list[first].whole == whole {
+			return first
+		}
+	}
 }
 
 // alike tells whether it does not matter which packet of the chain is taken.
-func (w *waiting) alike(c int32) bool { return w.all[c].alike }
+func (w *waiting) alike(first int32) bool {
+	c := w.list[first].chain
+	return c == none || w.chains[c].alike
+}
 
 // take takes the first packet of the chain that waits. Where none does it gives the
 // first of all, and more is false.
-func (w *waiting) take(c int32) (p *waiter, more bool) {
-	all := &w.all[c]
+func (w *waiting) take(first int32) (p *waiter, more bool) {
+	head := &w.list[first]
+	if head.chain == none {
+		more, head.taken = !head.taken, true
+		return head, more
+	}
+	all := &w.chains[head.chain]
 	for ; all.next != none; all.next = w.list[all.next].next {
 		if p = &w.list[all.next]; !p.taken {
 			p.taken = true
 			return p, true
 		}
 	}
-	return &w.list[all.first], false
+	return head, false
 }
 
-func (w *waiting) count(c int32) (n int) {
-	for at := w.all[c].first; at != none; at = w.list[at].next {
+func (w *waiting) count(first int32) (n int) {
+	for at := first; at != none; at = w.list[at].next {
 		n++
 	}
 	return n
 }
 
-func (w *waiting) takeAll(c int32) {
-	for at := w.all[c].first; at != none; at = w.list[at].next {
+func (w *waiting) takeAll(first int32) {
+	for at := first; at != none; at = w.list[at].next {
 		w.list[at].taken = true
 	}
 }
