@@ -6,6 +6,7 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 ENGINE   := aggregate/store/chdb/node_modules/.installed
 CLIENT   := aggregate/store/chdb/testdata/nodeclient/node_modules/.installed
 TYPES    := dashboards/testdata/types/node_modules/.installed
+PANELS   := dashboards/grafana/testdata/panels/node_modules/.installed
 UPLOT    := dashboards/page/testdata/uplot/node_modules/.installed
 TOOLS    := .cache/tools
 LINT     := $(TOOLS)/golangci-lint
@@ -29,7 +30,7 @@ $(ENGINE): aggregate/store/chdb/package-lock.json
 	cd aggregate/store/chdb && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-$(CLIENT) $(TYPES) $(UPLOT): %/node_modules/.installed: %/package-lock.json
+$(CLIENT) $(TYPES) $(PANELS) $(UPLOT): %/node_modules/.installed: %/package-lock.json
 	@.ci/need npm npm
 	cd $(dir $<) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
@@ -37,7 +38,7 @@ $(CLIENT) $(TYPES) $(UPLOT): %/node_modules/.installed: %/package-lock.json
 demo: build engine ## emit a training job, replay it, store it, and show the heatmaps
 	$(BIN) demo --dir $(DEMO_DIR)
 
-deps: engine $(CLIENT) $(TYPES) $(UPLOT) ## install what the tests need, by package name
+deps: engine $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests need, by package name
 	@.ci/need curl curl
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark

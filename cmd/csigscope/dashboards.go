@@ -36,8 +36,9 @@ func newDashboardsCommand() *cobra.Command {
 
 They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse
 server or at what query serve opens with --clickhouse-listen. With --fabric every location
-has the colour that it has on the page. They are made for Grafana 12 and 13: checked
-against its types, every query run against the store, and never seen in a running Grafana.`,
+has the colour that it has on the page. They are made for Grafana 12 and 13: every
+query is run against the store and its answer through Grafana's own code of data, types are
+checked against its own, and they were never seen in a running Grafana.`,
 	}
 	cmd.AddCommand(newDashboardsWriteCommand(), newDashboardsPushCommand())
 	return cmd

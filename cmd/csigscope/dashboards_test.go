@@ -24,6 +24,7 @@ type drawn struct {
 		RawSQL string `json:"rawSql"`
 		Format any    `json:"format"`
 	} `json:"targets"`
+	Transformations []json.RawMessage `json:"transformations"`
 }
 
 // TestDashboardQueries asks what every panel and variable asks, over the interface that
@@ -34,14 +35,14 @@ func TestDashboardQueries(t *testing.T) {
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
 	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "10s", "--fine", "10ms", store)
 	address := freeAddress(t)
-	serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
+	page := serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for _, rows := range []grafanatest.Choice{{Text: "1s", Value: "1000000000"}, {Text: "1m", Value: "60000000000"}, {Text: "fine", Value: "10000000"}} {
 		// A second before and after that nothing is known of.
 		v := grafanatest.Viewer{
 			URL: "http://" + address + "/?database=csigscope", From: start.Add(-time.Second), To: start.Add(11 * time.Second), Interval: 200 * time.Millisecond,
 			Choices: map[string]grafanatest.Choice{
-				"signal": {Value: "1"}, "level": {Value: "0"}, "resolution": rows,
+				"signal": {Text: "min_abw_ratio", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": rows, "datasource": {Value: "csigscope-clickhouse"},
 				"src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {},
 			},
 		}
@@ -56,6 +57,9 @@ func TestDashboardQueries(t *testing.T) {
 			}
 			for _, d := range all {
 				t.Run(d.Name, func(t *testing.T) { askDashboard(t, &v, d.JSON) })
+			}
+			if rows.Text == "1s" {
+				t.Run("drawn", func(t *testing.T) { checkDrawn(t, &v, page) })
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func cellsBoard(o *Options) board {
 			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(),
 			groupVariable("src", "Source"), groupVariable("dst", "Destination"), locationVariable(),
 		},
-		panels: append(append(means, modes), append(cellPanels(colors), more...)...),
+		panels: append(append(means, modes), append(cellPanels(o, colors), more...)...),
 	}
 }
 
@@ -47,37 +47,63 @@ func matrix(o *Options, p panel) panel {
 	p.kind, p.options = "table", tableOptions()
 	p.options["frozenColumns"] = object{"left": 1}
 	p.transform = []object{{"id": "groupingToMatrix", "options": object{"columnField": "dst", "rowField": "src", "valueField": "value", "emptyValue": "null"}}}
-	p.defaults["links"] = []object{toCells("path of ${__data.fields[0]} to ${__field.name}",
-		"&var-src=${__data.fields[0]:percentencode}&var-dst=${__field.name:percentencode}")}
-	p.overrides = []object{override(`src\dst`, object{
-		"custom.cellOptions": object{"type": "auto"}, "links": []object{}, "displayName": "from, to", "mappings": []object{},
-	})}
+	// Lists of an override are put before those of the defaults, so that none could take a
+	// link or a mapping from the column of names.
+	cells := object{"mappings": p.defaults["mappings"], "links": []object{toCells("path of ${__data.fields[0]} to ${__field.name}",
+		"&var-src=${__data.fields[0]:percentencode}&var-dst=${__field.name:percentencode}")}}
+	delete(p.defaults, "mappings")
+	p.overrides = []object{
+		overrideBy("byRegexp", `/^(?!src\\dst$)/`, cells),
+		override(`src\dst`, object{"custom.cellOptions": object{"type": "auto"}, "displayName": "from, to"}),
+	}
 	return p
 }
 
 func meanPanel(o *Options, s csig.Signal, title string, width int) panel {
-	unit, scheme := "short", "continuous-RdYlGr" // low values are red
-	defaults := object{"custom": colored()}
-	switch s.Unit() {
-	case csig.BitPerSecond:
-		unit = "bps"
-	case csig.Ratio:
-		unit, defaults["min"], defaults["max"] = "percentunit", 0, 1
-	case csig.Nanosecond:
-		unit = "ns"
-	}
+	scheme := "continuous-RdYlGr" // low values are red
 	if s.Direction() == csig.Max {
 		scheme = "continuous-GrYlRd"
 	}
-	defaults["unit"], defaults["color"], defaults["decimals"] = unit, color(scheme), 1
+	defaults := object{"custom": colored(), "unit": unitOf(s), "color": color(scheme), "decimals": 1, "mappings": unmeasured()}
+	if s.Unit() == csig.Ratio {
+		defaults["min"], defaults["max"] = 0, 1
+	}
 	return matrix(o, panel{
 		title: title, width: width, height: 16, targets: []object{sqlTarget(meanSQL(fmt.Sprintf("signal = %d", s)), formatTable)}, defaults: defaults,
 		about: "Source groups in rows, destination groups in columns. Empty: less than 10 observations, or none. Click on a cell for its path and flows.",
 	})
 }
 
+// unmeasured keeps a cell without a value from the colour of the lowest one.
+func unmeasured() []object {
+	return []object{{"type": "special", "options": object{"match": "null", "result": object{"text": "", "color": noDataColor, "index": 0}}}}
+}
+
+// unitOf is Grafana's name of the unit of a signal's values.
+func unitOf(s csig.Signal) string {
+	switch s.Unit() {
+	case csig.BitPerSecond:
+		return "bps"
+	case csig.Ratio:
+		return "percentunit"
+	case csig.Nanosecond:
+		return "ns"
+	}
+	return "sishort"
+}
+
+// meanColumns give the column of means the unit of the signal that is chosen: queries put
+// the signal into its name, and it is shown without.
+func meanColumns(o *Options) []object {
+	var columns []object
+	for _, s := range o.signals() {
+		columns = append(columns, override("mean "+s.FullName(), object{"unit": unitOf(s), "displayName": "mean"}))
+	}
+	return columns
+}
+
 // cellPanels are about the chosen cell. Links lead from its path to its flows to findings.
-func cellPanels(colors []object) []panel {
+func cellPanels(o *Options, colors []object) []panel {
 	const chosen = "&${src:queryparam}&${dst:queryparam}"
 	toFlows := toCells("flows that it slows down", chosen+fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", flowsPanel))
 	toFindings := toCells("findings there", chosen+fmt.Sprintf("&var-location=${__data.fields.location:percentencode}&viewPanel=%d", findingsPanel))
@@ -94,17 +120,15 @@ func cellPanels(colors []object) []panel {
 		{
 			title: "$src to $dst over time", kind: "timeseries", width: 12, height: 9, options: lineOptions(),
 			targets:   []object{sqlTarget(cellSQL, formatSeries)},
-			defaults:  object{"custom": lines(0), "color": color("palette-classic"), "unit": "sishort"},
-			overrides: []object{override("heavy", share), override("trimmed", share)},
+			defaults:  object{"custom": lines(0), "color": color("palette-classic")},
+			overrides: append(meanColumns(o), override("heavy", share), override("trimmed", share)),
 		},
 		{
 			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain, options: tableOptions(),
 			about:   "The flows with the most heavily loaded observations; :: is what all others come to. Stored where replay and collect keep flows.",
 			targets: []object{sqlTarget(flowsSQL, formatTable)},
-			overrides: []object{
-				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("mean", object{"unit": "sishort"}),
-				override("source", object{"links": []object{toFindings}}),
-			},
+			overrides: append(meanColumns(o),
+				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("source", object{"links": []object{toFindings}})),
 		},
 		{
 			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: plain, options: tableOptions(),

@@ -47,10 +47,8 @@ func jobBoard(o *Options) board {
 				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: plain, options: tableOptions(),
 				about:   "The flows with the most heavily loaded observations; :: is what all others come to. Stored where replay and collect keep flows.",
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
-				overrides: []object{
-					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22")),
-					override("bytes", object{"unit": "bytes"}), override("mean", object{"unit": "sishort"}),
-				},
+				overrides: append(meanColumns(o), override("bytes", object{"unit": "bytes"}),
+					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),
 			},
 		},
 	}

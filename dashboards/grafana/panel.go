@@ -85,11 +85,16 @@ func orEmpty(o object) object {
 
 // override sets properties of the field of that name.
 func override(field string, properties object) object {
+	return overrideBy("byName", field, properties)
+}
+
+// overrideBy sets properties of the fields that one of Grafana's matchers finds.
+func overrideBy(matcher, options string, properties object) object {
 	list := make([]object, 0, len(properties))
 	for _, id := range sortedKeys(properties) {
 		list = append(list, object{"id": id, "value": properties[id]})
 	}
-	return object{"matcher": object{"id": "byName", "options": field}, "properties": list}
+	return object{"matcher": object{"id": matcher, "options": options}, "properties": list}
 }
 
 func legend(show bool) object {

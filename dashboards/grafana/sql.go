@@ -9,6 +9,7 @@ var short = strings.NewReplacer(
 	"{span}", "from = $__fromTime_ms, to = $__toTime_ms, resolution_ns = ${resolution:raw}",
 	"{range}", "from = $__fromTime_ms, to = $__toTime_ms",
 	"{signal}", "signal = ${signal:raw}",
+	"{mean}", `"mean ${signal:text}"`, // which has the unit of that signal
 	"{level}", "level = ${level:raw}",
 	"{step}", step,
 	"{slots}", slots,
@@ -131,7 +132,7 @@ var modeSQL = matrixSQL("{signal}", stateOf, "if(mapContains(cells, b.2), cells[
 
 // cellSQL is one cell over time.
 var cellSQL = ask(`
-SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time, c.mean AS mean, c.heavy_share AS heavy, c.trimmed_share AS trimmed
+SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time, c.mean AS {mean}, c.heavy_share AS heavy, c.trimmed_share AS trimmed
 FROM (SELECT arrayJoin({slots}) AS slot) AS w
 LEFT JOIN
 (
@@ -158,7 +159,7 @@ ORDER BY heavy DESC, location LIMIT 50`)
 
 const flowColumns = `
 SELECT replaceRegexpOne(toString(c.src), '^::ffff:', '') AS source, c.src_port AS source_port, replaceRegexpOne(toString(c.dst), '^::ffff:', '') AS destination, c.dst_port AS destination_port,
-    if(c.location_heavy = 0, '', {location}) AS location, c.heavy AS heavy, c.observations AS observations, c.bytes AS bytes, if(isNaN(c.mean), NULL, c.mean) AS mean, c.windows AS windows
+    if(c.location_heavy = 0, '', {location}) AS location, c.heavy AS heavy, c.observations AS observations, c.bytes AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows
 FROM top_flows({signal}, {range}, resolution_ns = greatest(${resolution:raw}, 1000000000)) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 `

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/csigscope/csigscope/dashboards/grafana"
+	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
+)
+
+// storePanel is a panel that asks the store, and what Grafana's own code makes of the
+// answer.
+type storePanel struct {
+	drawn
+	shown grafanatest.Drawn
+}
+
+// drawPanels has Grafana draw the panels of the dashboards that ask the store, as people
+// have them who name the fabric file.
+func drawPanels(t *testing.T, v *grafanatest.Viewer) map[string][]storePanel {
+	t.Helper()
+	dir := t.TempDir()
+	mustRun(t, os.Environ(), "dashboards", "write", "--dir", dir, "--fabric", emit(t, "--duration", "1ms").fabric())
+	var asked []grafanatest.Asked
+	boards := map[string][]storePanel{}
+	names := []string{"fabric", "cells", "job"}
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(dir, "dashboards", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, panel := range decodeJSON[struct{ Panels []json.RawMessage }](t, string(text)).Panels {
+			p := decodeJSON[storePanel](t, string(panel))
+			if len(p.Targets) == 0 {
+				continue // a row
+			}
+			boards[name] = append(boards[name], p)
+			asked = append(asked, grafanatest.Asked{Panel: panel, Frames: data.Frames{answerOf(t, v, &p)}})
+		}
+	}
+	all := v.Draw(t, asked)
+	for _, name := range names {
+		for i := range boards[name] {
+			boards[name][i].shown, all = all[0], all[1:]
+		}
+	}
+	return boards
+}
+
+// answerOf is the frame that comes to Grafana's page: the data source makes series of long
+// frames where a query asks for them.
+func answerOf(t *testing.T, v *grafanatest.Viewer, p *storePanel) *data.Frame {
+	t.Helper()
+	frame, err := v.Ask(p.Targets[0].RawSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Targets[0].Format == 0.0 {
+		frame = checkWide(t, p.Title, frame)
+	}
+	frame.RefID = "A"
+	return frame
+}
+
+// pageColors are the colours that the page gives locations.
+func pageColors(t *testing.T, page string) map[string]string {
+	t.Helper()
+	response, err := http.Get(page + "api/v1/bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	colors := map[string]string{}
+	for _, l := range decodeJSON[struct {
+		Locations []struct{ Name, Color string }
+	}](t, string(text)).Locations {
+		colors[l.Name] = l.Color
+	}
+	return colors
+}
+
+// checkDrawn holds what panels show, by Grafana's own code, against what was stored and
+// against the page.
+func checkDrawn(t *testing.T, v *grafanatest.Viewer, page string) {
+	colors := pageColors(t, page)
+	for name, panels := range drawPanels(t, v) {
+		for i := range panels {
+			p := &panels[i]
+			t.Run(name+"/"+p.shown.Title, func(t *testing.T) {
+				checkShown(t, p)
+				checkLinks(t, v, p)
+				switch {
+				case p.Type == "heatmap":
+					checkRows(t, p)
+				case p.Type == "state-timeline":
+					checkTimeline(t, p, colors)
+				case len(p.Transformations) > 0:
+					checkMatrix(t, p, colors)
+				case p.Type == "table":
+					checkPlaces(t, p, colors)
+				}
+			})
+		}
+	}
+}
+
+// counted are columns that are numbers of something, or names that are numbers.
+var counted = []string{"heavy", "cells", "observations", "windows", "count", "source_port", "destination_port"}
+
+// checkShown: variables in titles are replaced, something is there, series have names of
+// their own, and a quantity has its unit.
+func checkShown(t *testing.T, p *storePanel) {
+	t.Helper()
+	if strings.Contains(p.shown.Title, "$") || len(p.shown.Frames) == 0 {
+		t.Fatalf("%q has %d frames", p.shown.Title, len(p.shown.Frames))
+	}
+	series := map[string]bool{}
+	for _, frame := range p.shown.Frames {
+		for _, f := range frame.Fields {
+			if f.Type == "time" {
+				continue
+			}
+			if series[f.Title] {
+				t.Errorf("%s: two series are called %q", p.Type, f.Title)
+			}
+			series[f.Title] = true
+			if strings.Contains(f.Title, "$") || f.Title == "" {
+				t.Errorf("a field is called %q", f.Title)
+			}
+			if !slices.ContainsFunc(f.Values, func(x grafanatest.DrawnValue) bool { return !x.Missing }) && p.Title != "Findings" {
+				t.Errorf("%s says nothing", f.Title)
+			}
+			if f.Type == "number" && f.Unit == "" && !slices.Contains(counted, f.Title) && !strings.HasPrefix(p.Title, "Codes") {
+				t.Errorf("%s has no unit", f.Title)
+			}
+		}
+	}
+}
+
+// checkLinks: each leads to the cells with everything that is chosen, and no variable in it
+// is left as it is.
+func checkLinks(t *testing.T, v *grafanatest.Viewer, p *storePanel) {
+	t.Helper()
+	for _, frame := range p.shown.Frames {
+		for _, f := range frame.Fields {
+			for _, x := range f.Values {
+				for _, l := range x.Links {
+					at, err := url.Parse(l.Href)
+					if err != nil {
+						t.Fatal(err)
+					}
+					q := at.Query()
+					if at.Path != "/d/"+grafana.CellsUID || strings.Contains(l.Href+l.Title, "$") || q.Get("from") != strconv.FormatInt(v.From.UnixMilli(), 10) {
+						t.Fatalf("%s: %q leads to %s", f.Title, l.Title, l.Href)
+					}
+					for _, name := range []string{"signal", "resolution", "level", "datasource"} {
+						if q.Get("var-"+name) != v.Choices[name].Value {
+							t.Fatalf("%s: %q chooses another %s: %s", f.Title, l.Title, name, l.Href)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkLink: the value's first link chooses that.
+func checkLink(t *testing.T, x grafanatest.DrawnValue, choices map[string]string) {
+	t.Helper()
+	if len(x.Links) != 1 {
+		t.Fatalf("%q has the links %v, want one", x.Text, x.Links)
+	}
+	at, err := url.Parse(x.Links[0].Href)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range choices {
+		if got := at.Query().Get("var-" + name); got != want {
+			t.Errorf("%q: the link %q chooses %s %q, want %q", x.Text, x.Links[0].Title, name, got, want)
+		}
+	}
+}
+
+// colorOf is the colour of a state, or of a location on the page.
+func colorOf(text string, colors map[string]string) string {
+	states := map[string]string{"clear": "#1e4d2b", "too few": "#48525f", "no data": "#1b1f26"}
+	return cmp.Or(states[text], colors[text])
+}
+
+// checkRows: the heatmap's times are the ends of windows of one length, without a gap, and
+// every row has a value at each.
+func checkRows(t *testing.T, p *storePanel) {
+	t.Helper()
+	fields := p.shown.Frames[0].Fields
+	if len(p.shown.Frames) != 1 || fields[0].Type != "time" || len(fields) < 3 || len(fields[0].Values) < 10 {
+		t.Fatalf("%d frames of %d fields", len(p.shown.Frames), len(fields))
+	}
+	times := fields[0].Values
+	for i := 2; i < len(times); i++ {
+		if *times[i].Number-*times[i-1].Number != *times[1].Number-*times[0].Number {
+			t.Errorf("window %d has another length", i)
+		}
+	}
+	for _, f := range fields[1:] {
+		if f.Type != "number" || slices.ContainsFunc(f.Values, func(x grafanatest.DrawnValue) bool { return x.Missing }) {
+			t.Errorf("row %s is of %s, or has holes", f.Title, f.Type)
+		}
+	}
+}
+
+// checkTimeline: a row for each cell, and each state with its text and colour.
+func checkTimeline(t *testing.T, p *storePanel, colors map[string]string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, frame := range p.shown.Frames {
+		f := frame.Fields[len(frame.Fields)-1]
+		src, dst := f.Labels["src"], f.Labels["dst"]
+		if len(frame.Fields) != 2 || frame.Fields[0].Type != "time" || f.Title != src+" to "+dst || src == "" {
+			t.Fatalf("a row has %d fields and the name %q", len(frame.Fields), f.Title)
+		}
+		for _, x := range f.Values {
+			seen[x.Text] = true
+			if want := colorOf(x.Text, colors); x.Color != want || want == "" {
+				t.Errorf("%s: %q has the colour %s, want %q", f.Title, x.Text, x.Color, want)
+			}
+			checkLink(t, x, map[string]string{"src": src, "dst": dst})
+		}
+	}
+	if len(p.shown.Frames) != 30 || len(seen) < 4 {
+		t.Errorf("%d cells with %d states", len(p.shown.Frames), len(seen))
+	}
+}
+
+// checkMatrix: the same groups in rows and columns, with every pair, of which one that was
+// not measured has the colour of no data and not that of the worst or best value.
+func checkMatrix(t *testing.T, p *storePanel, colors map[string]string) {
+	t.Helper()
+	fields := p.shown.Frames[0].Fields
+	names, columns := fields[0], fields[1:]
+	if len(p.shown.Frames) != 1 || len(columns) != 16 || len(names.Values) != len(columns) {
+		t.Fatalf("%d frames, %d rows of %d columns", len(p.shown.Frames), len(names.Values), len(columns))
+	}
+	known := 0
+	for i, column := range columns {
+		name := names.Values[i]
+		if len(name.Links) > 0 || name.Text != column.Title {
+			t.Errorf("row %d is %q, with %d links, and its column %q", i, name.Text, len(name.Links), column.Title)
+		}
+		for row, x := range column.Values {
+			checkLink(t, x, map[string]string{"src": names.Values[row].Text, "dst": column.Title})
+			want := colorOf(x.Text, colors)
+			switch {
+			case x.Missing:
+				want = colorOf("no data", nil)
+			case column.Type == "number":
+				known++
+				want = x.Color
+			case x.Text != "no data":
+				known++
+			}
+			if x.Color != want || want == "" || x.Missing != (x.Text == "") {
+				t.Errorf("%s to %s: %q has the colour %s, want %q", names.Values[row].Text, column.Title, x.Text, x.Color, want)
+			}
+		}
+	}
+	if known < 100 {
+		t.Errorf("%d of the cells are known", known)
+	}
+}
+
+// checkPlaces: locations have the page's colours, and lead to what there is of them.
+func checkPlaces(t *testing.T, p *storePanel, colors map[string]string) {
+	t.Helper()
+	for _, f := range p.shown.Frames[0].Fields {
+		if f.Name != "location" {
+			continue
+		}
+		for _, x := range f.Values {
+			if x.Text == "" {
+				continue // of a flow without heavily loaded packets
+			}
+			if want := colors[x.Text]; x.Color != want || want == "" {
+				t.Errorf("%s has the colour %s, on the page %q", x.Text, x.Color, want)
+			}
+			if p.Title != "Findings" {
+				checkLink(t, x, map[string]string{"location": x.Text})
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+"use strict";
+// Reads dashboards, and the frames that their panels' queries gave, from standard input, and
+// writes what each panel is to show: names, texts, colours and links as Grafana makes them.
+
+const { readFileSync } = require("node:fs");
+const { createTheme, formattedValueToString, getFieldDisplayName } = require("@grafana/data");
+const { interpolator } = require("./interpolate.cjs");
+const { start, apply } = require("./apply.cjs");
+
+start();
+const theme = createTheme({ colors: { mode: "dark" } });
+
+function shown(field, frames, frame, value, rowIndex) {
+  const { text, prefix, suffix, color } = field.display(value);
+  return {
+    text: formattedValueToString({ text, prefix, suffix }),
+    color,
+    number: typeof value === "number" ? value : null,
+    missing: value == null,
+    links: (field.getLinks?.({ valueRowIndex: rowIndex }) ?? []).map(({ title, href }) => ({ title, href })),
+  };
+}
+
+async function draw({ panel, frames, variables, range }) {
+  const replace = interpolator(variables, range);
+  const data = await apply(panel, frames, replace, theme);
+  return {
+    title: replace(panel.title, undefined, "text"),
+    frames: data.map((frame) => ({
+      fields: frame.fields.map((field) => ({
+        name: field.name,
+        title: getFieldDisplayName(field, frame, data),
+        type: field.type,
+        unit: field.config.unit ?? "",
+        labels: field.labels ?? {},
+        custom: field.config.custom ?? {},
+        values: field.values.map((value, row) => shown(field, data, frame, value, row)),
+      })),
+    })),
+  };
+}
+
+async function main() {
+  const drawn = [];
+  for (const one of JSON.parse(readFileSync(0, "utf8"))) drawn.push(await draw(one));
+  process.stdout.write(JSON.stringify(drawn));
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exitCode = 1;
+});
