@@ -88,6 +88,21 @@ func TestConform(t *testing.T) {
 	}
 }
 
+// TestConformMetrics judges values by the counters that emit writes: those of a switch that
+// quantizes by another table are not what it measured.
+func TestConformMetrics(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[string]int{"": exitDone, `faults: [{match: "leaf3", kind: misbucketed, shift: 300}]`: exitFound} {
+		file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps+fault+"\n")
+		e := emit(t, "--scenario-file", file, "--capture-untagged", "--counters", "leaf3")
+		args := []string{"conform", "--fabric", e.fabric(), "--metrics", filepath.Join(e.dir, "counters.csv"), "--slack", "50us"}
+		r := runBinary(t, os.Environ(), append(args, e.leaf3()...)...)
+		if found := strings.Contains(r.stdout, "error: written-value: "); r.code != want || found != (want == exitFound) {
+			t.Errorf("%q: exit code %d, want %d\n%s%s", fault, r.code, want, r.stdout, r.stderr)
+		}
+	}
+}
+
 // TestConformForPeople reads what is printed, and what goes wrong.
 func TestConformForPeople(t *testing.T) {
 	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps+`faults: [{match: "leaf3:*", kind: lm-only}]`+"\n")

@@ -33,7 +33,8 @@ true bottleneck port and value; per port its load; in the first line what each t
 saw, lost, duplicated and reordered). The same seed gives the same bytes.
 Where the scenario has a flow_trace, flows.ndjson says what each flow did at that
 interval, and flows.svg draws up to 64 flows: rates, delays, and the bottleneck of
-each as its reflections name it.
+each as its reflections name it. With --counters, counters.csv says what ports measured,
+as conform --metrics reads it.
 
 With --interface it sends the frames of all taps through a network interface instead,
 at the pace of the simulated clock: Linux only, as root or with CAP_NET_RAW.
@@ -71,6 +72,7 @@ Scenarios: ` + strings.Join(emitter.Names(), ", ") + `.`,
   csigscope emit --scenario fairness --out captures
   csigscope emit --leaves 8 --hosts-per-leaf 8 --duration 5s --out captures
   csigscope emit --scenario ring --encap geneve --compress zstd --out captures
+  csigscope emit --scenario ring --counters leaf3 --out captures
   csigscope emit --scenario overlay --dump > mine.yaml
   csigscope emit --scenario-file mine.yaml --describe
   csigscope emit --scenario ring --interface eth1`,
@@ -113,6 +115,9 @@ func (e *emitCommand) run(cmd *cobra.Command) error {
 	}
 	printSent(out, &report, "captured")
 	fmt.Fprintf(out, "%d captures, fabric.yaml and truth.ndjson are in %s\n", len(report.Captures), e.dir)
+	if report.Counters != "" {
+		fmt.Fprintf(out, "what ports measured is in %s\n", report.Counters)
+	}
 	if report.FlowTrace != "" {
 		if err := plotFlows(out, e.dir, s.Name, &report); err != nil {
 			return err

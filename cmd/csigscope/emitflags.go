@@ -23,6 +23,7 @@ type emitFlags struct {
 	packets                uint64
 	classic, untagged      bool
 	encap, compress        string
+	counters               []string
 }
 
 func (f *emitFlags) add(cmd *cobra.Command) {
@@ -52,6 +53,7 @@ func (f *emitFlags) addScenario(flags *pflag.FlagSet, scenario, when string) {
 // addOutput adds the flags of emit alone.
 func (f *emitFlags) addOutput(flags *pflag.FlagSet) {
 	flags.StringVar(&f.encap, "encap", "", "`KIND` of encapsulation between hosts, default the scenario's")
+	flags.StringSliceVar(&f.counters, "counters", nil, "write what ports measured to counters.csv, for conform --metrics: `PATTERNS` of devices or ports such as leaf3 or leaf3:up*")
 	flags.StringVar(&f.compress, "compress", "", "compress captures: gzip or zstd")
 }
 
@@ -102,6 +104,9 @@ func (f *emitFlags) build(cmd *cobra.Command) (emitter.Scenario, error) {
 	}
 	if f.compress != "" {
 		s.Compress = f.compress
+	}
+	if len(f.counters) > 0 {
+		s.Counters = f.counters
 	}
 	s.Classic = s.Classic || f.classic
 	s.CaptureUntagged = s.CaptureUntagged || f.untagged

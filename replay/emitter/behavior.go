@@ -92,6 +92,9 @@ const (
 	IgnoreTrim = "ignore-trim"
 	// Misbucketed quantizes by a table whose codes are off (against section 5.3.3).
 	Misbucketed = "misbucketed"
+	// TagHash takes the signal type into the hash that chooses among equal paths (against
+	// IBCS, section 5.2), for all of the run: data of one flow goes several ways.
+	TagHash = "tag-hash"
 	// Forge makes hosts write values and LM into the tags that they send (section 9).
 	Forge = "forge"
 )
@@ -124,7 +127,7 @@ var (
 	}
 	faultKinds = map[string]action{
 		NoMetric: 0, Stuck: 0, Overwrite: actOverwrite, WrongLM: actWrongLM, LMOnly: actLMOnly, ValueOnly: actValueOnly,
-		Insert: actInsert, Reset: actReset, IgnoreTrim: actIgnoreTrim, Misbucketed: actMisbucketed, Forge: actForge,
+		TagHash: 0, Insert: actInsert, Reset: actReset, IgnoreTrim: actIgnoreTrim, Misbucketed: actMisbucketed, Forge: actForge,
 	}
 )
 
@@ -145,6 +148,23 @@ func (s *Scenario) freezes() bool { return s.TrimBuffer > 0 && s.Layout.Profile 
 
 // behaviors are those of devices, then faults.
 func (s *Scenario) behaviors() []Behavior { return slices.Concat(s.Devices, s.Faults) }
+
+// hashesTags tells whether some device's hash sees tags.
+func (s *Scenario) hashesTags() bool {
+	return slices.ContainsFunc(s.Faults, func(b Behavior) bool { return b.Kind == TagHash })
+}
+
+// spoilHashes tells devices whose hash sees tags.
+func (t *topology) spoilHashes(s *Scenario) {
+	for i := range s.Faults {
+		if s.Faults[i].Kind != TagHash {
+			continue
+		}
+		for _, p := range s.Faults[i].matches(t) {
+			t.devices[t.ports[p].owner].hashesTag = true
+		}
+	}
+}
 
 // maxBehaviors bounds the lists of a scenario, each entry of which is held against
 // every port.
@@ -172,6 +192,9 @@ func (s *Scenario) checkBehaviors() error {
 			if err := b.check(s); err != nil {
 				return fmt.Errorf("%s[%d] (%s): %w", list.key, i, b.Kind, err)
 			}
+			if (b.Kind == Strip || b.Kind == EgressEdge || b.Kind == Insert) && s.hashesTags() {
+				return fmt.Errorf("%s[%d] (%s): a packet whose tag comes or goes would change its way with it: take out the fault %s", list.key, i, b.Kind, TagHash)
+			}
 		}
 	}
 	return nil
@@ -190,8 +213,8 @@ func (b *Behavior) check(s *Scenario) error {
 		return fmt.Errorf("start %s, end %s: expected an end after the start", b.Start, b.End)
 	case b.Every < 0 || b.Every > time.Hour || (b.Every > 0 && b.Kind != Software && b.Kind != Metering):
 		return fmt.Errorf("every %s: expected up to 1h, in software and metering", b.Every)
-	case b.Kind == Metering && (b.Start != 0 || b.End != 0):
-		return fmt.Errorf("start %s, end %s: meters are the same for all of a run", b.Start, b.End)
+	case (b.Kind == Metering || b.Kind == TagHash) && (b.Start != 0 || b.End != 0):
+		return fmt.Errorf("start %s, end %s: meters and hashes are the same for all of a run", b.Start, b.End)
 	case b.Kind == Metering && b.Every != 0 && (b.Every < time.Microsecond || b.Every > time.Second):
 		return fmt.Errorf("every %s: expected intervals of 1us to 1s", b.Every)
 	case (b.ABW != "") && (b.Kind != Metering || b.ABW.check() != nil):

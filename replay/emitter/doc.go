@@ -29,7 +29,8 @@
 // A run writes, for each tap or for all of them, pcapng (nanoseconds, an interface for
 // each tap with its name and a comment) or classic pcap (nanoseconds), as it is or in
 // gzip or zstd; fabric.yaml, which package aggregate/fabric reads; and truth.ndjson,
-// see below.
+// see below. Where Scenario.Counters asks for it, counters.csv says what ports measured, as
+// package decode/conform reads it.
 //
 // A scenario file holds the fields of Scenario in YAML, as Dump writes it.
 //

@@ -7,9 +7,10 @@ type flow struct {
 	tuple, back      fiveTuple // of data, and of what answers it
 	src, dst         int32     // hosts
 	forward, reverse route
-	style            uint8  // of the framer
-	overhead         uint16 // bytes that its encapsulation adds to a frame
-	cell, cellBack   int32  // of the truth: sender's to receiver's rack, and back
+	tagged           []route // of data, by signal; nil where no device's hash sees tags
+	style            uint8   // of the framer
+	overhead         uint16  // bytes that its encapsulation adds to a frame
+	cell, cellBack   int32   // of the truth: sender's to receiver's rack, and back
 
 	// The sender.
 	pace         pacing
@@ -39,6 +40,17 @@ type flow struct {
 	acksToCopy int32
 
 	sent, delivered, dropped, trimmed uint64 // packets of both directions
+}
+
+// route is the way of a packet.
+func (f *flow) route(k *packet) *route {
+	switch {
+	case k.ack:
+		return &f.reverse
+	case f.tagged != nil && k.tag.set:
+		return &f.tagged[k.tag.signal]
+	}
+	return &f.forward
 }
 
 // signalAt deals out n signals to successive tags: over any n tags each one once,

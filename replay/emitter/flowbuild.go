@@ -84,6 +84,16 @@ func (b *builder) flow(w *Workload, index, share int, e edge) error {
 	if f.reverse, err = t.route(s.Seed, f.back, e.dst, e.src); err != nil {
 		return err
 	}
+	for i := range s.Signals {
+		if !s.hashesTags() {
+			break
+		}
+		r, err := t.routeTagged(s.Seed, f.tuple, e.src, e.dst, i+1)
+		if err != nil {
+			return err
+		}
+		f.tagged = append(f.tagged, r)
+	}
 	f.cell, f.cellBack = b.cell(e.src, e.dst), b.cell(e.dst, e.src)
 	f.pace = b.pacing(w, index, share, &e, rng, uint64(f.dataLength))
 	f.acknowledged, f.urgent = f.sequence, f.sequence

@@ -116,6 +116,12 @@ func (t *topology) distancesTo(set int32) []distance {
 // cost shortest paths, which in a Clos fabric lead up and then down. Tags have no part
 // in it (draft-tian-ccwg-ibcs-datapath-processing-00, section 5.2).
 func (t *topology) route(seed uint64, f fiveTuple, src, dst int) (route, error) {
+	return t.routeTagged(seed, f, src, dst, 0)
+}
+
+// routeTagged is the way of packets with a tag where devices see it: it is above 0 and
+// below 1 << 16.
+func (t *topology) routeTagged(seed uint64, f fiveTuple, src, dst, tag int) (route, error) {
 	from, to := &t.ends[src], &t.ends[dst]
 	// Hosts with several interfaces hash as well, salted apart from all devices.
 	nic := pick(f, seed, 1<<32|uint64(src), len(from.links))
@@ -130,7 +136,7 @@ func (t *topology) route(seed uint64, f fiveTuple, src, dst int) (route, error) 
 		return r, fmt.Errorf("route: path from %s to %s passes %d switches, more than %d", from.name, to.name, toward[at]+1, maxPath-1)
 	}
 	for {
-		next := t.choose(seed, f, at, dst, toward)
+		next := t.choose(seed, f, at, dst, toward, tag)
 		r.ports[r.n] = next
 		r.n++
 		if toward[at] == 0 {
@@ -140,8 +146,16 @@ func (t *topology) route(seed uint64, f fiveTuple, src, dst int) (route, error) 
 	}
 }
 
+// tagSalt is where a tag is in what devices that see it salt their hash with, above the
+// numbers of devices and hosts.
+const tagSalt = 40
+
 // choose is the port that a device sends a 5-tuple to.
-func (t *topology) choose(seed uint64, f fiveTuple, at int32, dst int, toward []distance) int32 {
+func (t *topology) choose(seed uint64, f fiveTuple, at int32, dst int, toward []distance, tag int) int32 {
+	salt := uint64(at)
+	if tag > 0 && t.devices[at].hashesTag {
+		salt |= uint64(tag) << tagSalt
+	}
 	candidates := t.devices[at].links
 	leads := func(p *portInfo) bool { return toward[p.peerNode] == toward[at]-1 }
 	if toward[at] == 0 {
@@ -154,7 +168,7 @@ func (t *topology) choose(seed uint64, f fiveTuple, at int32, dst int, toward []
 			n++
 		}
 	}
-	i := pick(f, seed, uint64(at), n)
+	i := pick(f, seed, salt, n)
 	for _, c := range candidates {
 		if leads(&t.ports[c]) {
 			if i == 0 {

@@ -17,7 +17,10 @@ func (s *Scenario) checkOutput() error {
 	if s.Compress != "" && s.Compress != compressGzip && s.Compress != compressZstd {
 		return fmt.Errorf("compress %q: expected %s, %s or nothing", s.Compress, compressGzip, compressZstd)
 	}
-	patterns := 0
+	patterns := len(s.Counters)
+	if err := checkPatterns(s.Counters); err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
 	for i := range s.Taps {
 		t := &s.Taps[i]
 		if err := t.check(); err != nil {
@@ -26,7 +29,7 @@ func (s *Scenario) checkOutput() error {
 		patterns += len(t.Ports) + len(t.Before) + len(t.After)
 	}
 	if patterns > maxPatterns {
-		return fmt.Errorf("taps: %d patterns: expected at most %d", patterns, maxPatterns)
+		return fmt.Errorf("taps and counters: %d patterns: expected at most %d", patterns, maxPatterns)
 	}
 	return nil
 }

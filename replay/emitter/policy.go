@@ -11,8 +11,9 @@ import (
 // policy is what a port does that one with complete support would not. Per signal
 // means by index in Scenario.Signals.
 type policy struct {
-	act    action
-	ignore uint16 // signals whose tags it forwards unchanged
+	act     action
+	ignore  uint16 // signals whose tags it forwards unchanged
+	missing uint16 // signals that it has no metric of
 
 	metrics constants // true, by configuration
 	stuck   constants // what it compares with instead
@@ -143,8 +144,10 @@ func (l *timeline) apply(b *Behavior, p *port) error {
 	}
 	to.act |= deviceKinds[b.Kind] | faultKinds[b.Kind]
 	switch b.Kind {
-	case PassThrough, NoMetric:
+	case PassThrough:
 		to.ignore |= mask
+	case NoMetric:
+		to.missing |= mask
 	case Limited:
 		to.ignore |= ^mask
 	case Software:

@@ -38,6 +38,7 @@ type Report struct {
 	Fabric    string   // path of the fabric file
 	Truth     string   // path of the truth file
 	FlowTrace string   // path of the flow trace; empty without one
+	Counters  string   // path of the ports' counters; empty without them
 	Taps      []TapReport
 	Simulated time.Duration
 	Elapsed   time.Duration
@@ -115,7 +116,7 @@ func emit(ctx context.Context, s Scenario, progress Progress, open func(m *sim, 
 		if err == nil {
 			err = m.simulate(ctx, progress)
 		}
-		err = errors.Join(err, m.taps.close(), m.truth.close(m.taps), m.closeTrace())
+		err = errors.Join(err, m.taps.close(), m.truth.close(m.taps), m.closeTrace(), m.closeCounters())
 		m.report(&r)
 	}
 	if err != nil {
@@ -175,13 +176,16 @@ func build(s Scenario) (*sim, error) {
 	return m, nil
 }
 
-// writeNetwork writes the fabric file, and opens the truth beside it.
+// writeNetwork writes the fabric file, and opens the truth and the counters beside it.
 func writeNetwork(m *sim, r *Report, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create folder: %w", err)
 	}
 	r.Fabric, r.Truth = filepath.Join(dir, FabricFile), filepath.Join(dir, TruthFile)
 	if _, err := writeFabric(r.Fabric, &m.scenario, m.topology); err != nil {
+		return err
+	}
+	if err := m.openCounters(r, dir); err != nil {
 		return err
 	}
 	return m.truth.create(r.Truth, m.taps)

@@ -103,7 +103,10 @@ type Scenario struct {
 	Compress        string        `yaml:"compress,omitempty"`         // gzip or zstd; default none
 	// FlowTrace is the interval at which FlowsFile says what each flow did; 0: no such file.
 	FlowTrace time.Duration `yaml:"flow_trace,omitempty"`
-	Packets   uint64        `yaml:"packets,omitempty"` // stop after so many captured packets; 0: run for Duration
+	// Counters are patterns of devices "leaf3" or ports "leaf3:up*" whose own metrics
+	// CountersFile has, as conform --metrics reads them.
+	Counters []string `yaml:"counters,omitempty,flow"`
+	Packets  uint64   `yaml:"packets,omitempty"` // stop after so many captured packets; 0: run for Duration
 
 	// RandomFlows replaces the simulation by so many flows whose tags are random in
 	// every packet: the worst input an aggregator can get. It has no truth.

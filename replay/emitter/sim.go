@@ -28,7 +28,8 @@ type sim struct {
 	propagation int64   // ps
 	taps        *taps
 	truth       *truth
-	trace       *trace // nil: no flow trace
+	trace       *trace    // nil: no flow trace
+	counters    *counters // nil: none are written
 	timeline    *timeline
 	watchful    bool // some port may be unfaithful, or tags may be frozen
 	freezes     bool // trimmed packets have a D bit
@@ -144,10 +145,7 @@ func (s *sim) arrive(number int32, now int64) error {
 	}
 	s.arriving.set(number, p.nextArrival())
 	f := &s.flows[k.flow]
-	r := &f.forward
-	if k.ack {
-		r = &f.reverse
-	}
+	r := f.route(&k)
 	if at := s.taps.at[number]; len(at) > 0 {
 		if err := s.tapped(at, number, f, r, &k, finished); err != nil {
 			return err

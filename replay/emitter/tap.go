@@ -118,13 +118,20 @@ func (t *Tap) check() error {
 		return fmt.Errorf("session %d: expected 0 to %d", t.Session, maxSession)
 	}
 	for _, list := range [][]string{t.Ports, t.Before, t.After} {
-		for _, pattern := range list {
-			if len(pattern) > maxPattern {
-				return fmt.Errorf("pattern of %d bytes: expected at most %d", len(pattern), maxPattern)
-			}
-			if _, err := path.Match(pattern, ""); err != nil {
-				return fmt.Errorf("pattern %q: %w", pattern, err)
-			}
+		if err := checkPatterns(list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkPatterns(list []string) error {
+	for _, pattern := range list {
+		if len(pattern) > maxPattern {
+			return fmt.Errorf("pattern of %d bytes: expected at most %d", len(pattern), maxPattern)
+		}
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("pattern %q: %w", pattern, err)
 		}
 	}
 	return nil

@@ -31,6 +31,7 @@ type deviceInfo struct {
 	id          uint32
 	ports       []int32
 	links       []int32 // ports that face devices
+	hashesTag   bool    // faulty: the hash that chooses among paths sees signal types
 }
 
 // portInfo is an egress port and the direction of the link behind it.

@@ -18,6 +18,9 @@ func (s *sim) transit(number int32, p *port, k *packet, behind int64) {
 	m := &k.tag
 	sig := &s.signals[m.signal]
 	code := s.local(p, sig, k, behind)
+	if s.counters != nil {
+		s.counters.note(s, number, p, k, code, behind)
+	}
 	if sig.direction.Tighter(code, m.code) {
 		m.code, m.lm, m.writer = code, sig.metadata[number]|sig.ttl[k.hop], number
 	}
@@ -33,6 +36,9 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 		if given, ok := p.policy.metrics.get(m.signal); ok {
 			code = given
 		}
+	}
+	if s.counters != nil {
+		s.counters.note(s, number, p, k, p.policy.compared(m.signal, k.started, code), behind)
 	}
 	frozen := m.is(flagTrimmed)
 	if !frozen && !m.is(flagInserted) && s.replaces(sig, code, m.faithCode(), m.faithWriter) {
@@ -70,11 +76,11 @@ func (s *sim) behave(number int32, to *policy, k *packet, code uint32, frozen bo
 	if to.ignore>>m.signal&1 != 0 || (frozen && to.act&actIgnoreTrim == 0) {
 		return
 	}
-	if to.act&actSoftware != 0 {
-		code = to.renew(m.signal, k.started, code)
-	}
+	code = to.compared(m.signal, k.started, code)
 	if stuck, ok := to.stuck.get(m.signal); ok {
 		code = stuck
+	} else if to.missing>>m.signal&1 != 0 {
+		return
 	}
 	if to.act&actMisbucketed != 0 {
 		code = uint32(min(max(int64(code)+to.shift, 0), int64(sig.table.Codes())-1))
@@ -111,6 +117,15 @@ func (s *sim) metadata(number int32, to *policy, sig *signal) uint16 {
 	return ^lm & (1<<s.scenario.Layout.LMBits() - 1)
 }
 
+// compared is what a port compares tags with, unless it is faulty: its metric, or what
+// software has made of it.
+func (p *policy) compared(signal uint8, now int64, code uint32) uint32 {
+	if p == nil || p.act&actSoftware == 0 {
+		return code
+	}
+	return p.renew(signal, now, code)
+}
+
 // renew is the value that software programmed for the period of a time.
 func (p *policy) renew(signal uint8, now int64, code uint32) uint32 {
 	l := &p.latched[signal]
@@ -128,12 +143,24 @@ func (s *sim) local(p *port, sig *signal, k *packet, behind int64) uint32 {
 			s.encodeABW(p)
 		}
 		return p.meter.codes[sig.kind]
-	case csig.MaxDelay:
-		return sig.table.Quantize(uint64(k.started-k.entered+s.pipeline) / 1000)
-	default:
-		// Trimmed packets may fill more than the buffer of others.
-		return sig.table.Quantize(min(mulDiv(uint64(behind), 1e6, p.buffer), 1e6))
 	}
+	return sig.table.Quantize(s.metric(p, sig, k, behind))
+}
+
+// metric is the port's own value in stored units.
+func (s *sim) metric(p *port, sig *signal, k *packet, behind int64) uint64 {
+	switch sig.kind {
+	case csig.MinABW:
+		abw, _ := p.meter.available(p.kbps)
+		return abw
+	case csig.MinABWRatio:
+		_, ratio := p.meter.available(p.kbps)
+		return ratio
+	case csig.MaxDelay:
+		return uint64(k.started-k.entered+s.pipeline) / 1000
+	}
+	// Trimmed packets may fill more than the buffer of others.
+	return min(mulDiv(uint64(behind), 1e6, p.buffer), 1e6)
 }
 
 // encodeABW quantizes what the port offers once an interval instead of once a

@@ -25,6 +25,7 @@ func buildFlows(s *Scenario, t *topology) (*builder, error) {
 	if _, b.styles, err = s.styles(); err != nil {
 		return nil, fmt.Errorf("build workloads: %w", err)
 	}
+	t.spoilHashes(s)
 	for i := range s.Workloads {
 		w := s.Workloads[i].withDefaults(s)
 		if err := b.add(&w, i); err != nil {

@@ -1,0 +1,198 @@
+package replay_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/conform"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// aroundLeaf emits what goes into leaf1 of a fabric, what comes out of each of its ports, and
+// what they measured, and judges the leaf by it.
+func aroundLeaf(t *testing.T, change func(*emitter.Scenario), judge func(*conform.Config)) *replay.Conformance {
+	t.Helper()
+	s, err := emitter.Named("alltoall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.WithSize(4, 2, 4)
+	s.Duration, s.CaptureUntagged, s.Counters = 200*time.Millisecond, true, []string{"leaf1"}
+	s.Taps = []emitter.Tap{{Name: "in", Before: []string{"leaf1"}}}
+	for _, port := range []string{"up1", "up2", "down1", "down2", "down3", "down4"} {
+		s.Taps = append(s.Taps, emitter.Tap{Name: port, Ports: []string{"leaf1:" + port}})
+	}
+	if change != nil {
+		change(&s)
+	}
+	dir := t.TempDir()
+	report, err := emitter.Run(t.Context(), s, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := fabric.Load(report.Fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := replay.ConformConfig{
+		Judge: conform.Config{Decode: decode.Config{Domain: domain}, Metrics: countersOf(t, report.Counters)}, Before: []string{filepath.Join(dir, "in.pcapng")},
+		Own: func(port string, l csig.Layout, typ uint8, lm uint16) (own, known bool) {
+			device, name, _ := strings.Cut(port, ":")
+			return f.Writes(fabric.PortLocationID(device, name), l, typ, lm)
+		},
+	}
+	for _, tap := range s.Taps[1:] {
+		cfg.After = append(cfg.After, replay.PortCapture{Port: "leaf1:" + tap.Name, Path: filepath.Join(dir, tap.Name+".pcapng")})
+	}
+	if judge != nil {
+		judge(&cfg.Judge)
+	}
+	c, err := replay.Conform(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// countersSlack is what a packet takes from its comparison to the tap.
+const countersSlack = 50 * time.Microsecond
+
+func countersOf(t *testing.T, path string) *conform.Metrics {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	m, err := conform.ReadMetrics(file, countersSlack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// leafFaults are what a leaf may do to packets, and the rules that this breaks. A faithful
+// one beside each fault breaks none.
+var leafFaults = []struct {
+	name   string
+	change func(*emitter.Scenario)
+	judge  func(*conform.Config)
+	broken string
+}{
+	{"faithful", nil, nil, ""},
+	{"quantizes by another table", leafFault(emitter.Misbucketed, func(b *emitter.Behavior) { b.Shift = 300 }), nil, "written-value missed-update"},
+	{"quantizes delays by another table", leafFault(emitter.Misbucketed, func(b *emitter.Behavior) { b.Shift, b.Signals = -20, []string{"max_delay"} }), nil, "written-value missed-update"},
+	{"compares with a constant", leafFault(emitter.Stuck, func(b *emitter.Behavior) { b.Values = map[string]string{"min_abw": "1Mbps"} }), nil, "written-value"},
+	{"software compares", leafDevice(emitter.Software), nil, ""},
+	{"fails open without metrics", leafFault(emitter.NoMetric, nil), nil, ""},
+	{"writes without metrics", func(s *emitter.Scenario) {
+		leafFault(emitter.NoMetric, nil)(s)
+		s.Faults = append(s.Faults, emitter.Behavior{Match: "leaf1", Kind: emitter.Stuck, Values: map[string]string{"min_abw": "1Mbps"}})
+	}, nil, "fail-open"},
+	{"hashes the tag", leafFault(emitter.TagHash, nil), nil, "path-selection"},
+	{"strips as configured", leafDevice(emitter.Strip), func(c *conform.Config) { c.Strip = conform.StripAlways }, ""},
+	{"strips what it should not", leafDevice(emitter.Strip), func(c *conform.Config) { c.Strip = conform.StripNever }, "stripped-partly"},
+	{"does not strip", nil, func(c *conform.Config) { c.Strip = conform.StripAlways }, "not-stripped"},
+	{"drops tagged packets", leafDevice(emitter.Discard), nil, "tagged-lost"},
+	{"passes through as configured", leafDevice(emitter.PassThrough), func(c *conform.Config) { c.Role = conform.PassThrough }, ""},
+	{"passes through", leafDevice(emitter.PassThrough), nil, "missed-update"},
+}
+
+func leafFault(kind string, set func(*emitter.Behavior)) func(*emitter.Scenario) {
+	return func(s *emitter.Scenario) {
+		b := emitter.Behavior{Match: "leaf1", Kind: kind}
+		if set != nil {
+			set(&b)
+		}
+		s.Faults = []emitter.Behavior{b}
+	}
+}
+
+func leafDevice(kind string) func(*emitter.Scenario) {
+	return func(s *emitter.Scenario) { s.Devices = []emitter.Behavior{{Match: "leaf1", Kind: kind}} }
+}
+
+// TestConformFaults: what an emitted leaf does wrong is found by captures around it and its
+// counters, and named; what it does right is not.
+func TestConformFaults(t *testing.T) {
+	t.Parallel()
+	for _, test := range leafFaults {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := aroundLeaf(t, test.change, test.judge)
+			if got := brokenRules(c); got != test.broken {
+				t.Errorf("breaks %q, want %q: %+v", got, test.broken, c.Counts)
+			}
+			if n := &c.Counts; n.NoMetric > 0 || n.Judged < 1000 || n.Copies+n.Extra > 0 {
+				t.Errorf("%+v", *n)
+			}
+		})
+	}
+}
+
+func brokenRules(c *replay.Conformance) string {
+	var rules []string
+	for i := range c.Findings {
+		if c.Findings[i].Severity != conform.Note {
+			rules = append(rules, c.Findings[i].Rule)
+		}
+	}
+	return strings.Join(rules, " ")
+}
+
+// TestConformTaps: what taps do to their captures is no fault of the device: losses,
+// duplicates, packets out of order, and clocks.
+func TestConformTaps(t *testing.T) {
+	t.Parallel()
+	c := aroundLeaf(t, func(s *emitter.Scenario) {
+		for i := range s.Taps {
+			s.Taps[i].Loss, s.Taps[i].Duplicate, s.Taps[i].Reorder = 10_000, 10_000, 10_000
+			s.Taps[i].Offset, s.Taps[i].Jitter = time.Duration(i)*time.Second, 5*time.Microsecond
+		}
+	}, func(c *conform.Config) { c.Metrics = nil })
+	n := &c.Counts
+	if got := brokenRules(c); got != "" {
+		t.Errorf("breaks %q: %+v", got, *n)
+	}
+	// Of what came out 1 % was lost before the device, and the other way round; as many were
+	// captured twice.
+	for name, of := range map[string][2]uint64{"lost": {n.Lost, n.Before}, "extra": {n.Extra, n.After}, "copies": {n.Copies, n.After}} {
+		if share := float64(of[0]) / float64(of[1]); share < 0.005 || share > 0.03 {
+			t.Errorf("%s: %d of %d", name, of[0], of[1])
+		}
+	}
+	if n.Ambiguous > n.Before/100 {
+		t.Errorf("%+v", *n)
+	}
+}
+
+// TestTagHashPaths: only tagged data of flows behind the faulty device goes other ways, and
+// all ways lead to its receiver.
+func TestTagHashPaths(t *testing.T) {
+	t.Parallel()
+	faithful := aroundLeaf(t, nil, nil).Counts
+	faulty := aroundLeaf(t, leafFault(emitter.TagHash, nil), nil)
+	if n := faulty.Counts; n.Before < faithful.Before*9/10 || n.Lost > faithful.Lost+n.Before/100 {
+		t.Errorf("faulty %+v, faithful %+v", n, faithful)
+	}
+	i := slices.IndexFunc(faulty.Findings, func(f conform.Finding) bool { return f.Rule == "path-selection" })
+	if i < 0 || len(faulty.Findings[i].Examples) == 0 || faulty.Findings[i].Examples[0].WasTag == nil {
+		t.Fatalf("%+v", faulty.Findings)
+	}
+}
