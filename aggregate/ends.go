@@ -3,8 +3,9 @@ package aggregate
 import (
 	"encoding/binary"
 	"math/bits"
-	"math/rand/v2"
 	"net/netip"
+
+	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
 // end numbers a class of addresses that the resolver does not tell apart. The two
@@ -37,15 +38,15 @@ type endCache struct {
 	shift  uint8     // 64 - log2(len(slots))
 	n      int
 	limit  int // largest len(slots), at most 2<<endBits
-	seeds  [2]uint64
+	seeds  *flow.Seeds
 	resets uint64
 
 	ids      map[endKey]end // with classes; else each address has ends of its own
 	src, dst []GroupID      // by end
 }
 
-func newEndCache(r Resolver, limit int) endCache {
-	c := endCache{resolver: r, limit: min(limit, 2<<endBits), seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
+func newEndCache(r Resolver, seeds *flow.Seeds, limit int) endCache {
+	c := endCache{resolver: r, limit: min(limit, 2<<endBits), seeds: seeds}
 	c.classes, _ = r.(Classifier)
 	c.resize(1024)
 	c.clear()
@@ -68,24 +69,20 @@ func (c *endCache) clear() {
 // full tells whether n more addresses are more than the cache holds.
 func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit }
 
-// get is the address's slot. It has to be one of a cache that is not full.
-func (c *endCache) get(a *[16]byte) *endSlot {
+// get is the address's slot, and its hash. It has to be one of a cache that is not full.
+func (c *endCache) get(a *[16]byte) (*endSlot, uint64) {
 	hi, lo := binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
 	mask := uint64(len(c.slots) - 1)
-	for i := c.hash(hi, lo) >> c.shift; ; i++ {
+	hash := c.seeds.Address(hi, lo)
+	for i := hash >> c.shift; ; i++ {
 		s := &c.slots[i&mask]
 		if (s.hi^hi)|(s.lo^lo) == 0 && s.src != 0 {
-			return s
+			return s, hash
 		}
 		if s.src == 0 {
-			return c.add(a)
+			return c.add(a), hash
 		}
 	}
-}
-
-func (c *endCache) hash(hi, lo uint64) uint64 {
-	h, l := bits.Mul64(hi^c.seeds[0], lo^c.seeds[1])
-	return (h ^ l) * 0x9e3779b97f4a7c15
 }
 
 // add resolves an address that the cache does not have.
@@ -133,7 +130,7 @@ func (c *endCache) grow() {
 
 func (c *endCache) insert(s endSlot) *endSlot {
 	mask := uint64(len(c.slots) - 1)
-	i := c.hash(s.hi, s.lo) >> c.shift
+	i := c.seeds.Address(s.hi, s.lo) >> c.shift
 	for c.slots[i&mask].src != 0 {
 		i++
 	}

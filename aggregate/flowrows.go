@@ -55,16 +55,15 @@ func (s *Shard) writeFlows(l *level, w *window) {
 	if s.cfg.Flows.Top == 0 || l.res < int64(fineBelow) {
 		return
 	}
-	entries := w.flows.Entries()
-	top := s.cfg.Flows.Top
+	flows, top := &w.flows, s.cfg.Flows.Top
 	if w.delta || s.flushing || w.start <= l.first {
-		if top *= partTop; len(entries) <= partFlows {
+		if top *= partTop; flows.Len() <= partFlows {
 			top = partFlows
 		}
 	}
 	r.ranks = r.ranks[:0]
-	for i := range entries {
-		r.ranks = append(r.ranks, uint64(s.rankOf(&entries[i]))<<32|uint64(i))
+	for i := range flows.Len() {
+		r.ranks = append(r.ranks, uint64(s.rankOf(flows, i))<<32|uint64(i))
 	}
 	r.ranks = s.rows.radix.sort(r.ranks, math.MaxUint32)
 	begin := 0
@@ -73,7 +72,7 @@ func (s *Shard) writeFlows(l *level, w *window) {
 			begin = len(b.Flows)
 		}
 		if len(b.Flows)-begin < top {
-			b.Flows = append(b.Flows, s.flowRow(&w.flows, &entries[uint32(rank)]))
+			b.Flows = append(b.Flows, s.flowRow(flows, int(uint32(rank))))
 		}
 	}
 	r.addRest(b)
@@ -84,17 +83,18 @@ const rankBits = 23
 
 // rankOf is the lower the more often a flow was heavy, up to where differences do not
 // matter.
-func (s *Shard) rankOf(e *flow.Entry) uint32 {
+func (s *Shard) rankOf(t *flow.Table, entry int) uint32 {
 	const most = 1<<rankBits - 1
-	sr := &s.series.list[e.Ref]
-	return (uint32(sr.signal)<<1|uint32(sr.kind-decode.Tag))<<rankBits | uint32(most-min(e.Heavy, most))
+	sr := &s.series.list[t.About(entry).Ref]
+	return (uint32(sr.signal)<<1|uint32(sr.kind-decode.Tag))<<rankBits | uint32(most-min(t.Counts(entry).Heavy, most))
 }
 
 // flowRow is the row of a flow.
-func (s *Shard) flowRow(t *flow.Table, e *flow.Entry) FlowRow {
+func (s *Shard) flowRow(t *flow.Table, entry int) FlowRow {
+	e := t.Entry(entry)
 	sr, weight := &s.series.list[e.Ref], s.cfg.Weight
 	var worst flow.Place
-	t.Places(e, func(p flow.Place) {
+	t.Places(entry, func(p flow.Place) {
 		if p.ID != uint64(NoLocation) && (p.Heavy > worst.Heavy || p.Heavy == worst.Heavy && p.ID < worst.ID) {
 			worst = p
 		}

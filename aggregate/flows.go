@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
@@ -43,66 +44,62 @@ func (l FlowLimits) WithDefaults() (FlowLimits, error) {
 	return l, nil
 }
 
-// heavyItems are the pending items that are heavy, by number, and the hashes of their
-// flows.
+// heavyItems are the pending items that are heavy, by number, and what is counted of them.
 type heavyItems struct {
-	list   [pendingItems]uint8
-	hashes [pendingItems]uint64
+	list    [pendingItems]uint8
+	counted [pendingItems]flow.Heavy
 }
 
 // countFlows counts pending items, all of them heavy, in the flows of their windows. One
 // without addresses is of no flow.
 func (s *Shard) countFlows(heavy []uint8) {
-	if s.cfg.Flows.Top == 0 {
+	if s.cfg.Flows.Top == 0 || len(heavy) == 0 {
 		return
 	}
-	windows, touched := s.levels[0].all, uint64(0)
+	list, seeds := s.heavy.counted[:len(heavy)], s.seeds
+	items, batch, brief := &s.items, s.batch, s.series.brief
+	slot, apart := items[heavy[0]].slot, uint32(0)
 	for k, i := range heavy {
-		it := &s.items[i]
-		o := &s.batch[it.obs]
-		hash := s.seeds.Hash(&o.Src, &o.Dst, o.SrcPort, o.DstPort, o.Proto, o.Kind == decode.Reflection, s.series.brief[it.series].cell)
-		s.heavy.hashes[k] = hash
-		touched |= windows[it.slot].flows.Touch(hash)
-	}
-	for k, i := range heavy {
-		touched |= windows[s.items[i].slot].flows.TouchEntry(s.heavy.hashes[k])
-	}
-	s.touched |= touched
-	for k, i := range heavy {
-		it := &s.items[i]
-		hash, flows := s.heavy.hashes[k], &windows[it.slot].flows
-		e := flows.At(hash)
-		if e == nil {
-			if e = s.remember(it, hash); e == nil {
-				continue
-			}
+		it, h := &items[i], &list[k]
+		o, b := &batch[it.obs], &brief[it.series]
+		apart |= it.slot ^ slot
+		against := int(o.Kind>>1) & 1
+		ports := bits.RotateLeft32(uint32(o.SrcPort)<<16|uint32(o.DstPort), 16*against)
+		h.Hash = seeds.Hash(it.addresses, ports, o.Proto, b.cell)
+		h.Place, h.Value, h.Bytes = uint64(b.loc), it.value, it.bytes
+		if it.code&itemWide == 0 {
+			h.Value = s.traits[it.key.traits()].value[it.code&31]
 		}
-		flows.Count(e, uint64(s.series.brief[it.series].loc), it.bytes, s.valueOf(it))
+	}
+	windows := s.levels[0].all
+	if apart == 0 {
+		s.countFlowsOf(&windows[slot].flows, heavy, list)
+		return
+	}
+	for k, i := range heavy {
+		s.countFlowsOf(&windows[items[i].slot].flows, heavy[k:k+1], list[k:k+1])
 	}
 }
 
-// remember makes an entry for the flow of an item, nil where it is of none or there is no
-// room for it.
-func (s *Shard) remember(it *pendingItem, hash uint64) *flow.Entry {
+// countFlowsOf counts heavy items of one window.
+func (s *Shard) countFlowsOf(flows *flow.Table, heavy []uint8, list []flow.Heavy) {
+	flows.Find(list)
+	for k := flows.CountKnown(list); k < len(list); {
+		s.remember(flows, &s.items[heavy[k]], &list[k])
+		k += 1 + flows.CountKnown(list[k+1:])
+	}
+}
+
+// remember makes an entry for the flow of an item, unless it is of none or there is no
+// room for it, and counts it.
+func (s *Shard) remember(flows *flow.Table, it *pendingItem, h *flow.Heavy) {
 	o := &s.batch[it.obs]
-	flows := &s.levels[0].all[it.slot].flows
 	if o.Flags&decode.HasAddrs == 0 || !flows.Admits() {
-		return nil
+		return
 	}
 	f := flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}
 	if o.Kind == decode.Reflection {
 		f.Src, f.Dst, f.SrcPort, f.DstPort = f.Dst, f.Src, f.DstPort, f.SrcPort
 	}
-	e, forgotten := flows.Insert(hash, it.series, &f)
-	s.counts.FlowsForgotten += uint64(forgotten)
-	return e
-}
-
-// valueOf is the value of an item that has one.
-func (s *Shard) valueOf(it *pendingItem) uint64 {
-	tr := &s.traits[it.key.traits()]
-	if it.code&itemWide != 0 {
-		return tr.table.Value(it.code &^ itemWide)
-	}
-	return tr.value[it.code&31]
+	s.counts.FlowsForgotten += uint64(flows.Insert(h, it.series, &f))
 }

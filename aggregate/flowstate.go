@@ -26,20 +26,19 @@ func takeFlow(r *stateReader) (f flow.Flow) {
 
 // appendFlows appends the flows that a window remembers.
 func appendFlows(b []byte, t *flow.Table, renumbered []uint32) []byte {
-	entries := t.Entries()
 	b = binary.AppendUvarint(b, t.Lacks)
 	b = binary.LittleEndian.AppendUint64(b, t.Dice)
-	b = binary.AppendUvarint(b, uint64(len(entries)))
-	for i := range entries {
-		e := &entries[i]
+	b = binary.AppendUvarint(b, uint64(t.Len()))
+	for i := range t.Len() {
+		e := t.Entry(i)
 		b = appendFlow(b, &e.Flow)
 		for _, v := range [...]uint64{uint64(renumbered[e.Ref]), e.Heavy, e.Paid, e.Bytes, e.Sum, e.Min, e.Max} {
 			b = binary.AppendUvarint(b, v)
 		}
 		n := 0
-		t.Places(e, func(flow.Place) { n++ })
+		t.Places(i, func(flow.Place) { n++ })
 		b = binary.AppendUvarint(b, uint64(n))
-		t.Places(e, func(p flow.Place) {
+		t.Places(i, func(p flow.Place) {
 			b = binary.LittleEndian.AppendUint64(b, p.ID)
 			b = binary.AppendUvarint(b, p.Heavy)
 		})
@@ -51,7 +50,6 @@ func restoreFlows(r *stateReader, to *flow.Table, seeds *flow.Seeds, t *seriesTa
 	to.Lacks, to.Dice = r.uvarint(), r.u64()
 	n := r.count(flowBytes + 8)
 	var places []flow.Place
-	r.check(n == 0 || seeds != nil)
 	for i := 0; i < n && r.ok(); i++ {
 		var e flow.Entry
 		e.Flow = takeFlow(r)

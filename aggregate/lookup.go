@@ -3,6 +3,7 @@ package aggregate
 import (
 	"net/netip"
 
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -43,9 +44,14 @@ func (s *Shard) lookup() {
 	for i := range items {
 		it := &items[i]
 		o := &s.batch[it.obs]
+		it.addresses = 0
 		if o.Flags&decode.HasAddrs != 0 {
-			src, dst := o.Measured()
-			it.key |= lookupKey(s.ends.get(src).src)<<lookupSrc | lookupKey(s.ends.get(dst).dst)<<lookupDst
+			a, b := o.Measured()
+			src, srcHash := s.ends.get(a)
+			from := src.src // its slot may move
+			dst, dstHash := s.ends.get(b)
+			it.key |= lookupKey(from)<<lookupSrc | lookupKey(dst.dst)<<lookupDst
+			it.addresses = flow.Addresses(srcHash, dstHash)
 		}
 	}
 	touched := uint64(0)

@@ -24,6 +24,9 @@ type pendingItem struct {
 	slot   uint32 // of the window at the finest level
 	entry  uint32 // of the window, set by findEntries
 	bucket uint32 // wide: set by countWide
+
+	value     uint64 // wide: set by countWide
+	addresses uint64 // hash of both, set by lookup; 0 without
 }
 
 const (
@@ -64,7 +67,7 @@ type Shard struct {
 	rows   rowBuilder
 	counts Counts
 
-	seeds    *flow.Seeds // nil where no flows are counted
+	seeds    *flow.Seeds
 	flowRows flowRows
 	flushing bool
 	err      error // of the sink: nothing is accepted after it
@@ -76,16 +79,13 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure shard: %w", err)
 	}
-	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain)}
+	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), seeds: flow.NewSeeds()}
 	for i, r := range cfg.Resolutions {
 		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i]), first: -1, flowBudget: cfg.Flows.Budget})
 	}
-	if cfg.Flows.Top > 0 {
-		s.seeds = flow.NewSeeds()
-	}
 	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
-	s.ends = newEndCache(cfg.Resolver, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.ends = newEndCache(cfg.Resolver, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
 	s.refused = [4]uint8{1, 1, 1, 1}
 	if cfg.Tags {
@@ -316,7 +316,8 @@ func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 	e.bytes += uint64(it.bytes)
 	if it.code&itemCount == 0 {
 		code := it.code &^ itemWide
-		heavy = e.addValue(s.traits[it.key.traits()].table.Value(code), code)
+		it.value = s.traits[it.key.traits()].table.Value(code)
+		heavy = e.addValue(it.value, code)
 		it.bucket = distKey(it.entry, csig.DistIndex(code))
 	}
 	e.count++

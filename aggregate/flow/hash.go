@@ -20,22 +20,27 @@ func NewSeeds() *Seeds {
 	return s
 }
 
-// Hash is that of a flow under a key. It takes the two ends of packets and whether they go
-// against the flow, and does not branch on that, since it cannot be predicted.
-func (s *Seeds) Hash(src, dst *[16]byte, srcPort, dstPort uint16, proto uint8, against bool, key uint32) uint64 {
-	from, to := s.end(src, srcPort), s.end(dst, dstPort)
-	if against {
-		from, to = to, from
-	}
-	return mix(from^uint64(proto), bits.RotateLeft64(to, 32)^uint64(key)<<24^s[2])
+// Address is the hash of an address, given as its two halves in little endian.
+func (s *Seeds) Address(hi, lo uint64) uint64 {
+	return mix(hi^s[0], lo^s[1]) * 0x9e3779b97f4a7c15
 }
 
-func (s *Seeds) end(a *[16]byte, port uint16) uint64 {
-	return mix(binary.LittleEndian.Uint64(a[:8])^s[0], binary.LittleEndian.Uint64(a[8:])^s[1]) ^ uint64(port)<<8
+// Addresses puts the hashes of a flow's two addresses together.
+func Addresses(src, dst uint64) uint64 { return src ^ bits.RotateLeft64(dst, 32) }
+
+// Hash is that of a flow under a key: of its addresses, and its two ports, those of the
+// source in the upper half.
+func (s *Seeds) Hash(addresses uint64, ports uint32, proto uint8, key uint32) uint64 {
+	return mix(addresses^uint64(key)^s[2], (uint64(ports)<<8|uint64(proto))^s[1])
 }
 
 func (s *Seeds) of(f *Flow, key uint32) uint64 {
-	return s.Hash(&f.Src, &f.Dst, f.SrcPort, f.DstPort, f.Proto, false, key)
+	src, dst := s.address(&f.Src), s.address(&f.Dst)
+	return s.Hash(Addresses(src, dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, key)
+}
+
+func (s *Seeds) address(a *[16]byte) uint64 {
+	return s.Address(binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:]))
 }
 
 func mix(a, b uint64) uint64 {

@@ -5,39 +5,43 @@ import "slices"
 // purge forgets at least half of the entries.
 func (t *Table) purge() (forgotten int) {
 	least := t.median()
-	kept := t.entries[:0]
-	for i := range t.entries {
-		if e := &t.entries[i]; e.Heavy-e.Paid > least {
-			e.Paid += least
-			kept = append(kept, *e)
+	kept := 0
+	for i := range t.counts {
+		if t.score(i) > least {
+			t.counts[kept], t.about[kept] = t.counts[i], t.about[i]
+			t.about[kept].Paid += least
+			kept++
 		}
 	}
-	forgotten = len(t.entries) - len(kept)
-	t.entries = kept
+	forgotten = t.Len() - kept
+	t.counts, t.about = t.counts[:kept], t.about[:kept]
 	t.Lacks += least
 	t.keepPlaces()
 	t.index(len(t.slots))
 	return forgotten
 }
 
-// median is that of what entries have not paid: at least half of them have no more.
+// score is what an entry has not paid.
+func (t *Table) score(entry int) uint64 { return t.counts[entry].Heavy - t.about[entry].Paid }
+
+// median is that of the scores: at least half of the entries have no more.
 func (t *Table) median() uint64 {
 	// Past the budget most flows were counted a few times.
 	var few [64]int
-	for i := range t.entries {
-		if score := t.entries[i].Heavy - t.entries[i].Paid; score < uint64(len(few)) {
+	for i := range t.counts {
+		if score := t.score(i); score < uint64(len(few)) {
 			few[score]++
 		}
 	}
-	left := (len(t.entries) + 1) / 2
+	left := (t.Len() + 1) / 2
 	for score, n := range few {
 		if left -= n; left <= 0 {
 			return uint64(score)
 		}
 	}
 	t.scratch = t.scratch[:0]
-	for i := range t.entries {
-		t.scratch = append(t.scratch, t.entries[i].Heavy-t.entries[i].Paid)
+	for i := range t.counts {
+		t.scratch = append(t.scratch, t.score(i))
 	}
 	slices.Sort(t.scratch)
 	return t.scratch[(len(t.scratch)+1)/2-1]
@@ -52,10 +56,10 @@ func (t *Table) keepPlaces() {
 	old := t.spare[:0]
 	old, t.places = append(old, t.places...), t.places[:0]
 	t.spare = old
-	for i := range t.entries {
-		e := &t.entries[i]
-		at := e.others
-		to := &e.others
+	for i := range t.about {
+		a := &t.about[i]
+		at := a.others
+		to := &a.others
 		for *to = 0; at != 0; at = old[at-1].next {
 			t.places = append(t.places, otherPlace{Place: old[at-1].Place}) // has room for all
 			*to = uint32(len(t.places))

@@ -18,45 +18,29 @@ type Flow struct {
 	Proto            uint8
 }
 
-// Entry is what was counted of one flow under one key since it was remembered. What is
-// counted fills a cache line.
+// Entry is what a table has of one flow under one key.
 type Entry struct {
+	Counts
+	About
+}
+
+// Counts are what was counted of a flow since it was remembered. They fill a cache line.
+type Counts struct {
 	hash     uint64
 	Heavy    uint64 // observations, at least 1
 	Bytes    uint64
 	Sum      uint64 // of values, saturating
 	Min, Max uint64
 	place    Place // that was named first
+}
+
+// About is what counting does not read of a flow.
+type About struct {
+	Flow
+	Ref  uint32 // what the owner knows the key by
+	Paid uint64 // of Heavy, into forgetting others: less than Heavy
 
 	others uint32 // where its other places begin in the table, plus 1
-	Ref    uint32 // what the owner knows the key by
-	Paid   uint64 // of Heavy, into forgetting others: less than Heavy
-	Flow
-	_ [8]byte
-}
-
-// Place is how many heavy observations name a place.
-type Place struct {
-	ID    uint64
-	Heavy uint64
-}
-
-// otherPlace is a place in the list of those of an entry.
-type otherPlace struct {
-	Place
-	next uint32 // plus 1
-}
-
-// placesPerEntry bounds the places besides the first ones, as a multiple of the budget:
-// what names others after that counts for the flow alone.
-const placesPerEntry = 2
-
-func addSat(a, b uint64) uint64 {
-	sum, carry := bits.Add64(a, b, 0)
-	if carry != 0 {
-		return math.MaxUint64
-	}
-	return sum
 }
 
 // Table remembers at most a budget of entries. A table that is full forgets the half that
@@ -71,12 +55,16 @@ func addSat(a, b uint64) uint64 {
 type Table struct {
 	Budget int // at least 2
 
-	entries []Entry
+	counts  []Counts
+	about   []About // by entry, as counts
 	places  []otherPlace
-	slots   []uint64 // a power of two, at most a quarter full: the hash, its low bits the entry plus 1
+	slots   []uint32 // a power of two, at most a quarter full: tagged, 0 in an empty one
 	shift   uint8    // 64 - log2(len(slots))
 	scratch []uint64
 	spare   []otherPlace
+
+	inserted, moved bool   // entries since Find
+	touched         uint32 // keeps reads that are made in advance
 
 	// Lacks is how much was taken off every entry. One lacks about as many heavy
 	// observations if it was remembered later, and none if Lacks is 0.
@@ -87,175 +75,133 @@ type Table struct {
 
 const (
 	minSlots = 64
-	// entryBits are those of a slot that hold an entry.
-	entryBits = 24
 	// MaxBudget bounds Table.Budget.
 	MaxBudget = 1 << 20
+	// entryBits are those of a slot that hold an entry plus 1. The others hold bits of its
+	// hash, so that hardly any entry is looked at in vain.
+	entryBits = 21
 )
 
-// Entries are those remembered, in the order in which they came. They are the table's.
-func (t *Table) Entries() []Entry { return t.entries }
+// tagged is what a slot holds of a hash.
+func tagged(hash uint64) uint32 { return uint32(hash) << entryBits }
 
-// Touch reads where the entry of a hash would be found, so that At finds it in the
-// processor's cache.
-func (t *Table) Touch(hash uint64) uint64 {
-	if i := hash >> t.shift; i < uint64(len(t.slots)) {
-		return t.slots[i]
-	}
-	return 0
-}
+// entryIn is the entry in a slot, none for an empty one.
+func entryIn(slot uint32) uint32 { return slot&(1<<entryBits-1) - 1 }
 
-// TouchEntry does the same for what At finds.
-func (t *Table) TouchEntry(hash uint64) uint64 {
-	if e := t.At(hash); e != nil {
-		return e.Heavy
-	}
-	return 0
-}
+// none is the number of no entry.
+const none = math.MaxUint32
 
-// At is the entry of a hash, nil where there is none. It is valid until the next Insert.
-func (t *Table) At(hash uint64) *Entry {
-	mask := uint64(len(t.slots)) - 1
-	for i := hash >> t.shift; i&mask < uint64(len(t.slots)); i++ {
-		s := t.slots[i&mask]
-		if s == 0 {
-			return nil
-		}
-		if (s^hash)>>entryBits == 0 {
-			if e := &t.entries[s&(1<<entryBits-1)-1]; e.hash == hash {
-				return e
-			}
-		}
-	}
-	return nil
-}
+// Len is how many entries there are. They are numbered from 0 in the order in which they
+// came.
+func (t *Table) Len() int { return len(t.counts) }
 
-// Admits tells whether a flow that At does not have is to be remembered now.
+// Counts are those of an entry. They are the table's.
+func (t *Table) Counts(entry int) *Counts { return &t.counts[entry] }
+
+// About is what else there is of an entry. It is the table's.
+func (t *Table) About(entry int) *About { return &t.about[entry] }
+
+// Entry is a copy of all that there is of an entry.
+func (t *Table) Entry(entry int) Entry { return Entry{t.counts[entry], t.about[entry]} }
+
+// Admits tells whether a flow that is not there is to be remembered now.
 func (t *Table) Admits() bool {
 	if t.Lacks <= 1 {
 		return true
 	}
 	t.Dice = t.Dice*6364136223846793005 + 1442695040888963407
-	return (t.Dice>>32)%t.Lacks == 0
+	hi, _ := bits.Mul64(t.Dice, t.Lacks)
+	return hi == 0
 }
 
-// Insert adds an entry that At does not have, with nothing counted, for which it may
-// forget others: their number is returned. It is valid until the next Insert.
-func (t *Table) Insert(hash uint64, ref uint32, f *Flow) (e *Entry, forgotten int) {
-	if len(t.entries) >= t.Budget {
+// Insert adds an entry for the flow of an observation that CountKnown did not know, and
+// counts that. It may forget others for it: their number is returned.
+func (t *Table) Insert(h *Heavy, ref uint32, f *Flow) (forgotten int) {
+	c := Counts{hash: h.Hash, Heavy: 1, Bytes: uint64(h.Bytes), Sum: h.Value, Min: h.Value, Max: h.Value, place: Place{h.Place, 1}}
+	return t.insert(&c, About{Flow: *f, Ref: ref})
+}
+
+func (t *Table) insert(c *Counts, a About) (forgotten int) {
+	if t.Len() >= t.Budget {
 		forgotten = t.purge()
+		t.moved = true
 	}
-	if 4*(len(t.entries)+1) > len(t.slots) {
+	if 4*(t.Len()+1) > len(t.slots) {
 		t.index(max(minSlots, 2*len(t.slots)))
 	}
-	if n := len(t.entries); n == cap(t.entries) {
-		t.entries = slices.Grow(t.entries, min(max(64, n), t.Budget-n))
+	if n := t.Len(); n == cap(t.counts) || n == cap(t.about) {
+		more := min(max(64, n), t.Budget-n)
+		t.counts, t.about = slices.Grow(t.counts, more), slices.Grow(t.about, more)
 	}
-	t.entries = append(t.entries, Entry{hash: hash, Min: math.MaxUint64, Ref: ref, Flow: *f})
-	t.find(len(t.entries) - 1)
-	return &t.entries[len(t.entries)-1], forgotten
-}
-
-// Count counts a heavy observation of an entry that names a place.
-func (t *Table) Count(e *Entry, place uint64, bytes uint32, value uint64) {
-	e.Heavy++
-	e.Bytes += uint64(bytes)
-	e.Sum = addSat(e.Sum, value)
-	e.Min, e.Max = min(e.Min, value), max(e.Max, value)
-	if e.place.ID == place {
-		e.place.Heavy++
-		return
-	}
-	t.name(e, Place{place, 1})
-}
-
-// name adds to a place of the entry.
-func (t *Table) name(e *Entry, p Place) {
-	if e.place.Heavy == 0 || e.place.ID == p.ID {
-		e.place = Place{p.ID, e.place.Heavy + p.Heavy}
-		return
-	}
-	for at := e.others; at != 0; at = t.places[at-1].next {
-		if o := &t.places[at-1]; o.ID == p.ID {
-			o.Heavy += p.Heavy
-			return
-		}
-	}
-	if len(t.places) < placesPerEntry*t.Budget {
-		t.places = append(t.places, otherPlace{p, e.others})
-		e.others = uint32(len(t.places))
-	}
-}
-
-// Places calls f for each place of the entry.
-func (t *Table) Places(e *Entry, f func(Place)) {
-	if e.place.Heavy > 0 {
-		f(e.place)
-	}
-	for at := e.others; at != 0; at = t.places[at-1].next {
-		f(t.places[at-1].Place)
-	}
+	t.counts, t.about = append(t.counts, *c), append(t.about, a)
+	t.note(t.Len() - 1)
+	t.inserted = true
+	return forgotten
 }
 
 // Merge adds what another table with the same seeds has counted.
 func (t *Table) Merge(o *Table) (forgotten int) {
-	for i := range o.entries {
-		from := &o.entries[i]
-		to := t.At(from.hash)
-		if to == nil {
-			var n int
-			to, n = t.Insert(from.hash, from.Ref, &from.Flow)
-			forgotten += n
+	for i := range o.counts {
+		from, about := &o.counts[i], &o.about[i]
+		at := t.at(from.hash)
+		if at == none {
+			c, a := *from, *about
+			c.place, a.others = Place{}, 0
+			forgotten += t.insert(&c, a)
+			at = uint32(t.Len() - 1)
+		} else {
+			to := &t.counts[at]
+			to.Heavy += from.Heavy
+			to.Bytes += from.Bytes
+			to.Sum = addSat(to.Sum, from.Sum)
+			to.Min, to.Max = min(to.Min, from.Min), max(to.Max, from.Max)
+			t.about[at].Paid += about.Paid
 		}
-		to.Heavy += from.Heavy
-		to.Paid += from.Paid
-		to.Bytes += from.Bytes
-		to.Sum = addSat(to.Sum, from.Sum)
-		to.Min, to.Max = min(to.Min, from.Min), max(to.Max, from.Max)
-		o.Places(from, func(p Place) { t.name(to, p) })
+		o.Places(i, func(p Place) { t.name(at, p) })
 	}
 	t.Lacks += o.Lacks
 	return forgotten
 }
 
 // Restore adds an entry as it was in another table, with the key and the places that it
-// had, in the order of its Entries. It is false for one that no table has: that is there
+// had, in the order of its entries. It is false for one that no table has: that is there
 // already, or above the budget.
 func (t *Table) Restore(seeds *Seeds, key uint32, e *Entry, places []Place) bool {
 	hash := seeds.of(&e.Flow, key)
-	if len(t.entries) >= t.Budget || e.Paid >= e.Heavy || e.Min > e.Max || t.At(hash) != nil {
+	if t.Len() >= t.Budget || e.Paid >= e.Heavy || e.Min > e.Max || t.at(hash) != none {
 		return false
 	}
-	to, _ := t.Insert(hash, e.Ref, &e.Flow)
-	*to = Entry{Heavy: e.Heavy, Bytes: e.Bytes, Sum: e.Sum, Min: e.Min, Max: e.Max, Ref: e.Ref, Paid: e.Paid, hash: hash, Flow: e.Flow}
+	c := Counts{hash: hash, Heavy: e.Heavy, Bytes: e.Bytes, Sum: e.Sum, Min: e.Min, Max: e.Max}
+	t.insert(&c, About{Flow: e.Flow, Ref: e.Ref, Paid: e.Paid})
+	at := t.Len() - 1
 	for i, p := range places {
 		// The first one, then the list from its end.
 		if i > 0 {
 			p = places[len(places)-i]
 		}
-		t.name(to, p)
+		t.name(uint32(at), p)
 	}
 	return true
 }
 
 // Reset empties the table. It keeps its memory unless hardly any of it was used.
 func (t *Table) Reset() {
-	if len(t.slots) > 16*minSlots && len(t.entries)*16 < len(t.slots) {
+	if len(t.slots) > 16*minSlots && t.Len()*16 < len(t.slots) {
 		*t = Table{Budget: t.Budget}
 		return
 	}
-	if len(t.entries) > 0 {
+	if t.Len() > 0 {
 		clear(t.slots)
 	}
-	t.entries, t.places, t.Lacks, t.Dice = t.entries[:0], t.places[:0], 0, 0
+	t.counts, t.about, t.places, t.Lacks, t.Dice = t.counts[:0], t.about[:0], t.places[:0], 0, 0
 }
 
 // Renumber gives entries new references, whose keys may be others than before.
 func (t *Table) Renumber(seeds *Seeds, renumbered []uint32, key func(ref uint32) uint32) {
-	for i := range t.entries {
-		e := &t.entries[i]
-		e.Ref = renumbered[e.Ref]
-		e.hash = seeds.of(&e.Flow, key(e.Ref))
+	for i := range t.about {
+		a := &t.about[i]
+		a.Ref = renumbered[a.Ref]
+		t.counts[i].hash = seeds.of(&a.Flow, key(a.Ref))
 	}
 	t.index(len(t.slots))
 }
@@ -265,27 +211,28 @@ func (t *Table) index(n int) {
 	if n == len(t.slots) {
 		clear(t.slots)
 	} else {
-		t.slots = make([]uint64, n)
+		t.slots = make([]uint32, n)
 		t.shift = uint8(64 - bits.Len(uint(n-1)))
 	}
-	for i := range t.entries {
-		t.find(i)
+	for i := range t.counts {
+		t.note(i)
 	}
 }
 
-// find makes an entry be found.
-func (t *Table) find(entry int) {
-	hash := t.entries[entry].hash
+// note makes an entry be found.
+func (t *Table) note(entry int) {
+	hash := t.counts[entry].hash
 	mask := uint64(len(t.slots) - 1)
 	i := hash >> t.shift
 	for t.slots[i&mask] != 0 {
 		i++
 	}
-	t.slots[i&mask] = hash&^(1<<entryBits-1) | uint64(entry+1)
+	t.slots[i&mask] = tagged(hash) | uint32(entry+1)
 }
 
 // Bytes is how much memory the table takes.
 func (t *Table) Bytes() uint64 {
-	const entryBytes, slotBytes, placeBytes = 128, 8, 24
-	return uint64(cap(t.entries))*entryBytes + uint64(len(t.slots))*slotBytes + uint64(cap(t.places)+cap(t.spare))*placeBytes + uint64(cap(t.scratch))*8
+	const countsBytes, aboutBytes, slotBytes, placeBytes = 64, 64, 4, 24
+	return uint64(cap(t.counts))*countsBytes + uint64(cap(t.about))*aboutBytes + uint64(len(t.slots))*slotBytes +
+		uint64(cap(t.places)+cap(t.spare))*placeBytes + uint64(cap(t.scratch))*8
 }

@@ -1,0 +1,141 @@
+package flow
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Heavy is a heavy observation of a flow that names a place.
+type Heavy struct {
+	Hash, Place, Value uint64
+	Bytes              uint32
+	entry              uint32 // set by Find
+}
+
+// Place is how many heavy observations name a place.
+type Place struct {
+	ID    uint64
+	Heavy uint64
+}
+
+// otherPlace is a place in the list of those of an entry.
+type otherPlace struct {
+	Place
+	next uint32 // plus 1
+}
+
+// placesPerEntry bounds the places besides the first ones, as a multiple of the budget:
+// what names others after that counts for the flow alone.
+const placesPerEntry = 2
+
+// Find looks up the entries of observations. Its loops have little in them, so that the
+// memory accesses of several observations overlap.
+func (t *Table) Find(list []Heavy) {
+	t.inserted, t.moved = false, false
+	slots, counts, shift := t.slots, t.counts, t.shift&63
+	mask := uint64(len(slots)) - 1
+	if mask >= uint64(len(slots)) {
+		for i := range list {
+			list[i].entry = none
+		}
+		return
+	}
+	touched := uint32(0)
+	for i := range list {
+		touched |= slots[list[i].Hash>>shift&mask]
+	}
+	t.touched |= touched
+	for i := range list {
+		h := &list[i]
+		s := slots[h.Hash>>shift&mask]
+		n := entryIn(s)
+		if uint64(n) >= uint64(len(counts)) || counts[n].hash != h.Hash {
+			n = none
+			if s != 0 {
+				n = t.at(h.Hash)
+			}
+		}
+		h.entry = n
+	}
+}
+
+// at is the number of the entry of a hash.
+func (t *Table) at(hash uint64) uint32 {
+	slots, tag := t.slots, tagged(hash)
+	mask := uint64(len(slots)) - 1
+	for i := hash >> t.shift; i&mask < uint64(len(slots)) && slots[i&mask] != 0; i++ {
+		s := slots[i&mask]
+		if n := entryIn(s); s^tag < 1<<entryBits && t.counts[n].hash == hash {
+			return n
+		}
+	}
+	return none
+}
+
+// CountKnown counts observations that Find was given, up to the first one whose flow is
+// not there: that one's number, and len(list) without one.
+func (t *Table) CountKnown(list []Heavy) int {
+	if t.moved {
+		t.Find(list)
+	}
+	counts := t.counts
+	for i := range list {
+		h := &list[i]
+		if uint64(h.entry) >= uint64(len(counts)) {
+			if t.inserted {
+				h.entry = t.at(h.Hash)
+			}
+			if h.entry == none {
+				return i
+			}
+		}
+		c := &counts[h.entry]
+		c.Heavy++
+		c.Bytes += uint64(h.Bytes)
+		c.Sum = addSat(c.Sum, h.Value)
+		c.Min, c.Max = min(c.Min, h.Value), max(c.Max, h.Value)
+		if c.place.ID == h.Place {
+			c.place.Heavy++
+			continue
+		}
+		t.name(h.entry, Place{h.Place, 1})
+	}
+	return len(list)
+}
+
+// name adds to a place of the entry.
+func (t *Table) name(entry uint32, p Place) {
+	c, a := &t.counts[entry], &t.about[entry]
+	if c.place.Heavy == 0 || c.place.ID == p.ID {
+		c.place = Place{p.ID, c.place.Heavy + p.Heavy}
+		return
+	}
+	for at := a.others; at != 0; at = t.places[at-1].next {
+		if o := &t.places[at-1]; o.ID == p.ID {
+			o.Heavy += p.Heavy
+			return
+		}
+	}
+	if len(t.places) < placesPerEntry*t.Budget {
+		t.places = append(t.places, otherPlace{p, a.others})
+		a.others = uint32(len(t.places))
+	}
+}
+
+// Places calls f for each place of an entry.
+func (t *Table) Places(entry int, f func(Place)) {
+	if p := t.counts[entry].place; p.Heavy > 0 {
+		f(p)
+	}
+	for at := t.about[entry].others; at != 0; at = t.places[at-1].next {
+		f(t.places[at-1].Place)
+	}
+}
+
+func addSat(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	if carry != 0 {
+		return math.MaxUint64
+	}
+	return sum
+}
