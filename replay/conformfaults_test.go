@@ -16,9 +16,23 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter"
 )
 
-// aroundLeaf emits what goes into leaf1 of a fabric, what comes out of each of its ports, and
-// what they measured, and judges the leaf by it.
+// aroundLeaf judges a leaf by what emitLeaf emits.
 func aroundLeaf(t *testing.T, change func(*emitter.Scenario), judge func(*conform.Config)) *replay.Conformance {
+	t.Helper()
+	cfg := emitLeaf(t, change)
+	if judge != nil {
+		judge(&cfg.Judge)
+	}
+	c, err := replay.Conform(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// emitLeaf emits what goes into leaf1 of a fabric, what comes out of each of its ports, and
+// what they measured.
+func emitLeaf(t *testing.T, change func(*emitter.Scenario)) replay.ConformConfig {
 	t.Helper()
 	s, err := emitter.Named("alltoall")
 	if err != nil {
@@ -60,14 +74,7 @@ func aroundLeaf(t *testing.T, change func(*emitter.Scenario), judge func(*confor
 	for _, tap := range s.Taps[1:] {
 		cfg.After = append(cfg.After, replay.PortCapture{Port: "leaf1:" + tap.Name, Path: filepath.Join(dir, tap.Name+".pcapng")})
 	}
-	if judge != nil {
-		judge(&cfg.Judge)
-	}
-	c, err := replay.Conform(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return cfg
 }
 
 // countersSlack is what a packet takes from its comparison to the tap.
