@@ -106,9 +106,9 @@ lint: $(LINT) ## check style and import rules
 fmt: $(LINT) ## format all Go files
 	$(LINT) fmt ./...
 
-bench-page: ## scrub through 600 windows of 256 x 256 cells in Chromium
+bench-page: ## scrub through 600 windows of 256 x 256 cells in Chromium, and watch some live
 	@.ci/need chromium chromium
-	CSIGSCOPE_PAGE_WINDOWS=600 $(GO) test -count=1 -v -timeout 10m -run '^TestScrub$$' ./dashboards/page
+	CSIGSCOPE_PAGE_WINDOWS=600 $(GO) test -count=1 -v -timeout 10m -run '^Test(Scrub|LiveLarge)$$' ./dashboards/page
 
 screenshots: engine ## take the pictures of the page for the README anew
 	@.ci/need chromium chromium

@@ -52,8 +52,8 @@ type Column struct {
 }
 
 // BuildFrames reads the cells of one signal, at one level, as frames; lean ones have the
-// columns that a drawing needs alone. Options are those of Build; From and To are best multiples of the step. Errors are those of Build. The answer
-// is the caller's.
+// columns that a drawing needs alone. Options are those of Build; From and To are best
+// multiples of the step. Errors are those of Build. The answer is the caller's.
 func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, error) {
 	o = o.withDefaults()
 	extent, err := r.Extent(ctx)
@@ -82,8 +82,15 @@ func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, e
 	if !slices.IsSortedFunc(rows, compareCells) {
 		slices.SortFunc(rows, compareCells)
 	}
+	return EncodeFrames(p.step, rows, lean)
+}
+
+// EncodeFrames writes rows as frames, lean or not as in BuildFrames. The rows are ordered by
+// window, source and destination; step is the length of the windows in ns. Errors wrap
+// ErrTooLarge. The answer is the caller's.
+func EncodeFrames(step int64, rows []CellRow, lean bool) ([]byte, error) {
 	f := newFramer(lean)
-	f.head.StepNS = p.step
+	f.head.StepNS = step
 	for len(rows) > 0 {
 		n := 1
 		for n < len(rows) && rows[n].Window == rows[0].Window {

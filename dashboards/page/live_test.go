@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +24,10 @@ const (
 	liveSignal = csig.MaxDelay
 )
 
-// stored is what a store has of the minute before now, under the names of live blocks.
-func stored(t *testing.T) *querytest.Memory {
+// stored is what a store has of the seconds before now, under the names of live blocks.
+func stored(t *testing.T, racks int) *querytest.Memory {
 	t.Helper()
-	names := recenttest.Names{Racks: liveRacks}
+	names := recenttest.Names{Racks: racks}
 	groups, err := names.Groups(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func stored(t *testing.T) *querytest.Memory {
 	m := &querytest.Memory{Resolution: time.Second, GroupRows: groups, Places: places}
 	begin := time.Now().Truncate(time.Second).Add(-20 * time.Second)
 	for w := range 20 {
-		for cell := range liveRacks * liveRacks {
+		for cell := range liveRacks * liveRacks { // of the first racks
 			m.Rows = append(m.Rows, querytest.Row{
 				Window: begin.Add(time.Duration(w) * time.Second).UnixNano(), Signal: csig.MaxDelay, Kind: decode.Tag,
 				Src: aggregate.GroupID(recenttest.FirstGroup + cell/liveRacks), Dst: aggregate.GroupID(recenttest.FirstGroup + cell%liveRacks),
@@ -53,12 +54,27 @@ func stored(t *testing.T) *querytest.Memory {
 type feed struct {
 	*recent.Memory
 	random *rand.Rand
+	racks  int
+}
+
+func newFeed(racks int) feed {
+	return feed{recent.New(recent.Config{}), rand.New(rand.NewPCG(1, 2)), racks}
 }
 
 // close tells of the window that has just ended, and gives its cells.
 func (f feed) close(t *testing.T) []aggregate.CellStats {
 	t.Helper()
-	b := recenttest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), liveRacks*liveRacks, csig.MaxDelay)
+	return f.tell(t, recenttest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), f.racks*f.racks, liveSignal))
+}
+
+// correct tells of the newest window what a few cells had beside.
+func (f feed) correct(t *testing.T) []aggregate.CellStats {
+	t.Helper()
+	return f.tell(t, recenttest.Block(f.random, 2, f.State().Newest().Start, 7, liveSignal))
+}
+
+func (f feed) tell(t *testing.T, b *aggregate.Block) []aggregate.CellStats {
+	t.Helper()
 	if err := f.WriteBlock(context.Background(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +99,9 @@ func cellIs(cells []aggregate.CellStats) string {
 // TestLive holds that the newest window is on the page as soon as it has closed, and that
 // silence and a lost connection are seen.
 func TestLive(t *testing.T) {
-	f := feed{recent.New(recent.Config{}), rand.New(rand.NewPCG(1, 2))}
+	f := newFeed(liveRacks)
 	f.close(t)
-	server := httptest.NewServer(served(t, stored(t), f.Memory))
+	server := httptest.NewServer(served(t, stored(t, liveRacks), f.Memory))
 	defer server.Close()
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
 	v.Wait("!csigscope.current().waiting && document.getElementById('age').textContent === 'live'")
@@ -95,6 +111,9 @@ func TestLive(t *testing.T) {
 		start := time.Now()
 		v.Wait(cellIs(cells))
 		t.Logf("a window is drawn %v after it was closed", time.Since(start).Round(time.Millisecond))
+		checkLive(t, v, cells)
+		cells = f.correct(t)
+		v.Wait(fmt.Sprintf("csigscope.cell(0, 0).observations === %d", cells[0].Observations))
 		checkLive(t, v, cells)
 	}
 	v.CheckCells(v.Screenshot("live"), liveRacks)
@@ -136,10 +155,34 @@ func checkLive(t *testing.T, v *pagetest.Visitor, cells []aggregate.CellStats) {
 	}
 }
 
+// TestLiveLarge measures how soon windows of 256 x 256 cells are drawn; make bench-page asks
+// for it.
+func TestLiveLarge(t *testing.T) {
+	if os.Getenv("CSIGSCOPE_PAGE_WINDOWS") == "" {
+		t.Skip("measures for people: make bench-page")
+	}
+	f := newFeed(256)
+	f.close(t)
+	server := httptest.NewServer(served(t, stored(t, 256), f.Memory))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
+	v.Wait("!csigscope.current().waiting")
+	for range 5 {
+		time.Sleep(time.Second)
+		b := recenttest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), f.racks*f.racks, liveSignal)
+		start := time.Now()
+		cells := f.tell(t, b)
+		counted := time.Since(start)
+		v.Wait(cellIs(cells))
+		t.Logf("a window of 65536 cells is counted in %v and drawn in %v", counted.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+	}
+}
+
 // TestLiveFromStore holds that a server without windows in memory is asked again and again
 // instead, and that old data are not taken for news.
 func TestLiveFromStore(t *testing.T) {
-	memory := stored(t)
+	memory := stored(t, liveRacks)
 	server := httptest.NewServer(served(t, memory, nil))
 	defer server.Close()
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "light")

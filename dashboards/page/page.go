@@ -29,7 +29,7 @@ var files embed.FS
 var scriptNames = []string{
 	uplot + "uPlot.iife.min.js",
 	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "chart.js", "fabric.js", "map.js",
-	"panels.js", "header.js", "token.js", "source.js", "stream.js", "live.js", "detail.js", "app.js", "input.js", "main.js",
+	"panels.js", "header.js", "token.js", "source.js", "stream.js", "livecells.js", "live.js", "detail.js", "app.js", "input.js", "main.js",
 }
 
 var styleNames = []string{uplot + "uPlot.min.css", "style.css"}

@@ -2,7 +2,6 @@ package page_test
 
 import (
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/csigscope/csigscope/aggregate/query/access"
-	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
@@ -62,7 +60,7 @@ func behindToken(t *testing.T, f feed) (*sesame, *httptest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.next = control.Guard(served(t, stored(t), f.Memory))
+	s.next = control.Guard(served(t, stored(t, liveRacks), f.Memory))
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
@@ -82,7 +80,7 @@ func says(v *pagetest.Visitor, id, text string) {
 // TestToken: the page comes without a token, asks for one, says when it is refused, and shows
 // data, live as well, with the right one. It stays in the tab and out of every address.
 func TestToken(t *testing.T) {
-	f := feed{recent.New(recent.Config{}), rand.New(rand.NewPCG(1, 2))}
+	f := newFeed(liveRacks)
 	f.close(t)
 	s, server := behindToken(t, f)
 	v := pagetest.Enter(t, server.URL+"/#signal=max_delay&live=1", "dark", "Failed to load resource") // for a 401 or a connection that ends
@@ -132,7 +130,7 @@ func TestToken(t *testing.T) {
 // TestTokenGone: a token that is refused later is asked for again, who gives none sees that
 // there has to be one, and what is forgotten leaves nothing behind.
 func TestTokenGone(t *testing.T) {
-	s, server := behindToken(t, feed{recent.New(recent.Config{}), nil})
+	s, server := behindToken(t, newFeed(liveRacks))
 	v := pagetest.Enter(t, server.URL+"/#signal=max_delay", "light", "status of 401")
 	v.Wait(dialogOpen)
 	v.Press("open-sesame", kb.Enter)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
@@ -64,9 +62,7 @@ func (s *served) window(t testing.TB, second int) {
 
 func (s *served) write(t testing.TB, second int) {
 	t.Helper()
-	for producer := range uint64(2) {
-		rng := rand.New(rand.NewPCG(producer, uint64(second)))
-		b := recenttest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), s.cells, csig.MinABW, csig.MinABWRatio, csig.MaxDelay)
+	for _, b := range producersBlocks(second, s.cells) {
 		if err := s.memory.WriteBlock(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

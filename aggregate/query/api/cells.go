@@ -112,9 +112,10 @@ func (a *API) cellsPage(ctx context.Context, s *recent.State, k viewKey, in *cel
 
 // fill puts cells in place of the null that an object ends with.
 func (v *view) fill(head []byte, chosen []int) []byte {
+	texts := v.texts()
 	size := len(head)
 	for _, i := range chosen {
-		size += len(v.text[i]) + 1
+		size += len(texts[i]) + 1
 	}
 	out := append(make([]byte, 0, size), head[:len(head)-len("null}")]...)
 	out = append(out, '[')
@@ -122,7 +123,7 @@ func (v *view) fill(head []byte, chosen []int) []byte {
 		if n > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, v.text[i]...)
+		out = append(out, texts[i]...)
 	}
 	return append(out, "]}"...)
 }

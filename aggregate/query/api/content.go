@@ -15,6 +15,7 @@ type content struct {
 	// out; nil where it is whole.
 	view   *view
 	chosen []int
+	bytes  int // of what value holds itself, where that is much
 	// shared is the content as JSON, for all who ask the same; nil where they are not known.
 	shared *lazily
 }
@@ -41,13 +42,9 @@ func (c *content) encode() ([]byte, error) {
 // size is about how many bytes the content takes, encoded or not.
 func (c *content) size() int {
 	if c.view == nil {
-		return leastSize
+		return leastSize + c.bytes + c.bytes*4/3
 	}
-	encoded, index := 0, 8*len(c.chosen)
-	for _, i := range c.chosen {
-		encoded += len(c.view.text[i]) + 1
-	}
-	return leastSize + encoded + index + c.view.size() // which it may keep when others have let go of it
+	return leastSize + (textBytes+8)*len(c.chosen) + c.view.size() // which it may keep when others have let go of it
 }
 
 // whole is the value with its cells.

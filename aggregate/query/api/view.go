@@ -13,14 +13,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// view is the cells of one signal, of some windows, with modes at a level: as numbers, and
-// each as JSON. It never changes.
+// view is the cells of one signal, of some windows, with modes at a level, by source and
+// destination. It never changes.
 type view struct {
 	names *names
 	cells []aggregate.CellStats
-	text  [][]byte
-
-	textBytes int // of all texts
+	texts func() [][]byte // each as JSON, made when it is asked for first
 }
 
 // viewKey says which view of the last windows of a state.
@@ -43,7 +41,10 @@ func (a *API) view(ctx context.Context, s *recent.State, k viewKey) (*view, erro
 	windows := s.Last(k.windows)
 	if len(windows) == 0 {
 		n, err := a.names.get(ctx)
-		return &view{names: n}, err
+		if err != nil {
+			return nil, err
+		}
+		return newView(n, nil), nil
 	}
 	if len(windows) == 1 {
 		return a.windowView(ctx, windows[0], k.signal, k.level)
@@ -104,28 +105,32 @@ func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) []aggr
 // Sizes in memory, in bytes, about.
 const (
 	cellBytes = 220 // of aggregate.CellStats and what leads to its text
+	textBytes = 420 // of that text
 	rowBytes  = 200 // of aggregate.Summary
 )
 
-// size is about how many bytes the view takes.
-func (v *view) size() int { return len(v.cells)*cellBytes + v.textBytes }
+// size is about how many bytes the view takes with its texts.
+func (v *view) size() int { return len(v.cells) * (cellBytes + textBytes) }
 
 func newView(n *names, cells []aggregate.CellStats) *view {
-	v := &view{names: n, cells: cells, text: make([][]byte, len(cells))}
-	const typical = 420
-	all := make([]byte, 0, typical*len(cells))
+	return &view{n, cells, sync.OnceValue(func() [][]byte { return n.texts(cells) })}
+}
+
+// texts are cells as JSON, parts of one buffer.
+func (n *names) texts(cells []aggregate.CellStats) [][]byte {
+	all := make([]byte, 0, textBytes*len(cells))
 	ends := make([]int, len(cells))
 	for i := range cells {
 		all = n.appendCell(all, &cells[i])
 		ends[i] = len(all)
 	}
-	v.textBytes = cap(all)
+	list := make([][]byte, len(cells))
 	from := 0
 	for i, end := range ends {
-		v.text[i] = all[from:end:end]
+		list[i] = all[from:end:end]
 		from = end
 	}
-	return v
+	return list
 }
 
 // models are the chosen cells as values of the model.

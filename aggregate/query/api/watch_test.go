@@ -8,9 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,55 +124,6 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestManyWatchers: a closed window reaches 100 watchers soon, and one too many is told.
-func TestManyWatchers(t *testing.T) {
-	const watchers, windows, limit = 100, 5, 50 * time.Millisecond
-	s := newServed(t, 256, func(c *api.Config) { c.Watchers = watchers })
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.memory.Run(ctx) })
-	running.Go(func() { _ = s.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
-	url := listen(t, s) + "/api/v1/watch"
-	streams := make([]*stream, watchers)
-	for i := range streams {
-		streams[i] = open(t, url)
-		streams[i].next(t)
-		streams[i].next(t)
-	}
-	if w := s.get(t, "/api/v1/watch"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
-		t.Errorf("watcher %d: %d %s", watchers+1, w.Code, w.Body)
-	}
-	var took []time.Duration
-	for second := range windows {
-		begin := time.Now()
-		s.write(t, second)
-		arrived, events := make([]time.Duration, watchers), make([]event, watchers)
-		var readers sync.WaitGroup
-		for i, w := range streams {
-			readers.Go(func() {
-				events[i] = w.next(t)
-				arrived[i] = time.Since(begin)
-			})
-		}
-		readers.Wait()
-		for _, e := range events {
-			if n := strings.Count(e.data, `{"src":`); e.name != model.EventWindow || n != 256 {
-				t.Errorf("%s of %d cells", e.name, n)
-			}
-		}
-		took = append(took, slices.Max(arrived))
-	}
-	slices.Sort(took)
-	t.Logf("a closed window of 256 cells reached the last of %d watchers in %s (median), %s (worst of %d)", watchers, took[windows/2], took[windows-1], windows)
-	// The machine that runs tests may be busy, and the race detector (-short) measures
-	// itself: the fastest window counts, against a multiple of the limit of a quiet one.
-	if !testing.Short() && took[0] > 4*limit {
-		t.Errorf("%s at best, want %s", took[0], limit)
-	}
-}
-
 // TestSlowWatcher: who does not read is told so later, and holds up nobody.
 func TestSlowWatcher(t *testing.T) {
 	s := newServed(t, 1024, func(c *api.Config) { c.MaxLag = 3 })
@@ -229,51 +178,6 @@ func TestSlowWatcher(t *testing.T) {
 		return
 	}
 	t.Error("a slow watcher was not told")
-}
-
-// TestSnapshotLatency asks for 4096 cells while windows close.
-func TestSnapshotLatency(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector measures itself")
-	}
-	const requests, limit = 300, 5 * time.Millisecond
-	s := newServed(t, 4096, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
-	targets := []string{
-		"/api/v1/cells", "/api/v1/cells?state=congested", "/api/v1/cells?src=pod1", "/api/v1/cells?max_room_ratio=0.4",
-	}
-	s.window(t, 0)
-	var cold time.Duration // of questions that nobody has put for a while
-	for _, target := range targets {
-		begin := time.Now()
-		s.get(t, target)
-		cold = max(cold, time.Since(begin))
-	}
-	took := make([]time.Duration, 0, requests)
-	for i := range requests {
-		if i%60 == 59 {
-			s.window(t, i)
-			time.Sleep(50 * time.Millisecond) // a window has a second; this is what it takes to prepare one
-		}
-		begin := time.Now()
-		w := s.get(t, targets[i%len(targets)])
-		took = append(took, time.Since(begin))
-		if w.Code != 200 || w.Body.Len() < 1000 {
-			t.Fatalf("status %d, %d bytes", w.Code, w.Body.Len())
-		}
-	}
-	slices.Sort(took)
-	p50, p99 := took[requests/2], took[requests*99/100]
-	t.Logf("snapshot of 4096 cells: %s median, %s at the 99th percentile; %s at most when it is asked for the first time", p50, p99, cold)
-	// The machine that runs tests may be busy: what half of the requests take is what a quiet
-	// one takes.
-	if p50 > limit || p99 > 20*limit {
-		t.Errorf("%s median, %s at the 99th percentile, want %s", p50, p99, limit)
-	}
 }
 
 // TestWatchersApart: watchers of different cells are told of their own, and those of the same

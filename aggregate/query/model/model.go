@@ -77,6 +77,7 @@ type Cells struct {
 	About
 	Total  int    `json:"total" doc:"cells on all pages"`
 	Next   string `json:"next_cursor,omitempty" doc:"asks for the next page, of the same revision or the same answer of the store"`
+	Frames []byte `json:"frames,omitempty" doc:"the cells of a watch with encoding=frames, in their place; see there"`
 	Values []Cell `json:"cells"`
 }
 
@@ -195,7 +196,11 @@ type WindowEvent struct {
 	Late         bool      `json:"late" doc:"the window was told of before, or is not the newest"`
 	Completeness float64   `json:"completeness_ratio"`
 	Signal       string    `json:"signal"`
-	Values       []Cell    `json:"cells"`
+	// Base is the start of the newest window that the stream has told of before, where Frames
+	// are what differs from that; nil where they are all cells.
+	Base   *time.Time `json:"base,omitempty" doc:"with encoding=frames: the frames hold only what differs from the newest window that was told before, which began then; cells without observations have gone"`
+	Frames []byte     `json:"frames,omitempty" doc:"the cells of a watch with encoding=frames, in their place; see there"`
+	Values []Cell     `json:"cells"`
 }
 
 // Synced ends what a stream begins with: all that follows are changes.

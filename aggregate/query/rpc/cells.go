@@ -89,7 +89,7 @@ func about(a *model.About) *wire.About {
 }
 
 func cells(c *model.Cells) *wire.CellsResponse {
-	return &wire.CellsResponse{About: about(&c.About), Total: uint64(c.Total), NextCursor: c.Next, Cells: each(c.Values, cell)}
+	return &wire.CellsResponse{About: about(&c.About), Total: uint64(c.Total), NextCursor: c.Next, Frames: c.Frames, Cells: each(c.Values, cell)}
 }
 
 func matrix(m *model.Matrix) *wire.MatrixResponse {

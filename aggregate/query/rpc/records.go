@@ -77,6 +77,6 @@ func watched(name, id string, value any) *wire.WatchResponse {
 func windowEvent(e *model.WindowEvent) *wire.WindowEvent {
 	return &wire.WindowEvent{
 		Revision: e.Revision, WindowStart: moment(e.Start), WindowEnd: moment(e.End), Late: e.Late, CompletenessRatio: e.Completeness,
-		Signal: e.Signal, Cells: each(e.Values, cell),
+		Signal: e.Signal, Base: optionalMoment(e.Base), Frames: e.Frames, Cells: each(e.Values, cell),
 	}
 }

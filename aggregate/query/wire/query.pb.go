@@ -891,6 +891,7 @@ type WatchRequest struct {
 	MaxRoomRatio  *float64               `protobuf:"fixed64,12,opt,name=max_room_ratio,json=maxRoomRatio,proto3,oneof" json:"max_room_ratio,omitempty"`
 	After         string                 `protobuf:"bytes,13,opt,name=after,proto3" json:"after,omitempty"`
 	Heartbeat     *durationpb.Duration   `protobuf:"bytes,14,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
+	Encoding      string                 `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1021,6 +1022,13 @@ func (x *WatchRequest) GetHeartbeat() *durationpb.Duration {
 		return x.Heartbeat
 	}
 	return nil
+}
+
+func (x *WatchRequest) GetEncoding() string {
+	if x != nil {
+		return x.Encoding
+	}
+	return ""
 }
 
 type Measure struct {
@@ -1476,6 +1484,7 @@ type CellsResponse struct {
 	Total         uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	NextCursor    string                 `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
 	Cells         []*Cell                `protobuf:"bytes,4,rep,name=cells,proto3" json:"cells,omitempty"`
+	Frames        []byte                 `protobuf:"bytes,5,opt,name=frames,proto3" json:"frames,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1534,6 +1543,13 @@ func (x *CellsResponse) GetNextCursor() string {
 func (x *CellsResponse) GetCells() []*Cell {
 	if x != nil {
 		return x.Cells
+	}
+	return nil
+}
+
+func (x *CellsResponse) GetFrames() []byte {
+	if x != nil {
+		return x.Frames
 	}
 	return nil
 }
@@ -3105,6 +3121,8 @@ type WindowEvent struct {
 	CompletenessRatio float64                `protobuf:"fixed64,5,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	Signal            string                 `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	Cells             []*Cell                `protobuf:"bytes,7,rep,name=cells,proto3" json:"cells,omitempty"`
+	Base              *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
+	Frames            []byte                 `protobuf:"bytes,9,opt,name=frames,proto3" json:"frames,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -3184,6 +3202,20 @@ func (x *WindowEvent) GetSignal() string {
 func (x *WindowEvent) GetCells() []*Cell {
 	if x != nil {
 		return x.Cells
+	}
+	return nil
+}
+
+func (x *WindowEvent) GetBase() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *WindowEvent) GetFrames() []byte {
+	if x != nil {
+		return x.Frames
 	}
 	return nil
 }
@@ -3537,7 +3569,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06cursor\x18\b \x01(\tR\x06cursorB\b\n" +
 	"\x06_limit\"\x0f\n" +
 	"\rFabricRequest\"\x0f\n" +
-	"\rHealthRequest\"\xb9\x04\n" +
+	"\rHealthRequest\"\xd5\x04\n" +
 	"\fWatchRequest\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x1d\n" +
@@ -3555,7 +3587,8 @@ const file_query_proto_rawDesc = "" +
 	"\x0emin_room_ratio\x18\v \x01(\x01H\x04R\fminRoomRatio\x88\x01\x01\x12)\n" +
 	"\x0emax_room_ratio\x18\f \x01(\x01H\x05R\fmaxRoomRatio\x88\x01\x01\x12\x14\n" +
 	"\x05after\x18\r \x01(\tR\x05after\x127\n" +
-	"\theartbeat\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\theartbeatB\n" +
+	"\theartbeat\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\theartbeat\x12\x1a\n" +
+	"\bencoding\x18\x0f \x01(\tR\bencodingB\n" +
 	"\n" +
 	"\b_windowsB\x12\n" +
 	"\x10_min_heavy_ratioB\x0f\n" +
@@ -3604,13 +3637,14 @@ const file_query_proto_rawDesc = "" +
 	"\awindows\x18\b \x01(\rR\awindows\x12-\n" +
 	"\x12completeness_ratio\x18\t \x01(\x01R\x11completenessRatio\x12/\n" +
 	"\x05as_of\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xa7\x01\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xbf\x01\n" +
 	"\rCellsResponse\x12/\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutR\x05about\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12\x1f\n" +
 	"\vnext_cursor\x18\x03 \x01(\tR\n" +
 	"nextCursor\x12.\n" +
-	"\x05cells\x18\x04 \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"\xb8\x01\n" +
+	"\x05cells\x18\x04 \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\x12\x16\n" +
+	"\x06frames\x18\x05 \x01(\fR\x06frames\"\xb8\x01\n" +
 	"\x0eMatrixResponse\x12/\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutR\x05about\x12\x16\n" +
 	"\x06groups\x18\x02 \x03(\tR\x06groups\x12\x12\n" +
@@ -3756,7 +3790,7 @@ const file_query_proto_rawDesc = "" +
 	"\alagging\x18\a \x01(\v2\x17.csigscope.query.v1.GapH\x00R\alaggingB\a\n" +
 	"\x05event\"$\n" +
 	"\x06Synced\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\tR\brevision\"\xae\x02\n" +
+	"\brevision\x18\x01 \x01(\tR\brevision\"\xf6\x02\n" +
 	"\vWindowEvent\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12=\n" +
 	"\fwindow_start\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vwindowStart\x129\n" +
@@ -3765,7 +3799,9 @@ const file_query_proto_rawDesc = "" +
 	"\x04late\x18\x04 \x01(\bR\x04late\x12-\n" +
 	"\x12completeness_ratio\x18\x05 \x01(\x01R\x11completenessRatio\x12\x16\n" +
 	"\x06signal\x18\x06 \x01(\tR\x06signal\x12.\n" +
-	"\x05cells\x18\a \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"{\n" +
+	"\x05cells\x18\a \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\x12.\n" +
+	"\x04base\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04base\x12\x16\n" +
+	"\x06frames\x18\t \x01(\fR\x06frames\"{\n" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
@@ -3914,33 +3950,34 @@ var file_query_proto_depIdxs = []int32{
 	36, // 62: csigscope.query.v1.WindowEvent.window_start:type_name -> google.protobuf.Timestamp
 	36, // 63: csigscope.query.v1.WindowEvent.window_end:type_name -> google.protobuf.Timestamp
 	12, // 64: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
-	36, // 65: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
-	35, // 66: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
-	0,  // 67: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
-	1,  // 68: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
-	2,  // 69: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
-	3,  // 70: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
-	4,  // 71: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
-	5,  // 72: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
-	6,  // 73: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
-	7,  // 74: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
-	8,  // 75: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
-	9,  // 76: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
-	14, // 77: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
-	15, // 78: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
-	17, // 79: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
-	19, // 80: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
-	21, // 81: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
-	23, // 82: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
-	25, // 83: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
-	27, // 84: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
-	28, // 85: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
-	29, // 86: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
-	77, // [77:87] is the sub-list for method output_type
-	67, // [67:77] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	36, // 65: csigscope.query.v1.WindowEvent.base:type_name -> google.protobuf.Timestamp
+	36, // 66: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
+	35, // 67: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
+	0,  // 68: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
+	1,  // 69: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
+	2,  // 70: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
+	3,  // 71: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
+	4,  // 72: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
+	5,  // 73: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
+	6,  // 74: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
+	7,  // 75: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
+	8,  // 76: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
+	9,  // 77: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
+	14, // 78: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
+	15, // 79: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
+	17, // 80: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
+	19, // 81: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
+	21, // 82: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
+	23, // 83: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
+	25, // 84: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
+	27, // 85: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
+	28, // 86: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
+	29, // 87: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
+	78, // [78:88] is the sub-list for method output_type
+	68, // [68:78] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }

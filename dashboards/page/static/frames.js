@@ -104,27 +104,40 @@ class FrameCache {
   // decode gives the columns of each window, and whether they name what the model does not
   // know. Columns are parts of the buffer.
   static decode(model, buffer) {
+    let strange = false;
+    const know = (index, none) => (id) => {
+      const at = index.get(id) ?? none;
+      strange ||= at === none;
+      return at;
+    };
+    const list = FrameCache.read(buffer, know(model.groupIndex, FrameCache.UNKNOWN), know(model.locationIndex, -1), model.bundle.levels[0]);
+    const frames = new Map();
+    for (const { window, columns } of list) {
+      const at = model.windowAt(window);
+      if (at >= 0) frames.set(at, columns);
+    }
+    return { frames, strange };
+  }
+
+  // read gives the frames of a buffer under the places that group and location say for
+  // identities, with modes at a level.
+  static read(buffer, group, location, level) {
     const length = new DataView(buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
     if (head.version !== 1) throw new Error("The page and the server are of different versions: load the page again.");
     const start = 4 + length;
-    const groups = head.groups.map((id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);
-    const places = Int32Array.from([-1, ...head.locations.map((id) => model.locationIndex.get(id) ?? -1)]);
+    const groups = head.groups.map(group);
+    const places = Int32Array.from([-1, ...head.locations.map(location)]);
     const layouts = head.layouts.map(({ rows, src, dst }) => {
       const ends = [src, dst].map((at) => new Uint16Array(buffer, start + at, rows));
       for (const column of ends) for (let i = 0; i < rows; i++) column[i] = groups[column[i]];
       return { rows, src: ends[0], dst: ends[1] };
     });
-    const frames = new Map();
-    const level = model.bundle.levels[0];
-    for (const f of head.frames) {
-      const window = model.windowAt(BigInt(f.window));
+    return head.frames.map((f) => {
       const columns = FrameCache.columns(f, layouts[f.layout], buffer, start, level);
       columns.modes[level].places = places;
-      if (window >= 0) frames.set(window, columns);
-    }
-    const strange = groups.includes(FrameCache.UNKNOWN) || places.indexOf(-1, 1) > 0;
-    return { frames, strange };
+      return { window: BigInt(f.window), columns };
+    });
   }
 
   static columns(frame, { rows, src, dst }, buffer, start, level) {

@@ -16,7 +16,9 @@ const Live = (() => {
   let stream = null;
   let ticks = 0;
   let refreshed = 0;
-  let newest = null; // {start, end, cells, completeness} of the last window, as it came
+  let newest = null; // {start, end, signal, completeness_ratio} of the last window
+  let cells = null; // LiveCells of that
+  let told = null; // start of the last window that had an event of its own
   let heard = 0; // performance.now() when newest was new
   let aged = 0; // its age then, ms
   let connected = false;
@@ -54,7 +56,9 @@ const Live = (() => {
     stream?.close();
     newest = columns = null;
     heard = performance.now();
-    const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s` });
+    const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s`, encoding: "frames" });
+    cells = new LiveCells();
+    told = null;
     stream = new Stream(`api/v1/watch?${query}`, {
       take: (name, value) => {
         connected = true;
@@ -69,12 +73,18 @@ const Live = (() => {
 
   // taken is what to do with each kind of event.
   const taken = {
-    snapshot: (cells) => {
-      if (cells.windows) hear({ ...cells, start: cells.from, end: cells.to }, Math.max(0, Date.now() - Date.parse(cells.to)));
+    snapshot: ({ frames, ...about }) => {
+      told = null;
+      if (!about.windows) return;
+      cells.take(frames, false);
+      hear({ ...about, start: about.from, end: about.to }, Math.max(0, Date.now() - Date.parse(about.to)));
     },
-    window: (event) => {
-      if (newest && event.window_start < newest.start) return; // late news of an earlier one
-      hear({ ...event, start: event.window_start, end: event.window_end }, 0);
+    window: ({ frames, base, ...about }) => {
+      if (newest && about.window_start < newest.start) return; // late news of an earlier one
+      if (base && base !== told) return watch(); // changes of what is not here
+      told = about.window_start;
+      cells.take(frames, Boolean(base));
+      hear({ ...about, start: about.window_start, end: about.window_end }, 0);
     },
     heartbeat: (beat) => {
       if (beat.age_s !== undefined) [heard, aged] = [performance.now(), beat.age_s * 1000];
@@ -131,36 +141,13 @@ const Live = (() => {
   function frame(signal, level) {
     if (!stream) return signal.frame(signal.model.windows.length - 1, 1);
     if (!newest || newest.signal !== signal.info.name) return null;
-    if (columns?.signal !== signal || columns.level !== level) columns = { signal, level, ...read(signal.model, level) };
+    if (columns?.signal !== signal || columns.level !== level) {
+      const { columns: known, strange } = cells.under(signal.model, level);
+      columns = { signal, level, ...known };
+      // Names that the bundle does not have come with the next one.
+      if (strange) refreshed = Math.min(refreshed, performance.now() - REFRESH + SOON);
+    }
     return new Frame(signal, columns, 0, columns.rows);
-  }
-
-  // read turns cells with names into columns with indexes. Names that the bundle does not
-  // have come with the next one.
-  function read(model, level) {
-    const groups = new Map(model.groups.map((g, i) => [g.name, i]));
-    const places = new Map(model.locations.map((l, i) => [l.name, i]));
-    const list = newest.cells.filter((c) => groups.has(c.src) && groups.has(c.dst));
-    const numbers = (of) => Float64Array.from(list, of);
-    const measure = (m) => m?.bps ?? m?.ratio ?? m?.ns ?? m?.count ?? NaN;
-    let strange = list.length < newest.cells.length;
-    const place = (b) => {
-      const index = b ? places.get(b.location) ?? -1 : -1;
-      strange ||= b && index < 0;
-      return index;
-    };
-    const out = {
-      rows: list.length, src: Uint16Array.from(list, (c) => groups.get(c.src)), dst: Uint16Array.from(list, (c) => groups.get(c.dst)),
-      kind: Uint8Array.from(list, (c) => (c.kind === "reflection" ? 2 : 1)),
-      observations: numbers((c) => c.observations), heavy: numbers((c) => c.heavy), trimmed: numbers((c) => c.trimmed),
-      untouched: numbers((c) => c.untouched), mean: numbers((c) => measure(c.mean)), min: numbers((c) => measure(c.min)), max: numbers((c) => measure(c.max)),
-      modes: { [level]: {
-        mode: Int32Array.from(list, (c) => place(c.mode)), mode_count: numbers((c) => c.mode?.heavy ?? 0),
-        runner_up: Int32Array.from(list, (c) => place(c.runner_up)), runner_up_count: numbers((c) => c.runner_up?.heavy ?? 0),
-      } },
-    };
-    if (strange) refreshed = Math.min(refreshed, performance.now() - REFRESH + SOON);
-    return out;
   }
 
   // moment is the start of the newest window in Unix ns, null without one.

@@ -1,0 +1,230 @@
+package api_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+type cellKey struct{ src, dst string }
+
+// watched keeps what a stream of frames tells of, as a reader does.
+type watchedFrames struct {
+	t     *testing.T
+	names [2]map[uint64]string // groups and locations
+	cells map[cellKey]query.CellRow
+	start time.Time // of the newest window of an event
+	rows  int       // of the last event
+}
+
+func newWatchedFrames(t *testing.T, racks int) *watchedFrames {
+	t.Helper()
+	w := &watchedFrames{t: t, names: [2]map[uint64]string{{}, {}}}
+	groups, err := recenttest.Names{Racks: racks}.Groups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		w.names[0][uint64(g.ID)] = g.Name
+	}
+	locations, err := recenttest.Names{Racks: racks}.Locations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range locations {
+		w.names[1][uint64(l.ID)] = l.Name
+	}
+	return w
+}
+
+// take puts frames in place of what was known, or changes that.
+func (w *watchedFrames) take(frames []byte, start time.Time, change bool) {
+	w.t.Helper()
+	if !change {
+		w.cells = map[cellKey]query.CellRow{}
+	}
+	_, rows := querytest.ReadFrames(w.t, frames)
+	for _, r := range rows {
+		if r.Window != start.UnixNano() {
+			w.t.Errorf("a row of the window %d, want %d", r.Window, start.UnixNano())
+		}
+		key := cellKey{w.names[0][uint64(r.Src)], w.names[0][uint64(r.Dst)]}
+		if delete(w.cells, key); r.Observations > 0 {
+			w.cells[key] = r
+		}
+	}
+	w.rows = len(rows)
+}
+
+// window takes an event, whose base has to be the one before.
+func (w *watchedFrames) window(e event) model.WindowEvent {
+	w.t.Helper()
+	told := decodeFrames[model.WindowEvent](w.t, e, model.EventWindow)
+	if told.Base != nil && !told.Base.Equal(w.start) {
+		w.t.Errorf("changes of the window at %s, the last one began at %s", told.Base, w.start)
+	}
+	w.take(told.Frames, told.Start, told.Base != nil)
+	w.start = told.Start
+	return told
+}
+
+// holds compares what is known with cells as JSON has them.
+func (w *watchedFrames) holds(list []model.Cell) {
+	w.t.Helper()
+	value := func(m *model.Measure) float64 {
+		for _, v := range []*float64{m.BPS, m.Ratio, m.NS, m.Count} {
+			if v != nil {
+				return *v
+			}
+		}
+		return math.NaN()
+	}
+	if len(w.cells) != len(list) {
+		w.t.Errorf("%d cells, want %d", len(w.cells), len(list))
+	}
+	for _, c := range list {
+		r, ok := w.cells[cellKey{c.Src, c.Dst}]
+		if !ok {
+			w.t.Errorf("no cell from %s to %s", c.Src, c.Dst)
+			continue
+		}
+		got := model.Cell{
+			Src: c.Src, Dst: c.Dst, Kind: r.Kind.String(), State: aggregate.StateOf(r.Observations, r.Trimmed, r.Heavy).String(),
+			Observations: r.Observations, Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy,
+		}
+		want := c
+		if diff := cmp.Diff([]float64{value(c.Mean), value(c.Min), value(c.Max)}, []float64{r.Mean, r.Min, r.Max}, cmpopts.EquateApprox(5e-6, 0)); diff != "" {
+			w.t.Errorf("%s to %s: %s", c.Src, c.Dst, diff)
+		}
+		if c.Mode != nil {
+			got.Mode = &model.Bottleneck{Location: w.names[1][uint64(r.Mode)], Heavy: r.ModeCount}
+		}
+		if c.RunnerUp != nil {
+			got.RunnerUp = &model.Bottleneck{Location: w.names[1][uint64(r.RunnerUp)], Heavy: r.RunnerUpCount}
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(model.Cell{}, "Mean", "Min", "Max", "HeavyRatio"), cmpopts.IgnoreFields(model.Bottleneck{}, "ShareRatio", "Mean")); diff != "" {
+			w.t.Errorf("%s to %s: %s", c.Src, c.Dst, diff)
+		}
+	}
+}
+
+// decodeFrames is decode for values with frames, whose cells are null.
+func decodeFrames[T any](t *testing.T, e event, name string) T {
+	t.Helper()
+	if !strings.HasSuffix(e.data, `"cells":null}`) {
+		t.Errorf("%s has cells beside its frames: %.300s", e.name, e.data)
+	}
+	return decode[T](t, e, name)
+}
+
+// TestWatchFrames: frames say the same as JSON, whole or as changes, in a tenth of the bytes.
+func TestWatchFrames(t *testing.T) {
+	s := newServed(t, 400, nil)
+	url := listen(t, s) + "/api/v1/watch?signal=max_delay&level=device&state=congested&state=clear&encoding="
+	s.window(t, 0)
+	known := newWatchedFrames(t, 20)
+	frames, plain := open(t, url+"frames"), open(t, url+"json")
+	first := frames.next(t)
+	snapshot, want := decodeFrames[model.Cells](t, first, model.EventSnapshot), decode[model.Cells](t, plain.next(t), model.EventSnapshot)
+	known.take(snapshot.Frames, snapshot.From, false)
+	known.holds(want.Values)
+	if text, _ := json.Marshal(want); len(first.data)*8 > len(text) || snapshot.Total != want.Total {
+		t.Errorf("%d of %d cells in %d bytes, as JSON in %d", snapshot.Total, want.Total, len(first.data), len(text))
+	}
+	frames.next(t)
+	plain.next(t)
+	for _, step := range []struct {
+		name   string
+		second int
+		cells  int // of one producer; 0: all of two
+		change bool
+	}{
+		{"the first after a snapshot is whole", 1, 0, false},
+		{"all are different", 2, 0, false},
+		{"late cells of the newest", 2, 25, true},
+		{"again", 2, 3, true},
+		{"of an older window", 1, 3, false},
+		{"the next", 3, 0, false},
+	} {
+		if step.cells == 0 {
+			s.write(t, step.second)
+		} else {
+			b := recenttest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Duration(step.second)*time.Second), step.cells, csig.MaxDelay)
+			if err := s.memory.WriteBlock(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.memory.Publish()
+		e, want := frames.next(t), decode[model.WindowEvent](t, plain.next(t), model.EventWindow)
+		if step.second == 1 && step.cells > 0 {
+			if late := decodeFrames[model.WindowEvent](t, e, model.EventWindow); late.Base != nil || !late.Late {
+				t.Errorf("%s: %s", step.name, late.Base)
+			}
+			continue
+		}
+		told := known.window(e)
+		if (told.Base != nil) != step.change || step.change && known.rows > step.cells {
+			t.Errorf("%s: %d cells, as changes of %v", step.name, known.rows, told.Base)
+		}
+		known.holds(want.Values)
+	}
+}
+
+// TestWatchFramesGone: cells that are there no more are told of as such.
+func TestWatchFramesGone(t *testing.T) {
+	s := newServed(t, 16, nil)
+	write := func(second, cells int) {
+		t.Helper()
+		b := recenttest.Block(rand.New(rand.NewPCG(3, 3)), 0, begin.Add(time.Duration(second)*time.Second), cells, csig.MaxDelay)
+		if err := s.memory.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		s.memory.Publish()
+	}
+	write(0, 16)
+	w := open(t, listen(t, s)+"/api/v1/watch?signal=max_delay&encoding=frames")
+	w.next(t)
+	w.next(t)
+	known := newWatchedFrames(t, 4)
+	write(1, 16)
+	known.window(w.next(t))
+	write(2, 12)
+	if told := known.window(w.next(t)); told.Base == nil || known.rows != 4 {
+		t.Errorf("%d cells, as changes of %v; want the 4 that have gone", known.rows, told.Base)
+	}
+	page := read[model.Cells](t, s.get(t, "/api/v1/cells?signal=max_delay"))
+	known.holds(page.Values)
+}
+
+// TestCallFrames: a call has the same frames as bytes.
+func TestCallFrames(t *testing.T) {
+	s := newServed(t, 16, nil)
+	s.window(t, 0)
+	w := open(t, listen(t, s)+"/api/v1/watch?encoding=frames")
+	want := decodeFrames[model.Cells](t, w.next(t), model.EventSnapshot)
+	stream := watch(t, caller(t, s), &wire.WatchRequest{Encoding: "frames"})
+	if !stream.Receive() {
+		t.Fatal(stream.Err())
+	}
+	got := stream.Msg().GetSnapshot()
+	if string(got.GetFrames()) != string(want.Frames) || len(want.Frames) == 0 || len(got.GetCells()) > 0 {
+		t.Errorf("%d bytes of frames and %d cells, want %d bytes", len(got.GetFrames()), len(got.GetCells()), len(want.Frames))
+	}
+	if code := s.get(t, "/api/v1/watch?encoding=xml").Code; code != 422 {
+		t.Errorf("another encoding: %d", code)
+	}
+}

@@ -1,0 +1,79 @@
+"use strict";
+
+// The cells of the newest window as a stream of frames tells of them: whole, or as changes of
+// what was told before. Groups and locations go by places of their own here, since the model
+// that draws them is another one whenever a bundle has come.
+class LiveCells {
+  static NAMES = ["kind", "observations", "heavy", "trimmed", "untouched", "mean", "min", "max"];
+  static MODES = ["mode", "mode_count", "runner_up", "runner_up_count"];
+
+  constructor() {
+    this.groups = new Map(); // places by identity, in the order of places
+    this.locations = new Map();
+    this.columns = null;
+  }
+
+  // take reads frames in base64, in place of what was known or as changes of that.
+  take(base64, change) {
+    const text = atob(base64);
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    if (!change) {
+      this.groups.clear();
+      this.locations.clear();
+    }
+    const place = (index) => (id) => {
+      if (!index.has(id)) index.set(id, index.size);
+      return index.get(id);
+    };
+    const [frame] = FrameCache.read(bytes.buffer, place(this.groups), place(this.locations), "");
+    const came = frame ? LiveCells.plain(frame.columns) : LiveCells.empty();
+    this.columns = change ? LiveCells.merge(this.columns, came) : came;
+  }
+
+  // plain are columns whose modes are places.
+  static plain(columns) {
+    const { "": { places, ...modes } } = columns.modes;
+    const out = { rows: columns.rows, src: columns.src, dst: columns.dst, mode_count: modes.mode_count, runner_up_count: modes.runner_up_count };
+    for (const name of LiveCells.NAMES) out[name] = columns[name];
+    for (const name of ["mode", "runner_up"]) out[name] = Int32Array.from({ length: columns.rows }, (_, i) => places[modes[name][i]]);
+    return out;
+  }
+
+  static empty() {
+    return Object.fromEntries([["rows", 0], ...["src", "dst", ...LiveCells.NAMES, ...LiveCells.MODES].map((name) => [name, []])]);
+  }
+
+  // merge puts changes over what was known. Cells without observations have gone.
+  static merge(before, changes) {
+    const key = (c, i) => c.src[i] * 65536 + c.dst[i];
+    const changed = new Set(Array.from({ length: changes.rows }, (_, i) => key(changes, i)));
+    const kept = [];
+    for (let i = 0; i < before.rows; i++) if (!changed.has(key(before, i))) kept.push(i);
+    const came = [];
+    for (let i = 0; i < changes.rows; i++) if (changes.observations[i] > 0) came.push(i);
+    const rows = kept.length + came.length;
+    const out = { rows };
+    for (const name of ["src", "dst", ...LiveCells.NAMES, ...LiveCells.MODES]) {
+      const column = new Float64Array(rows);
+      kept.forEach((row, i) => { column[i] = before[name][row]; });
+      came.forEach((row, i) => { column[kept.length + i] = changes[name][row]; });
+      out[name] = column;
+    }
+    return out;
+  }
+
+  // under gives the columns under the places of a model, with modes at a level, and whether
+  // they name what the model does not know.
+  under(model, level) {
+    const c = this.columns;
+    const groups = Array.from(this.groups.keys(), (id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);
+    const locations = Array.from(this.locations.keys(), (id) => model.locationIndex.get(id) ?? -1);
+    const modes = { mode_count: c.mode_count, runner_up_count: c.runner_up_count };
+    for (const name of ["mode", "runner_up"]) modes[name] = Int32Array.from(c[name], (at) => (at < 0 ? -1 : locations[at]));
+    const columns = {
+      ...c, src: Uint16Array.from(c.src, (at) => groups[at]), dst: Uint16Array.from(c.dst, (at) => groups[at]), modes: { [level]: modes },
+    };
+    return { columns, strange: groups.includes(FrameCache.UNKNOWN) || locations.includes(-1) };
+  }
+}
