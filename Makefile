@@ -82,7 +82,9 @@ accuracy: ## print how often the location that replay names is the true port, an
 	@mkdir -p .cache
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
 	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFaults$$' ./replay
-	@cat .cache/accuracy.txt .cache/faults.txt
+	@rm -f .cache/traced.txt
+	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^TestClockBounds$$' ./replay
+	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
 	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_SOAK=$(or $(SOAK),60m) \

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/feed"
@@ -11,6 +13,7 @@ import (
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // TraceConfig is what Trace needs.
@@ -34,14 +37,15 @@ type Traced struct {
 	Damaged                  Damage
 }
 
-// Hop is what is known of two taps that saw the same packets.
+// Hop is what is known of two taps that saw the same packets, or tags and their
+// reflections.
 type Hop struct {
 	From, To string // captures
 	*hop.Between
 }
 
 // Trace follows packets from tap to tap: it compares all captures that have enough packets
-// in common. They are read twice. Where captures end early or are damaged, there is a
+// in common, or tags whose reflections are in the other. They are read twice. Where captures end early or are damaged, there is a
 // result of what could be read beside the error.
 func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	d, err := decode.New(cfg.Decode)
@@ -63,20 +67,20 @@ func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	if cut > 0 && prefix < minPrefix {
 		return nil, fmt.Errorf("trace: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", prefix, minPrefix)
 	}
-	t := &tracer{out: out, decoder: d, known: conform.NewKnown(d, prefix), limit: cfg.MaxPackets}
+	t := &tracer{out: out, decoder: d, known: conform.NewKnown(d, prefix), seed: maphash.MakeSeed(), limit: cfg.MaxPackets}
 	if t.limit <= 0 {
 		t.limit = 1 << 20
 	}
-	seen := make([][]hop.Sighting, len(cfg.Files))
+	seen := make([]hop.Tap, len(cfg.Files))
 	for i, path := range cfg.Files {
-		if seen[i], err = t.sightings(ctx, path); err != nil {
+		if err := t.read(ctx, path, &seen[i]); err != nil {
 			return nil, fmt.Errorf("trace: %w", err)
 		}
 	}
 	for i := range seen {
 		for k := i + 1; k < len(seen); k++ {
-			b := hop.Compare(seen[i], seen[k], 2*cfg.Error)
-			if b.Common() >= hop.MinPackets {
+			b := hop.Compare(&seen[i], &seen[k], 2*cfg.Error)
+			if b.Related() {
 				out.Hops = append(out.Hops, Hop{From: cfg.Files[i], To: cfg.Files[k], Between: b})
 			}
 		}
@@ -97,65 +101,101 @@ func (t *Traced) scan(s *conform.Scan, b *packets) {
 	}
 }
 
-// tracer samples packets: those whose number begins with so many zeros.
+// tracer samples packets and segments: those whose number begins with so many zeros.
 type tracer struct {
 	out     *Traced
 	decoder *decode.Decoder
 	known   *conform.Known
+	seed    maphash.Seed
 	limit   int
 	zeros   uint
 	result  decode.Result
+	newest  map[conform.Conversation]csig.Tag // at the tap at hand
 }
 
-func (t *tracer) sightings(ctx context.Context, path string) (list []hop.Sighting, err error) {
-	err = new(pass).read(ctx, path, func(b *packets) error {
+// read takes in what a tap saw.
+func (t *tracer) read(ctx context.Context, path string, tap *hop.Tap) error {
+	t.newest = make(map[conform.Conversation]csig.Tag)
+	return new(pass).read(ctx, path, func(b *packets) error {
 		for i := range b.frames {
 			if !b.ethernet(&b.frames[i]) {
 				continue
 			}
-			if list = t.see(list, &b.frames[i]); len(list) > t.limit {
+			t.see(tap, &b.frames[i])
+			for max(len(tap.Packets), len(tap.Tags), len(tap.Reflections)) > t.limit {
 				t.zeros++
-				list = t.sample(list)
+				tap.Packets = slices.DeleteFunc(tap.Packets, func(s hop.Sighting) bool { return !t.takes(s.ID) })
+				tap.Tags = slices.DeleteFunc(tap.Tags, func(m hop.Mark) bool { return !t.takes(m.Segment) })
+				tap.Reflections = slices.DeleteFunc(tap.Reflections, func(m hop.Mark) bool { return !t.takes(m.Segment) })
 			}
 		}
 		return nil
 	})
-	return list, err
-}
-
-// see adds a packet, if it is in the sample.
-func (t *tracer) see(list []hop.Sighting, f *capture.Frame) []hop.Sighting {
-	if f.NoTime {
-		t.out.NoTime++
-		return list
-	}
-	id, hops, ok := t.known.Of(f.Data)
-	if !ok {
-		t.out.Unknown++
-		return list
-	}
-	if !t.takes(id) {
-		return list
-	}
-	s := hop.Sighting{ID: id, TimeNS: f.TimeNS, Hops: hops}
-	t.decoder.Decode(f.Data, &t.result)
-	for i := range t.result.Obs[:t.result.N] {
-		if o := &t.result.Obs[i]; o.Kind == decode.Tag && o.Flags&decode.Orphan == 0 {
-			s.Tagged, s.Tag = true, o.Tag
-			s.Src, s.Dst = o.Addrs()
-		}
-	}
-	return append(list, s)
 }
 
 func (t *tracer) takes(id uint64) bool { return t.zeros == 0 || id>>(64-t.zeros) == 0 }
 
-func (t *tracer) sample(list []hop.Sighting) []hop.Sighting {
-	kept := list[:0]
-	for _, s := range list {
-		if t.takes(s.ID) {
-			kept = append(kept, s)
+// see takes in what of a packet is in the sample.
+func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
+	if f.NoTime {
+		t.out.NoTime++
+		return
+	}
+	id, hops, ok := t.known.Of(f.Data)
+	if !ok {
+		t.out.Unknown++
+		return
+	}
+	s := hop.Sighting{ID: id, TimeNS: f.TimeNS, Hops: hops}
+	t.decoder.Decode(f.Data, &t.result)
+	var reflection *csig.Tag
+	for i := range t.result.Obs[:t.result.N] {
+		switch o := &t.result.Obs[i]; {
+		case o.Kind == decode.Reflection:
+			reflection = &o.Tag
+		case o.Flags&decode.Orphan == 0:
+			s.Tagged, s.Tag = true, o.Tag
+			s.Src, s.Dst = o.Addrs()
 		}
 	}
-	return kept
+	if t.takes(id) {
+		tap.Packets = append(tap.Packets, s)
+	}
+	t.mark(tap, &s, reflection, f)
+}
+
+// maxConversations bounds what is remembered to know tags again by their reflections.
+const maxConversations = 1 << 16
+
+// mark takes in a TCP segment with the newest tag of its conversation, which the receiver
+// reflects if it acknowledges up to here, and the reflection that comes with an
+// acknowledgement. Without such numbers nothing tells which tag is reflected.
+func (t *tracer) mark(tap *hop.Tap, s *hop.Sighting, reflection *csig.Tag, f *capture.Frame) {
+	segment, ok := t.known.Segment(f.Data)
+	if !ok {
+		return
+	}
+	if reflection != nil {
+		tap.Reflections = t.append(tap.Reflections, segment.Back(), segment.Ack, *reflection, f)
+	}
+	if !segment.Data {
+		return
+	}
+	if s.Tagged {
+		if len(t.newest) >= maxConversations {
+			clear(t.newest)
+		}
+		t.newest[segment.Conversation] = s.Tag
+	}
+	if tag, ok := t.newest[segment.Conversation]; ok {
+		tap.Tags = t.append(tap.Tags, segment.Conversation, segment.End, tag, f)
+	}
+}
+
+func (t *tracer) append(list []hop.Mark, c conform.Conversation, end uint32, tag csig.Tag, f *capture.Frame) []hop.Mark {
+	id := maphash.Comparable(t.seed, conform.Segment{Conversation: c, End: end})
+	if !t.takes(id) {
+		return list
+	}
+	return append(list, hop.Mark{Segment: id, Tag: tag, TimeNS: f.TimeNS})
 }

@@ -30,7 +30,14 @@ type Sighting struct {
 	Src, Dst netip.Addr
 }
 
-// MinPackets is how many packets two taps have to have in common.
+// Tap is what one tap saw, in any order.
+type Tap struct {
+	Packets           []Sighting
+	Tags, Reflections []Mark
+}
+
+// MinPackets is how many packets two taps have to have in common, or tags that one saw and
+// whose reflections the other did.
 const MinPackets = 100
 
 // Between is what is known of two taps A and B.
@@ -47,6 +54,9 @@ type Between struct {
 // Way is what happens to packets in one direction.
 type Way struct {
 	Packets int
+	// Reflected is the tags that the first tap saw and whose reflections the other saw
+	// later: they tell clocks apart also where no packet passes both.
+	Reflected int
 	// Delays are from tap to tap, with both times on A's clock: right within the bound of
 	// Clock, and known only if there is one for both directions.
 	Median, P99, Longest time.Duration
@@ -67,10 +77,23 @@ type Change struct {
 
 // Compare compares what two taps saw, which it sorts. The error is how far timestamps of
 // both taps together are off at most. Packets that a tap saw twice are left out.
-func Compare(a, b []Sighting, off time.Duration) *Between {
-	a, b = unique(a), unique(b)
+func Compare(a, b *Tap, off time.Duration) *Between {
 	out := &Between{}
-	var forward, backward []pair
+	forward, backward, unclear := match(unique(a.Packets), unique(b.Packets))
+	out.Unclear = unclear
+	there, back := echoes(a, b)
+	relation, err := clock.Between(append(times(forward), there...), append(times(backward), back...), clock.Options{Error: off})
+	if err != nil {
+		out.Why = err.Error()
+	}
+	out.Clock = relation
+	out.Forward, out.Backward = way(forward, relation, false), way(backward, relation, true)
+	out.Forward.Reflected, out.Backward.Reflected = len(there), len(back)
+	return out
+}
+
+// match finds the packets that both taps saw, by which of them came first.
+func match(a, b []Sighting) (forward, backward []pair, unclear int) {
 	for i, k := 0, 0; i < len(a) && k < len(b); {
 		switch c := cmp.Compare(a[i].ID, b[k].ID); {
 		case c < 0:
@@ -86,17 +109,11 @@ func Compare(a, b []Sighting, off time.Duration) *Between {
 		case p.a.Hops < p.b.Hops:
 			backward = append(backward, p)
 		default:
-			out.Unclear++
+			unclear++
 		}
 		i, k = i+1, k+1
 	}
-	relation, err := clock.Between(times(forward), times(backward), clock.Options{Error: off})
-	if err != nil {
-		out.Why = err.Error()
-	}
-	out.Clock = relation
-	out.Forward, out.Backward = way(forward, relation, false), way(backward, relation, true)
-	return out
+	return forward, backward, unclear
 }
 
 // pair is one packet at both taps.
@@ -169,6 +186,11 @@ func way(list []pair, r *clock.Relation, back bool) Way {
 
 // Common is how many packets were seen at both taps.
 func (b *Between) Common() int { return b.Forward.Packets + b.Backward.Packets + b.Unclear }
+
+// Related tells whether the taps have enough in common.
+func (b *Between) Related() bool {
+	return b.Common() >= MinPackets || b.Forward.Reflected+b.Backward.Reflected >= MinPackets
+}
 
 // String is the clocks' relation in one line.
 func (b *Between) String() string {

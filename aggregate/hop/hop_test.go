@@ -40,7 +40,7 @@ func TestCompare(t *testing.T) {
 	again.TimeNS++
 	a = append(a, again, Sighting{ID: 5_000_000}) // seen twice, and by one tap alone
 	same := Sighting{ID: 6_000_000, Hops: 60}     // which came first?
-	got := Compare(append(a, same), append(b, same), 0)
+	got := Compare(&Tap{Packets: append(a, same)}, &Tap{Packets: append(b, same)}, 0)
 	if got.Forward.Packets != 399 || got.Backward.Packets != 200 || got.Unclear != 1 || got.Common() != 600 {
 		t.Fatalf("%+v", got)
 	}
@@ -64,11 +64,48 @@ func TestCompare(t *testing.T) {
 func TestOneDirection(t *testing.T) {
 	t.Parallel()
 	a, b := sightings(1, 200, 20*time.Microsecond, time.Second, false)
-	got := Compare(a, b, 0)
+	got := Compare(&Tap{Packets: a}, &Tap{Packets: b}, 0)
 	if got.Clock == nil || !got.Clock.OneWay || got.Forward.Median != 0 || !strings.Contains(got.String(), "unknown") {
 		t.Errorf("%+v: %s", got, got)
 	}
-	if none := Compare(nil, b, 0); none.Clock != nil || none.Why == "" || none.Common() != 0 || !strings.HasPrefix(none.String(), "clocks: ") {
+	if none := Compare(&Tap{}, &Tap{Packets: b}, 0); none.Clock != nil || none.Why == "" || none.Common() != 0 || !strings.HasPrefix(none.String(), "clocks: ") {
+		t.Errorf("%+v", none)
+	}
+}
+
+// Tags and their reflections tell clocks apart where no packet passes both taps; what was
+// sent twice, what another tag's reflection is, and repeated ones prove nothing.
+func TestReflected(t *testing.T) {
+	t.Parallel()
+	const offset, way = 3 * time.Millisecond, 40 * time.Microsecond
+	rng := rand.New(rand.NewPCG(1, 1))
+	var a, b Tap
+	for i := range uint64(1000) {
+		at := int64(i) * int64(100*time.Microsecond)
+		later := at + int64(way) + rng.Int64N(int64(30*time.Microsecond))
+		tag := csig.Tag{Layout: csig.LayoutAt(0), S: uint32(i % 7)}
+		from, to, shift, shiftTo := &a, &b, int64(0), int64(offset)
+		if i%2 == 1 {
+			from, to, shift, shiftTo = &b, &a, int64(offset), 0
+		}
+		from.Tags = append(from.Tags, Mark{Segment: i, Tag: tag, TimeNS: at + shift})
+		to.Reflections = append(to.Reflections, Mark{Segment: i, Tag: tag, TimeNS: later + shiftTo}, Mark{Segment: i, Tag: tag, TimeNS: later + shiftTo + int64(time.Millisecond)})
+		switch i % 10 {
+		case 0: // sent again after it was acknowledged
+			from.Tags = append(from.Tags, Mark{Segment: i, Tag: tag, TimeNS: later + shift + int64(time.Second)})
+		case 1: // reflected before: of another packet
+			to.Reflections = append(to.Reflections, Mark{Segment: i, Tag: csig.Tag{S: 99}, TimeNS: at + shiftTo - int64(time.Second)})
+		}
+	}
+	got := Compare(&a, &b, 0)
+	if got.Common() != 0 || !got.Related() || got.Forward.Reflected != 400 || got.Backward.Reflected != 500 {
+		t.Fatalf("%+v", got)
+	}
+	low, high := got.Clock.Bound(got.Clock.At)
+	if off := time.Duration(got.Clock.Offset) - offset; off.Abs() > 2*time.Microsecond || low > float64(offset) || high < float64(offset) || high-low > float64(2*way)+2000 {
+		t.Errorf("offset %s, %g to %g", time.Duration(got.Clock.Offset), low, high)
+	}
+	if none := Compare(&Tap{Tags: a.Tags}, &Tap{Tags: b.Tags}, 0); none.Clock != nil || none.Related() {
 		t.Errorf("%+v", none)
 	}
 }

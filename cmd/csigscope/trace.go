@@ -36,7 +36,9 @@ func newTraceCommand() *cobra.Command {
 		Long: `trace compares captures of different taps, each with each. Packets are known again by what
 no device may change, and which tap came first by their TTL. For each two taps that saw the
 same packets it prints how far their clocks are apart and how fast they drift, with a bound,
-how long packets take, and which ports gave tags other values on the way.
+how long packets take, and which ports gave tags other values on the way. Clocks are told
+apart also where no packet passes both taps, as those at receivers of different racks: by tags
+that one of them saw, and their reflections with TCP acknowledgements that the other did.
 
 Delays and queues are not told from clocks by one direction alone: then the offset is
 bounded on one side. With both, its error is at most half of the shortest round trip, and
@@ -98,7 +100,7 @@ func (f *traceFlags) write(w io.Writer, hops []replay.Hop, network *fabric.Fabri
 		return writeIndented(w, list)
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(w, "no two captures have %d packets in common\n", hop.MinPackets)
+		fmt.Fprintf(w, "no two captures have %d packets in common, or tags and their reflections\n", hop.MinPackets)
 	}
 	return writeTraced(w, hops, list)
 }
@@ -143,6 +145,8 @@ type tracedWay struct {
 	MaxNS    int64           `json:"max_ns,omitempty"`
 	Tagged   int             `json:"tagged"`
 	Changes  []tracedChanges `json:"changes"`
+	// Reflected is the tags that the first tap saw and whose reflections the other did.
+	Reflected int `json:"reflected"`
 }
 
 // tracedChanges are tags that got a value on the way.
@@ -170,7 +174,7 @@ func newTracedHop(h *replay.Hop, f *fabric.Fabric) tracedHop {
 
 func newTracedWay(w *hop.Way, f *fabric.Fabric) tracedWay {
 	out := tracedWay{
-		Packets: w.Packets, MedianNS: int64(w.Median), P99NS: int64(w.P99), MaxNS: int64(w.Longest), Tagged: w.Tagged, Changes: []tracedChanges{},
+		Packets: w.Packets, MedianNS: int64(w.Median), P99NS: int64(w.P99), MaxNS: int64(w.Longest), Tagged: w.Tagged, Changes: []tracedChanges{}, Reflected: w.Reflected,
 	}
 	for _, c := range w.Changes {
 		id, _ := f.Locate(c.Layout, c.T, c.LM, c.Src, c.Dst)
@@ -198,6 +202,9 @@ func writeTraced(w io.Writer, hops []replay.Hop, list []tracedHop) error {
 		writeWay(tw, list[i].To, list[i].From, &list[i].Backward)
 		if err := tw.Flush(); err != nil {
 			return fmt.Errorf("write output: %w", err)
+		}
+		if n, back := list[i].Forward.Reflected, list[i].Backward.Reflected; n+back > 0 {
+			fmt.Fprintf(w, "  clocks also by %d tags at %s whose reflections %s saw, and %d the other way\n", n, list[i].From, list[i].To, back)
 		}
 		if hops[i].Unclear > 0 {
 			fmt.Fprintf(w, "  %d packets have the same TTL at both: which tap came first is not known\n", hops[i].Unclear)

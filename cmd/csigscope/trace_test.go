@@ -38,6 +38,12 @@ taps:
 	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, " at leaf1:up") {
 		t.Error(text)
 	}
+	receivers := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: alltoall\nduration: 500ms\ntaps:\n- {name: a, before: [host1-*]}\n- {name: b, before: [host2-*], offset: 1ms}\n")
+	e = emit(t, "--scenario-file", receivers)
+	text = mustRun(t, os.Environ(), "trace", filepath.Join(e.dir, "a.pcapng"), filepath.Join(e.dir, "b.pcapng"))
+	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, "  clocks also by ") {
+		t.Error(text)
+	}
 	for _, args := range [][]string{{"trace", a}, {"trace", a, b, "-o", "csv"}, {"trace", a, b, "--packets", "1"}, {"trace", a, b, "--timestamp-error", "-1s"}} {
 		if r := runBinary(t, os.Environ(), args...); r.code != exitUsage {
 			t.Errorf("%v: exit code %d: %s", args, r.code, r.stderr)

@@ -1,0 +1,147 @@
+package replay_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// tracedEnv asks for all seeds and names a file for what came of them; make accuracy sets it.
+const tracedEnv = "CSIGSCOPE_TRACED"
+
+// clockCase is a fabric of two racks and where its two taps stand: on links that the same
+// packets pass, or at the receivers of the racks, which no packet passes both of.
+var clockCases = []struct {
+	name string
+	taps []emitter.Tap
+}{
+	{"packets at two taps", []emitter.Tap{{Name: "a", Before: []string{"leaf1"}}, {Name: "b", Before: []string{"leaf2"}}}},
+	{"tags and their reflections", []emitter.Tap{{Name: "a", Before: []string{"host1-*"}}, {Name: "b", Before: []string{"host2-*"}}}},
+}
+
+// apart is how far from the truth an estimate is, and whether the truth is within its bound.
+type apart struct {
+	offset, drift, width float64 // ns, ppb, ns
+	inside               bool
+}
+
+// clocksOf emits a fabric whose second tap has a clock of its own, and asks a trace for it.
+func clocksOf(t *testing.T, taps []emitter.Tap, seed uint64) apart {
+	t.Helper()
+	const jitter = 5 * time.Microsecond
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s, err := emitter.Named("alltoall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.WithSize(2, 2, 2)
+	s.Seed, s.Duration, s.CaptureUntagged, s.SnapLen = seed, 400*time.Millisecond, true, 96
+	s.Taps = slices.Clone(taps)
+	for i := range s.Taps {
+		s.Taps[i].Jitter = jitter
+	}
+	s.Taps[1].Offset = time.Duration(rng.Int64N(int64(10*time.Millisecond))) - 5*time.Millisecond
+	s.Taps[1].Drift = rng.Int64N(100_000) - 50_000
+	report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: report.Captures, Decode: decode.Config{Domain: domain}, Error: jitter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(traced.Hops) != 1 || traced.Hops[0].Clock == nil || traced.Hops[0].Clock.OneWay {
+		t.Fatalf("seed %d: %+v", seed, traced.Hops)
+	}
+	c, b := traced.Hops[0].Clock, &s.Taps[1]
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).UnixNano()
+	truth := func(a int64) float64 {
+		return float64(b.Offset) + float64(a-start)*float64(b.Drift)/1e9
+	}
+	out := apart{offset: math.Abs(c.Offset - truth(c.At)), drift: math.Abs(c.Drift - float64(b.Drift)), inside: true}
+	for _, at := range []int64{start, c.At, start + int64(s.Duration)} {
+		low, high := c.Bound(at)
+		out.width = high - low
+		out.inside = out.inside && low <= truth(at)+1 && truth(at)-1 <= high // the tap's clock shows whole ns
+	}
+	out.inside = out.inside && c.DriftLow <= float64(b.Drift)+1 && float64(b.Drift)-1 <= c.DriftHigh
+	return out
+}
+
+// TestClockBounds: the truth is within the bound of the offset, all along, and of the drift,
+// in at least 95 % of the seeds, whether packets passed both taps or their tags came back as
+// reflections.
+func TestClockBounds(t *testing.T) {
+	seeds, file := uint64(8), os.Getenv(tracedEnv)
+	if file != "" {
+		seeds = 200
+	} else if testing.Short() {
+		t.Skip("SKIPPED: -short; nothing of it is for the race detector")
+	}
+	var mu sync.Mutex
+	var text strings.Builder
+	t.Run("of", func(t *testing.T) {
+		for _, test := range clockCases {
+			t.Run(test.name, func(t *testing.T) {
+				t.Parallel()
+				var list []apart
+				inside := 0
+				for seed := range seeds {
+					a := clocksOf(t, test.taps, seed+1)
+					if list = append(list, a); a.inside {
+						inside++
+					}
+				}
+				median := func(of func(apart) float64) float64 {
+					slices.SortFunc(list, func(a, b apart) int { return int(of(a) - of(b)) })
+					return of(list[len(list)/2])
+				}
+				line := fmt.Sprintf("clocks by %s: the truth is within the bound in %d of %d seeds; off by %.0f ns and %.0f ppb, bound %.0f ns (medians)",
+					test.name, inside, seeds, median(func(a apart) float64 { return a.offset }), median(func(a apart) float64 { return a.drift }),
+					median(func(a apart) float64 { return a.width }))
+				t.Log(line)
+				mu.Lock()
+				fmt.Fprintln(&text, line)
+				mu.Unlock()
+				if 100*inside < 95*int(seeds) {
+					t.Error("the truth is too often beyond the bound")
+				}
+				if off := median(func(a apart) float64 { return a.offset }); off > 2000 {
+					t.Errorf("off by %.0f ns", off)
+				}
+			})
+		}
+	})
+	appendTo(t, file, text.String())
+}
+
+// appendTo adds text to a file, unless it has no name.
+func appendTo(t *testing.T, file, text string) {
+	t.Helper()
+	if file == "" {
+		return
+	}
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if _, err := out.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
