@@ -7,6 +7,7 @@ ENGINE   := aggregate/store/chdb/node_modules/.installed
 CLIENT   := aggregate/store/chdb/testdata/nodeclient/node_modules/.installed
 TYPES    := dashboards/testdata/types/node_modules/.installed
 PANELS   := dashboards/grafana/testdata/panels/node_modules/.installed
+SCREENS  := dashboards/grafana/testdata/screenshots/node_modules/.installed
 UPLOT    := dashboards/page/testdata/uplot/node_modules/.installed
 TOOLS    := .cache/tools
 LINT     := $(TOOLS)/golangci-lint
@@ -30,7 +31,7 @@ $(ENGINE): aggregate/store/chdb/package-lock.json
 	cd aggregate/store/chdb && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-$(CLIENT) $(TYPES) $(PANELS) $(UPLOT): %/node_modules/.installed: %/package-lock.json
+$(CLIENT) $(TYPES) $(PANELS) $(SCREENS) $(UPLOT): %/node_modules/.installed: %/package-lock.json
 	@.ci/need npm npm
 	cd $(dir $<) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
@@ -112,10 +113,11 @@ bench-page: ## scrub through 600 windows of 256 x 256 cells in Chromium, and wat
 	@.ci/need chromium chromium
 	CSIGSCOPE_PAGE_WINDOWS=600 $(GO) test -count=1 -v -timeout 10m -run '^Test(Scrub|LiveLarge)$$' ./dashboards/page
 
-screenshots: engine ## take the pictures of the page for the README anew
+screenshots: engine $(PANELS) $(SCREENS) ## take the pictures of the page and of Grafana's dashboards anew
 	@.ci/need chromium chromium
-	@mkdir -p dashboards/page/screenshots
+	@mkdir -p dashboards/page/screenshots dashboards/grafana/screenshots
 	CSIGSCOPE_README_SCREENSHOTS=$(CURDIR)/dashboards/page/screenshots $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/csigscope
+	CSIGSCOPE_GRAFANA_SCREENSHOTS=$(CURDIR)/dashboards/grafana/screenshots $(GO) test -count=1 -v -run '^TestDashboardScreenshots$$' ./cmd/csigscope
 
 fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP)
 	.ci/fuzz $(or $(FUZZTIME),1m) $(SKIP)

@@ -26,36 +26,45 @@ type storePanel struct {
 	shown grafanatest.Drawn
 }
 
-// drawPanels has Grafana draw the panels of the dashboards that ask the store, as people
-// have them who name the fabric file.
-func drawPanels(t *testing.T, v *grafanatest.Viewer) map[string][]storePanel {
+// writtenBoards are the dashboards of people who name the fabric file.
+func writtenBoards(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	dir := t.TempDir()
 	mustRun(t, os.Environ(), "dashboards", "write", "--dir", dir, "--fabric", emit(t, "--duration", "1ms").fabric())
-	var asked []grafanatest.Asked
-	boards := map[string][]storePanel{}
-	names := []string{"fabric", "cells", "job"}
-	for _, name := range names {
+	boards := map[string]json.RawMessage{}
+	for _, name := range []string{"fabric", "cells", "job", "pipeline"} {
 		text, err := os.ReadFile(filepath.Join(dir, "dashboards", name+".json"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, panel := range decodeJSON[struct{ Panels []json.RawMessage }](t, string(text)).Panels {
-			p := decodeJSON[storePanel](t, string(panel))
-			if len(p.Targets) == 0 {
-				continue // a row
-			}
-			boards[name] = append(boards[name], p)
-			asked = append(asked, grafanatest.Asked{Panel: panel, Frames: data.Frames{answerOf(t, v, &p)}})
-		}
-	}
-	all := v.Draw(t, asked)
-	for _, name := range names {
-		for i := range boards[name] {
-			boards[name][i].shown, all = all[0], all[1:]
-		}
+		boards[name] = text
 	}
 	return boards
+}
+
+// askStore asks what the panels of a dashboard ask the store.
+func askStore(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) (panels []storePanel, asked []grafanatest.Asked) {
+	t.Helper()
+	for _, panel := range decodeJSON[struct{ Panels []json.RawMessage }](t, string(board)).Panels {
+		p, a := decodeJSON[storePanel](t, string(panel)), grafanatest.Asked{Panel: panel}
+		if len(p.Targets) > 0 {
+			a.Frames = data.Frames{answerOf(t, v, &p)}
+		}
+		panels, asked = append(panels, p), append(asked, a)
+	}
+	return panels, asked
+}
+
+// drawPanels has Grafana draw the panels of a dashboard that ask the store.
+func drawPanels(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) []storePanel {
+	t.Helper()
+	panels, asked := askStore(t, v, board)
+	asked = slices.DeleteFunc(asked, func(a grafanatest.Asked) bool { return len(a.Frames) == 0 }) // a row of panels
+	panels = slices.DeleteFunc(panels, func(p storePanel) bool { return len(p.Targets) == 0 })
+	for i, d := range v.Draw(t, asked) {
+		panels[i].shown = d
+	}
+	return panels
 }
 
 // answerOf is the frame that comes to Grafana's page: the data source makes series of long
@@ -98,21 +107,21 @@ func pageColors(t *testing.T, page string) map[string]string {
 // against the page.
 func checkDrawn(t *testing.T, v *grafanatest.Viewer, page string) {
 	colors := pageColors(t, page)
-	for name, panels := range drawPanels(t, v) {
-		for i := range panels {
-			p := &panels[i]
+	boards := writtenBoards(t)
+	for _, name := range []string{"fabric", "cells", "job"} {
+		for _, p := range drawPanels(t, v, boards[name]) {
 			t.Run(name+"/"+p.shown.Title, func(t *testing.T) {
-				checkShown(t, p)
-				checkLinks(t, v, p)
+				checkShown(t, &p)
+				checkLinks(t, v, &p)
 				switch {
 				case p.Type == "heatmap":
-					checkRows(t, p)
+					checkRows(t, &p)
 				case p.Type == "state-timeline":
-					checkTimeline(t, p, colors)
+					checkTimeline(t, &p, colors)
 				case len(p.Transformations) > 0:
-					checkMatrix(t, p, colors)
+					checkMatrix(t, &p, colors)
 				case p.Type == "table":
-					checkPlaces(t, p, colors)
+					checkPlaces(t, &p, colors)
 				}
 			})
 		}

@@ -12,17 +12,19 @@ import (
 // suffer, what was found there.
 func cellsBoard(o *Options) board {
 	colors := mappings(o.Locations)
-	means := []panel{meanPanel(o, csig.MinABWRatio, "Mean available bandwidth, of capacity", 12)}
+	means := []panel{meanPanel(o, csig.MinABWRatio, "Mean available bandwidth, of capacity")}
+	names := colored(50)
+	names["align"] = "left" // what does not fit is cut off behind
 	modes := matrix(o, panel{
-		title: "Mode of the bottleneck (${signal:text})", width: 12, height: 16,
+		title: "Mode of the bottleneck (${signal:text})", width: 12, height: 18,
 		about:    "The location that most heavily loaded observations of the cell name. Cells with less than 10 observations say nothing; no data is silence, not health.",
 		targets:  []object{sqlTarget(modeSQL, formatTable)},
-		defaults: object{"custom": colored(), "color": color("thresholds"), "thresholds": thresholds(unknownColor), "mappings": colors},
+		defaults: object{"custom": names, "color": color("thresholds"), "thresholds": thresholds(unknownColor), "mappings": colors},
 	})
 	more := []panel{
-		meanPanel(o, csig.MinABW, "Mean available bandwidth", 8),
-		meanPanel(o, csig.MaxDelay, "Mean of the worst hop's delay", 8),
-		meanPanel(o, csig.MaxNQD, "Mean of the worst hop's queue depth", 8),
+		meanPanel(o, csig.MinABW, "Mean available bandwidth"),
+		meanPanel(o, csig.MaxDelay, "Mean of the worst hop's delay"),
+		meanPanel(o, csig.MaxNQD, "Mean of the worst hop's queue depth"),
 	}
 	return board{
 		uid: CellsUID, title: "csigscope / Cells", name: "cells", refresh: "10s", from: "now-15m",
@@ -54,29 +56,25 @@ func matrix(o *Options, p panel) panel {
 	delete(p.defaults, "mappings")
 	p.overrides = []object{
 		overrideBy("byRegexp", `/^(?!src\\dst$)/`, cells),
-		override(`src\dst`, object{"custom.cellOptions": object{"type": "auto"}, "displayName": "from, to"}),
+		override(`src\dst`, object{"custom.cellOptions": object{"type": "auto"}, "custom.align": "left", "custom.width": 80, "displayName": "from, to"}),
 	}
 	return p
 }
 
-func meanPanel(o *Options, s csig.Signal, title string, width int) panel {
+func meanPanel(o *Options, s csig.Signal, title string) panel {
 	scheme := "continuous-RdYlGr" // low values are red
 	if s.Direction() == csig.Max {
 		scheme = "continuous-GrYlRd"
 	}
-	defaults := object{"custom": colored(), "unit": unitOf(s), "color": color(scheme), "decimals": 1, "mappings": unmeasured()}
+	// Without a mapping a cell without a value has the colour of the lowest one.
+	defaults := object{"custom": colored(90), "unit": unitOf(s), "color": color(scheme), "decimals": 1, "mappings": []object{special("null", noDataColor)}}
 	if s.Unit() == csig.Ratio {
-		defaults["min"], defaults["max"] = 0, 1
+		defaults["min"], defaults["max"], defaults["decimals"], defaults["custom"] = 0, 1, 0, colored(50)
 	}
 	return matrix(o, panel{
-		title: title, width: width, height: 16, targets: []object{sqlTarget(meanSQL(fmt.Sprintf("signal = %d", s)), formatTable)}, defaults: defaults,
+		title: title, width: 12, height: 18, targets: []object{sqlTarget(meanSQL(fmt.Sprintf("signal = %d", s)), formatTable)}, defaults: defaults,
 		about: "Source groups in rows, destination groups in columns. Empty: less than 10 observations, or none. Click on a cell for its path and flows.",
 	})
-}
-
-// unmeasured keeps a cell without a value from the colour of the lowest one.
-func unmeasured() []object {
-	return []object{{"type": "special", "options": object{"match": "null", "result": object{"text": "", "color": noDataColor, "index": 0}}}}
 }
 
 // unitOf is Grafana's name of the unit of a signal's values.
@@ -97,7 +95,7 @@ func unitOf(s csig.Signal) string {
 func meanColumns(o *Options) []object {
 	var columns []object
 	for _, s := range o.signals() {
-		columns = append(columns, override("mean "+s.FullName(), object{"unit": unitOf(s), "displayName": "mean"}))
+		columns = append(columns, override("mean "+s.FullName(), object{"unit": unitOf(s), "decimals": 1, "displayName": "mean"}))
 	}
 	return columns
 }
@@ -107,12 +105,11 @@ func cellPanels(o *Options, colors []object) []panel {
 	const chosen = "&${src:queryparam}&${dst:queryparam}"
 	toFlows := toCells("flows that it slows down", chosen+fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", flowsPanel))
 	toFindings := toCells("findings there", chosen+fmt.Sprintf("&var-location=${__data.fields.location:percentencode}&viewPanel=%d", findingsPanel))
-	plain := object{"custom": object{"align": "auto", "inspect": true, "cellOptions": object{"type": "auto"}}, "color": color("thresholds"), "thresholds": thresholds("text")}
 	share := object{"unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1}
 	return []panel{
 		{title: "From $src to $dst", kind: "row", width: gridWidth, height: 1},
 		{
-			title: "Path of $src to $dst", kind: "table", id: pathPanel, width: 12, height: 9, defaults: plain, options: tableOptions(),
+			title: "Path of $src to $dst", kind: "table", id: pathPanel, width: 12, height: 9, defaults: saying("never congested", plain()), options: tableOptions(),
 			about:     "Where the path from source to destination choked: in how many windows a location was the mode of the cell.",
 			targets:   []object{sqlTarget(pathSQL, formatTable)},
 			overrides: []object{locationColumn(colors, toFlows)},
@@ -124,14 +121,14 @@ func cellPanels(o *Options, colors []object) []panel {
 			overrides: append(meanColumns(o), override("heavy", share), override("trimmed", share)),
 		},
 		{
-			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain, options: tableOptions(),
+			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: saying("no flows", plain()), options: tableOptions(),
 			about:   "The flows with the most heavily loaded observations; :: is what all others come to. Stored where replay and collect keep flows.",
 			targets: []object{sqlTarget(flowsSQL, formatTable)},
 			overrides: append(meanColumns(o),
 				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("source", object{"links": []object{toFindings}})),
 		},
 		{
-			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: plain, options: tableOptions(),
+			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: saying("no findings", plain()), options: tableOptions(),
 			about:     "What breaks the protocol or the configuration in this range, at the chosen location or everywhere.",
 			targets:   []object{sqlTarget(findingsSQL, formatTable)},
 			overrides: []object{override("severity", object{"mappings": severities(), "custom.cellOptions": object{"type": "color-text"}})},

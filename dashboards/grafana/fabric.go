@@ -30,12 +30,12 @@ func fabricBoard(o *Options) board {
 				title: "Top locations", kind: "table", width: 10, height: 11,
 				about:     "Locations by how many heavily loaded observations name them. Their share is of all heavily loaded ones of the range.",
 				targets:   []object{sqlTarget(topSQL, formatTable)},
-				defaults:  object{"custom": object{"align": "auto", "inspect": false, "cellOptions": object{"type": "auto"}}, "color": color("thresholds"), "thresholds": thresholds("text")},
-				overrides: []object{locationColumn(colors, toFindings), override("share", object{"unit": "percentunit", "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
+				defaults:  plain(),
+				overrides: []object{locationColumn(colors, toFindings), override("share", object{"unit": "percentunit", "custom.width": 160, "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
 				options:   tableOptions(),
 			},
 			{
-				title: "Mode of the bottleneck, by cell", kind: "state-timeline", width: 24, height: 14,
+				title: "Mode of the bottleneck, by cell", kind: "state-timeline", width: 24, height: 20,
 				about:   "The 30 cells with the most heavily loaded observations. No data is silence, not health.",
 				targets: []object{sqlTarget(statesSQL, formatTable)}, points: 200,
 				defaults: object{
@@ -57,7 +57,7 @@ func fabricBoard(o *Options) board {
 // locationColumn colours the column of locations as everywhere else.
 func locationColumn(colors []object, link object) object {
 	return override("location", object{
-		"mappings": colors, "links": []object{link}, "custom.width": 200,
+		"mappings": colors, "links": []object{link}, "custom.width": 140, "thresholds": thresholds(unknownColor),
 		"custom.cellOptions": object{"type": "color-background", "mode": "basic"},
 	})
 }
@@ -68,8 +68,15 @@ func heatPanel() panel {
 		about:    "The share of each window's heavily loaded observations that name the location: the mode is the brightest of a column. Empty is nothing heavily loaded, or no data: see the coverage.",
 		targets:  []object{sqlTarget(heatSQL, formatSeries)},
 		defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}, "unit": "percentunit"},
-		options:  heatOptions("Oranges", "percentunit", "share of heavily loaded", true),
+		options:  mostAtHalf(heatOptions("Oranges", "percentunit", "share of heavily loaded", true)),
 	}
+}
+
+// mostAtHalf gives what more than half of a window names the last colour: there is nothing
+// to tell it from, and one window of a single location would make all others dark.
+func mostAtHalf(options object) object {
+	options["color"].(object)["max"] = 0.5
+	return options
 }
 
 // heatOptions are of a heatmap of rows that the query made. The panel hides what is at or
@@ -91,7 +98,7 @@ func heatOptions(scheme, unit, value string, fromTop bool) object {
 }
 
 func coveragePanel() panel {
-	share := object{"unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1, "color": object{"mode": "fixed", "fixedColor": "red"}}
+	share := object{"unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1, "color": object{"mode": "fixed", "fixedColor": "purple"}}
 	return panel{
 		title: "Coverage", kind: "timeseries", width: 24, height: 8,
 		about:     "Observations of all signals per window, by how they were made, and the share of each window that is missing of at least one producer. Nothing at all is silence: taps that see nothing look like a healthy fabric.",

@@ -7,7 +7,6 @@ import "github.com/grafana-tools/sdk"
 func jobBoard(o *Options) board {
 	colors := mappings(o.Locations)
 	seconds := object{"unit": "s", "color": color("thresholds"), "thresholds": thresholds("text"), "noValue": "none"}
-	plain := object{"custom": object{"align": "auto", "inspect": true, "cellOptions": object{"type": "auto"}}, "color": color("thresholds"), "thresholds": thresholds("text")}
 	return board{
 		uid: JobUID, title: "csigscope / Job", name: "job", refresh: "30s", from: "now-5m",
 		variables: []sdk.TemplateVar{
@@ -44,7 +43,7 @@ func jobBoard(o *Options) board {
 				options:  heatOptions("Viridis", "short", "observations", false),
 			},
 			{
-				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: plain, options: tableOptions(),
+				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: saying("no flows", plain()), options: tableOptions(),
 				about:   "The flows with the most heavily loaded observations; :: is what all others come to. Stored where replay and collect keep flows.",
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
 				overrides: append(meanColumns(o), override("bytes", object{"unit": "bytes"}),

@@ -88,6 +88,11 @@ func override(field string, properties object) object {
 	return overrideBy("byName", field, properties)
 }
 
+// hide leaves a column out of a table.
+func hide(field string) object {
+	return override(field, object{"custom.hideFrom.viz": true})
+}
+
 // overrideBy sets properties of the fields that one of Grafana's matchers finds.
 func overrideBy(matcher, options string, properties object) object {
 	list := make([]object, 0, len(properties))
@@ -107,9 +112,33 @@ func color(mode string) object { return object{"mode": mode} }
 
 func hidden() object { return object{"legend": false, "tooltip": false, "viz": false} }
 
-// colored fills a table's cells by their value.
-func colored() object {
-	return object{"align": "center", "inspect": false, "cellOptions": object{"type": "color-background", "mode": "basic"}}
+// colored fills the cells of a table's columns by their value. Columns share what room there
+// is and are at least so wide, in pixels: 150 unless told otherwise.
+func colored(minWidth int) object {
+	return object{"align": "center", "inspect": false, "minWidth": minWidth, "cellOptions": object{"type": "color-background", "mode": "basic"}}
+}
+
+// plain are a table's cells without colours. Empty ones stay empty where a table without
+// rows says something.
+func plain() object {
+	return object{
+		"custom": object{"align": "auto", "inspect": true, "minWidth": 80, "cellOptions": object{"type": "auto"}},
+		"color":  color("thresholds"), "thresholds": thresholds("text"), "mappings": []object{empty()},
+	}
+}
+
+// saying gives a table the words that it shows when it has no rows.
+func saying(words string, defaults object) object {
+	defaults["noValue"] = words
+	return defaults
+}
+
+// empty maps texts without a letter: the colour of no location is none.
+func empty() object { return special("empty", "transparent") }
+
+// special maps one of the values that Grafana has words for to no text on that colour.
+func special(match, color string) object {
+	return object{"type": "special", "options": object{"match": match, "result": object{"text": "", "color": color, "index": 0}}}
 }
 
 func tableOptions() object { return object{"cellHeight": "sm", "showHeader": true, "frameIndex": 0} }

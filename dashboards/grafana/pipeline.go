@@ -74,8 +74,8 @@ func pipelineBoard() board {
 			targets: []object{{
 				"refId": "A", "datasource": source, "expr": `ALERTS{alertname=~"Csigscope.*"}`, "instant": true, "range": false, "format": "table", "editorMode": "code",
 			}},
-			defaults:  object{"custom": object{"align": "auto", "inspect": false, "cellOptions": object{"type": "auto"}}, "noValue": "no alert"},
-			overrides: []object{override("Time", object{"custom.hideFrom.viz": true}), override("Value", object{"custom.hideFrom.viz": true})},
+			defaults:  saying("no alert", plain()),
+			overrides: []object{hide("Time"), hide("__name__"), hide("Value")},
 		}},
 	}
 	for _, p := range pipelinePanels {

@@ -67,10 +67,10 @@ var statesSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(slot * {step}), 'UTC') AS time, src, dst, if(mapContains(states, slot), states[slot], 'no data') AS mode
 FROM
 (
-    SELECT src, dst, states, arrayJoin({slots}) AS slot
+    SELECT src, dst, place, states, arrayJoin({slots}) AS slot
     FROM
     (
-        SELECT s.name AS src, d.name AS dst, sum(c.heavy) AS total,
+        SELECT s.name AS src, d.name AS dst, any((s.ord, d.ord)) AS place, sum(c.heavy) AS total,
             mapFromArrays(groupArray(toUInt64(intDiv(toUnixTimestamp64Nano(c.window_start), {step}))), groupArray(` + stateOf + `)) AS states
         FROM cell_windows_{suffix}({signal}, {span}, {level}, step_ns = {step}) AS c
         LEFT JOIN {groups} AS s ON s.id = c.src_group
@@ -79,7 +79,7 @@ FROM
         GROUP BY src, dst ORDER BY total DESC, src, dst LIMIT 30
     )
 )
-ORDER BY time, src, dst`)
+ORDER BY time, place, src, dst`)
 
 var coverageSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time,

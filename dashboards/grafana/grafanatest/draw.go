@@ -16,8 +16,8 @@ import (
 
 // Asked is a panel, as its dashboard's JSON has it, and what its queries gave.
 type Asked struct {
-	Panel  json.RawMessage
-	Frames data.Frames
+	Panel  json.RawMessage `json:"panel"`
+	Frames data.Frames     `json:"frames"`
 }
 
 // Drawn is what a panel is to show, after its transformations and its field configuration.
@@ -57,16 +57,12 @@ type DrawnLink struct{ Title, Href string }
 // skipped, and fails in CI.
 func (v *Viewer) Draw(t *testing.T, asked []Asked) []Drawn {
 	t.Helper()
-	request := make([]map[string]any, len(asked))
-	for i, a := range asked {
-		request[i] = map[string]any{"panel": a.Panel, "frames": a.Frames, "variables": v.variables(), "range": v.rangeParameters()}
-	}
-	text, err := json.Marshal(request)
+	text, err := json.Marshal(v.scene(nil, asked))
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, script := drawScript(t)
-	cmd := exec.CommandContext(t.Context(), node, script)
+	node, dir := modules(t, "panels", "deps")
+	cmd := exec.CommandContext(t.Context(), node, filepath.Join(dir, "draw.cjs"))
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &stderr
 	out, err := cmd.Output()
@@ -83,50 +79,51 @@ func (v *Viewer) Draw(t *testing.T, asked []Asked) []Drawn {
 	return drawn
 }
 
-func (v *Viewer) variables() []map[string]string {
-	list := make([]map[string]string, 0, len(v.Choices))
+// scene is what scripts are given: panels with their frames, and what the viewer has chosen.
+func (v *Viewer) scene(board json.RawMessage, asked []Asked) map[string]any {
+	variables := make([]map[string]string, 0, len(v.Choices))
 	for name, c := range v.Choices {
 		if c.Text == "" {
 			c.Text = c.Value
 		}
-		list = append(list, map[string]string{"name": name, "text": c.Text, "value": c.Value})
+		variables = append(variables, map[string]string{"name": name, "text": c.Text, "value": c.Value})
 	}
-	return list
+	from, to := v.From.UnixMilli(), v.To.UnixMilli()
+	return map[string]any{
+		"board": board, "asked": asked, "variables": variables, "from": from, "to": to,
+		"range": url.Values{"from": {strconv.FormatInt(from, 10)}, "to": {strconv.FormatInt(to, 10)}}.Encode(),
+	}
 }
 
-func (v *Viewer) rangeParameters() string {
-	return url.Values{"from": {strconv.FormatInt(v.From.UnixMilli(), 10)}, "to": {strconv.FormatInt(v.To.UnixMilli(), 10)}}.Encode()
-}
-
-// drawScript finds Node, and the script beside the package's modules, from a test's folder.
-func drawScript(t *testing.T) (node, script string) {
+// modules finds Node, and the folder of that name with scripts and the modules that they
+// need, which a target of make installs. Without them the test is skipped, and fails in CI.
+func modules(t *testing.T, name, target string) (node, dir string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
-	var dir string
 	if err == nil {
-		dir, err = panelsFolder()
+		dir, err = testdata(name)
 	}
 	if err == nil {
 		_, err = os.Stat(filepath.Join(dir, "node_modules", ".installed"))
 	}
 	if err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatalf("%v: run make deps", err)
+			t.Fatalf("%v: run make %s", err, target)
 		}
-		t.Skipf("SKIPPED: %v: run make deps", err)
+		t.Skipf("SKIPPED: %v: run make %s", err, target)
 	}
-	return node, filepath.Join(dir, "draw.cjs")
+	return node, dir
 }
 
-// panelsFolder is in the module that the test is run in.
-func panelsFolder() (string, error) {
+// testdata is a folder of the dashboards' in the module that the test is run in.
+func testdata(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "dashboards", "grafana", "testdata", "panels"), nil
+			return filepath.Join(dir, "dashboards", "grafana", "testdata", name), nil
 		}
 		if dir == filepath.Dir(dir) {
 			return "", fmt.Errorf("find the module: no go.mod above the working directory")

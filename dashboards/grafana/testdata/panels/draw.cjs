@@ -21,8 +21,7 @@ function shown(field, frames, frame, value, rowIndex) {
   };
 }
 
-async function draw({ panel, frames, variables, range }) {
-  const replace = interpolator(variables, range);
+async function draw({ panel, frames }, replace) {
   const data = await apply(panel, frames, replace, theme);
   return {
     title: replace(panel.title, undefined, "text"),
@@ -41,8 +40,10 @@ async function draw({ panel, frames, variables, range }) {
 }
 
 async function main() {
+  const { asked, variables, range } = JSON.parse(readFileSync(0, "utf8"));
+  const replace = interpolator(variables, range);
   const drawn = [];
-  for (const one of JSON.parse(readFileSync(0, "utf8"))) drawn.push(await draw(one));
+  for (const one of asked) drawn.push(await draw(one, replace));
   process.stdout.write(JSON.stringify(drawn));
 }
 

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"image/png"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+)
+
+// TestDashboardScreenshots draws the dashboards over the demo, in the folder that
+// CSIGSCOPE_GRAFANA_SCREENSHOTS names: outside of Grafana, with its own libraries.
+func TestDashboardScreenshots(t *testing.T) {
+	folder := os.Getenv("CSIGSCOPE_GRAFANA_SCREENSHOTS")
+	if folder == "" {
+		t.Skip("takes the pictures of the dashboards: make screenshots")
+	}
+	env := engineEnv(t)
+	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "40s", store)
+	address := freeAddress(t)
+	serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	v := grafanatest.Viewer{
+		URL: "http://" + address + "/?database=csigscope", From: start, To: start.Add(40 * time.Second), Interval: time.Second,
+		Choices: map[string]grafanatest.Choice{
+			"signal": {Text: "min_abw_ratio", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"},
+			"datasource": {Text: "csigscope", Value: "csigscope-clickhouse"}, "src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {},
+		},
+	}
+	stage, boards := grafanatest.NewStage(t), writtenBoards(t)
+	for _, name := range []string{"fabric", "cells", "job"} {
+		_, asked := askStore(t, &v, boards[name])
+		photograph(t, stage, &v, boards[name], asked, filepath.Join(folder, name+".png"))
+	}
+}
+
+// photograph draws a dashboard as high as it is, and keeps the picture.
+func photograph(t *testing.T, stage *grafanatest.Stage, v *grafanatest.Viewer, board json.RawMessage, asked []grafanatest.Asked, path string) {
+	t.Helper()
+	server := httptest.NewServer(stage.Page(t, v, board, asked))
+	defer server.Close()
+	visit := pagetest.Enter(t, server.URL+"/", "dark", "404 (Not Found)") // Grafana's fonts
+	visit.Wait("window.scene")
+	visit.Resize(pagetest.Evaluate[int64](visit, "scene.width"), pagetest.Evaluate[int64](visit, "scene.height"))
+	visit.Wait("innerHeight === scene.height && !Array.from(document.querySelectorAll('.rdg')).some((table) => !table.querySelector('[role=gridcell]'))")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	if err := encoder.Encode(file, visit.Screenshot("")); err != nil {
+		t.Fatal(err)
+	}
+}
