@@ -29,6 +29,14 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%d frames counted", c.Frames)
 		}
 
+		// A frame has the same ends with its tag and without.
+		var bare decode.Observation
+		if _, ok := d.Bare(frame, &bare); ok && whole.N > 0 {
+			if o := &whole.Obs[0]; o.Flags&(decode.HasPorts|decode.Orphan) == decode.HasPorts && bare.Flags&decode.HasPorts != 0 && o.Kind == decode.Tag && len(whole.Encap.Layers()) == 0 &&
+				(o.Src != bare.Src || o.Dst != bare.Dst || o.SrcPort != bare.SrcPort || o.DstPort != bare.DstPort || o.Proto != bare.Proto) {
+				t.Fatalf("bare %+v, tagged %+v", bare, o)
+			}
+		}
 		d.DecodeStripped(frame, at, at, &whole)
 		d.DecodeLink(decode.LinuxSLL, frame, &whole)
 		d.DecodeLink(decode.LinuxSLL2, frame, &whole)

@@ -33,6 +33,19 @@ func Decode(d *decode.Decoder, link decode.Link, f *capture.Frame, r *decode.Res
 	return f.WireLen
 }
 
+// Bare reads the ends of a frame without CSIG, or of the one that a switch mirrored in it,
+// as decode.Decoder.Bare does; ok is false also where the link is no Ethernet.
+func Bare(d *decode.Decoder, link decode.Link, f *capture.Frame, o *decode.Observation) (data, ok bool) {
+	if link != decode.Ethernet {
+		return false, false
+	}
+	frame := f.Data
+	if inner, _, mirror := capture.Unwrap(f); mirror == capture.MirrorOK {
+		frame = inner.Data
+	}
+	return d.Bare(frame, o)
+}
+
 // Stamp sets what the capture knows of an observation.
 func Stamp(o *decode.Observation, f *capture.Frame, wireLen uint32) {
 	o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, wireLen
