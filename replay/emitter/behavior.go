@@ -95,6 +95,11 @@ const (
 	// TagHash takes the signal type into the hash that chooses among equal paths (against
 	// IBCS, section 5.2), for all of the run: data of one flow goes several ways.
 	TagHash = "tag-hash"
+	// ReservedBits sets a reserved bit in every tag (against section 4.1).
+	ReservedBits = "reserved-bits"
+	// DoubleTag puts another tag before the one that a packet has: in front of it, a tag is
+	// not the last one of L2 (against section 4.1). On links it takes no time.
+	DoubleTag = "double-tag"
 	// Forge makes hosts write values and LM into the tags that they send (section 9).
 	Forge = "forge"
 )
@@ -115,6 +120,8 @@ const (
 	actReset
 	actIgnoreTrim
 	actMisbucketed
+	actReserved
+	actDouble
 	actForge
 )
 
@@ -127,7 +134,8 @@ var (
 	}
 	faultKinds = map[string]action{
 		NoMetric: 0, Stuck: 0, Overwrite: actOverwrite, WrongLM: actWrongLM, LMOnly: actLMOnly, ValueOnly: actValueOnly,
-		TagHash: 0, Insert: actInsert, Reset: actReset, IgnoreTrim: actIgnoreTrim, Misbucketed: actMisbucketed, Forge: actForge,
+		TagHash: 0, Insert: actInsert, Reset: actReset, IgnoreTrim: actIgnoreTrim, Misbucketed: actMisbucketed,
+		ReservedBits: actReserved, DoubleTag: actDouble, Forge: actForge,
 	}
 )
 

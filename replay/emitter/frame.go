@@ -2,6 +2,7 @@ package emitter
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -48,6 +49,7 @@ type segment struct {
 	ecn              uint8 // codepoint
 	congested        bool  // of acknowledgements: what they answer was marked
 	tagged, reflects bool
+	doubled          bool // the tag stands twice
 	tag, reflection  csig.Tag
 }
 
@@ -155,18 +157,34 @@ func (f *framer) append(b []byte, s *segment, snapLen int) []byte {
 		t = &st.wrapped[shape(s.tagged, s.reflects)]
 	}
 	b = append(b, t.header...)
-	t.fill(b[begin:], s, st.style)
+	if s.doubled {
+		b = f.fillDoubled(b, begin, t, s, st.style)
+	} else {
+		t.fill(b[begin:], s, st.style)
+	}
 	size := min(s.length, snapLen)
+	head := len(b) - begin
 	for len(b)-begin < size {
 		b = append(b, zeros[:min(size-(len(b)-begin), len(zeros))]...)
 	}
 	switch {
 	case t.noise:
-		noise(b[begin+min(len(t.header), size):begin+size], s.noiseKey(0))
+		noise(b[begin+min(head, size):begin+size], s.noiseKey(0))
 	case t.trailer > 0 && size > s.length-t.trailer:
 		noise(b[begin+s.length-t.trailer:begin+size], s.noiseKey(1))
 	}
 	return b[:begin+size]
+}
+
+// fillDoubled fills a template's header at the end of b, and puts the tag before its first
+// EtherType once more.
+func (f *framer) fillDoubled(b []byte, begin int, t *template, s *segment, st style) []byte {
+	const etherTypeAt = 12
+	s.length -= f.tagLen()
+	t.fill(b[begin:], s, st)
+	s.length += f.tagLen()
+	again := s.tag.Append(binary.BigEndian.AppendUint16(nil, f.tpid))
+	return slices.Insert(b, begin+etherTypeAt, again...)
 }
 
 var zeros [256]byte

@@ -19,6 +19,8 @@ const (
 	flagTrimmed  = 1 << 31 // the D bit
 	flagCut      = 1 << 30 // trimmed by the queue that it is in
 	flagInserted = 1 << 29 // no sender made the tag
+	flagReserved = 1 << 28 // a reserved bit is set
+	flagDoubled  = 1 << 27 // another tag stands before it
 	faithBits    = 1<<20 - 1
 )
 
@@ -32,7 +34,8 @@ func (m *mark) setFaith(code uint32, writer int32) {
 // sameOnWire tells whether receivers can tell two marks apart.
 func (m *mark) sameOnWire(o *mark) bool {
 	return m.set == o.set && m.code == o.code && m.lm == o.lm && m.signal == o.signal &&
-		(m.writer == none) == (o.writer == none) && m.is(flagTrimmed) == o.is(flagTrimmed)
+		(m.writer == none) == (o.writer == none) && m.is(flagTrimmed) == o.is(flagTrimmed) &&
+		m.is(flagReserved) == o.is(flagReserved)
 }
 
 // Writers that are no ports.

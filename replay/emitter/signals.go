@@ -120,5 +120,9 @@ func (s *signal) tag(l csig.Layout, m *mark) csig.Tag {
 	if m.writer != none {
 		raw = s.table.Raw(m.code)
 	}
-	return csig.Tag{Layout: l, T: s.kind.Type(), S: raw, LM: m.lm, D: m.is(flagTrimmed)}
+	tag := csig.Tag{Layout: l, T: s.kind.Type(), S: raw, LM: m.lm, D: m.is(flagTrimmed)}
+	if m.is(flagReserved) {
+		tag.R = 1
+	}
+	return tag
 }

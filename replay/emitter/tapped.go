@@ -66,6 +66,9 @@ func (s *sim) tapped(at []int32, number int32, f *flow, r *route, k *packet, fin
 	if g.tagged {
 		g.tag = s.signals[k.tag.signal].tag(s.scenario.Layout, &k.tag)
 	}
+	if g.doubled = g.tagged && k.tag.is(flagDoubled); g.doubled {
+		g.length += s.framer.tagLen()
+	}
 	if g.reflects {
 		g.reflection = s.signals[k.reflects.signal].tag(s.scenario.Layout, &k.reflects)
 	}

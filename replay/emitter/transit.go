@@ -46,6 +46,8 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 	}
 	if p.policy != nil {
 		s.behave(number, p.policy, k, code, frozen)
+		m.add(p.policy.act, actReserved, flagReserved)
+		m.add(p.policy.act, actDouble, flagDoubled)
 	} else if !frozen && s.replaces(sig, code, m.code, m.writer) {
 		m.code, m.lm, m.writer = code, sig.metadata[number]|sig.ttl[k.hop], number
 	}
@@ -53,6 +55,13 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 	// Layer 2", January 2026, "CSIG Entity Functions").
 	if m.is(flagCut) {
 		m.faith = m.faith&^flagCut | flagTrimmed
+	}
+}
+
+// add sets a flag where a policy has the action.
+func (m *mark) add(act, one action, flag uint32) {
+	if act&one != 0 {
+		m.faith |= flag
 	}
 }
 
