@@ -29,6 +29,7 @@ type Examined struct {
 	Skipped               feed.Links
 	Decoded               decode.Counters
 	Findings              []finding.Finding
+	Untracked             uint64 // observations and packets of more flows than are told apart
 }
 
 // Examine looks at each observation of captures for what breaks the protocol or
@@ -51,6 +52,7 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		}
 	}
 	e.out.Decoded, e.out.Findings = d.Counters(), f.Findings()
+	e.out.Untracked = f.Untracked()
 	return &e.out, errors.Join(p.ends...)
 }
 
@@ -61,6 +63,7 @@ type examiner struct {
 	detector *finding.Detector
 	out      Examined
 	result   decode.Result
+	bare     decode.Observation
 	taps     []finding.Tap // by interface, of the capture at hand
 }
 
@@ -92,6 +95,12 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 	}
 	wireLen := feed.Decode(e.decoder, link, f, &e.result)
 	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
+	if e.result.N == 0 || e.result.Obs[0].Kind == decode.Reflection {
+		if data, ok := feed.Bare(e.decoder, link, f, &e.bare); ok {
+			feed.Stamp(&e.bare, f, wireLen)
+			e.detector.Bare(tap, &e.bare, data)
+		}
+	}
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
 		feed.Stamp(o, f, wireLen)

@@ -57,6 +57,9 @@ type Tap struct {
 type Config struct {
 	Domain  *csig.Domain
 	Locator Locator
+	// Routes tells which ways packets may take, so that findings name devices. Nil: the
+	// Locator, if it is a Router; else no device is found by the paths that are affected.
+	Routes Router
 	// Senders are the sources that may send tags; empty if all may.
 	Senders []netip.Prefix
 	// Uninitialized says that a first hop may write its locator metadata beside the
@@ -68,16 +71,20 @@ type Config struct {
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. What goes beyond is counted
 	// as one.
 	MaxSubjects int
+	// MaxFlows bounds the flows that are told apart, 0: 16384, at 400 bytes each; negative:
+	// none, which leaves stripped flows and rogue insertions unseen, and devices unnamed.
+	MaxFlows int
 }
 
 // Detector finds. It is not safe for concurrent use. Its memory is bounded by its
 // configuration, whatever the traffic.
 type Detector struct {
 	cfg     Config
-	cases   [numKinds]map[string]*Finding
+	cases   map[caseKey]*Finding
+	sizes   [numKinds]int // of cases
 	layouts [csig.NumLayouts]layoutState
-	ports   map[portKey]*portState
-	strays  strays
+	places  places
+	flows   flows
 }
 
 // New makes a Detector.
@@ -86,52 +93,93 @@ func New(cfg Config) (*Detector, error) {
 		return nil, errors.New("make detector: expected a domain and a locator")
 	}
 	cfg.StuckCount, cfg.StuckTime = cmp.Or(cfg.StuckCount, 200), cmp.Or(cfg.StuckTime, 200*time.Millisecond)
-	cfg.MaxSubjects = cmp.Or(cfg.MaxSubjects, 4096)
-	d := &Detector{cfg: cfg, ports: make(map[portKey]*portState)}
-	for k := range d.cases {
-		d.cases[k] = make(map[string]*Finding)
+	cfg.MaxSubjects, cfg.MaxFlows = cmp.Or(cfg.MaxSubjects, 4096), cmp.Or(cfg.MaxFlows, 1<<14)
+	if router, ok := cfg.Locator.(Router); ok && cfg.Routes == nil {
+		cfg.Routes = router
 	}
-	d.strays = strays{sources: make(map[netip.Addr]*sourceState), at: make(map[string]map[netip.Addr]uint64)}
+	d := &Detector{cfg: cfg, cases: make(map[caseKey]*Finding)}
+	d.places.of = make(map[aggregate.LocationID]*place)
+	d.flows = flows{of: make(map[flowKey]*flow), most: cfg.MaxFlows}
+	for i := range d.layouts {
+		d.layouts[i].init(csig.LayoutAt(i))
+	}
 	return d, nil
+}
+
+// Untracked counts observations and packets of flows beyond MaxFlows, which say nothing
+// of stripped flows and rogue insertions.
+func (d *Detector) Untracked() uint64 { return d.flows.beyond }
+
+// seen is an observation with what the detector makes of it.
+type seen struct {
+	tap      *Tap
+	o        *decode.Observation
+	src, dst netip.Addr // of the measured path
+	layout   *layoutState
+	flow     *flow // nil: beyond the bound, or no tag at an end of its path
 }
 
 // Observe takes an observation with its time, packet number and addresses. It keeps no
 // reference to it.
 func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
+	layout := &d.layouts[o.Tag.Layout.Index()]
 	if o.Flags&decode.HasAddrs == 0 {
+		if o.Flags&decode.Orphan != 0 {
+			d.orphan(tap, o)
+			return
+		}
+		layout.bare(tap, o)
 		return
 	}
 	from, to := o.Measured()
-	src, dst := netip.AddrFrom16(*from).Unmap(), netip.AddrFrom16(*to).Unmap()
+	s := seen{tap: tap, o: o, layout: layout, src: netip.AddrFrom16(*from).Unmap(), dst: netip.AddrFrom16(*to).Unmap()}
 	if o.Flags&decode.Orphan != 0 {
-		d.found(OrphanTag, src.String(), tap, o)
+		if tap.Place == Receiver {
+			if f := d.flows.get(o); f != nil {
+				f.orphans++
+			}
+		}
+		d.orphan(tap, o)
 		return
 	}
-	layout := &d.layouts[o.Tag.Layout.Index()]
 	layout.n++
-	if tap.Place == Outside && o.Kind == decode.Tag {
-		d.found(Leak, tap.Name, tap, o)
+	if o.Kind == decode.Tag {
+		s.flow = d.flows.tagged(tap.Place, o)
 	}
-	if !d.authorised(src) {
-		d.found(UnauthorisedSender, src.String(), tap, o)
+	if tap.Place == Outside && o.Kind == decode.Tag {
+		d.leak(&s)
+	}
+	if !d.authorised(s.src) {
+		d.found(UnauthorisedSender, subject{addr: s.src}, tap, o)
 	}
 	if o.Tag.R != 0 {
-		layout.reserved++
-		d.found(ReservedBits, o.Tag.Layout.String(), tap, o)
+		d.reserved(&s)
 	}
-	table := d.cfg.Domain.Table(o.Tag.Layout, o.Tag.T)
-	if table == nil || o.Tag.D {
-		return // which value is initial is not known, or it is that of a part of the path
+	d.value(&s)
+}
+
+// value judges value and locator metadata of a tag or a reflection.
+func (d *Detector) value(s *seen) {
+	tag := &s.o.Tag
+	table := d.cfg.Domain.Table(tag.Layout, tag.T)
+	if table == nil {
+		return // which value is initial is not known
 	}
-	switch untouched := table.Untouched(o.Tag.S); {
-	case tap.Place == Sender && o.Kind == decode.Tag:
+	untouched := table.Untouched(tag.S)
+	if !untouched && table.Aggregation().Locates() {
+		s.layout.sample(tag, s.src, s.dst)
+	}
+	switch {
+	case tag.D: // the value is that of a part of the path
+	case s.tap.Place == Sender && s.o.Kind == decode.Tag:
 		if !untouched {
-			d.found(ForgedValue, src.String(), tap, o)
+			d.found(ForgedValue, subject{addr: s.src}, s.tap, s.o)
+			s.layout.forged(s, d.cfg.MaxSubjects)
 		}
 	case untouched:
-		layout.alone(tap, o, src, dst)
+		s.layout.alone(s)
 	case table.Aggregation().Locates():
-		d.located(table, tap, o, src, dst)
+		d.located(table, s)
 	}
 }
 
@@ -144,29 +192,57 @@ func (d *Detector) authorised(src netip.Addr) bool {
 	return len(d.cfg.Senders) == 0
 }
 
+// orphan takes a tag that stands where none belongs.
+func (d *Detector) orphan(tap *Tap, o *decode.Observation) {
+	d.found(OrphanTag, subject{layout: o.Tag.Layout, isLayout: true}, tap, o)
+}
+
+// reserved takes an observation whose reserved bits are set.
+func (d *Detector) reserved(s *seen) {
+	s.layout.reserved++
+	if s.flow != nil {
+		s.flow.reserved++
+	}
+	d.found(ReservedBits, subject{layout: s.o.Tag.Layout, isLayout: true}, s.tap, s.o)
+}
+
+// leak takes a tag that a tap outside of the domain sees.
+func (d *Detector) leak(s *seen) {
+	f, first := d.caseOf(Leak, subject{name: s.tap.Name}, s.o)
+	if first && d.cfg.Routes != nil {
+		if edges := d.cfg.Routes.Edges(s.dst); len(edges) == 1 {
+			f.Device = edges[0]
+		}
+	}
+	f.seen(s.tap, s.o)
+}
+
 // located judges a value that some port wrote.
-func (d *Detector) located(table *csig.Table, tap *Tap, o *decode.Observation, src, dst netip.Addr) {
-	layout := &d.layouts[o.Tag.Layout.Index()]
-	layout.touched++
-	layout.sample(&o.Tag, src, dst)
-	id, capacity := d.cfg.Locator.Locate(o.Tag.Layout, o.Tag.T, o.Tag.LM, src, dst)
-	at, known := d.cfg.Locator.Location(id)
-	of := d.strays.source(src, d.cfg.MaxSubjects)
-	if !known {
+func (d *Detector) located(table *csig.Table, s *seen) {
+	tag, l := &s.o.Tag, s.layout
+	l.touched++
+	id, capacity := d.cfg.Locator.Locate(tag.Layout, tag.T, tag.LM, s.src, s.dst)
+	at := d.places.get(id, d.cfg.Locator)
+	of := l.strays.source(s, d.cfg.MaxSubjects)
+	switch at.kind {
+	case placeUnknown:
+		l.unknown++
+		l.strays.add(id, of, s, &d.places.clock, d.cfg.MaxSubjects)
 		return
-	}
-	if at.Kind == fabric.KindUnknown {
-		layout.unknown++
-		f := d.found(UnknownLocator, at.Name, tap, o)
-		d.strays.add(f.Subject, src, of, tap, o)
+	case placeNone:
 		return
+	case placePort:
+		if s.flow != nil {
+			s.flow.passed(id)
+		}
+		at.when.set(&d.places.clock, s.o.TimeNS)
 	}
-	code := table.Code(o.Tag.S)
+	code := table.Code(tag.S)
 	if low, _, _ := table.Range(code); above(table.Signal(), low, capacity) {
-		d.foundAt(AboveCapacity, &at, tap, o)
+		d.found(AboveCapacity, subject{at: id}, s.tap, s.o)
 	}
-	if at.Kind == fabric.KindPort {
-		d.port(table, &at, capacity, code, tap, o)
+	if at.kind == placePort {
+		at.port(table, capacity, code, s)
 	}
 }
 
@@ -181,43 +257,4 @@ func above(s csig.Signal, low, capacity uint64) bool {
 		return low > whole
 	}
 	return false
-}
-
-// beyond is the subject of what goes beyond MaxSubjects.
-const beyond = "others"
-
-// found counts an observation for a finding.
-func (d *Detector) found(k Kind, subject string, tap *Tap, o *decode.Observation) *Finding {
-	f := d.cases[k][subject]
-	if f == nil && len(d.cases[k]) >= d.cfg.MaxSubjects {
-		subject = beyond
-		f = d.cases[k][subject]
-	}
-	if f == nil {
-		f = &Finding{Kind: k, ID: idOf(k, subject), Subject: subject, From: o.TimeNS, To: o.TimeNS}
-		d.cases[k][subject] = f
-	}
-	f.add(tap, o)
-	return f
-}
-
-func (d *Detector) foundAt(k Kind, at *fabric.Location, tap *Tap, o *decode.Observation) {
-	f := d.found(k, at.Name, tap, o)
-	f.place(at)
-}
-
-// place says where a finding is.
-func (f *Finding) place(at *fabric.Location) {
-	f.Location, f.Device = at.ID, at.Device
-	if at.Kind == fabric.KindPort {
-		f.Port = at.Name
-	}
-}
-
-func (f *Finding) add(tap *Tap, o *decode.Observation) {
-	f.Count++
-	f.From, f.To = min(f.From, o.TimeNS), max(f.To, o.TimeNS)
-	if len(f.Packets) < maxPackets {
-		f.Packets = append(f.Packets, Packet{tap.File, o.Packet})
-	}
 }

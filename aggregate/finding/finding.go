@@ -2,72 +2,14 @@ package finding
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
 )
-
-// Kind is what was found.
-type Kind uint8
-
-// The kinds; the package's documentation defines them.
-const (
-	UnauthorisedSender Kind = iota
-	ForgedValue
-	Leak
-	UnknownLocator
-	LocatorAlone
-	AboveCapacity
-	ReservedBits
-	OrphanTag
-	StuckPort
-	WrongProfile
-
-	numKinds
-)
-
-// Severity is how bad a finding is, in the words that findings are stored with.
-type Severity string
-
-// The severities. An error breaks what a document demands, a warning may well be meant,
-// an info is advice.
-const (
-	Error   Severity = "error"
-	Warning Severity = "warning"
-	Info    Severity = "info"
-)
-
-// about is what is known of a kind.
-type about struct {
-	name      string
-	severity  Severity
-	otherwise string // what would explain it without a fault
-}
-
-var kinds = [numKinds]about{
-	UnauthorisedSender: {"unauthorised-sender", Error, "the list of senders is out of date"},
-	ForgedValue:        {"forged-value", Error, "the source's network card writes values of its own, or locators of its rack are not in the fabric file"},
-	Leak:               {"leak", Error, "the tap stands inside of the domain"},
-	UnknownLocator:     {"unknown-locator", Warning, "the fabric file or the locator layout is out of date, or a switch replaces values without locator metadata"},
-	LocatorAlone:       {"locator-alone", Error, "first hops may write the initial value themselves (windows: locate_untouched)"},
-	AboveCapacity:      {"above-capacity", Warning, "the port's speed in the fabric file, or the table's unit, is wrong"},
-	ReservedBits:       {"reserved-bits", Warning, "the TPID stands for another layout than configured"},
-	OrphanTag:          {"orphan-tag", Warning, "tags inside of tunnels are meant (decode: inner_tags)"},
-	StuckPort:          {"stuck-port", Warning, "the load of the port is constant, and its buckets are wide"},
-	WrongProfile:       {"wrong-profile", Info, "the fabric file describes other locators than the switches write"},
-}
-
-// String is the kind's name.
-func (k Kind) String() string { return kinds[k].name }
-
-// Severity is that of all findings of the kind.
-func (k Kind) Severity() Severity { return kinds[k].severity }
-
-// Otherwise says what would explain such a finding without a fault.
-func (k Kind) Otherwise() string { return kinds[k].otherwise }
 
 // maxPackets is how many packets a finding names.
 const maxPackets = 64
@@ -84,18 +26,67 @@ type Finding struct {
 	ID       uint64 // of what it is about: equal for equal kinds and subjects
 	Subject  string // who: an address, a location, a tap or a layout
 	Location aggregate.LocationID
-	Device   string // of the location, empty when it is none or several
-	Port     string
-	From, To int64  // of the first and the last packet, Unix ns
-	Count    uint64 // observations
-	Of       uint64 // observations that might have been
-	Evidence string
-	Packets  []Packet // the first ones
+	Device   string // that is at fault, empty when it is none or one of several
+	Port     string // likewise, with its device
+	// Candidates are the ports and devices, ascending, that may be at fault where the
+	// evidence does not choose among them.
+	Candidates []string
+	From, To   int64  // of the first and the last packet, Unix ns
+	Count      uint64 // observations, or packets
+	Of         uint64 // those that might have been
+	Evidence   string
+	Packets    []Packet // the first ones
 }
 
 // idOf is a number for a kind and a subject.
 func idOf(k Kind, subject string) uint64 {
-	return xxhash.Sum64(append(binary.AppendUvarint(nil, uint64(k)), subject...))
+	return xxhash.Sum64String(kinds[k].name + "\x00" + subject)
+}
+
+// seen adds an observation.
+func (f *Finding) seen(tap *Tap, o *decode.Observation) {
+	if f.Count++; f.Count == 1 {
+		f.From, f.To = o.TimeNS, o.TimeNS
+	}
+	f.From, f.To = min(f.From, o.TimeNS), max(f.To, o.TimeNS)
+	if len(f.Packets) < maxPackets {
+		f.Packets = append(f.Packets, Packet{tap.File, o.Packet})
+	}
+}
+
+// place says where a finding is.
+func (f *Finding) place(at *fabric.Location) {
+	f.Location, f.Device = at.ID, at.Device
+	if at.Kind == fabric.KindPort {
+		f.Port = at.Name
+	}
+}
+
+// merge makes one of findings of the same kind and subject, which taps of different
+// layouts or places gave.
+func merge(list []Finding) []Finding {
+	type key struct {
+		k  Kind
+		id uint64
+	}
+	at := make(map[key]int, len(list))
+	out := list[:0]
+	for i := range list {
+		f := &list[i]
+		k := key{f.Kind, f.ID}
+		n, known := at[k]
+		if !known {
+			at[k] = len(out)
+			out = append(out, *f)
+			continue
+		}
+		one := &out[n]
+		one.From, one.To = min(one.From, f.From), max(one.To, f.To)
+		one.Count += f.Count
+		one.Of = max(one.Of, f.Of, one.Count)
+		one.Packets = append(one.Packets, f.Packets[:min(len(f.Packets), maxPackets-len(one.Packets))]...)
+	}
+	return out
 }
 
 // order sorts findings: errors first, then the kinds, then those with most observations.

@@ -39,13 +39,13 @@ func (ports) Location(id aggregate.LocationID) (fabric.Location, bool) {
 }
 
 // seen is a detector and the observations that a test shows it.
-type seen struct {
+type shown struct {
 	*Detector
 	tap Tap
 	n   uint64
 }
 
-func newSeen(t testing.TB, change func(*Config)) *seen {
+func newShown(t testing.TB, change func(*Config)) *shown {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
@@ -59,11 +59,11 @@ func newSeen(t testing.TB, change func(*Config)) *seen {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &seen{Detector: d, tap: Tap{Name: "tap1", File: "a.pcap"}}
+	return &shown{Detector: d, tap: Tap{Name: "tap1", File: "a.pcap"}}
 }
 
 // see shows a tag of a host, one each millisecond.
-func (s *seen) see(host byte, tag csig.Tag) {
+func (s *shown) see(host byte, tag csig.Tag) {
 	s.n++
 	o := decode.Observation{TimeNS: int64(s.n) * int64(time.Millisecond), Packet: s.n, Kind: decode.Tag, Flags: decode.HasAddrs, Tag: tag}
 	o.Src, o.Dst = netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", host)).As16(), netip.MustParseAddr("10.9.9.9").As16()
@@ -71,7 +71,7 @@ func (s *seen) see(host byte, tag csig.Tag) {
 }
 
 // kinds are what was found, with subjects.
-func (s *seen) kinds() string {
+func (s *shown) kinds() string {
 	var out []string
 	for _, f := range s.Findings() {
 		out = append(out, f.Kind.String()+" "+f.Subject)
@@ -85,93 +85,93 @@ func TestDetector(t *testing.T) {
 	tests := []struct {
 		name string
 		cfg  func(*Config)
-		show func(*seen)
+		show func(*shown)
 		want string
 	}{
-		{"initial values", nil, func(s *seen) {
+		{"initial values", nil, func(s *shown) {
 			for range 1000 {
 				s.see(1, delay(0, 0))
 			}
 		}, ""},
-		{"ports that write", nil, func(s *seen) {
+		{"ports that write", nil, func(s *shown) {
 			for i := range 1000 {
 				s.see(byte(i%5), delay(uint32(1+i%50), uint16(10+i%20)))
 			}
 		}, ""},
-		{"trimmed", nil, func(s *seen) {
+		{"trimmed", nil, func(s *shown) {
 			for range 100 {
 				tag := delay(7, 99)
 				tag.D = true
 				s.see(1, tag)
 			}
 		}, ""},
-		{"a sender that writes", nil, func(s *seen) {
+		{"a sender that writes", nil, func(s *shown) {
 			s.tap.Place = Sender
 			s.see(1, delay(0, 0))
 			s.see(2, delay(5, 0))
 		}, "forged-value 10.0.0.2"},
-		{"a mid tap that sees part of a path", nil, func(s *seen) {
+		{"a mid tap that sees part of a path", nil, func(s *shown) {
 			s.tap.Place = Mid
 			s.see(1, delay(5, 12))
 		}, ""},
-		{"reserved bits", nil, func(s *seen) {
+		{"reserved bits", nil, func(s *shown) {
 			s.see(1, csig.Tag{Layout: wide, T: 2, R: 1})
 		}, "reserved-bits wide/uec050"},
-		{"above capacity", nil, func(s *seen) {
+		{"above capacity", nil, func(s *shown) {
 			s.see(1, csig.Tag{Layout: wide, T: 0, S: 1000, LM: 10}) // 8 Gbit/s of 1
 			s.see(1, csig.Tag{Layout: wide, T: 0, S: 100, LM: 11})
 		}, "above-capacity leaf1:up10"},
-		{"an unknown signal", nil, func(s *seen) { s.see(1, csig.Tag{Layout: wide, T: 9, S: 5, LM: 99}) }, ""},
-		{"a default that is not 0", nil, func(s *seen) {
+		{"an unknown signal", nil, func(s *shown) { s.see(1, csig.Tag{Layout: wide, T: 9, S: 5, LM: 99}) }, ""},
+		{"a default that is not 0", nil, func(s *shown) {
 			for range 100 {
 				s.see(1, delay(0, 15))
 			}
 		}, ""},
-		{"locator metadata alone", nil, func(s *seen) {
+		{"locator metadata alone", nil, func(s *shown) {
 			for range 100 {
 				s.see(1, delay(0, 0))
 			}
 			s.see(1, delay(0, 15))
 		}, "locator-alone leaf1:up15"},
-		{"first hops that write initial values", func(c *Config) { c.Uninitialized = true }, func(s *seen) {
+		{"first hops that write initial values", func(c *Config) { c.Uninitialized = true }, func(s *shown) {
 			s.see(1, delay(0, 0))
 			s.see(1, delay(0, 0))
 			s.see(1, delay(0, 15))
 		}, ""},
-		{"stuck", nil, func(s *seen) {
+		{"stuck", nil, func(s *shown) {
 			for range 300 {
 				s.see(1, delay(5000, 12))
 			}
 		}, "stuck-port leaf1:up12 max_delay"},
-		{"saturated", nil, func(s *seen) {
+		{"saturated", nil, func(s *shown) {
 			for range 300 {
 				s.see(1, csig.Tag{Layout: wide, T: 0, S: 0, LM: 12})
 			}
 		}, ""},
-		{"a quiet port", nil, func(s *seen) {
+		{"a quiet port", nil, func(s *shown) {
 			for range 300 {
 				s.see(1, delay(5, 12)) // 640 ns
 			}
 		}, ""},
-		{"a varying port", nil, func(s *seen) {
+		{"a varying port", nil, func(s *shown) {
 			for i := range 300 {
 				s.see(1, delay(5000+uint32(i&1), 12))
 			}
 		}, ""},
-		{"one forger", nil, func(s *seen) {
+		{"one forger", nil, func(s *shown) {
 			for i := range 1000 {
 				s.see(byte(i%10), delay(uint32(1+i%50), 12))
 				if i%20 == 3 {
 					s.see(3, delay(700, 0))
 				}
 			}
-		}, "forged-value 10.0.0.3"},
-		{"all sources", nil, func(s *seen) {
+		}, "forged-value 10.0.0.3, scrub-failure edge of 10.0.0.3"},
+		{"all sources", nil, func(s *shown) {
 			for i := range 1000 {
 				s.see(byte(i%10), delay(uint32(1+i%50), uint16(12+i%2*50)))
 			}
 		}, "unknown-locator unknown lm 62"},
-		{"the other profile", nil, func(s *seen) {
+		{"the other profile", nil, func(s *shown) {
 			for i := range 1000 {
 				// LM 10 to 29 in 6 bits, D clear: 20 to 58 in 7 bits, of which most are none.
 				tag := csig.Parse(ietf, csig.Tag{Layout: uec, T: 2, S: uint32(1 + i%20), LM: uint16(15 + i%15)}.Append(nil))
@@ -182,7 +182,7 @@ func TestDetector(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSeen(t, test.cfg)
+			s := newShown(t, test.cfg)
 			test.show(s)
 			got := s.kinds()
 			if test.name == "the other profile" {
@@ -201,7 +201,7 @@ func TestDetector(t *testing.T) {
 // Whatever is shown, memory is bounded and counts are exact.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	s := newSeen(t, func(c *Config) {
+	s := newShown(t, func(c *Config) {
 		c.MaxSubjects = 8
 		c.Senders = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	})
@@ -221,7 +221,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if senders != n || subjects[UnauthorisedSender] != 9 || subjects[UnknownLocator] > 9 {
+	if senders != n || subjects[UnauthorisedSender] != 9 || subjects[UnknownLocator] > 9*csig.NumLayouts {
 		t.Errorf("%d observations of %d, subjects %v", senders, n, subjects)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -22,9 +23,17 @@ const (
 type layoutState struct {
 	n, reserved      uint64
 	touched, unknown uint64
+	alien            Finding // tags that no packet follows
 	samples          []tagSample
+	stride, skipped  uint64 // of the values that a hop replaced, every stride-th is a sample
 	initial          uint64
 	besides          map[uint16]*beside // locator metadata beside initial values
+	strays           strays
+}
+
+func (l *layoutState) init(of csig.Layout) {
+	l.stride = 1
+	l.strays = strays{layout: of, sources: make(map[netip.Addr]*sourceState), at: make(map[aggregate.LocationID]*stray)}
 }
 
 // tagSample is a tag that some hop replaced, and the path that it measured.
@@ -35,23 +44,36 @@ type tagSample struct {
 
 // beside is one value of locator metadata beside initial values.
 type beside struct {
-	first    tagSample
-	n        uint64
-	from, to int64
-	packets  []Packet
+	Finding
+	first tagSample
 }
 
+// sample keeps a tag of many, evenly over all of the time: where there are too many, every
+// other one is forgotten.
 func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
-	if len(l.samples) < maxSamples {
-		l.samples = append(l.samples, tagSample{*tag, src, dst})
+	if l.skipped++; l.skipped < l.stride {
+		return
 	}
+	l.skipped = 0
+	if len(l.samples) == maxSamples {
+		for i := range maxSamples / 2 {
+			l.samples[i] = l.samples[2*i]
+		}
+		l.samples = l.samples[:maxSamples/2]
+		l.stride *= 2
+	}
+	l.samples = append(l.samples, tagSample{*tag, src, dst})
 }
+
+// bare counts a tag without addresses behind it.
+func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap, o) }
 
 // alone counts locator metadata beside an initial value. Hosts write a default there
 // (section 4.1.3), which is not known: it is what most of them have.
-func (l *layoutState) alone(tap *Tap, o *decode.Observation, src, dst netip.Addr) {
+func (l *layoutState) alone(s *seen) {
 	l.initial++
-	b := l.besides[o.Tag.LM]
+	lm := s.o.Tag.LM
+	b := l.besides[lm]
 	if b == nil {
 		if len(l.besides) >= maxDefaults {
 			return
@@ -59,86 +81,94 @@ func (l *layoutState) alone(tap *Tap, o *decode.Observation, src, dst netip.Addr
 		if l.besides == nil {
 			l.besides = make(map[uint16]*beside)
 		}
-		b = &beside{first: tagSample{o.Tag, src, dst}, from: o.TimeNS, to: o.TimeNS}
-		l.besides[o.Tag.LM] = b
+		b = &beside{first: tagSample{s.o.Tag, s.src, s.dst}}
+		l.besides[lm] = b
 	}
-	b.n++
-	b.from, b.to = min(b.from, o.TimeNS), max(b.to, o.TimeNS)
-	if len(b.packets) < maxPackets {
-		b.packets = append(b.packets, Packet{tap.File, o.Packet})
-	}
+	b.seen(s.tap, s.o)
 }
 
 // locatorsAlone are the findings of locator metadata that some port wrote beside an
 // initial value.
-func (d *Detector) locatorsAlone() (list []Finding) {
+func (d *Detector) locatorsAlone(l *layoutState) (list []Finding) {
 	if d.cfg.Uninitialized {
 		return nil
 	}
-	for i := range d.layouts {
-		l := &d.layouts[i]
-		usual, most := uint16(0), uint64(0)
-		for lm, b := range l.besides {
-			if b.n > most || b.n == most && lm < usual {
-				usual, most = lm, b.n
-			}
+	usual, most := uint16(0), uint64(0)
+	for lm, b := range l.besides {
+		if b.Count > most || b.Count == most && lm < usual {
+			usual, most = lm, b.Count
 		}
-		for lm, b := range l.besides {
-			at, named := d.named(&b.first)
-			if lm == usual || !named {
-				continue
-			}
-			f := Finding{
-				Kind: LocatorAlone, ID: idOf(LocatorAlone, at.Name), Subject: at.Name, From: b.from, To: b.to, Count: b.n, Of: l.initial, Packets: b.packets,
-				Evidence: fmt.Sprintf("LM %d beside initial values, where most tags have %d", lm, usual),
-			}
-			f.place(&at)
-			list = append(list, f)
+	}
+	for lm, b := range l.besides {
+		at, named := d.named(&b.first, b.first.tag.Layout)
+		if lm == usual || !named {
+			continue
 		}
+		f := b.Finding
+		f.Kind, f.ID, f.Subject, f.Of = LocatorAlone, idOf(LocatorAlone, at.Name), at.Name, l.initial
+		f.Evidence = fmt.Sprintf("LM %d beside initial values, where most tags have %d", lm, usual)
+		f.place(&at)
+		list = append(list, f)
 	}
 	return list
 }
 
-// named is the location that a tag names, if it is one.
-func (d *Detector) named(s *tagSample) (at fabric.Location, ok bool) {
-	id, _ := d.cfg.Locator.Locate(s.tag.Layout, s.tag.T, s.tag.LM, s.src, s.dst)
+// named is the location that a tag names by the locator of a layout, if it is one.
+func (d *Detector) named(s *tagSample, by csig.Layout) (at fabric.Location, ok bool) {
+	id, _ := d.cfg.Locator.Locate(by, s.tag.T, s.tag.LM, s.src, s.dst)
 	at, ok = d.cfg.Locator.Location(id)
 	return at, ok && (at.Kind == fabric.KindPort || at.Kind == fabric.KindSet)
 }
 
-// wrongProfiles are suggestions to read a layout's tags by the other profile: where they
-// make no sense as configured, and do under that one.
-func (d *Detector) wrongProfiles() (list []Finding) {
-	for i := range d.layouts {
-		l := &d.layouts[i]
-		if len(l.samples) < minSamples || l.unknown < l.touched/2 {
-			continue
-		}
-		is := csig.LayoutAt(i)
-		other := is
-		if other.Profile = csig.UEC050; is.Profile == csig.UEC050 {
-			other.Profile = csig.IETF01
-		}
-		now, then := d.sense(l.samples, is), d.sense(l.samples, other)
-		if then < len(l.samples)*9/10 {
-			continue
-		}
-		list = append(list, Finding{
-			Kind: WrongProfile, ID: idOf(WrongProfile, is.String()), Subject: is.String(), Count: l.unknown, Of: l.touched,
-			Evidence: fmt.Sprintf("of %d tags, %d name a port of their path as %s, %d would as %s", len(l.samples), now, is, then, other),
-		})
+// wrongProfile is a suggestion to read a layout's tags by the other profile: where they
+// make less sense as configured than under that one.
+func (d *Detector) wrongProfile(i int) (f Finding, ok bool) {
+	l := &d.layouts[i]
+	n := len(l.samples)
+	if n < minSamples {
+		return f, false
 	}
-	return list
+	is := csig.LayoutAt(i)
+	other := is
+	if other.Profile = csig.UEC050; is.Profile == csig.UEC050 {
+		other.Profile = csig.IETF01
+	}
+	now, then := d.sense(l.samples, is, is), max(d.sense(l.samples, other, other), d.sense(l.samples, other, is))
+	if 100*then < 95*n || 100*now > 85*n {
+		return f, false
+	}
+	return Finding{
+		Kind: WrongProfile, ID: idOf(WrongProfile, is.String()), Subject: is.String(), Count: uint64(n - now), Of: uint64(n),
+		Evidence: fmt.Sprintf("of %d tags, %d name a port of their path as %s, %d would as %s", n, now, is, then, other),
+	}, true
 }
 
-// sense is how many tags name a port of their path when their bits are read by a layout.
-func (d *Detector) sense(samples []tagSample, l csig.Layout) (n int) {
+// sense is how many tags name a port of their path when their bits are read by a layout,
+// and their metadata by the locator of one: it may be described for the other profile.
+func (d *Detector) sense(samples []tagSample, l, locator csig.Layout) (n int) {
 	var buf [8]byte
 	for _, s := range samples {
 		s.tag = csig.Parse(l, s.tag.Append(buf[:0]))
-		if _, ok := d.named(&s); ok {
+		if _, ok := d.named(&s, locator); ok {
 			n++
 		}
 	}
 	return n
+}
+
+// wrongFormat is a suggestion that tags of a layout are longer or shorter than it says:
+// no packet follows where they would end.
+func (d *Detector) wrongFormat(i int) (f Finding, ok bool) {
+	l, is := &d.layouts[i], csig.LayoutAt(i)
+	f = l.alien
+	if f.Count < minSamples || f.Count < 9*l.n {
+		return f, false
+	}
+	other := csig.Wide
+	if is.Format == csig.Wide {
+		other = csig.Compact
+	}
+	f.Kind, f.ID, f.Subject, f.Of = WrongFormat, idOf(WrongFormat, is.String()), is.String(), f.Count+l.n
+	f.Evidence = fmt.Sprintf("behind %d of %d tags of %s is no IP packet: they may be %s", f.Count, f.Of, is, other)
+	return f, true
 }

@@ -1,28 +1,75 @@
 package finding
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
 
-// Findings are what was found, errors first. Observe may be called again after it.
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxBlamed bounds the unknown locators whose writers are looked for.
+const maxBlamed = 16
+
+// Findings are what was found, errors first. Observe may be called again after it. It
+// takes time and memory by the bounds of the configuration.
 func (d *Detector) Findings() []Finding {
 	var list []Finding
-	for k := range d.cases {
-		for _, f := range d.cases[k] {
-			if one, ok := d.explained(*f); ok {
-				list = append(list, one)
-			}
+	var misread [csig.NumLayouts]bool
+	for i := range d.layouts {
+		if f, ok := d.wrongProfile(i); ok {
+			list, misread[i] = append(list, f), true
+		}
+		if f, ok := d.wrongFormat(i); ok {
+			list, misread[i] = append(list, f), true
 		}
 	}
-	list = append(list, d.strays.forgers()...)
-	list = append(list, d.stuck()...)
-	list = append(list, d.locatorsAlone()...)
-	list = append(list, d.wrongProfiles()...)
+	c := d.court()
+	flows := d.flows.inOrder()
+	for key, f := range d.cases {
+		if !misread[key.layout] || !key.kind.readsValues() {
+			list = append(list, d.explained(c, *f, flows))
+		}
+	}
+	for i := range d.layouts {
+		if misread[i] {
+			continue
+		}
+		l := &d.layouts[i]
+		forgers := d.forgers(c, &l.strays, flows)
+		list = append(list, l.strays.forged(forgers)...)
+		list = append(list, d.unscrubbed(&l.strays, forgers)...)
+		unknown := d.unknown(&l.strays, forgers)
+		d.blameStrays(c, unknown, flows)
+		for k := range unknown {
+			list = append(list, unknown[k].Finding)
+		}
+		list = append(list, d.locatorsAlone(l)...)
+	}
+	list = append(list, d.stuck(misread)...)
+	for _, find := range []func(*court, []*flow) (Finding, bool){d.stripped, d.inserted} {
+		if f, ok := find(c, flows); ok {
+			list = append(list, f)
+		}
+	}
+	list = merge(list)
 	order(list)
 	return list
 }
 
-// explained says what a finding is one of, and what shows it; ok is false for one that
-// another explains.
-func (d *Detector) explained(f Finding) (_ Finding, ok bool) {
+// readsValues tells whether findings of the kind come from fields that a wrong layout puts
+// elsewhere.
+func (k Kind) readsValues() bool {
+	switch k {
+	case ForgedValue, AboveCapacity, ReservedBits:
+		return true
+	}
+	return false
+}
+
+// explained says what a finding is one of, and what shows it.
+func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
 	for i := range d.layouts {
 		f.Of += d.layouts[i].n
 	}
@@ -34,13 +81,86 @@ func (d *Detector) explained(f Finding) (_ Finding, ok bool) {
 	case Leak:
 		f.Evidence = fmt.Sprintf("tags arrive at %s, outside of the domain", f.Subject)
 	case OrphanTag:
-		f.Evidence = fmt.Sprintf("packets of %s have tags before other tags, or inside of tunnels", f.Subject)
+		f.Of += f.Count
+		f.Evidence = fmt.Sprintf("packets have tags of %s before other tags, or inside of tunnels", f.Subject)
+		d.blameOdd(c, &f, flows, func(one *flow) uint64 { return one.orphans })
 	case ReservedBits:
 		f.Evidence = fmt.Sprintf("reserved bits of %s are set", f.Subject)
+		d.blameOdd(c, &f, flows, func(one *flow) uint64 { return one.reserved })
 	case AboveCapacity:
 		f.Evidence = fmt.Sprintf("values name %s and are more than it can carry", f.Subject)
-	case UnknownLocator:
-		return d.strays.left(f)
 	}
-	return f, true
+	return f
+}
+
+// blameOdd names what flows that have a number of odd tags have in common, and others not.
+func (d *Detector) blameOdd(c *court, f *Finding, flows []*flow, odd func(*flow) uint64) {
+	var affected, kept []*flow
+	for _, one := range flows {
+		switch {
+		case odd(one) > 0:
+			affected = append(affected, one)
+		case one.got.tagged >= minStrays:
+			kept = append(kept, one)
+		}
+	}
+	if v := c.judge(affected[:min(len(affected), maxWeighed)], kept[:min(len(kept), maxWeighed)], nil); v.sure {
+		v.name(f)
+		f.Evidence += fmt.Sprintf(" in %d flows; what they have in common is %s", len(affected), &v)
+	}
+}
+
+// blameStrays names the ports and devices that may write the most frequent unknown
+// locators: those that their paths have in common, and that did not write as they should in
+// half of the time or more.
+func (d *Detector) blameStrays(c *court, list []unknownLocator, flows []*flow) {
+	if len(list) == 0 {
+		return
+	}
+	wrote := d.places.times()
+	for i := range list[:min(len(list), maxBlamed)] {
+		f := &list[i]
+		when := f.by.when.now(&d.places.clock)
+		v := c.judge(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 })
+		if len(v.at) > 0 {
+			v.name(&f.Finding)
+			f.Evidence += fmt.Sprintf("; what their paths have in common, and wrote little else meanwhile, is %s", &v)
+		}
+	}
+}
+
+// others are flows that do not have a stray, of those that ports wrote into often.
+func (s *stray) others(flows []*flow) (kept []*flow) {
+	for _, one := range flows {
+		_, has := s.flows[one]
+		if len(s.flows) == maxStraySources {
+			has = one.strays > 0 // nobody knows which
+		}
+		if !has && one.touched >= minStrays && len(kept) < maxWeighed {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+// inOrder are the flows of a stray in an order that does not change.
+func (s *stray) inOrder() []*flow {
+	return slices.SortedFunc(maps.Keys(s.flows), func(a, b *flow) int { return a.key.compare(&b.key) })
+}
+
+// times are when ports wrote, and the devices and sets that they belong to.
+func (p *places) times() map[aggregate.LocationID]uint64 {
+	when := map[aggregate.LocationID]uint64{}
+	for _, one := range p.of {
+		if one.kind != placePort {
+			continue
+		}
+		b := one.when.now(&p.clock)
+		for i, id := range [...]aggregate.LocationID{one.at.ID, one.at.Set, one.at.DeviceLoc} {
+			if i == 0 || id != one.at.ID {
+				when[id] |= b
+			}
+		}
+	}
+	return when
 }

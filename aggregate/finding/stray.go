@@ -1,10 +1,14 @@
 package finding
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 const (
@@ -16,77 +20,111 @@ const (
 	strayFactor = 10
 	// strayPackets is how many packets a source's finding names.
 	strayPackets = 16
-	// maxStraySources bounds the sources that are told apart of one location.
+	// maxStraySources bounds the sources and flows that are told apart of one location, and
+	// maxStrayPairs those of all locations.
 	maxStraySources = 256
+	maxStrayPairs   = 1 << 16
 )
 
-// strays are values whose locator metadata no port of their path writes.
+// strays are values of a layout whose locator metadata no port of their path writes.
 type strays struct {
+	layout  csig.Layout
 	sources map[netip.Addr]*sourceState
 	all     sourceState
-	at      map[string]map[netip.Addr]uint64 // by the location that they name, and source
+	at      map[aggregate.LocationID]*stray
+	pairs   int
+}
+
+// stray is one location that no port of the path is, and who names it.
+type stray struct {
+	Finding
+	sources map[netip.Addr]uint64
+	flows   map[*flow]struct{}
+	when    slots
 }
 
 // sourceState is what the values of one source come to, of those that some hop replaced.
 type sourceState struct {
 	touched, stray uint64
 	from, to       int64
+	when           slots // of strays
 	packets        []Packet
+	wrote, arrived values // at taps of senders, and elsewhere
+	odd            values // of arrived ones, those that no port of the path wrote
 }
 
 // source counts a value of a source, and gives what is known of it; nil beyond limit.
-func (s *strays) source(src netip.Addr, limit int) *sourceState {
+func (s *strays) source(of *seen, limit int) *sourceState {
 	s.all.touched++
-	at := s.sources[src]
+	at := s.known(of.src, limit)
 	if at == nil {
-		if len(s.sources) >= limit {
-			return nil
-		}
+		return nil
+	}
+	at.touched++
+	if of.o.Kind == decode.Tag {
+		at.arrived.add(of)
+	}
+	return at
+}
+
+// known is the state of a source, nil beyond limit.
+func (s *strays) known(src netip.Addr, limit int) *sourceState {
+	at := s.sources[src]
+	if at == nil && len(s.sources) < limit {
 		at = new(sourceState)
 		s.sources[src] = at
 	}
-	at.touched++
 	return at
 }
 
 // add counts a value that no port wrote, and remembers who names which location.
-func (s *strays) add(location string, src netip.Addr, of *sourceState, tap *Tap, o *decode.Observation) {
+func (s *strays) add(location aggregate.LocationID, of *sourceState, o *seen, clock *slotClock, limit int) {
 	s.all.stray++
 	if of != nil {
 		if of.stray++; of.stray == 1 {
-			of.from, of.to = o.TimeNS, o.TimeNS
+			of.from, of.to = o.o.TimeNS, o.o.TimeNS
 		}
-		of.from, of.to = min(of.from, o.TimeNS), max(of.to, o.TimeNS)
+		of.from, of.to = min(of.from, o.o.TimeNS), max(of.to, o.o.TimeNS)
+		of.when.set(clock, o.o.TimeNS)
+		of.odd.add(o)
 		if len(of.packets) < strayPackets {
-			of.packets = append(of.packets, Packet{tap.File, o.Packet})
+			of.packets = append(of.packets, Packet{o.tap.File, o.o.Packet})
 		}
 	}
 	names := s.at[location]
 	if names == nil {
-		names = make(map[netip.Addr]uint64)
-		s.at[location] = names
-	}
-	if _, known := names[src]; known || len(names) < maxStraySources {
-		names[src]++
-	}
-}
-
-// forges tells whether a source stands out from all others.
-func (s *strays) forges(src netip.Addr) bool {
-	one := s.sources[src]
-	if one == nil || one.stray < minStrays {
-		return false
-	}
-	stray, touched := s.all.stray-one.stray, s.all.touched-one.touched
-	return float64(one.stray)*float64(touched) >= strayFactor*float64(stray)*float64(one.touched)
-}
-
-// forgers are the findings of sources that forge values.
-func (s *strays) forgers() (list []Finding) {
-	for src, one := range s.sources {
-		if !s.forges(src) {
-			continue
+		if len(s.at) >= limit {
+			location = 0 // stands for all others
 		}
+		if names = s.at[location]; names == nil {
+			names = &stray{sources: make(map[netip.Addr]uint64), flows: make(map[*flow]struct{})}
+			s.at[location] = names
+		}
+	}
+	names.seen(o.tap, o.o)
+	names.when.set(clock, o.o.TimeNS)
+	if _, known := names.sources[o.src]; known || len(names.sources) < maxStraySources && s.room() {
+		names.sources[o.src]++
+	}
+	if o.flow == nil {
+		return
+	}
+	o.flow.strays++
+	if _, known := names.flows[o.flow]; !known && len(names.flows) < maxStraySources && s.room() {
+		names.flows[o.flow] = struct{}{}
+	}
+}
+
+// room tells whether another source or flow can be told apart.
+func (s *strays) room() bool {
+	s.pairs++
+	return s.pairs <= maxStrayPairs
+}
+
+// forged are the findings of sources that forge values.
+func (s *strays) forged(by map[netip.Addr]bool) (list []Finding) {
+	for src := range by {
+		one := s.sources[src]
 		list = append(list, Finding{
 			Kind: ForgedValue, ID: idOf(ForgedValue, src.String()), Subject: src.String(), From: one.from, To: one.to,
 			Count: one.stray, Of: one.touched, Packets: one.packets,
@@ -97,18 +135,39 @@ func (s *strays) forgers() (list []Finding) {
 	return list
 }
 
-// left is a finding of an unknown locator without what forgers account for; ok is false
-// when nothing is left.
-func (s *strays) left(f Finding) (_ Finding, ok bool) {
-	others := 0
-	for src, n := range s.at[f.Subject] {
-		if s.forges(src) {
-			f.Count -= min(n, f.Count)
-		} else {
-			others++
+// unknownLocator is a finding of a locator that nobody writes, and who names it.
+type unknownLocator struct {
+	Finding
+	by *stray
+}
+
+// unknown are locators that nobody writes, without what forgers account for, the most
+// frequent ones first.
+func (d *Detector) unknown(s *strays, forgers map[netip.Addr]bool) (list []unknownLocator) {
+	for at, names := range s.at {
+		f := names.Finding
+		f.Kind, f.Of, f.Subject = UnknownLocator, s.all.touched, beyond
+		if at != 0 {
+			l, _ := d.cfg.Locator.Location(at)
+			f.Subject = l.Name
 		}
+		f.ID = idOf(f.Kind, f.Subject)
+		others := 0
+		for src, n := range names.sources {
+			if forgers[src] {
+				f.Count -= min(n, f.Count)
+			} else {
+				others++
+			}
+		}
+		if f.Count == 0 || others == 0 {
+			continue
+		}
+		f.Evidence = fmt.Sprintf("values of %d sources name no port of their path: %s", others, f.Subject)
+		list = append(list, unknownLocator{f, names})
 	}
-	f.Of = s.all.touched
-	f.Evidence = fmt.Sprintf("values of %d sources name no port of their path: %s", others, f.Subject)
-	return f, f.Count > 0 && others > 0
+	slices.SortFunc(list, func(a, b unknownLocator) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject))
+	})
+	return list
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 )
 
@@ -19,6 +20,16 @@ import (
 //
 //go:embed tables.md
 var tablesReference string
+
+// findingsReference leads to the table of all findings.
+const findingsReference = `
+## Findings
+
+What report looks for. Sections are those of draft-ravi-ippm-csig-01, IBCS is
+draft-tian-ccwg-ibcs-datapath-processing-00. What a single device does to packets, conform
+judges by rules of its own.
+
+`
 
 // metricsReference leads to the table of all metrics.
 const metricsReference = `
@@ -47,6 +58,10 @@ func newReferenceCommand(root *cobra.Command) *cobra.Command {
 				return err
 			}
 			fmt.Fprint(out, "```\n\n"+tablesReference)
+			fmt.Fprint(out, findingsReference)
+			if err := finding.WriteReference(out); err != nil {
+				return err
+			}
 			fmt.Fprint(out, metricsReference)
 			return metrics.WriteReference(out)
 		},

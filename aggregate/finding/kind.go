@@ -1,0 +1,157 @@
+package finding
+
+import (
+	"fmt"
+	"io"
+)
+
+// Kind is what was found.
+type Kind uint8
+
+// The kinds; WriteReference says what each means.
+const (
+	UnauthorisedSender Kind = iota
+	ForgedValue
+	ScrubFailure
+	Leak
+	RogueInsertion
+	UnknownLocator
+	LocatorAlone
+	AboveCapacity
+	ReservedBits
+	OrphanTag
+	StuckPort
+	StrippedFlows
+	WrongProfile
+	WrongFormat
+
+	numKinds
+)
+
+// Severity is how bad a finding is, in the words that findings are stored with.
+type Severity string
+
+// The severities. An error breaks what a document demands, a warning may well be meant,
+// an info is advice.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Info    Severity = "info"
+)
+
+// about is what is known of a kind. Sections are those of draft-ravi-ippm-csig-01 unless
+// they name another document.
+type about struct {
+	name      string
+	severity  Severity
+	section   string
+	means     string // what it is
+	from      string // from when on, and what it takes to see it
+	names     string // whom
+	otherwise string // what would explain it without a fault
+}
+
+var kinds = [numKinds]about{
+	UnauthorisedSender: {
+		"unauthorised-sender", Error, "section 9",
+		"a tag from a source that is not among the senders", "one tag; the senders are given (`--senders`)", "the source",
+		"the list of senders is out of date",
+	},
+	ForgedValue: {
+		"forged-value", Error, "section 9; IBCS 4.1",
+		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources and of those at the same edge", "the source",
+		"the source's network card writes values of its own, or locators of its rack are not in the fabric file",
+	},
+	ScrubFailure: {
+		"scrub-failure", Error, "IBCS 4.1",
+		"a value that a sender wrote passes the edge, which is to set it back to the initial one", "20 such values behind the edge: of a source with forged values there, or with value and locator that a tap at the sender saw before", "the edge",
+		"the edge is configured to trust its hosts",
+	},
+	Leak: {
+		"leak", Error, "section 6.3.2; IBCS 4.3",
+		"a tag outside of the domain", "one tag at a tap whose place is outside", "the tap, and the edge that tags leave by",
+		"the tap stands inside of the domain",
+	},
+	RogueInsertion: {
+		"rogue-insertion", Error, "section 4.4.2",
+		"a tag in a flow whose sender makes none", "10 tags more at receivers than a tap at the sender, which sees the flow, allows for", "the devices or ports that flows with such tags have in common",
+		"the tap at the sender captures tagged packets by another filter than those of receivers",
+	},
+	UnknownLocator: {
+		"unknown-locator", Warning, "section 5.5.1",
+		"locator metadata that no port of the path writes, of sources that do not stand out", "one value that some hop replaced", "the locator, and the devices or ports that paths with it have in common and that wrote nothing else meanwhile",
+		"the fabric file or the locator layout is out of date, or a switch replaces values without locator metadata",
+	},
+	LocatorAlone: {
+		"locator-alone", Error, "section 4.1.3",
+		"locator metadata of a port beside a value that no hop replaced", "one tag whose locator is not what most tags without a value have", "the location",
+		"first hops may write the initial value themselves (`windows: locate_untouched`)",
+	},
+	AboveCapacity: {
+		"above-capacity", Warning, "section 5.1",
+		"more available bandwidth than the port has, or a ratio above 1", "one value whose whole bucket is beyond", "the location",
+		"the port's speed in the fabric file, or the table's unit, is wrong",
+	},
+	ReservedBits: {
+		"reserved-bits", Warning, "section 4.1",
+		"reserved bits that are not 0", "one tag", "the devices or ports that flows with such tags have in common, else the layout",
+		"the TPID stands for another layout than configured",
+	},
+	OrphanTag: {
+		"orphan-tag", Warning, "section 4.1",
+		"a tag before another tag of L2, or inside of a tunnel", "one tag", "the devices or ports that flows with such tags have in common, else the layout",
+		"tags inside of tunnels are meant (`decode: inner_tags`)",
+	},
+	StuckPort: {
+		"stuck-port", Warning, "section 5.1.1",
+		"a port that writes one heavily loaded value, to the bit, and not the tightest one", "200 in a row that take 200 ms", "the port; or, where all are of one source, that or the source",
+		"the load of the port is constant, and its buckets are wide",
+	},
+	StrippedFlows: {
+		"stripped-flows", Warning, "section 6.1",
+		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "of each flow 20 tags that are not there, and 1000 times likelier by what they pass than by chance; or a tap at the sender that sees them", "the devices or ports that such flows have in common and others not",
+		"the devices strip for hosts behind them that do not know tags",
+	},
+	WrongProfile: {
+		"wrong-profile", Info, "section 4.1",
+		"fields that make sense in the other profile", "100 values that some hop replaced, of which at least 95 % name a port of their path as the other profile has it, and at most 85 % as this one; it explains what else would be found of the layout", "the layout",
+		"the fabric file describes other locators than the switches write",
+	},
+	WrongFormat: {
+		"wrong-format", Info, "section 4.1",
+		"tags that no packet follows", "100 tags, of which at least 90 % have no IP packet behind them", "the layout",
+		"what is tagged is no IP",
+	},
+}
+
+// Kinds lists all kinds.
+func Kinds() []Kind {
+	list := make([]Kind, numKinds)
+	for i := range list {
+		list[i] = Kind(i)
+	}
+	return list
+}
+
+// String is the kind's name.
+func (k Kind) String() string { return kinds[k].name }
+
+// Severity is that of all findings of the kind.
+func (k Kind) Severity() Severity { return kinds[k].severity }
+
+// Otherwise says what would explain such a finding without a fault.
+func (k Kind) Otherwise() string { return kinds[k].otherwise }
+
+// WriteReference writes the kinds as a table in Markdown.
+func WriteReference(w io.Writer) error {
+	if _, err := fmt.Fprint(w, "| finding | severity | what it is | from when on | what it names | what would explain it otherwise | source |\n|---|---|---|---|---|---|---|\n"); err != nil {
+		return fmt.Errorf("write reference of findings: %w", err)
+	}
+	for i := range kinds {
+		k := &kinds[i]
+		if _, err := fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s | %s |\n", k.name, k.severity, k.means, k.from, k.names, k.otherwise, k.section); err != nil {
+			return fmt.Errorf("write reference of findings: %w", err)
+		}
+	}
+	return nil
+}

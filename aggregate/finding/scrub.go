@@ -1,0 +1,168 @@
+package finding
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxValues is how many values of a source are told apart, of those that are frequent.
+const maxValues = 8
+
+// values are the most frequent values with their locator metadata, of one source. What is
+// rarer takes the place of the rarest, as in Space-Saving (Metwally et al., 2005): n is at
+// most passed-over too high.
+type values struct {
+	list [maxValues]value
+}
+
+// value is a type, a value and locator metadata as they stand in tags.
+type value struct {
+	key          uint64
+	n, inherited uint64 // inherited: of n, those that may be another's
+	from, to     int64
+	first        Packet
+}
+
+func valueOf(t *csig.Tag) uint64 {
+	return 1<<63 | uint64(t.T)<<40 | uint64(t.LM)<<20 | uint64(t.S)
+}
+
+// t and s are the type and the signal field.
+func (v *value) t() uint8  { return uint8(v.key >> 40 & 15) }
+func (v *value) s() uint32 { return uint32(v.key & (1<<20 - 1)) }
+
+// add counts a value.
+func (v *values) add(s *seen) {
+	key, rarest := valueOf(&s.o.Tag), 0
+	for i := range v.list {
+		one := &v.list[i]
+		if one.key == key {
+			one.n++
+			one.from, one.to = min(one.from, s.o.TimeNS), max(one.to, s.o.TimeNS)
+			return
+		}
+		if one.n < v.list[rarest].n {
+			rarest = i
+		}
+	}
+	old := v.list[rarest].n
+	v.list[rarest] = value{key, old + 1, old, s.o.TimeNS, s.o.TimeNS, Packet{s.tap.File, s.o.Packet}}
+}
+
+// find is a value, nil if it is not among the frequent ones.
+func (v *values) find(key uint64) *value {
+	for i := range v.list {
+		if v.list[i].key == key {
+			return &v.list[i]
+		}
+	}
+	return nil
+}
+
+// forged remembers a value that a sender wrote.
+func (l *layoutState) forged(s *seen, limit int) {
+	if of := l.strays.known(s.src, limit); of != nil {
+		of.wrote.add(s)
+	}
+}
+
+// passed are the values of a source that a tap at it saw and that came behind the edge as
+// they were. A port may write the same: the values of others have them as seldom as those
+// of a forger stand out.
+func (s *strays) passed(src netip.Addr) (list []*value) {
+	one := s.sources[src]
+	for i := range one.wrote.list {
+		if one.wrote.list[i].key == 0 {
+			continue
+		}
+		here := one.arrived.find(one.wrote.list[i].key)
+		if here == nil || here.n-here.inherited < minStrays {
+			continue
+		}
+		var elsewhere uint64
+		for other, state := range s.sources {
+			if there := state.arrived.find(here.key); other != src && there != nil {
+				elsewhere += there.n
+			}
+		}
+		if float64(here.n)*float64(s.all.touched-one.touched) >= strayFactor*float64(elsewhere)*float64(one.touched) {
+			list = append(list, here)
+		}
+	}
+	return list
+}
+
+// unscrubbed are the findings of edges that let values of senders pass (IBCS 4.1).
+func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool) (list []Finding) {
+	by := map[string]*Finding{}
+	for _, src := range s.inOrder() {
+		one := s.sources[src]
+		f := Finding{Kind: ScrubFailure, From: one.from, To: one.to, Count: one.stray, Of: one.touched, Packets: one.packets}
+		if !forgers[src] {
+			f = Finding{Kind: ScrubFailure, Of: one.touched}
+			for _, v := range s.passed(src) {
+				if f.Count == 0 {
+					f.From, f.To = v.from, v.to
+				}
+				f.From, f.To, f.Count = min(f.From, v.from), max(f.To, v.to), f.Count+v.n-v.inherited
+				f.Packets = append(f.Packets, v.first)
+			}
+		}
+		if f.Count == 0 {
+			continue
+		}
+		f.Device = d.edge(src)
+		if f.Subject = f.Device; f.Subject == "" {
+			f.Subject = "edge of " + src.String()
+		}
+		if at := by[f.Subject]; at != nil {
+			at.From, at.To, at.Count, at.Of = min(at.From, f.From), max(at.To, f.To), at.Count+f.Count, at.Of+f.Of
+			at.Evidence += ", " + src.String()
+			at.Packets = append(at.Packets, f.Packets[:min(len(f.Packets), maxPackets-len(at.Packets))]...)
+			continue
+		}
+		f.ID, f.Packets = idOf(f.Kind, f.Subject), slices.Clone(f.Packets)
+		f.Evidence = fmt.Sprintf("values of senders arrive as they wrote them: %s", src)
+		by[f.Subject] = &f
+	}
+	for _, f := range by {
+		f.Evidence = cut(f.Evidence)
+		if strings.Contains(f.Device, " ") {
+			f.Device, f.Candidates = "", strings.Split(f.Device, " or ")
+		}
+		list = append(list, *f)
+	}
+	return list
+}
+
+// maxEvidence bounds what a finding says, in bytes.
+const maxEvidence = 500
+
+func cut(text string) string {
+	if len(text) > maxEvidence {
+		return text[:maxEvidence] + " ..."
+	}
+	return text
+}
+
+// inOrder are the sources, ascending.
+func (s *strays) inOrder() []netip.Addr {
+	list := make([]netip.Addr, 0, len(s.sources))
+	for src := range s.sources {
+		list = append(list, src)
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return list
+}
+
+// edge names the devices that a source may be attached to, empty if that is not known.
+func (d *Detector) edge(src netip.Addr) string {
+	if d.cfg.Routes == nil {
+		return ""
+	}
+	return strings.Join(d.cfg.Routes.Edges(src), " or ")
+}

@@ -1,0 +1,142 @@
+package finding
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+const (
+	// minMissing is how many tags a flow must lack, and minExcess how many it must have too
+	// many, by what else is seen of it.
+	minMissing, minExcess = 20, 10
+	// maxWeighed bounds the flows that are held against each other, of each sort.
+	maxWeighed = 4096
+)
+
+// inOrder are the flows in an order that does not change.
+func (f *flows) inOrder() []*flow {
+	return slices.SortedFunc(maps.Values(f.of), func(a, b *flow) int { return a.key.compare(&b.key) })
+}
+
+// stripped is the finding of flows that lose their tags on the way (section 6.1). All that
+// arrives at a host without tags is no finding: tags end at the boundary of the domain. A
+// sender that gives tags to some flows alone is none either, where paths do not tell them
+// apart.
+func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
+	rates, tagged := d.rates(all)
+	var affected, kept []*flow
+	witnessed := false // by a tap at the sender
+	for _, one := range all {
+		_, dst := one.key.addrs()
+		if !tagged[dst] {
+			continue
+		}
+		gap := one.longest()
+		switch rate, seen := one.rate(rates); {
+		case float64(gap.n)*rate >= minMissing:
+			affected = append(affected, one)
+			witnessed = witnessed || seen
+			if f.Count == 0 {
+				f.From, f.To = gap.from, gap.to
+			}
+			f.From, f.To, f.Count = min(f.From, gap.from), max(f.To, gap.to), f.Count+gap.n
+			f.Of += one.got.tagged + one.got.data
+			f.Packets = append(f.Packets, gap.packets[:min(int(gap.n), flowPackets, maxPackets-len(f.Packets))]...)
+		case one.got.tagged > 0:
+			kept = append(kept, one)
+			f.Of += one.got.tagged + one.got.data
+		}
+	}
+	n := len(affected)
+	affected, kept = affected[:min(n, maxWeighed)], kept[:min(len(kept), maxWeighed)]
+	v := c.judge(affected, kept, nil)
+	v.sure = v.sure && !v.host // senders may tag some flows and others not
+	if n == 0 || !v.sure && !witnessed {
+		return f, false
+	}
+	f.Kind, f.Subject = StrippedFlows, "paths of several senders"
+	f.Evidence = fmt.Sprintf("%d flows arrive without the tags that their senders give them, %d with", n, len(kept))
+	if v.sure {
+		v.name(&f)
+		f.Subject = v.String()
+		f.Evidence += fmt.Sprintf("; what they have in common is %s", f.Subject)
+	}
+	f.ID = idOf(f.Kind, f.Subject)
+	return f, true
+}
+
+// rates are the shares of packets with data that senders tag, as receivers have them of
+// the flows that keep tags, and the hosts at which tags arrive from behind other edges.
+func (d *Detector) rates(all []*flow) (of map[netip.Addr]float64, tagged map[netip.Addr]bool) {
+	sums := map[netip.Addr]*traffic{}
+	tagged = map[netip.Addr]bool{}
+	for _, one := range all {
+		if one.got.tagged == 0 {
+			continue
+		}
+		src, dst := one.key.addrs()
+		if at := d.edge(dst); at == "" || at != d.edge(src) {
+			tagged[dst] = true
+		}
+		if sums[src] == nil {
+			sums[src] = new(traffic)
+		}
+		sums[src].tagged += one.got.tagged
+		sums[src].data += one.got.data - min(one.got.data, one.longest().n)
+	}
+	of = make(map[netip.Addr]float64, len(sums))
+	for src, t := range sums {
+		of[src] = float64(t.tagged) / float64(t.tagged+t.data)
+	}
+	return of, tagged
+}
+
+// rate is the share of a flow's packets with data that its sender tags, 0 if that is not
+// known; seen tells whether a tap at the sender says so.
+func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
+	if t := &one.sent; t.tagged >= minMissing {
+		return float64(t.tagged) / float64(t.tagged+t.data), true
+	}
+	if t := &one.got; t.tagged >= minMissing {
+		return float64(t.tagged) / float64(t.tagged+t.data-min(t.data, one.longest().n)), false
+	}
+	src, _ := one.key.addrs()
+	return of[src], false
+}
+
+// inserted is the finding of tags that no sender made (section 4.4.2): in flows that a tap
+// at the sender sees without.
+func (d *Detector) inserted(c *court, all []*flow) (f Finding, ok bool) {
+	var affected, kept []*flow
+	for _, one := range all {
+		if one.sent.bare < minMissing || one.sent.tagged > 0 || one.got.all() == 0 {
+			continue
+		}
+		f.Of += one.got.all()
+		if one.got.tagged == 0 {
+			kept = append(kept, one)
+			continue
+		}
+		share := float64(one.got.tagged) / float64(one.got.all())
+		if share*float64(one.sent.all()) >= minExcess {
+			affected = append(affected, one)
+			f.Count += one.got.tagged
+		}
+	}
+	if len(affected) == 0 {
+		return f, false
+	}
+	n := len(affected)
+	v := c.judge(affected[:min(n, maxWeighed)], kept[:min(len(kept), maxWeighed)], nil)
+	f.Kind, f.Subject = RogueInsertion, "paths of several senders"
+	f.Evidence = fmt.Sprintf("tags arrive in %d flows whose senders make none", n)
+	if v.sure {
+		v.name(&f)
+		f.Subject = v.String()
+		f.Evidence += fmt.Sprintf("; what they have in common is %s", f.Subject)
+	}
+	f.ID = idOf(f.Kind, f.Subject)
+	return f, true
+}
