@@ -109,7 +109,7 @@ func compareProducts(a, b, c, d uint64) int {
 	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
 }
 
-func (c *CellStats) setMode(first, second *LocationStats) {
+func (c *CellStats) setMode(first, second LocationStats) {
 	if first.Heavy > 0 {
 		c.Mode, c.ModeCount, c.ModeSum = first.Location, first.Heavy, first.HeavySum
 	}

@@ -19,8 +19,8 @@ type Summary struct {
 	resolution int64
 	maxKeys    int
 
-	mu   sync.Mutex
-	rows map[summaryKey]summaryRow
+	mu    sync.Mutex
+	table summaryTable
 }
 
 type summaryKey struct {
@@ -37,7 +37,19 @@ type summaryRow struct {
 // maxKeys rows of a cell and a location; what comes after those is added to one
 // overflow row per signal and kind, so that totals stay exact.
 func NewSummary(resolution time.Duration, maxKeys int) *Summary {
-	return &Summary{resolution: int64(resolution), maxKeys: maxKeys, rows: make(map[summaryKey]summaryRow)}
+	return &Summary{resolution: int64(resolution), maxKeys: maxKeys, table: newSummaryTable()}
+}
+
+// Reserve makes room in an empty summary for as much as another one holds.
+func (s *Summary) Reserve(like *Summary) {
+	like.mu.Lock()
+	cells, rows := len(like.table.cells), len(like.table.rows)
+	like.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.table.rows) == 0 {
+		s.table.reserve(cells, rows)
+	}
 }
 
 // WriteBlock adds the block's rows, if it is of the summary's resolution. It never
@@ -77,13 +89,16 @@ func blockSummary(b *Block, i int, dist []uint64) (summaryKey, summaryRow) {
 }
 
 func (s *Summary) add(k summaryKey, r *summaryRow) {
-	have, ok := s.rows[k]
-	if !ok && len(s.rows) >= s.maxKeys {
+	have := s.table.find(k)
+	if have == nil && len(s.table.rows) >= s.maxKeys {
 		k.cell.src, k.cell.dst, k.loc = OverflowGroup, OverflowGroup, OverflowLocation
-		have = s.rows[k]
+		have = s.table.find(k)
+	}
+	if have == nil {
+		s.table.insert(k, r)
+		return
 	}
 	have.merge(r)
-	s.rows[k] = have
 }
 
 func (r *summaryRow) merge(o *summaryRow) {
@@ -104,12 +119,12 @@ func (r *summaryRow) merge(o *summaryRow) {
 // Merge adds what another summary holds. The other one is not changed.
 func (s *Summary) Merge(other *Summary) {
 	other.mu.Lock()
-	rows := maps.Clone(other.rows)
+	rows := other.table.clone()
 	other.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, r := range rows {
-		s.add(k, &r)
+	for k, r := range rows.all {
+		s.add(k, r)
 	}
 }
 
@@ -117,23 +132,23 @@ func (s *Summary) Merge(other *Summary) {
 func (s *Summary) Clone() *Summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Summary{resolution: s.resolution, maxKeys: s.maxKeys, rows: maps.Clone(s.rows)}
+	return &Summary{resolution: s.resolution, maxKeys: s.maxKeys, table: s.table.clone()}
 }
 
 // Len is the number of rows of a cell and a location.
 func (s *Summary) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.rows)
+	return len(s.table.rows)
 }
 
 // Signals are the signals that have values here, ascending.
 func (s *Summary) Signals() []csig.Signal {
 	seen := make(map[csig.Signal]bool)
 	s.mu.Lock()
-	for k := range s.rows {
-		if k.cell.signal.HasValue() {
-			seen[k.cell.signal] = true
+	for i := range s.table.cells {
+		if signal := s.table.cells[i].key.signal; signal.HasValue() {
+			seen[signal] = true
 		}
 	}
 	s.mu.Unlock()
@@ -147,20 +162,18 @@ func (s *Summary) Signals() []csig.Signal {
 // level maps a location to the one that it counts for, such as its device, before
 // the mode is taken; nil leaves locations as they are.
 func (s *Summary) Cells(sig csig.Signal, level func(LocationID) LocationID) []CellStats {
-	cells := s.gather(sig, level)
-	out := make([]CellStats, 0, len(cells))
-	for k, c := range cells {
-		t := &c.total
+	var out []CellStats
+	s.each(sig, level, func(k cellKey, t *summaryRow, at []LocationStats) {
 		stats := CellStats{
 			Src: k.src, Dst: k.dst, Signal: sig, Kind: k.kind,
 			Observations: t.observations, Bytes: t.bytes, Measured: t.measured,
 			Sum: t.sum, Min: t.min, Max: t.max,
 			Untouched: t.untouched, Trimmed: t.trimmed, Heavy: t.heavy, HeavySum: t.heavySum,
 		}
-		stats.setMode(c.bottlenecks(sig.Direction()))
+		stats.setMode(bottlenecks(sig.Direction(), at))
 		stats.setState()
 		out = append(out, stats)
-	}
+	})
 	slices.SortFunc(out, func(a, b CellStats) int {
 		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
 	})
@@ -172,17 +185,18 @@ func (s *Summary) Cells(sig csig.Signal, level func(LocationID) LocationID) []Ce
 // order by which the mode is chosen.
 func (s *Summary) Locations(sig csig.Signal, level func(LocationID) LocationID) []LocationStats {
 	all := make(map[LocationID]*LocationStats)
-	for _, c := range s.gather(sig, level) {
-		for id, l := range c.locations {
-			if all[id] == nil {
-				all[id] = &LocationStats{Location: id}
+	s.each(sig, level, func(_ cellKey, _ *summaryRow, at []LocationStats) {
+		for i := range at {
+			l := &at[i]
+			if all[l.Location] == nil {
+				all[l.Location] = &LocationStats{Location: l.Location}
 			}
-			all[id].merge(l)
+			all[l.Location].merge(l)
 			if l.Heavy > 0 {
-				all[id].Cells++
+				all[l.Location].Cells++
 			}
 		}
-	}
+	})
 	out := make([]LocationStats, 0, len(all))
 	for _, l := range all {
 		out = append(out, *l)
@@ -191,51 +205,50 @@ func (s *Summary) Locations(sig csig.Signal, level func(LocationID) LocationID) 
 	return out
 }
 
-// cellRows are the rows of one cell and kind.
-type cellRows struct {
-	total     summaryRow
-	locations map[LocationID]*LocationStats
-}
-
-// gather groups the signal's rows by cell, of one kind each.
-func (s *Summary) gather(sig csig.Signal, level func(LocationID) LocationID) map[cellKey]*cellRows {
-	if level == nil {
-		level = func(id LocationID) LocationID { return id }
-	}
-	cells := make(map[cellKey]*cellRows)
+// each tells f of the signal's cells, of one kind each: what they come to, and their
+// locations, each once, which f may use until it returns.
+func (s *Summary) each(sig csig.Signal, level func(LocationID) LocationID, f func(cellKey, *summaryRow, []LocationStats)) {
 	s.mu.Lock()
-	for k, r := range s.rows {
-		if k.cell.signal != sig {
+	defer s.mu.Unlock()
+	var at []LocationStats
+	var total summaryRow
+	for i := range s.table.cells {
+		c := &s.table.cells[i]
+		if c.key.signal != sig || c.key.kind == decode.Reflection && s.tagged(c.key) {
 			continue
 		}
-		c := cells[k.cell]
-		if c == nil {
-			c = &cellRows{locations: make(map[LocationID]*LocationStats)}
-			cells[k.cell] = c
+		total, at = summaryRow{}, at[:0]
+		for place := c.first; place >= 0; place = s.table.rows[place].next {
+			row, loc := &s.table.rows[place].row, s.table.rows[place].loc
+			total.merge(row)
+			if level != nil && loc > OverflowLocation {
+				loc = level(loc)
+			}
+			at = append(at, LocationStats{Location: loc, Observations: row.observations, Heavy: row.heavy, HeavySum: row.heavySum})
 		}
-		c.add(k.loc, &r, level)
+		f(c.key, &total, mergeLocations(at))
 	}
-	s.mu.Unlock()
-	for k := range cells {
-		if k.kind == decode.Tag {
-			k.kind = decode.Reflection
-			delete(cells, k)
-		}
-	}
-	return cells
 }
 
-func (c *cellRows) add(loc LocationID, r *summaryRow, level func(LocationID) LocationID) {
-	c.total.merge(r)
-	if loc > OverflowLocation {
-		loc = level(loc)
+// tagged tells whether a cell has tags. The caller holds mu.
+func (s *Summary) tagged(k cellKey) bool {
+	k.kind = decode.Tag
+	_, ok := s.table.places[k]
+	return ok
+}
+
+// mergeLocations adds up those of the same location, in place.
+func mergeLocations(list []LocationStats) []LocationStats {
+	slices.SortFunc(list, func(a, b LocationStats) int { return cmp.Compare(a.Location, b.Location) })
+	out := list[:0]
+	for i := range list {
+		if n := len(out); n > 0 && out[n-1].Location == list[i].Location {
+			out[n-1].merge(&list[i])
+			continue
+		}
+		out = append(out, list[i])
 	}
-	l := c.locations[loc]
-	if l == nil {
-		l = &LocationStats{Location: loc}
-		c.locations[loc] = l
-	}
-	l.merge(&LocationStats{Observations: r.observations, Heavy: r.heavy, HeavySum: r.heavySum})
+	return out
 }
 
 func (l *LocationStats) merge(o *LocationStats) {
@@ -246,15 +259,15 @@ func (l *LocationStats) merge(o *LocationStats) {
 
 // bottlenecks are the mode and the runner-up. Their Heavy is 0 when there is none.
 // Heavy sums and counts over hops have no location, and hence no mode.
-func (c *cellRows) bottlenecks(d csig.Direction) (first, second *LocationStats) {
-	first, second = &LocationStats{}, &LocationStats{}
-	for _, l := range c.locations {
+func bottlenecks(d csig.Direction, list []LocationStats) (first, second LocationStats) {
+	for i := range list {
+		l := &list[i]
 		switch {
 		case l.Heavy == 0 || l.Location == NoLocation:
-		case first.Heavy == 0 || compareBottlenecks(d, l, first) < 0:
-			first, second = l, first
-		case second.Heavy == 0 || compareBottlenecks(d, l, second) < 0:
-			second = l
+		case first.Heavy == 0 || compareBottlenecks(d, l, &first) < 0:
+			first, second = *l, first
+		case second.Heavy == 0 || compareBottlenecks(d, l, &second) < 0:
+			second = *l
 		}
 	}
 	return first, second

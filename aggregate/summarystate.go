@@ -17,8 +17,8 @@ const summaryVersion = 1
 func (s *Summary) AppendState(b []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := make([]summaryKey, 0, len(s.rows))
-	for k := range s.rows {
+	keys := make([]summaryKey, 0, len(s.table.rows))
+	for k := range s.table.all {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, compareSummaryKeys)
@@ -31,7 +31,7 @@ func (s *Summary) AppendState(b []byte) []byte {
 		for _, id := range [...]uint64{uint64(k.cell.src), uint64(k.cell.dst), uint64(k.loc)} {
 			b = binary.LittleEndian.AppendUint64(b, id)
 		}
-		row := s.rows[k]
+		row := s.table.find(k)
 		for _, v := range row.fields() {
 			b = binary.AppendUvarint(b, *v)
 		}
@@ -63,21 +63,21 @@ func (s *Summary) RestoreState(state []byte) error {
 	if resolution, maxKeys := r.uvarint(), r.uvarint(); r.ok() && (int64(resolution) != s.resolution || maxKeys != uint64(s.maxKeys)) {
 		return fmt.Errorf("restore summary: of other settings: %w", ErrState)
 	}
-	rows := make(map[summaryKey]summaryRow)
+	table := newSummaryTable()
 	for n := r.count(2 + 3*8 + 10); n > 0 && r.ok(); n-- {
 		cell := cellKey{signal: csig.Signal(r.u8()), kind: decode.Kind(r.u8())}
 		cell.src, cell.dst = GroupID(r.u64()), GroupID(r.u64())
 		k := summaryKey{cell, LocationID(r.u64())}
-		r.check(cell.signal < csig.NumSignals)
+		r.check(cell.signal < csig.NumSignals && table.find(k) == nil)
 		var row summaryRow
 		for _, v := range row.fields() {
 			*v = r.uvarint()
 		}
-		rows[k] = row
+		table.insert(k, &row)
 	}
 	if err := r.end("summary"); err != nil {
 		return err
 	}
-	s.rows = rows
+	s.table = table
 	return nil
 }

@@ -143,6 +143,9 @@ func (m *Memory) at(start int64) *filling {
 		start: start, sum: aggregate.NewSummary(m.cfg.Resolution, max(m.cfg.MaxRows/4, 1)),
 		producers: make(map[uint64]bool),
 	}
+	if i > 0 { // the window before is likely to be much like it
+		w.sum.Reserve(m.windows[i-1].sum)
+	}
 	m.windows = slices.Insert(m.windows, i, w)
 	return w
 }
