@@ -84,7 +84,7 @@ accuracy: ## print how often the location that replay names is the true port, an
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
 	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFaults$$' ./replay
 	@rm -f .cache/traced.txt
-	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^TestClockBounds$$' ./replay
+	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestTraceAttribution)$$' ./replay
 	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)

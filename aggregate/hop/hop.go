@@ -8,7 +8,6 @@ package hop
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -64,14 +63,18 @@ type Way struct {
 	Changes              []Change
 }
 
-// Change is the tags that got other values between two taps, by what they say after it:
-// "this tag took its value at leaf3".
+// Change is the tags that got other values between two taps, by what they say after it and
+// between whom they travelled, which together tell where: "this tag took its value at leaf3".
 type Change struct {
-	Layout csig.Layout
-	T      uint8
-	LM     uint16
-	Count  int
-	// Src and Dst are the ends of one of the packets.
+	Changed
+	Count int
+}
+
+// Changed is what tags say after a change, and the ends of their packets.
+type Changed struct {
+	Layout   csig.Layout
+	T        uint8
+	LM       uint16
 	Src, Dst netip.Addr
 }
 
@@ -146,12 +149,7 @@ func times(list []pair) []clock.Pair {
 
 func way(list []pair, r *clock.Relation, back bool) Way {
 	w := Way{Packets: len(list)}
-	type key struct {
-		layout csig.Layout
-		t      uint8
-		lm     uint16
-	}
-	changes := map[key]Change{}
+	changes := map[Changed]int{}
 	var delays []time.Duration
 	for _, p := range list {
 		from, to := p.a, p.b
@@ -170,12 +168,15 @@ func way(list []pair, r *clock.Relation, back bool) Way {
 		}
 		w.Tagged++
 		if from.Tag != to.Tag {
-			k := key{to.Tag.Layout, to.Tag.T, to.Tag.LM}
-			changes[k] = Change{k.layout, k.t, k.lm, changes[k].Count + 1, to.Src, to.Dst}
+			changes[Changed{to.Tag.Layout, to.Tag.T, to.Tag.LM, to.Src, to.Dst}]++
 		}
 	}
-	w.Changes = slices.SortedFunc(maps.Values(changes), func(x, y Change) int {
-		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Layout.Index(), y.Layout.Index()), cmp.Compare(x.T, y.T), cmp.Compare(x.LM, y.LM))
+	for k, n := range changes {
+		w.Changes = append(w.Changes, Change{k, n})
+	}
+	slices.SortFunc(w.Changes, func(x, y Change) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Layout.Index(), y.Layout.Index()), cmp.Compare(x.T, y.T), cmp.Compare(x.LM, y.LM),
+			x.Src.Compare(y.Src), x.Dst.Compare(y.Dst))
 	})
 	if len(delays) > 0 {
 		slices.Sort(delays)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -176,11 +178,20 @@ func newTracedWay(w *hop.Way, f *fabric.Fabric) tracedWay {
 	out := tracedWay{
 		Packets: w.Packets, MedianNS: int64(w.Median), P99NS: int64(w.P99), MaxNS: int64(w.Longest), Tagged: w.Tagged, Changes: []tracedChanges{}, Reflected: w.Reflected,
 	}
+	counts := map[tracedChanges]int{} // without their count
 	for _, c := range w.Changes {
 		id, _ := f.Locate(c.Layout, c.T, c.LM, c.Src, c.Dst)
 		at, _ := f.Location(id)
-		out.Changes = append(out.Changes, tracedChanges{c.Layout.String(), c.T, c.LM, at.Name, c.Count})
+		counts[tracedChanges{Layout: c.Layout.String(), SignalType: c.T, LM: c.LM, Location: at.Name}] += c.Count
 	}
+	for c, n := range counts {
+		c.Count = n
+		out.Changes = append(out.Changes, c)
+	}
+	slices.SortFunc(out.Changes, func(x, y tracedChanges) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Layout, y.Layout), cmp.Compare(x.SignalType, y.SignalType),
+			cmp.Compare(x.LM, y.LM), cmp.Compare(x.Location, y.Location))
+	})
 	return out
 }
 
