@@ -71,6 +71,9 @@ func fromWire(m *wire.Block) (*aggregate.Block, error) {
 			return nil, fmt.Errorf("row %d: %w", i, err)
 		}
 	}
+	if err := takeFlows(b, m.GetFlows()); err != nil {
+		return nil, err
+	}
 	return b, nil
 }
 

@@ -52,6 +52,7 @@ type peer struct {
 // are blocks, parts of large ones, batches of observations, and records.
 type ClientStats struct {
 	Items, Observations uint64 // given
+	FoldedFlows         uint64 // rows of flows that went into rests, since their block had too many
 	Stored, Repeated    uint64 // items that a collector has
 	Refused             map[string]uint64
 	// Lost is what was given up, by reason: "full", "disk", "undescribed", "refused", or

@@ -183,7 +183,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 	s := c.Stats()
 	// Beside blocks there is what tells of those that were lost.
-	if s.Items <= items || s.Items > items+items/100 || s.Lost[lostFull] == 0 || s.Lost[lostFull]+s.Waiting != s.Items || s.SpoolBytes > client.MaxBytes {
+	if s.Items <= items || s.Items > items+items/50 || s.Lost[lostFull] == 0 || s.Lost[lostFull]+s.Waiting != s.Items || s.SpoolBytes > client.MaxBytes {
 		t.Errorf("%+v, want %d items waiting or lost, and at most %d bytes", s, items, client.MaxBytes)
 	}
 	c.stop()

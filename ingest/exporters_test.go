@@ -52,6 +52,7 @@ func number(b *aggregate.Block, n int, now time.Time) {
 	for i := range b.Bytes {
 		b.Bytes[i] = b.Observations[i]*1500 + uint64(n)
 	}
+	b.Flows = testFlows(b)
 }
 
 // run hands in blocks, then waits until a collector has all of them.

@@ -61,7 +61,7 @@ func fold(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observa
 		return b, 0, 0
 	}
 	keep = max(keep, 0)
-	out = &aggregate.Block{Source: b.Source, Seq: b.Seq, Resolution: b.Resolution, WindowStart: b.WindowStart}
+	out = &aggregate.Block{Source: b.Source, Seq: b.Seq, Resolution: b.Resolution, WindowStart: b.WindowStart, Flows: b.Flows}
 	sums := map[rowKey]*overflowRow{}
 	var order []rowKey
 	for i := range b.Len() {

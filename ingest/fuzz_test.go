@@ -17,7 +17,7 @@ func FuzzPush(f *testing.F) {
 	for _, rows := range []int{1, 5, 100} {
 		d := testDescription()
 		described := d.toWire()
-		b := toWire(testBlock(newRand(f, uint64(rows)), start, rows), 0, rows)
+		b := wholeToWire(testBlock(newRand(f, uint64(rows)), start, rows))
 		b.Stream, b.Incarnation, b.Seq, b.Description = "eth0", 7, 1, described.GetId()
 		f.Add(encode(f, &wire.PushRequest{Descriptions: []*wire.Description{described}, Blocks: []*wire.Block{b}}))
 	}

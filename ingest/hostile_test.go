@@ -23,7 +23,7 @@ import (
 func validRequest(t testing.TB, seq uint64) *wire.PushRequest {
 	d := testDescription()
 	described := d.toWire()
-	b := toWire(testBlock(newRand(t, seq), time.Now(), 5), 0, 5)
+	b := wholeToWire(testBlock(newRand(t, seq), time.Now(), 5))
 	b.Stream, b.Incarnation, b.Seq, b.Description = "eth0", 7, seq, described.GetId()
 	return &wire.PushRequest{Descriptions: []*wire.Description{described}, Blocks: []*wire.Block{b}}
 }

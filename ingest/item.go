@@ -23,6 +23,7 @@ type item struct {
 	observed uint64       // observations that came
 
 	rows, folded, foldedObservations, rejected uint64
+	flows, foldedFlows                         uint64
 }
 
 func blockItem(b *wire.Block) *item {
@@ -107,6 +108,8 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	before := int(min(m.GetRowsBefore(), math.MaxInt32))
 	b, folded, observations := fold(b, p.limits.MaxWindowRows-before)
 	it.rows, it.folded, it.foldedObservations = uint64(b.Len()), uint64(folded), observations
+	b.Flows, folded = foldFlows(b.Flows, p.limits.MaxWindowFlows-int(min(m.GetFlows().GetRowsBefore(), math.MaxInt32)))
+	it.flows, it.foldedFlows = uint64(len(b.Flows)), uint64(folded)
 	it.blocks = []*aggregate.Block{b}
 	return toStore
 }

@@ -74,6 +74,7 @@ func TestKills(t *testing.T) {
 	collector.finish()
 	collector.await(3 * time.Minute)
 	blocks, doubtful := checkKills(t, reader, s, like.Cells)
+	checkStoredFlows(t, reader, blocks)
 	t.Logf("%d kills of exporters' processes with %d exporters each, of %d, and %d of the collector: %d blocks accepted by spools are stored once, and %d of those killed at; seed %d",
 		kills, each, exporters, died, blocks, doubtful, seed)
 	if blocks < 10*exporters {
@@ -185,4 +186,27 @@ func storedBlocks(t *testing.T, reader driver.Conn) map[uint64][]storedBlock {
 		t.Fatal(err)
 	}
 	return stored
+}
+
+// checkStoredFlows checks that the flows of each block in the tables come to what its rows
+// do, in at least so many blocks.
+func checkStoredFlows(t *testing.T, reader driver.Conn, blocks int) {
+	t.Helper()
+	const key, sums = "producer, incarnation, seq, window_start, signal, source_kind", "observations, bytes, sum, heavy, heavy_sum"
+	query := fmt.Sprintf(`SELECT countIf(of_flows != of_rows), uniqExactIf((producer, incarnation, seq), named > 0) FROM (
+		SELECT %[1]s, sumIf(is_flow, named) AS named,
+			(sumIf(observations, is_flow), sumIf(bytes, is_flow), sumIf(sum, is_flow), sumIf(heavy, is_flow), sumIf(heavy_sum, is_flow)) AS of_flows,
+			(sumIf(observations, NOT is_flow), sumIf(bytes, NOT is_flow), sumIf(sum, NOT is_flow), sumIf(heavy, NOT is_flow), sumIf(heavy_sum, NOT is_flow)) AS of_rows
+		FROM (
+			SELECT true AS is_flow, src != toIPv6('::') OR dst != toIPv6('::') AS named, %[1]s, %[2]s FROM csigscope.flows FINAL
+			UNION ALL
+			SELECT false, false, %[1]s, %[2]s FROM csigscope.partials_1s FINAL
+		) GROUP BY %[1]s)`, key, sums)
+	var differ, with uint64
+	if err := reader.QueryRow(t.Context(), query).Scan(&differ, &with); err != nil {
+		t.Fatal(err)
+	}
+	if differ > 0 || with < uint64(blocks) {
+		t.Errorf("flows of %d blocks differ from their rows, %d blocks have flows, want all of %d", differ, with, blocks)
+	}
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func TestLasting(t *testing.T) {
 	run := func(from, killed int) *ledger {
 		l := newLedger()
 		cfg := testConfig(t)
-		cfg.Limits.MaxWindowRows = 50
+		cfg.Limits.MaxWindowRows, cfg.Limits.MaxWindowFlows = 50, 20
 		client := clientConfig(t, startCollector(t, cfg, l, "").url)
 		write := func(c *exporterUnderTest, list []*aggregate.Block) {
 			t.Helper()
@@ -68,6 +69,9 @@ func TestLasting(t *testing.T) {
 		got := run(from, killed)
 		if len(got.rows) != len(want.rows) || got.totals()[Producer("tester", "eth0")] != totalsOf(blocks...) {
 			t.Errorf("from block %d, killed at %d: %d rows with %+v, want %d with %+v", from, killed, len(got.rows), got.totals(), len(want.rows), totalsOf(blocks...))
+		}
+		if !maps.Equal(got.flows, want.flows) || len(want.flows) < 50 {
+			t.Errorf("from block %d, killed at %d: %d rows of flows, want the same %d", from, killed, len(got.flows), len(want.flows))
 		}
 		for id, v := range want.rows {
 			if got.rows[id] != v {
@@ -113,7 +117,7 @@ func TestStreamsState(t *testing.T) {
 	if got := again.AppendStreams(nil); string(got) != string(state) || len(again.streams) != 2 {
 		t.Errorf("%d streams, state %x, want %x", len(again.streams), got, state)
 	}
-	for _, wrong := range []string{"", "\x02", "\x01\x01\x00\x01\x00\x00", "\x01\x01\x01a\x00\x00\x00", "\x01\x01\x01a\x01\x00\xff\xff\xff\xff\x0f", "\x01\x00\x00"} {
+	for _, wrong := range []string{"", "\x01", "\x02\x01\x00\x01\x00\x00", "\x02\x01\x01a\x00\x00\x00", "\x02\x01\x01a\x01\x00\xff\xff\xff\xff\x0f", "\x02\x00\x00"} {
 		if err := again.ResumeStreams([]byte(wrong)); !errors.Is(err, ErrStreams) {
 			t.Errorf("%q: %v", wrong, err)
 		}

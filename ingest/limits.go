@@ -8,12 +8,12 @@ import (
 // Limits are what one exporter may do at one collector, but for the last group, which
 // holds for all together. The zero value of a field means its default.
 //
-// Collectors behind one balancer need the same MaxWindowRows: which rows of a block are
-// folded hangs on it, and a block may come to two of them.
+// Collectors behind one balancer need the same MaxWindowRows and MaxWindowFlows: which rows of a
+// block are folded hangs on them, and a block may come to two of them.
 type Limits struct {
 	RequestRate float64 // a second; 50
 	ByteRate    float64 // as they come over the network, a second; 8 MiB
-	RowRate     float64 // of blocks, and observations, a second; 50,000
+	RowRate     float64 // of blocks and their flows, and observations, a second; 50,000
 	// Burst is how many seconds of its rates an exporter may use at once; 10.
 	Burst float64
 
@@ -21,8 +21,11 @@ type Limits struct {
 	// further ones are folded into overflow rows, one for each signal, kind and
 	// encoding. 20,000.
 	MaxWindowRows int
-	MaxStreams    int // 64
-	MaxInFlight   int // requests at a time; 4
+	// MaxWindowFlows is the same of rows of flows, which are folded into the rest of their
+	// signal and kind. 10,000.
+	MaxWindowFlows int
+	MaxStreams     int // 64
+	MaxInFlight    int // requests at a time; 4
 
 	MaxMessage int // bytes, uncompressed; 2 MiB, at most 64 MiB
 	// MaxNames is how many groups and locations an exporter may describe in an hour;
@@ -60,6 +63,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.RowRate, 50_000)
 	setDefault(&l.Burst, 10)
 	setDefault(&l.MaxWindowRows, 20_000)
+	setDefault(&l.MaxWindowFlows, 10_000)
 	setDefault(&l.MaxStreams, 64)
 	setDefault(&l.MaxInFlight, 4)
 	setDefault(&l.MaxMessage, 2<<20)
@@ -76,7 +80,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	if l.MaxMessage > maxMessageBytes {
 		return l, fmt.Errorf("limits: message of %d bytes: expected at most %d", l.MaxMessage, maxMessageBytes)
 	}
-	for _, n := range []int{l.MaxWindowRows, l.MaxStreams, l.MaxInFlight, l.MaxMessage, l.MaxNames, l.MaxExporters, l.MaxConns, l.MaxDecoding, l.MaxBuffered} {
+	for _, n := range []int{l.MaxWindowRows, l.MaxWindowFlows, l.MaxStreams, l.MaxInFlight, l.MaxMessage, l.MaxNames, l.MaxExporters, l.MaxConns, l.MaxDecoding, l.MaxBuffered} {
 		if n < 1 {
 			return l, fmt.Errorf("limits: %d: expected a positive number", n)
 		}

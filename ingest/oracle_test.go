@@ -57,6 +57,7 @@ type ledger struct {
 	mu      sync.Mutex
 	rows    map[identity]values // durable
 	written map[identity]values // and not durable yet
+	flows   map[flowIdentity]aggregate.FlowRow
 	blocks  int
 	syncs   int
 	fails   error // of every write
@@ -87,7 +88,7 @@ type gapKey struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		rows: map[identity]values{}, written: map[identity]values{}, epochs: map[uint64]string{},
+		rows: map[identity]values{}, written: map[identity]values{}, flows: map[flowIdentity]aggregate.FlowRow{}, epochs: map[uint64]string{},
 		groups: map[aggregate.GroupID]fabric.Group{}, locations: map[aggregate.LocationID]fabric.Location{}, runs: map[Run]int{},
 		ended: map[Run]int{}, taps: map[tapKey]*wire.Tap{}, gaps: map[gapKey]*wire.Gap{},
 	}
@@ -110,6 +111,13 @@ func (l *ledger) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 			l.changed = true
 		}
 		l.written[id] = v
+	}
+	for _, f := range b.Flows {
+		id := flowIdentity{b.Source, b.Seq, b.Resolution, b.WindowStart, f.Flow, pairOf(&f), f.SrcGroup, f.DstGroup}
+		if before, ok := l.flows[id]; ok && before != f {
+			l.changed = true
+		}
+		l.flows[id] = f
 	}
 	return ctx.Err()
 }
@@ -272,6 +280,7 @@ func testBlock(rng *rand.Rand, start time.Time, rows int) *aggregate.Block {
 		b.Trimmed = append(b.Trimmed, trimmed)
 		b.Heavy, b.HeavySum = append(b.Heavy, n/2), append(b.HeavySum, sum/2)
 	}
+	b.Flows = testFlows(b)
 	return b
 }
 

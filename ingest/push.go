@@ -81,7 +81,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 
 func rowsOf(m *wire.PushRequest) (n int) {
 	for _, b := range m.GetBlocks() {
-		n += len(b.GetSignal())
+		n += len(b.GetSignal()) + len(b.GetFlows().GetKind())
 	}
 	for _, o := range m.GetObservations() {
 		n += len(o.GetKind())
@@ -208,6 +208,8 @@ func (p *push) finish(durable bool) {
 			c.storedRows.Add(it.rows)
 			c.storedObservations.Add(it.observed)
 			c.overflowRows.Add(it.folded)
+			c.storedFlows.Add(it.flows)
+			c.overflowFlows.Add(it.foldedFlows)
 			c.overflowObservations.Add(it.foldedObservations)
 			c.rejectedObs.Add(it.rejected)
 		case wire.Outcome_OUTCOME_REPEAT:

@@ -18,7 +18,8 @@ const (
 
 	fieldText, fieldGroups, fieldLocations = 3, 4, 5
 	fieldCandidates                        = 8
-	fieldStream, fieldSignal               = 1, 9
+	fieldStream, fieldSignal, fieldFlows   = 1, 9, 27
+	fieldFlowKind                          = 9
 	fieldObservedKind                      = 10
 	fieldTap, fieldGap                     = 5, 6
 )
@@ -40,7 +41,7 @@ func scan(data []byte) error {
 		case fieldDescriptions:
 			return c.item(v, c.description)
 		case fieldBlocks:
-			return c.item(v, c.columns(fieldSignal))
+			return c.item(v, c.block)
 		case fieldObservations:
 			return c.item(v, c.columns(fieldObservedKind))
 		case fieldRecords:
@@ -70,6 +71,14 @@ func (c *census) columns(column protowire.Number) func(protowire.Number, []byte)
 		}
 		return nil
 	}
+}
+
+// block counts the rows of a block's flows as well.
+func (c *census) block(n protowire.Number, v []byte) error {
+	if n == fieldFlows {
+		return eachField(v, c.columns(fieldFlowKind))
+	}
+	return c.columns(fieldSignal)(n, v)
 }
 
 func (c *census) record(n protowire.Number, v []byte) error {

@@ -20,7 +20,7 @@ type Stream struct {
 
 	// Guarded by the client's mu.
 	blocks, batches uint64 // numbers of the last ones
-	windows         map[windowKey]uint64
+	windows         map[windowKey]windowRows
 	lasting         bool // goes on in another process
 }
 
@@ -31,11 +31,17 @@ type streamKey struct {
 
 type windowKey struct{ resolution, start int64 }
 
+// windowRows are how many rows of a window were written.
+type windowRows struct{ rows, flows uint64 }
+
 // A block is cut into parts that fit into a message. Where that is otherwise, the parts of
 // a block that is written again have other numbers: streamsVersion changes with it.
 const (
 	partRows = 2048
 	partDist = 1 << 15
+	// partFlows are rows of flows of a block, which all go with its last part. Further ones
+	// are folded.
+	partFlows = 1 << 12
 	// maxWindows bounds the windows of a stream whose rows are counted.
 	maxWindows = 4096
 	// maxBatch is how many observations are one batch.
@@ -72,7 +78,7 @@ func (c *Client) stream(k streamKey, lasting bool) (*Stream, error) {
 	defer c.mu.Unlock()
 	s := c.streams[k]
 	if s == nil {
-		s = &Stream{client: c, streamKey: k, windows: map[windowKey]uint64{}, lasting: lasting}
+		s = &Stream{client: c, streamKey: k, windows: map[windowKey]windowRows{}, lasting: lasting}
 		c.streams[k] = s
 	}
 	return s, nil
@@ -99,9 +105,11 @@ func (s *Stream) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if err != nil {
 		return fmt.Errorf("write block of stream %s: %w", s.name, err)
 	}
+	parts := uint32(0)
 	for from := 0; from < b.Len(); {
 		to := cut(b, from)
-		if err := s.writePart(b, from, to, d); err != nil {
+		parts++
+		if err := s.writePart(b, from, to, parts, d); err != nil {
 			return fmt.Errorf("write block of stream %s: %w", s.name, err)
 		}
 		from = to
@@ -118,11 +126,22 @@ func cut(b *aggregate.Block, from int) int {
 	return to
 }
 
-func (s *Stream) writePart(b *aggregate.Block, from, to int, description uint64) error {
+// writePart writes the rows [from, to), which are part number n of the block, and the
+// block's flows with the last part.
+func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, description uint64) error {
 	c := s.client
-	m := toWire(b, from, to)
+	m, wrote := toWire(b, from, to), windowRows{rows: uint64(to - from)}
 	m.Stream, m.Incarnation, m.Seq, m.Description = s.name, s.incarnation, s.blocks+1, description
-	m.RowsBefore = s.rowsBefore(windowKey{b.Resolution, b.WindowStart}, to-from)
+	if to == b.Len() && len(b.Flows) > 0 {
+		flows, folded := foldFlows(b.Flows, partFlows)
+		m.Flows, wrote.flows = flowsToWire(flows), uint64(len(flows))
+		m.Flows.Blocks = n
+		c.stats.FoldedFlows += uint64(folded)
+	}
+	before := s.before(windowKey{b.Resolution, b.WindowStart}, wrote)
+	if m.RowsBefore = before.rows; m.Flows != nil {
+		m.Flows.RowsBefore = before.flows
+	}
 	if err := c.gather(fieldBlocks, m); err != nil {
 		return err
 	}
@@ -133,8 +152,8 @@ func (s *Stream) writePart(b *aggregate.Block, from, to int, description uint64)
 	return nil
 }
 
-// rowsBefore counts a window's rows.
-func (s *Stream) rowsBefore(k windowKey, rows int) uint64 {
+// before counts a window's rows, and gives how many there were.
+func (s *Stream) before(k windowKey, more windowRows) windowRows {
 	before, there := s.windows[k]
 	if !there && len(s.windows) >= maxWindows {
 		oldest := k
@@ -144,11 +163,11 @@ func (s *Stream) rowsBefore(k windowKey, rows int) uint64 {
 			}
 		}
 		if oldest == k {
-			return 0 // late for every window that is counted
+			return windowRows{} // late for every window that is counted
 		}
 		delete(s.windows, oldest)
 	}
-	s.windows[k] = before + uint64(rows)
+	s.windows[k] = windowRows{before.rows + more.rows, before.flows + more.flows}
 	return before
 }
 

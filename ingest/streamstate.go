@@ -15,7 +15,7 @@ import (
 var ErrStreams = errors.New("is no state of streams, or of another version")
 
 // streamsVersion changes with the encoding, and with how blocks are cut into parts.
-const streamsVersion = 1
+const streamsVersion = 2
 
 // AppendStreams appends where the lasting streams are, so that ResumeStreams goes on
 // there: their numbers, and the rows of their windows. There is no checksum: whoever
@@ -23,7 +23,8 @@ const streamsVersion = 1
 //
 //	version:8 | streams:uvarint, of each
 //	length:uvarint name | incarnation:uvarint | blocks:uvarint | windows:uvarint, of each
-//	resolution:uvarint | start:varint from that of the one before | rows:uvarint
+//	resolution:uvarint | start:varint from that of the one before | rows:uvarint |
+//	flows:uvarint
 func (c *Client) AppendStreams(b []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +56,8 @@ func (s *Stream) appendState(b []byte) []byte {
 	for _, w := range windows {
 		b = binary.AppendUvarint(b, uint64(w.resolution))
 		b = binary.AppendVarint(b, w.start-last)
-		b = binary.AppendUvarint(b, s.windows[w])
+		b = binary.AppendUvarint(b, s.windows[w].rows)
+		b = binary.AppendUvarint(b, s.windows[w].flows)
 		last = w.start
 	}
 	return b
@@ -90,7 +92,7 @@ type stateReader struct {
 }
 
 func (r *stateReader) stream(c *Client) *Stream {
-	s := &Stream{client: c, windows: map[windowKey]uint64{}, lasting: true}
+	s := &Stream{client: c, windows: map[windowKey]windowRows{}, lasting: true}
 	s.name = r.text()
 	s.incarnation, s.blocks = r.uvarint(), r.uvarint()
 	if credential.CheckName(s.name) != nil || s.incarnation == 0 {
@@ -106,7 +108,7 @@ func (r *stateReader) stream(c *Client) *Stream {
 			break
 		}
 		w := windowKey{resolution: int64(r.uvarint()), start: last + r.varint()}
-		s.windows[w] = r.uvarint()
+		s.windows[w] = windowRows{rows: r.uvarint(), flows: r.uvarint()}
 		last = w.start
 	}
 	return s

@@ -40,12 +40,13 @@ func (c tlsConfig) files() ingest.TLSFiles {
 
 // ingestLimitsConfig bounds each exporter; see ingest.Limits.
 type ingestLimitsConfig struct {
-	Requests   quantity `yaml:"requests,omitempty"`    // a second
-	Bytes      byteSize `yaml:"bytes,omitempty"`       // a second
-	Rows       quantity `yaml:"rows,omitempty"`        // a second
-	WindowRows quantity `yaml:"window_rows,omitempty"` // of a stream's window; beyond them overflow rows
-	Streams    quantity `yaml:"streams,omitempty"`
-	Exporters  quantity `yaml:"exporters,omitempty"` // that are remembered
+	Requests    quantity `yaml:"requests,omitempty"`     // a second
+	Bytes       byteSize `yaml:"bytes,omitempty"`        // a second
+	Rows        quantity `yaml:"rows,omitempty"`         // a second
+	WindowRows  quantity `yaml:"window_rows,omitempty"`  // of a stream's window; beyond them overflow rows
+	WindowFlows quantity `yaml:"window_flows,omitempty"` // the same of rows of flows
+	Streams     quantity `yaml:"streams,omitempty"`
+	Exporters   quantity `yaml:"exporters,omitempty"` // that are remembered
 }
 
 func (c *ingestConfig) auth() ingest.Auth {
@@ -79,7 +80,7 @@ func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, l
 		Auth: c.auth(), Expected: c.Expect,
 		Limits: ingest.Limits{
 			RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
-			MaxWindowRows: int(c.Limits.WindowRows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
+			MaxWindowRows: int(c.Limits.WindowRows.n), MaxWindowFlows: int(c.Limits.WindowFlows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
 		},
 	}, sink, directory{db})
 	if err != nil {
@@ -101,7 +102,7 @@ func ingestMetrics(s *ingest.Server) metrics.Ingest {
 		m.Exporters = append(m.Exporters, metrics.Exporter{
 			Name: e.Name, LastSeen: e.Last, ClockOffset: e.ClockOffset, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
 			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Repeated: e.RepeatedItems,
-			Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems,
+			Flows: e.StoredFlows, FoldedFlows: e.OverflowFlows, Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems,
 		})
 	}
 	return m

@@ -93,7 +93,6 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, *exportConfig, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	n.config.Flows.Top = flowCount{set: true} // collectors take no flows
 	c := n.config.Export
 	if f.instance != "" {
 		c.Instance = word{text: f.instance}

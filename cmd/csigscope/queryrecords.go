@@ -26,7 +26,9 @@ all observations, but for min and max, which are those of the whole cells.
 Each window of 1 s or 1 min names the worst flows of each signal and kind (flows: {top:
 100} in the configuration; 0 for none). Up to flows: {budget: 4096} flows a window their
 numbers are exact; beyond that they are what was counted at least, as they are where a
-replay cuts a window with more than 1024 flows. Flows that export sees are not handed over.`
+replay cuts a window with more than 1024 flows. Those that export sees are handed over; a
+collector takes up to 10,000 rows of a stream's window (window_flows among the limits of its
+section ingest) and adds the rest to the others.`
 	return cmd
 }
 

@@ -583,9 +583,11 @@ type Block struct {
 	HeavySum     []uint64 `protobuf:"varint,23,rep,packed,name=heavy_sum,json=heavySum,proto3" json:"heavy_sum,omitempty"`
 	// The distribution of row i is dist_size[i] pairs of a bucket, ascending, and how
 	// many observations are in it.
-	DistSize      []uint32 `protobuf:"varint,24,rep,packed,name=dist_size,json=distSize,proto3" json:"dist_size,omitempty"`
-	DistCode      []uint32 `protobuf:"varint,25,rep,packed,name=dist_code,json=distCode,proto3" json:"dist_code,omitempty"`
-	DistCount     []uint64 `protobuf:"varint,26,rep,packed,name=dist_count,json=distCount,proto3" json:"dist_count,omitempty"`
+	DistSize  []uint32 `protobuf:"varint,24,rep,packed,name=dist_size,json=distSize,proto3" json:"dist_size,omitempty"`
+	DistCode  []uint32 `protobuf:"varint,25,rep,packed,name=dist_code,json=distCode,proto3" json:"dist_code,omitempty"`
+	DistCount []uint64 `protobuf:"varint,26,rep,packed,name=dist_count,json=distCount,proto3" json:"dist_count,omitempty"`
+	// Of windows of 1 s and longer. A collector of before passes over it.
+	Flows         *Flows `protobuf:"bytes,27,opt,name=flows,proto3" json:"flows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -802,6 +804,227 @@ func (x *Block) GetDistCount() []uint64 {
 	return nil
 }
 
+func (x *Block) GetFlows() *Flows {
+	if x != nil {
+		return x.Flows
+	}
+	return nil
+}
+
+// Flows are who had the most heavy observations of a window, and what all others come to,
+// as columns of equal length: rows. Those of a signal and kind are together exactly the
+// rows of the window that came since the flows before, but for min and max: those of a
+// rest lie around all of its cell. A flow is in one row of a block, unless a key budget
+// made its cell the overflow's too.
+type Flows struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many blocks hold the rows that the flows are of, of which this is the last.
+	Blocks uint32 `protobuf:"varint,1,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	// How many rows of flows of this stream's window earlier blocks held. Rows beyond the
+	// collector's limit of a window are folded into the rest of their signal and kind: which
+	// ones hangs on the block alone.
+	RowsBefore      uint64   `protobuf:"varint,2,opt,name=rows_before,json=rowsBefore,proto3" json:"rows_before,omitempty"`
+	Source          []byte   `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`           // 16 bytes each: IPv4 mapped, in the measured direction
+	Destination     []byte   `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"` // all zero with the source, ports and protocol: the rest of its cell
+	SourcePort      []uint32 `protobuf:"varint,5,rep,packed,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
+	DestinationPort []uint32 `protobuf:"varint,6,rep,packed,name=destination_port,json=destinationPort,proto3" json:"destination_port,omitempty"`
+	Protocol        []byte   `protobuf:"bytes,7,opt,name=protocol,proto3" json:"protocol,omitempty"` // IP protocol
+	Signal          []byte   `protobuf:"bytes,8,opt,name=signal,proto3" json:"signal,omitempty"`
+	Kind            []byte   `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`                                   // 1 tag, 2 reflection
+	SrcGroup        []uint64 `protobuf:"fixed64,10,rep,packed,name=src_group,json=srcGroup,proto3" json:"src_group,omitempty"` // 1 both: the rest of all cells without a row
+	DstGroup        []uint64 `protobuf:"fixed64,11,rep,packed,name=dst_group,json=dstGroup,proto3" json:"dst_group,omitempty"`
+	Observations    []uint64 `protobuf:"varint,12,rep,packed,name=observations,proto3" json:"observations,omitempty"`
+	Bytes           []uint64 `protobuf:"varint,13,rep,packed,name=bytes,proto3" json:"bytes,omitempty"`
+	Measured        []uint64 `protobuf:"varint,14,rep,packed,name=measured,proto3" json:"measured,omitempty"` // observations with a value
+	Sum             []uint64 `protobuf:"varint,15,rep,packed,name=sum,proto3" json:"sum,omitempty"`           // stored integers of the signal
+	Min             []uint64 `protobuf:"varint,16,rep,packed,name=min,proto3" json:"min,omitempty"`
+	Max             []uint64 `protobuf:"varint,17,rep,packed,name=max,proto3" json:"max,omitempty"`
+	Heavy           []uint64 `protobuf:"varint,18,rep,packed,name=heavy,proto3" json:"heavy,omitempty"`
+	HeavySum        []uint64 `protobuf:"varint,19,rep,packed,name=heavy_sum,json=heavySum,proto3" json:"heavy_sum,omitempty"`
+	// The location that most of the heavy observations name, 0 for none, and how many do.
+	Location      []uint64 `protobuf:"fixed64,20,rep,packed,name=location,proto3" json:"location,omitempty"`
+	LocationHeavy []uint64 `protobuf:"varint,21,rep,packed,name=location_heavy,json=locationHeavy,proto3" json:"location_heavy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Flows) Reset() {
+	*x = Flows{}
+	mi := &file_ingest_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Flows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Flows) ProtoMessage() {}
+
+func (x *Flows) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Flows.ProtoReflect.Descriptor instead.
+func (*Flows) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Flows) GetBlocks() uint32 {
+	if x != nil {
+		return x.Blocks
+	}
+	return 0
+}
+
+func (x *Flows) GetRowsBefore() uint64 {
+	if x != nil {
+		return x.RowsBefore
+	}
+	return 0
+}
+
+func (x *Flows) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Flows) GetDestination() []byte {
+	if x != nil {
+		return x.Destination
+	}
+	return nil
+}
+
+func (x *Flows) GetSourcePort() []uint32 {
+	if x != nil {
+		return x.SourcePort
+	}
+	return nil
+}
+
+func (x *Flows) GetDestinationPort() []uint32 {
+	if x != nil {
+		return x.DestinationPort
+	}
+	return nil
+}
+
+func (x *Flows) GetProtocol() []byte {
+	if x != nil {
+		return x.Protocol
+	}
+	return nil
+}
+
+func (x *Flows) GetSignal() []byte {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
+func (x *Flows) GetKind() []byte {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *Flows) GetSrcGroup() []uint64 {
+	if x != nil {
+		return x.SrcGroup
+	}
+	return nil
+}
+
+func (x *Flows) GetDstGroup() []uint64 {
+	if x != nil {
+		return x.DstGroup
+	}
+	return nil
+}
+
+func (x *Flows) GetObservations() []uint64 {
+	if x != nil {
+		return x.Observations
+	}
+	return nil
+}
+
+func (x *Flows) GetBytes() []uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+func (x *Flows) GetMeasured() []uint64 {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *Flows) GetSum() []uint64 {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+func (x *Flows) GetMin() []uint64 {
+	if x != nil {
+		return x.Min
+	}
+	return nil
+}
+
+func (x *Flows) GetMax() []uint64 {
+	if x != nil {
+		return x.Max
+	}
+	return nil
+}
+
+func (x *Flows) GetHeavy() []uint64 {
+	if x != nil {
+		return x.Heavy
+	}
+	return nil
+}
+
+func (x *Flows) GetHeavySum() []uint64 {
+	if x != nil {
+		return x.HeavySum
+	}
+	return nil
+}
+
+func (x *Flows) GetLocation() []uint64 {
+	if x != nil {
+		return x.Location
+	}
+	return nil
+}
+
+func (x *Flows) GetLocationHeavy() []uint64 {
+	if x != nil {
+		return x.LocationHeavy
+	}
+	return nil
+}
+
 // Observations are tags and reflections, decoded by a transport that holds them anyway,
 // as columns of equal length. The collector aggregates each batch for itself, with its
 // own configuration, so that a batch sent twice is the same rows: batches should hold at
@@ -831,7 +1054,7 @@ type Observations struct {
 
 func (x *Observations) Reset() {
 	*x = Observations{}
-	mi := &file_ingest_proto_msgTypes[6]
+	mi := &file_ingest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +1066,7 @@ func (x *Observations) String() string {
 func (*Observations) ProtoMessage() {}
 
 func (x *Observations) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[6]
+	mi := &file_ingest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +1079,7 @@ func (x *Observations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observations.ProtoReflect.Descriptor instead.
 func (*Observations) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{6}
+	return file_ingest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Observations) GetStream() string {
@@ -999,7 +1222,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_ingest_proto_msgTypes[7]
+	mi := &file_ingest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1234,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[7]
+	mi := &file_ingest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1247,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{7}
+	return file_ingest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Record) GetStream() string {
@@ -1164,7 +1387,7 @@ type Tap struct {
 
 func (x *Tap) Reset() {
 	*x = Tap{}
-	mi := &file_ingest_proto_msgTypes[8]
+	mi := &file_ingest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1399,7 @@ func (x *Tap) String() string {
 func (*Tap) ProtoMessage() {}
 
 func (x *Tap) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[8]
+	mi := &file_ingest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1412,7 @@ func (x *Tap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tap.ProtoReflect.Descriptor instead.
 func (*Tap) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{8}
+	return file_ingest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Tap) GetSeq() uint64 {
@@ -1394,7 +1617,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_ingest_proto_msgTypes[9]
+	mi := &file_ingest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1629,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[9]
+	mi := &file_ingest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1642,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{9}
+	return file_ingest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Gap) GetFromNs() int64 {
@@ -1481,7 +1704,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1716,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1729,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{10}
+	return file_ingest_proto_rawDescGZIP(), []int{11}
 }
 
 // End says that no more blocks come for now.
@@ -1518,7 +1741,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1753,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1766,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{11}
+	return file_ingest_proto_rawDescGZIP(), []int{12}
 }
 
 var File_ingest_proto protoreflect.FileDescriptor
@@ -1587,7 +1810,7 @@ const file_ingest_proto_rawDesc = "" +
 	"\x03set\x18\n" +
 	" \x01(\x06R\x03set\x12'\n" +
 	"\x0fdevice_location\x18\v \x01(\x06R\x0edeviceLocation\x12%\n" +
-	"\x0estage_location\x18\f \x01(\x06R\rstageLocation\"\xcb\x05\n" +
+	"\x0estage_location\x18\f \x01(\x06R\rstageLocation\"\xfd\x05\n" +
 	"\x05Block\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x10\n" +
@@ -1617,7 +1840,33 @@ const file_ingest_proto_rawDesc = "" +
 	"\tdist_size\x18\x18 \x03(\rR\bdistSize\x12\x1b\n" +
 	"\tdist_code\x18\x19 \x03(\rR\bdistCode\x12\x1d\n" +
 	"\n" +
-	"dist_count\x18\x1a \x03(\x04R\tdistCount\"\xea\x03\n" +
+	"dist_count\x18\x1a \x03(\x04R\tdistCount\x120\n" +
+	"\x05flows\x18\x1b \x01(\v2\x1a.csigscope.ingest.v1.FlowsR\x05flows\"\xca\x04\n" +
+	"\x05Flows\x12\x16\n" +
+	"\x06blocks\x18\x01 \x01(\rR\x06blocks\x12\x1f\n" +
+	"\vrows_before\x18\x02 \x01(\x04R\n" +
+	"rowsBefore\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\fR\x06source\x12 \n" +
+	"\vdestination\x18\x04 \x01(\fR\vdestination\x12\x1f\n" +
+	"\vsource_port\x18\x05 \x03(\rR\n" +
+	"sourcePort\x12)\n" +
+	"\x10destination_port\x18\x06 \x03(\rR\x0fdestinationPort\x12\x1a\n" +
+	"\bprotocol\x18\a \x01(\fR\bprotocol\x12\x16\n" +
+	"\x06signal\x18\b \x01(\fR\x06signal\x12\x12\n" +
+	"\x04kind\x18\t \x01(\fR\x04kind\x12\x1b\n" +
+	"\tsrc_group\x18\n" +
+	" \x03(\x06R\bsrcGroup\x12\x1b\n" +
+	"\tdst_group\x18\v \x03(\x06R\bdstGroup\x12\"\n" +
+	"\fobservations\x18\f \x03(\x04R\fobservations\x12\x14\n" +
+	"\x05bytes\x18\r \x03(\x04R\x05bytes\x12\x1a\n" +
+	"\bmeasured\x18\x0e \x03(\x04R\bmeasured\x12\x10\n" +
+	"\x03sum\x18\x0f \x03(\x04R\x03sum\x12\x10\n" +
+	"\x03min\x18\x10 \x03(\x04R\x03min\x12\x10\n" +
+	"\x03max\x18\x11 \x03(\x04R\x03max\x12\x14\n" +
+	"\x05heavy\x18\x12 \x03(\x04R\x05heavy\x12\x1b\n" +
+	"\theavy_sum\x18\x13 \x03(\x04R\bheavySum\x12\x1a\n" +
+	"\blocation\x18\x14 \x03(\x06R\blocation\x12%\n" +
+	"\x0elocation_heavy\x18\x15 \x03(\x04R\rlocationHeavy\"\xea\x03\n" +
 	"\fObservations\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x10\n" +
@@ -1724,7 +1973,7 @@ func file_ingest_proto_rawDescGZIP() []byte {
 }
 
 var file_ingest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_ingest_proto_goTypes = []any{
 	(Outcome)(0),         // 0: csigscope.ingest.v1.Outcome
 	(*PushRequest)(nil),  // 1: csigscope.ingest.v1.PushRequest
@@ -1733,36 +1982,38 @@ var file_ingest_proto_goTypes = []any{
 	(*Group)(nil),        // 4: csigscope.ingest.v1.Group
 	(*Location)(nil),     // 5: csigscope.ingest.v1.Location
 	(*Block)(nil),        // 6: csigscope.ingest.v1.Block
-	(*Observations)(nil), // 7: csigscope.ingest.v1.Observations
-	(*Record)(nil),       // 8: csigscope.ingest.v1.Record
-	(*Tap)(nil),          // 9: csigscope.ingest.v1.Tap
-	(*Gap)(nil),          // 10: csigscope.ingest.v1.Gap
-	(*Begin)(nil),        // 11: csigscope.ingest.v1.Begin
-	(*End)(nil),          // 12: csigscope.ingest.v1.End
-	nil,                  // 13: csigscope.ingest.v1.Tap.FramesEntry
-	nil,                  // 14: csigscope.ingest.v1.Tap.RejectedEntry
+	(*Flows)(nil),        // 7: csigscope.ingest.v1.Flows
+	(*Observations)(nil), // 8: csigscope.ingest.v1.Observations
+	(*Record)(nil),       // 9: csigscope.ingest.v1.Record
+	(*Tap)(nil),          // 10: csigscope.ingest.v1.Tap
+	(*Gap)(nil),          // 11: csigscope.ingest.v1.Gap
+	(*Begin)(nil),        // 12: csigscope.ingest.v1.Begin
+	(*End)(nil),          // 13: csigscope.ingest.v1.End
+	nil,                  // 14: csigscope.ingest.v1.Tap.FramesEntry
+	nil,                  // 15: csigscope.ingest.v1.Tap.RejectedEntry
 }
 var file_ingest_proto_depIdxs = []int32{
 	3,  // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
 	6,  // 1: csigscope.ingest.v1.PushRequest.blocks:type_name -> csigscope.ingest.v1.Block
-	7,  // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
-	8,  // 3: csigscope.ingest.v1.PushRequest.records:type_name -> csigscope.ingest.v1.Record
+	8,  // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
+	9,  // 3: csigscope.ingest.v1.PushRequest.records:type_name -> csigscope.ingest.v1.Record
 	0,  // 4: csigscope.ingest.v1.PushResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
 	4,  // 5: csigscope.ingest.v1.Description.groups:type_name -> csigscope.ingest.v1.Group
 	5,  // 6: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
-	9,  // 7: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
-	10, // 8: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
-	11, // 9: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
-	12, // 10: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
-	13, // 11: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
-	14, // 12: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
-	1,  // 13: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
-	2,  // 14: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	7,  // 7: csigscope.ingest.v1.Block.flows:type_name -> csigscope.ingest.v1.Flows
+	10, // 8: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
+	11, // 9: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
+	12, // 10: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
+	13, // 11: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
+	14, // 12: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
+	15, // 13: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
+	1,  // 14: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
+	2,  // 15: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
+	15, // [15:16] is the sub-list for method output_type
+	14, // [14:15] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_ingest_proto_init() }
@@ -1770,7 +2021,7 @@ func file_ingest_proto_init() {
 	if File_ingest_proto != nil {
 		return
 	}
-	file_ingest_proto_msgTypes[7].OneofWrappers = []any{
+	file_ingest_proto_msgTypes[8].OneofWrappers = []any{
 		(*Record_Tap)(nil),
 		(*Record_Gap)(nil),
 		(*Record_Begin)(nil),
@@ -1782,7 +2033,7 @@ func file_ingest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ingest_proto_rawDesc), len(file_ingest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
