@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/csigscope/csigscope/aggregate/query"
@@ -63,13 +64,18 @@ func Handler(api http.Handler) http.Handler {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "expected GET", http.StatusMethodNotAllowed)
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	index := sync.OnceValues(func() ([]byte, error) { // strangers may ask for it
 		var out bytes.Buffer
-		if err := render(&out, document{Title: "csigscope"}); err != nil {
+		err := render(&out, document{Title: "csigscope"})
+		return out.Bytes(), err
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		text, err := index()
+		if err != nil {
 			http.Error(w, "the page could not be rendered", http.StatusInternalServerError)
 			return
 		}
-		send(w, "text/html; charset=utf-8", out.Bytes())
+		send(w, "text/html; charset=utf-8", text)
 	})
 	for _, name := range slices.Concat(styleNames, scriptNames) {
 		contentType := "text/javascript; charset=utf-8"

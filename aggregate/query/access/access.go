@@ -150,7 +150,7 @@ func (a *Control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 			"parameter \""+name+"\": credentials do not belong in URLs, which are logged: send the header Authorization: Bearer TOKEN")
 	}
 	if a.open(r) {
-		q.peer = Peer{Name: "anonymous", Role: Read}
+		q.peer, q.open = Peer{Name: "anonymous", Role: Read}, true
 	} else if !a.identify(q, s, w, r) {
 		return false
 	}

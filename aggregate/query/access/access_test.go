@@ -153,6 +153,9 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s as %q: %d, want %d", tc.target, tc.who, w.Code, tc.code)
 		}
 	}
+	if log := f.log.String(); strings.Contains(log, "path=/file.js status=200") {
+		t.Errorf("log %s", log)
+	}
 	limited := 0
 	for range 100 {
 		if f.ask("GET", "/file.js", "192.0.2.1", "te").Code == 429 {

@@ -13,8 +13,9 @@ const sayEvery = 10 * time.Second
 // maxLogged bounds what a request can write into a line of the log, of each field.
 const maxLogged = 256
 
-// audit writes a line for each request of who is not this machine, or has shown a credential.
-// Refused ones are sampled: a line for each reason now and then, with how many there were.
+// audit writes a line for each request of who is not this machine, or has shown a credential,
+// but for what holds no data: strangers could fill the log with it. Refused ones are sampled:
+// a line for each reason now and then, with how many there were.
 type audit struct {
 	logger *slog.Logger
 
@@ -25,7 +26,7 @@ type audit struct {
 
 func (a *audit) write(q *request, status int, r *http.Request, took time.Duration, now time.Time) {
 	refused := q.why().refusal()
-	if !refused && q.peer.How == "" && q.from == loopback || q.why() == preflight {
+	if !refused && (q.open || q.peer.How == "" && q.from == loopback) || q.why() == preflight {
 		return
 	}
 	line := []slog.Attr{

@@ -19,6 +19,7 @@ type request struct {
 	began  time.Time
 	from   string // address
 	peer   Peer
+	open   bool          // holds no data, see Config.Open
 	reason atomic.Uint32 // Reason why it was refused
 	client *client
 	limits Limits
