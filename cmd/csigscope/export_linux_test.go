@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,9 +37,10 @@ func TestExport(t *testing.T) {
 	time.Sleep(4 * time.Second)
 	server.end(syscall.SIGKILL)
 	time.Sleep(2 * time.Second)
+	suffer := sendHeavy(t, 3) // while the collector is away
 	server = collect()
 	time.Sleep(time.Second)
-	sent := len(stop())
+	sent := len(stop()) + int(suffer.all())
 	host.end(syscall.SIGTERM)
 
 	// The second exporter ends while nobody takes its windows.
@@ -64,5 +67,33 @@ func TestExport(t *testing.T) {
 	if got := stored(t, env, dsn); got != uint64(sent) || got == 0 {
 		t.Errorf("%d packets sent, %d observations stored", sent, got)
 	}
+	for _, resolution := range []string{"1s", "1m"} {
+		flows, all, rest := storedFlows(t, env, "--store", dsn, "--resolution", resolution)
+		if !slices.Equal(flows, suffer) || all != uint64(sent) || rest != 0 {
+			t.Errorf("windows of %s: flows %v of %d observations, %d heavy ones of others, expected %v of %d", resolution, flows, all, rest, suffer, sent)
+		}
+	}
 	mustRun(t, env, "schema", "verify", "--store", dsn)
+}
+
+// sendHeavy sends packets of so many flows that met the worst bottleneck, each as often as
+// its number says times ten.
+func sendHeavy(t *testing.T, flows int) (sent flowCounts) {
+	t.Helper()
+	s := livetest.NewSender(t, livetest.SendEnd)
+	for from := 1; from <= flows; from++ {
+		for range 10 * from {
+			s.Send(livetest.Tagged(livetest.Plain(from, 9, 100), 0x99002005))
+		}
+		sent = append(sent, flowHeavy{fmt.Sprintf("10.0.0.%d:0 10.0.0.9:0 17", from), uint64(10 * from)})
+	}
+	return sent.sorted()
+}
+
+// all is how many heavy observations the flows have.
+func (c flowCounts) all() (n uint64) {
+	for _, f := range c {
+		n += f.heavy
+	}
+	return n
 }

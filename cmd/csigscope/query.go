@@ -181,7 +181,8 @@ func (q *question) prepare(f *queryFlags) error {
 		return err
 	}
 	if q.query.From.IsZero() {
-		q.query.From = extent.First
+		// The window of a minute that has the first second begins before that.
+		q.query.From = extent.First.Truncate(q.query.Resolution)
 	}
 	if q.query.To.IsZero() {
 		q.query.To = extent.Last
