@@ -35,6 +35,12 @@ func (s State) String() string {
 	return fmt.Sprintf("state_%d", uint8(s))
 }
 
+// CellID is a cell as one kind of observation knows it.
+type CellID struct {
+	Src, Dst GroupID
+	Kind     decode.Kind
+}
+
 // CellStats are the totals of a cell and its mode of the bottleneck: among heavy
 // observations, the location with the most of them (IEEE 802.1 slides, January 2026,
 // the heatmap of the bottleneck's mode). Values are the signal's stored integers.
@@ -57,6 +63,9 @@ type CellStats struct {
 
 	State State
 }
+
+// ID is the cell, and the kind that the totals are of.
+func (c *CellStats) ID() CellID { return CellID{c.Src, c.Dst, c.Kind} }
 
 // Mean is the mean value, in stored integers; NaN when nothing has a value.
 func (c *CellStats) Mean() float64 { return ratio(c.Sum, c.Measured) }
@@ -89,9 +98,9 @@ type LocationStats struct {
 	Cells           int // with a heavy observation at the location
 }
 
-// compareBottlenecks puts the mode first: more heavy observations, then the more
+// CompareBottlenecks puts the mode first: more heavy observations, then the more
 // severe mean, then the lower location. Means are compared exactly, as fractions.
-func compareBottlenecks(d csig.Direction, a, b *LocationStats) int {
+func CompareBottlenecks(d csig.Direction, a, b *LocationStats) int {
 	if a.Heavy != b.Heavy {
 		return cmp.Compare(b.Heavy, a.Heavy)
 	}

@@ -70,6 +70,8 @@ type cellKey struct {
 	src, dst GroupID
 }
 
+func (k cellKey) id() CellID { return CellID{k.src, k.dst, k.kind} }
+
 // seriesTable numbers series densely, in the order in which they appear.
 type seriesTable struct {
 	traits  *[numTraits]traits

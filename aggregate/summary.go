@@ -142,6 +142,23 @@ func (s *Summary) Len() int {
 	return len(s.table.rows)
 }
 
+// Each calls f for the rows of the signal, in any order: those of both kinds, which never
+// add up. What f is given is valid until it returns; f must not use the summary.
+func (s *Summary) Each(sig csig.Signal, f func(CellID, *LocationStats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.table.cells {
+		c := &s.table.cells[i]
+		if c.key.signal != sig {
+			continue
+		}
+		for loc, place := range s.table.of(c) {
+			r := &s.table.rows[place].row
+			f(c.key.id(), &LocationStats{Location: loc, Observations: r.observations, Heavy: r.heavy, HeavySum: r.heavySum})
+		}
+	}
+}
+
 // Signals are the signals that have values here, ascending.
 func (s *Summary) Signals() []csig.Signal {
 	seen := make(map[csig.Signal]bool)
@@ -201,7 +218,7 @@ func (s *Summary) Locations(sig csig.Signal, level func(LocationID) LocationID) 
 	for _, l := range all {
 		out = append(out, *l)
 	}
-	slices.SortFunc(out, func(a, b LocationStats) int { return compareBottlenecks(sig.Direction(), &a, &b) })
+	slices.SortFunc(out, func(a, b LocationStats) int { return CompareBottlenecks(sig.Direction(), &a, &b) })
 	return out
 }
 
@@ -264,9 +281,9 @@ func bottlenecks(d csig.Direction, list []LocationStats) (first, second Location
 		l := &list[i]
 		switch {
 		case l.Heavy == 0 || l.Location == NoLocation:
-		case first.Heavy == 0 || compareBottlenecks(d, l, &first) < 0:
+		case first.Heavy == 0 || CompareBottlenecks(d, l, &first) < 0:
 			first, second = *l, first
-		case second.Heavy == 0 || compareBottlenecks(d, l, &second) < 0:
+		case second.Heavy == 0 || CompareBottlenecks(d, l, &second) < 0:
 			second = *l
 		}
 	}
