@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -94,6 +95,11 @@ func (f *Fabric) Locations() []Location {
 func (f *Fabric) Tap(name string) (TapSpec, bool) {
 	t, ok := f.topo.taps[name]
 	return t, ok
+}
+
+// Taps are the taps of the fabric file, by name.
+func (f *Fabric) Taps() []TapSpec {
+	return slices.SortedFunc(maps.Values(f.topo.taps), func(x, y TapSpec) int { return cmp.Compare(x.Name, y.Name) })
 }
 
 // Warnings are what is odd about the fabric without being wrong: values that no

@@ -35,6 +35,9 @@ func TestTap(t *testing.T) {
 	if _, ok := f.Tap("rack2"); ok {
 		t.Error("a tap that is not in the file is found")
 	}
+	if taps := f.Taps(); len(taps) != 2 || taps[0].Name != "mirror" || taps[1].Name != "rack1" {
+		t.Errorf("the taps are %+v", taps)
+	}
 }
 
 func TestFingerprintSeesWhatMatters(t *testing.T) {

@@ -86,12 +86,8 @@ func (p *paths) passes(port, e int32, src, dst *attachment) (uses, exists bool) 
 // leaves out the last ports. reached has a bit for each of the first devices of dst
 // where paths end. The list is valid while the caller holds p.mu.
 func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32) bool) (list []int32, reached uint8, exists bool) {
-	if p.visited == nil {
-		p.visited = make([]uint32, len(p.topo.devices))
-		p.used = make([]uint32, len(p.topo.ports))
-	}
 	p.found = p.found[:0]
-	base := p.nextEpoch(2 * len(src.devices) * len(dst.devices))
+	base := p.prepare(2 * len(src.devices) * len(dst.devices))
 	use := func(port int32) {
 		if p.used[port] < base {
 			p.used[port] = base
@@ -117,8 +113,13 @@ func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32) bool)
 	return p.found, reached, true
 }
 
-// nextEpoch reserves n epochs and one before them, so that older marks are lower.
-func (p *paths) nextEpoch(n int) uint32 {
+// prepare reserves n epochs and one before them, so that older marks are lower. The caller
+// holds p.mu.
+func (p *paths) prepare(n int) uint32 {
+	if p.visited == nil {
+		p.visited = make([]uint32, len(p.topo.devices))
+		p.used = make([]uint32, len(p.topo.ports))
+	}
 	if int64(p.epoch)+int64(n)+1 >= 1<<32 {
 		clear(p.visited)
 		clear(p.used)
