@@ -1,15 +1,16 @@
 package store
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestCodeWindows: codes add up to what was measured, tags alone where a cell has any,
-// and windows are told apart.
-func TestCodeWindows(t *testing.T) {
+// TestCodes: codes add up to what was measured, tags alone where a cell has any, and
+// windows and cells are told apart.
+func TestCodes(t *testing.T) {
 	s := openStore(t)
 	r := row{
 		resolution: int64(time.Second), window: testStart.UnixNano(), signal: uint8(csig.MaxDelay), kind: 1, src: 10, dst: 11, location: 5,
@@ -25,35 +26,44 @@ func TestCodeWindows(t *testing.T) {
 		write(t, s, blocks([]row{one}))
 	}
 	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second, Step: 2 * time.Second}
-	rows, err := s.reader.Query(t.Context(), "SELECT window_start, src_group, code, observations FROM "+
-		q.call(s.database, "code_windows", q.signalArgs(), q.spanArgs(), q.stepArgs())+" ORDER BY window_start, src_group, code")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	type counted struct {
-		after  time.Duration
-		src    uint64
-		code   uint16
-		number uint64
-	}
-	want := []counted{{0, 10, 3, 4}, {0, 10, 31, 2}, {0, 12, 3, 4}, {0, 12, 31, 2}, {2 * time.Second, 10, 3, 6}}
-	var got []counted
-	for rows.Next() {
-		var at time.Time
-		var c counted
-		if err := rows.Scan(&at, &c.src, &c.code, &c.number); err != nil {
-			t.Fatal(err)
+	first, third := testStart, testStart.Add(2*time.Second)
+	one, other := Cell{10, 11}, Cell{12, 11}
+	for name, test := range map[string]struct {
+		among []Cell
+		want  []CodeRow // of windows
+		all   []CodeRow
+	}{
+		"all": {
+			nil,
+			[]CodeRow{{first, one, 0, 3, 4}, {first, one, 0, 31, 2}, {first, other, 0, 3, 4}, {first, other, 0, 31, 2}, {third, one, 0, 3, 6}},
+			[]CodeRow{{Code: 3, Observations: 14}, {Code: 31, Observations: 4}},
+		},
+		"one": {
+			[]Cell{one},
+			[]CodeRow{{first, one, 0, 3, 4}, {first, one, 0, 31, 2}, {third, one, 0, 3, 6}},
+			[]CodeRow{{Code: 3, Observations: 10}, {Code: 31, Observations: 2}},
+		},
+		"others": {
+			[]Cell{{1, 2}, other},
+			[]CodeRow{{first, other, 0, 3, 4}, {first, other, 0, 31, 2}},
+			[]CodeRow{{Code: 3, Observations: 4}, {Code: 31, Observations: 2}},
+		},
+	} {
+		q.Among = test.among
+		windows, err := s.CodeWindows(t.Context(), q)
+		if err != nil || !slices.Equal(windows, test.want) {
+			t.Errorf("%s: windows %v, %v, want %v", name, windows, err, test.want)
 		}
-		c.after = at.Sub(testStart)
-		got = append(got, c)
-	}
-	if err := rows.Err(); err != nil || len(got) != len(want) {
-		t.Fatalf("got %v, %v, want %v", got, err, want)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("row %d: got %v, want %v", i, got[i], want[i])
+		all, err := s.Codes(t.Context(), q)
+		if err != nil || !slices.Equal(all, test.all) {
+			t.Errorf("%s: %v, %v, want %v", name, all, err, test.all)
 		}
+	}
+	if cells, err := s.Cells(t.Context(), q); err != nil || len(cells) == 0 || len(cells) == 2 {
+		t.Errorf("%d cells of those chosen, %v", len(cells), err)
+	}
+	q.Step = time.Millisecond
+	if _, err := s.CodeWindows(t.Context(), q); err == nil {
+		t.Error("windows shorter than the resolution are answered")
 	}
 }

@@ -32,7 +32,12 @@ type Query struct {
 	Level fabric.Level
 	// Src and Dst choose cells; nil is all.
 	Src, Dst *aggregate.GroupID
+	// Among, unless empty, chooses among the cells that Src and Dst leave.
+	Among []Cell
 }
+
+// Cell is a source and a destination group.
+type Cell struct{ Src, Dst aggregate.GroupID }
 
 // check finds what is wrong with a question whose resolution is known.
 func (q *Query) check(windowed bool) error {
@@ -47,6 +52,8 @@ func (q *Query) check(windowed bool) error {
 		return fail("from %s is not before to %s", stamp(q.From), stamp(q.To))
 	case q.Level > fabric.LevelStage:
 		return fail("level %d: expected 0 location, 1 set, 2 device or 3 stage", q.Level)
+	case len(q.Among) > maxChoices:
+		return fail("%d cells: expected at most %d", len(q.Among), maxChoices)
 	case windowed && (q.Step <= 0 || q.Step%q.Resolution != 0):
 		return fail("step %s: expected a multiple of the resolution %s", q.Step, q.Resolution)
 	case windowed && (to-from)/int64(q.Step) > maxSteps:
@@ -102,6 +109,12 @@ func (q *Query) cells() string {
 	}
 	if q.Dst != nil {
 		where += fmt.Sprintf(" AND dst_group = %d", *q.Dst)
+	}
+	for i, c := range q.Among {
+		where += fmt.Sprintf("%s(%d, %d)", []string{" AND (src_group, dst_group) IN (", ", "}[min(i, 1)], c.Src, c.Dst)
+	}
+	if len(q.Among) > 0 {
+		where += ")"
 	}
 	return where
 }
