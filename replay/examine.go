@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
@@ -18,6 +20,9 @@ type ExamineConfig struct {
 	Finding finding.Config
 	// Place says where a tap stands, by the name of its interface, or else of its file.
 	Place func(name string) (finding.Place, error)
+	// Group, unless nil, is the group of an address: packets are counted by those of their
+	// ends.
+	Group func(netip.Addr) aggregate.GroupID
 	// Progress, unless nil, is told how many bytes were read.
 	Progress func(bytes int64)
 }
@@ -30,6 +35,7 @@ type Examined struct {
 	Decoded               decode.Counters
 	Findings              []finding.Finding
 	Untracked             uint64 // observations and packets of more flows than are told apart
+	Ways                  []Way  // in any order
 }
 
 // Examine looks at each observation of captures for what breaks the protocol or
@@ -44,7 +50,8 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 	if err != nil {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
-	e := &examiner{cfg: &cfg, decoder: d, detector: f}
+	w := newWays(cfg.Group)
+	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w}
 	p := &pass{progress: cfg.Progress}
 	for _, path := range cfg.Files {
 		if err := p.read(ctx, path, e.add); err != nil {
@@ -52,7 +59,7 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		}
 	}
 	e.out.Decoded, e.out.Findings = d.Counters(), f.Findings()
-	e.out.Untracked = f.Untracked()
+	e.out.Untracked, e.out.Ways = f.Untracked(), w.list()
 	return &e.out, errors.Join(p.ends...)
 }
 
@@ -61,6 +68,7 @@ type examiner struct {
 	cfg      *ExamineConfig
 	decoder  *decode.Decoder
 	detector *finding.Detector
+	ways     *ways // nil where they are not counted
 	out      Examined
 	result   decode.Result
 	bare     decode.Observation
@@ -95,11 +103,18 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 	}
 	wireLen := feed.Decode(e.decoder, link, f, &e.result)
 	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
+	var bare *decode.Observation
+	data := false
 	if e.result.N == 0 || e.result.Obs[0].Kind == decode.Reflection {
-		if data, ok := feed.Bare(e.decoder, link, f, &e.bare); ok {
-			feed.Stamp(&e.bare, f, wireLen)
-			e.detector.Bare(tap, &e.bare, data)
+		var ok bool
+		if data, ok = feed.Bare(e.decoder, link, f, &e.bare); ok {
+			bare = &e.bare
+			feed.Stamp(bare, f, wireLen)
+			e.detector.Bare(tap, bare, data)
 		}
+	}
+	if e.ways != nil {
+		e.ways.count(e.result.Obs[:e.result.N], bare, data, e.decoder.Counters(), tap.Place == finding.Receiver)
 	}
 	for i := range e.result.N {
 		o := &e.result.Obs[i]

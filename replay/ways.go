@@ -1,0 +1,98 @@
+package replay
+
+import (
+	"net/netip"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// Way counts the packets from one group to another, at taps that see whole paths.
+type Way struct {
+	Src, Dst aggregate.GroupID
+	// Untagged are those without a tag that carry data, as decode.Decoder.Bare tells:
+	// acknowledgements need not have one.
+	Tagged, Untagged uint64
+	// Incapable is how many reflections are empty or invalid, which says that the way is not
+	// CSIG-capable (draft -01, section 6.3.3).
+	Incapable uint64
+}
+
+// maxWays bounds the pairs of groups; packets of further ones are not counted.
+const maxWays = 1 << 16
+
+// ways counts packets with and without tags.
+type ways struct {
+	group  func(netip.Addr) aggregate.GroupID
+	counts map[groupPair]*Way
+	seen   uint64 // empty and invalid reflections up to the packet before
+}
+
+type groupPair struct{ src, dst aggregate.GroupID }
+
+// newWays is nil without groups.
+func newWays(group func(netip.Addr) aggregate.GroupID) *ways {
+	if group == nil {
+		return nil
+	}
+	return &ways{group: group, counts: make(map[groupPair]*Way)}
+}
+
+// count takes a packet in, by what the decoder made of it: its observations, or its ends
+// where it has no tag and they are known, and whether it carries data then. Those of taps
+// that do not see whole paths are left out.
+func (w *ways) count(list []decode.Observation, bare *decode.Observation, data bool, counters decode.Counters, whole bool) {
+	incapable := counters.EmptyReflections + counters.InvalidReflections - w.seen
+	w.seen += incapable
+	if !whole {
+		return
+	}
+	if bare != nil {
+		from, to := w.ends(bare)
+		if data {
+			w.way(from, to).Untagged++
+		}
+		w.way(to, from).Incapable += incapable
+		return
+	}
+	for i := range list {
+		if o := &list[i]; o.Kind == decode.Tag && o.Flags&(decode.Orphan|decode.HasAddrs) == decode.HasAddrs {
+			from, to := w.ends(o)
+			w.way(from, to).Tagged++
+			w.way(to, from).Incapable += incapable
+			return
+		}
+	}
+}
+
+func (w *ways) ends(o *decode.Observation) (src, dst aggregate.GroupID) {
+	from, to := o.Addrs()
+	return w.group(from), w.group(to)
+}
+
+// way is that of two groups; past the bound, one that nobody reads.
+func (w *ways) way(src, dst aggregate.GroupID) *Way {
+	k := groupPair{src, dst}
+	one := w.counts[k]
+	if one == nil {
+		one = &Way{Src: src, Dst: dst}
+		if len(w.counts) < maxWays {
+			w.counts[k] = one
+		}
+	}
+	return one
+}
+
+// list has all pairs of groups with packets, in any order.
+func (w *ways) list() []Way {
+	if w == nil {
+		return nil
+	}
+	var list []Way
+	for _, one := range w.counts {
+		if one.Tagged+one.Untagged+one.Incapable > 0 {
+			list = append(list, *one)
+		}
+	}
+	return list
+}
