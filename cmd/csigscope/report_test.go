@@ -62,8 +62,10 @@ func TestReportUsage(t *testing.T) {
 		{[]string{"a.pcap", "-o", "pdf"}, exitUsage, "expected html, json or markdown"},
 		{[]string{"a.pcap", "--fail-on", "fatal"}, exitUsage, "expected error, warning or info"},
 		{[]string{"a.pcap", "--place", "above"}, exitUsage, "expected receiver, mid, sender or outside"},
-		{[]string{"a.pcap", "--steps", "1"}, exitUsage, "expected 2 to 1048576"},
+		{[]string{"a.pcap", "--steps", "1"}, exitUsage, "expected 2 to 100000"},
 		{[]string{"a.pcap", "--senders", "10"}, exitUsage, "expected a prefix"},
+		{[]string{"a.pcap", "--memory", "1KiB"}, exitUsage, "expected a size of at least 1MiB"},
+		{[]string{"a.pcap", "--use-engine", "perhaps"}, exitUsage, "expected auto, always or never"},
 		{[]string{"missing.pcap"}, exitFailed, "missing.pcap"},
 	} {
 		r := runBinary(t, os.Environ(), append([]string{"report"}, test.args...)...)

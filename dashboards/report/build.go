@@ -2,15 +2,13 @@ package report
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
-	"sort"
-	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -23,51 +21,130 @@ const (
 	maxFindings  = 200
 	maxPackets   = 16
 	maxColumns   = 500
+	maxPorts     = 8 // of a hop
 )
 
-// Names tells what identities are called.
-type Names interface {
-	GroupName(aggregate.GroupID) string
-	Location(aggregate.LocationID) (fabric.Location, bool)
-}
-
-// Signals are what captures say of each signal: a summary of all of it, and a timeline.
-func Signals(total *aggregate.Summary, t *aggregate.Timeline, names Names) []Signal {
+// Signals are what captures say of each signal. The domain says what codes stand for.
+func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain) ([]Signal, error) {
+	all, err := data.Signals(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("build report: %w", err)
+	}
 	list := []Signal{}
-	starts, steps := t.Steps()
-	all := total.Signals()
 	labels := csig.SignalNames(all)
 	for i, s := range all {
-		cells := total.Cells(s, nil)
-		if len(cells) == 0 {
-			continue
-		}
-		b := &builder{signal: s, names: names}
-		one := Signal{Name: labels[i], Unit: s.Unit().String(), Direction: "min", Cells: len(cells)}
+		b := &builder{signal: s, data: data, names: names, domain: domain}
+		one := Signal{Name: labels[i], Unit: s.Unit().String(), Direction: "min"}
 		if s.Direction() == csig.Max {
 			one.Direction = "max"
 		}
-		shown := b.cells(cells)
-		for k := range shown {
-			if shown[k].State == aggregate.Congested.String() {
-				one.Congested++
-			}
+		if err := b.fill(ctx, &one); err != nil {
+			return nil, fmt.Errorf("build report of %s: %w", labels[i], err)
 		}
-		one.Matrix = b.matrix(cells, shown)
-		one.Worst = worst(shown)
-		locations := total.Locations(s, nil)
-		one.Locations = b.locations(locations)
-		one.Heat = b.heat(t.Step(), starts, steps, locations)
-		one.Rhythms = b.rhythms(cells, t.Step(), starts, steps)
-		list = append(list, one)
+		if one.Cells > 0 {
+			list = append(list, one)
+		}
 	}
-	return list
+	return list, nil
 }
 
 // builder is for one signal.
 type builder struct {
 	signal csig.Signal
+	data   Data
 	names  Names
+	domain *csig.Domain
+}
+
+func (b *builder) fill(ctx context.Context, one *Signal) error {
+	cells, err := b.data.Cells(ctx, b.signal)
+	if err != nil || len(cells) == 0 {
+		return err
+	}
+	slices.SortFunc(cells, func(x, y aggregate.CellStats) int {
+		return cmp.Or(cmp.Compare(x.Src, y.Src), cmp.Compare(x.Dst, y.Dst))
+	})
+	locations, err := b.data.Locations(ctx, b.signal)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(locations, func(x, y aggregate.LocationStats) int {
+		return aggregate.CompareBottlenecks(b.signal.Direction(), &x, &y)
+	})
+	flows, err := b.data.Flows(ctx, b.signal)
+	if err != nil {
+		return err
+	}
+	shown := b.cells(cells)
+	one.Cells = len(cells)
+	for k := range shown {
+		if shown[k].State == aggregate.Congested.String() {
+			one.Congested++
+		}
+	}
+	one.Matrix = b.matrix(cells, shown)
+	one.Matrix.best, one.Matrix.worst = b.ends(cells)
+	one.Locations = b.locations(locations)
+	one.Flows = b.flows(flows, cells)
+	if one.Heat, err = b.heat(ctx, locations); err != nil {
+		return err
+	}
+	suffering := mostHeavy(cells)
+	if one.Rhythms, err = b.rhythms(ctx, cells, suffering); err != nil {
+		return err
+	}
+	return b.closer(ctx, one, cells, shown, suffering[:min(len(suffering), maxWorst)])
+}
+
+// mostHeavy are the cells with heavy observations, by number, the most first.
+func mostHeavy(cells []aggregate.CellStats) []int {
+	var list []int
+	for i := range cells {
+		if cells[i].Heavy > 0 {
+			list = append(list, i)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y int) int { return cmp.Compare(cells[y].Heavy, cells[x].Heavy) })
+	return list
+}
+
+// ids are the cells of those numbers.
+func ids(cells []aggregate.CellStats, which []int) []aggregate.CellID {
+	list := make([]aggregate.CellID, len(which))
+	for i, k := range which {
+		list[i] = cells[k].ID()
+	}
+	return list
+}
+
+// closer fills what is told of all cells together and of the worst ones.
+func (b *builder) closer(ctx context.Context, one *Signal, cells []aggregate.CellStats, shown []Cell, worst []int) error {
+	all, of, err := b.data.Codes(ctx, b.signal, ids(cells, worst))
+	if err != nil {
+		return err
+	}
+	axes := b.axes(all)
+	one.Distributions = distributions(axes, all)
+	one.Worst = make([]WorstCell, len(worst))
+	for i, k := range worst {
+		one.Worst[i] = WorstCell{
+			Cell: shown[k], Path: b.path(&cells[k], shown[k].Candidates), Distributions: distributions(axes, of[i]),
+			Load: b.load(b.data.Span().Window, of[i]),
+		}
+	}
+	return nil
+}
+
+// path is the way of a cell's packets, with the hops that its mode may be at.
+func (b *builder) path(c *aggregate.CellStats, candidates []string) []Hop {
+	list := []Hop{}
+	for _, h := range b.names.Hops(c.Src, c.Dst) {
+		list = append(list, Hop{
+			Name: h.Name, Ports: h.Ports[:min(len(h.Ports), maxPorts)], Count: h.Count,
+			Bottleneck: slices.ContainsFunc(candidates, func(p string) bool { return slices.Contains(h.Ports, p) }),
+		})
+	}
+	return list
 }
 
 func (b *builder) text(stored float64) string {
@@ -88,16 +165,34 @@ func (b *builder) place(id aggregate.LocationID) fabric.Location {
 
 func (b *builder) cells(list []aggregate.CellStats) []Cell {
 	out := make([]Cell, len(list))
-	low, high := math.Inf(1), math.Inf(-1)
+	low, high := means(list)
+	for i := range list {
+		out[i] = b.cell(&list[i], low, high)
+	}
+	return out
+}
+
+// means are the lowest and the highest mean.
+func means(list []aggregate.CellStats) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
 	for i := range list {
 		if m := list[i].Mean(); !math.IsNaN(m) {
 			low, high = min(low, m), max(high, m)
 		}
 	}
-	for i := range list {
-		out[i] = b.cell(&list[i], low, high)
+	return low, high
+}
+
+// ends are the mean of the best and of the worst cell, in words.
+func (b *builder) ends(list []aggregate.CellStats) (best, worst string) {
+	low, high := means(list)
+	if low > high {
+		return "", ""
 	}
-	return out
+	if b.signal.Direction() == csig.Max {
+		return b.text(low), b.text(high)
+	}
+	return b.text(high), b.text(low)
 }
 
 func (b *builder) cell(c *aggregate.CellStats, low, high float64) Cell {
@@ -161,13 +256,6 @@ func (b *builder) matrix(list []aggregate.CellStats, shown []Cell) (m Matrix) {
 	return m
 }
 
-// worst are the cells with most heavy observations.
-func worst(cells []Cell) []Cell {
-	list := slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return c.Heavy == 0 })
-	sort.SliceStable(list, func(i, j int) bool { return list[i].Heavy > list[j].Heavy })
-	return append([]Cell{}, list[:min(len(list), maxWorst)]...)
-}
-
 func (b *builder) locations(list []aggregate.LocationStats) []Location {
 	out := []Location{}
 	for i := range list[:min(len(list), maxLocations)] {
@@ -184,53 +272,6 @@ func (b *builder) locations(list []aggregate.LocationStats) []Location {
 	return out
 }
 
-// heat is the share of the worst locations in each column's heavy observations. Columns
-// are one step, or several where there are many.
-func (b *builder) heat(step time.Duration, starts []int64, steps map[int64]*aggregate.Summary, worst []aggregate.LocationStats) Heat {
-	h := Heat{Step: step, Starts: []time.Time{}, Locations: []string{}, Share: [][]float64{}, Heavy: []uint64{}}
-	row := map[aggregate.LocationID]int{}
-	for i := range worst[:min(len(worst), maxLocations)] {
-		if worst[i].Heavy == 0 {
-			break
-		}
-		at := b.place(worst[i].Location)
-		row[worst[i].Location] = len(h.Locations)
-		h.Locations, h.colors = append(h.Locations, at.Name), append(h.colors, query.Color(at))
-	}
-	if len(row) == 0 || len(starts) == 0 {
-		return h
-	}
-	first, last := starts[0], starts[len(starts)-1]
-	for (last-first)/int64(h.Step) >= maxColumns {
-		h.Step += step
-	}
-	columns := int((last-first)/int64(h.Step)) + 1
-	h.Heavy = make([]uint64, columns)
-	counts := make([][]uint64, len(h.Locations))
-	for i := range counts {
-		counts[i] = make([]uint64, columns)
-	}
-	for _, at := range starts {
-		k := (at - first) / int64(h.Step)
-		for _, l := range steps[at].Locations(b.signal, nil) {
-			h.Heavy[k] += l.Heavy
-			if i, ok := row[l.Location]; ok {
-				counts[i][k] += l.Heavy
-			}
-		}
-	}
-	for i := range counts {
-		h.Share = append(h.Share, make([]float64, columns))
-		for k, n := range counts[i] {
-			h.Share[i][k] = zero(float64(n) / float64(h.Heavy[k]))
-		}
-	}
-	for k := range columns {
-		h.Starts = append(h.Starts, time.Unix(0, first+int64(k)*int64(h.Step)).UTC())
-	}
-	return h
-}
-
 // zero is v, or 0 for what is no number.
 func zero(v float64) float64 {
 	if math.IsNaN(v) {
@@ -238,35 +279,3 @@ func zero(v float64) float64 {
 	}
 	return v
 }
-
-// Findings are those of captures, with packets to open.
-func Findings(list []finding.Finding) []Finding {
-	out := []Finding{}
-	for i := range list[:min(len(list), maxFindings)] {
-		f := &list[i]
-		one := Finding{
-			Severity: string(f.Kind.Severity()), Kind: f.Kind.String(), Subject: f.Subject, Device: f.Device, Port: f.Port,
-			Count: f.Count, Of: f.Of, Evidence: f.Evidence, Otherwise: f.Kind.Otherwise(), Packets: byFile(f.Packets[:min(len(f.Packets), maxPackets)]),
-		}
-		if f.From != 0 {
-			one.From, one.To = stamp(f.From), stamp(f.To)
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
-// byFile groups packets, whose files come one after the other.
-func byFile(list []finding.Packet) []Packets {
-	out := []Packets{}
-	for _, p := range list {
-		if n := len(out); n == 0 || out[n-1].File != p.File {
-			out = append(out, Packets{File: p.File})
-		}
-		last := &out[len(out)-1]
-		last.Numbers = append(last.Numbers, p.Number)
-	}
-	return out
-}
-
-func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

@@ -16,7 +16,8 @@ var page string
 // network. Names from captures are escaped.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"percent": percent, "time": clock, "shade": shade, "heat": heatSVG, "join": strings.Join, "duration": short,
+		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour,
+		"heat": heatSVG, "histogram": histogramSVG, "bars": barsSVG,
 	}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -29,7 +30,23 @@ func (r *Report) WriteHTML(w io.Writer) error {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
+// share is a part of something in words, nothing where there is none.
+func share(part float64) string {
+	if part == 0 {
+		return ""
+	}
+	return percent(part)
+}
+
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
+
+// hour is the time of day, nothing for no time.
+func hour(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("15:04:05.000")
+}
 
 // short is a time for people, of ns or a pointer to such.
 func short(ns any) string {
@@ -77,6 +94,21 @@ func (m *Matrix) Side() template.CSS {
 	return template.CSS(fmt.Sprintf("--side:%dpx", min(max(420/max(len(m.Groups), 1), 12), 44)))
 }
 
+// Ramp is the colours of the left matrix, from much room to none.
+func (m *Matrix) Ramp() template.CSS {
+	colors := make([]string, len(scale))
+	for i, c := range scale {
+		colors[i] = fmt.Sprintf("rgb(%g,%g,%g)", c[0], c[1], c[2])
+	}
+	return template.CSS("background:linear-gradient(to right," + strings.Join(colors, ",") + ")")
+}
+
+// Best and Worst are the ends of the ramp.
+func (m *Matrix) Best() string { return m.best }
+
+// Worst is the mean of the tightest cell.
+func (m *Matrix) Worst() string { return m.worst }
+
 // Title is what a cell says when it is pointed at.
 func (c *Cell) Title() string {
 	s := fmt.Sprintf("%s to %s: %s, %d observations (%s), %s heavy", c.Src, c.Dst, c.State, c.Observations, c.Kind, percent(c.HeavyShare))
@@ -90,40 +122,3 @@ func (c *Cell) Title() string {
 }
 
 func shade(color string) template.CSS { return template.CSS("background:" + color) }
-
-const (
-	heatWidth, heatRow, heatLabels = 900.0, 16.0, 170.0
-)
-
-// heatSVG draws the time x location heatmap: a row each location, its colour as strong as
-// its share of a step's heavy observations.
-func heatSVG(h *Heat) template.HTML {
-	var b strings.Builder
-	height := heatRow * float64(len(h.Locations)+1)
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="bottlenecks over time">`, heatLabels+heatWidth, height)
-	width := heatWidth / float64(max(len(h.Starts), 1))
-	for i, name := range h.Locations {
-		y := float64(i) * heatRow
-		fmt.Fprintf(&b, `<text x="%g" y="%g">%s</text>`, heatLabels-6, y+heatRow-4, template.HTMLEscapeString(name))
-		for k, share := range h.Share[i] {
-			if share == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, `<rect x="%.2f" y="%g" width="%.2f" height="%g" fill="%s" fill-opacity="%.2f"><title>%s</title></rect>`,
-				heatLabels+float64(k)*width, y, width, heatRow-1, template.HTMLEscapeString(h.colors[i]), 0.15+0.85*share,
-				template.HTMLEscapeString(fmt.Sprintf("%s: %s of %d heavy observations at %s", name, percent(share), h.Heavy[k], clock(h.Starts[k]))))
-		}
-	}
-	for k, heavy := range h.Heavy {
-		if heavy == 0 {
-			fmt.Fprintf(&b, `<rect x="%.2f" y="0" width="%.2f" height="%g" fill="#999" fill-opacity="0.12"/>`, heatLabels+float64(k)*width, width, height-heatRow)
-		}
-	}
-	if n := len(h.Starts); n > 0 {
-		y := height - 4
-		fmt.Fprintf(&b, `<text x="%g" y="%g" class="first">%s</text><text x="%g" y="%g">%s</text>`,
-			heatLabels, y, clock(h.Starts[0]), heatLabels+heatWidth, y, clock(h.Starts[n-1].Add(h.Step)))
-	}
-	b.WriteString(`</svg>`)
-	return template.HTML(b.String())
-}

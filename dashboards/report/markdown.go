@@ -11,7 +11,11 @@ import (
 // are the HTML's.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "# %s\n\n%s to %s: %s\n\n## Findings\n\n", plain(r.Title), clock(r.From), clock(r.To), plain(strings.Join(r.Files, ", ")))
+	fmt.Fprintf(b, "# %s\n\n%s to %s: %s\n\n", plain(r.Title), clock(r.From), clock(r.To), plain(strings.Join(r.Files, ", ")))
+	for _, s := range r.Summary() {
+		fmt.Fprintf(b, "* %s\n", plain(s))
+	}
+	fmt.Fprintf(b, "\n## Findings\n\n")
 	if len(r.Findings) == 0 {
 		fmt.Fprintf(b, "None.\n")
 	}
@@ -26,12 +30,13 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 			fmt.Fprintf(b, "  Packets of %s\n", plain(p.String()))
 		}
 	}
+	for i := range r.Signals {
+		r.Signals[i].markdown(b)
+	}
+	r.Coverage.markdown(b)
 	fmt.Fprintf(b, "\n## What was read\n\n| what | number | |\n|---|---:|---|\n")
 	for _, c := range r.Counts {
 		fmt.Fprintf(b, "| %s | %d | %s |\n", plain(c.Name), c.N, plain(c.About))
-	}
-	for i := range r.Signals {
-		r.Signals[i].markdown(b)
 	}
 	fmt.Fprintf(b, "\n## What could not be known\n\n")
 	for _, u := range r.Unknown {
@@ -57,8 +62,13 @@ func (s *Signal) markdown(w io.Writer) {
 	for i := range s.Worst {
 		c := &s.Worst[i]
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %d |\n", plain(c.Src), plain(c.Dst), c.Kind, c.MeanText, percent(c.HeavyShare),
-			plain(c.Mode), percent(c.ModeShare), plain(c.RunnerUp), c.Observations)
+			plain(c.Mode), share(c.ModeShare), plain(c.RunnerUp), c.Observations)
 	}
+	fmt.Fprintln(w)
+	for i := range s.Worst {
+		s.Worst[i].markdown(w)
+	}
+	s.Flows.markdown(w)
 	for i := range s.Rhythms {
 		r := &s.Rhythms[i]
 		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between.", plain(r.Src), plain(r.Dst),
@@ -70,6 +80,71 @@ func (s *Signal) markdown(w io.Writer) {
 			fmt.Fprintf(w, " It ends %s of the steps last, by %s.", percent(r.LateShare), short(r.LateNS))
 		}
 		fmt.Fprintln(w)
+	}
+}
+
+// markdown is the way of the cell's packets, and how it is used.
+func (c *WorstCell) markdown(w io.Writer) {
+	hops := make([]string, len(c.Path))
+	for i, h := range c.Path {
+		hops[i] = plain(h.Name)
+		if h.Count > 1 {
+			hops[i] = fmt.Sprintf("%s (%d ports)", hops[i], h.Count)
+		}
+		if h.Bottleneck {
+			hops[i] = "**" + hops[i] + "**"
+		}
+	}
+	var parts []string
+	if len(hops) > 0 {
+		parts = append(parts, strings.Join(hops, " → "))
+	}
+	if c.Load != nil {
+		parts = append(parts, c.Load.String())
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(w, "* %s to %s: %s\n", plain(c.Src), plain(c.Dst), strings.Join(parts, "; "))
+	}
+}
+
+func (f *Flows) markdown(w io.Writer) {
+	if len(f.Top) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n| flow | to | | heavy | of all heavy | mean of them | at |\n|---|---|---|---:|---:|---:|---|\n")
+	for i := range f.Top {
+		one := &f.Top[i]
+		fmt.Fprintf(w, "| %s | %s | %s | %d | %s | %s | %s |\n", plain(one.Src), plain(one.Dst), one.Transport(), one.Heavy,
+			percent(one.HeavyShare), one.HeavyMean, plain(one.Location))
+	}
+	fmt.Fprintf(w, "| all others | | | %d | %s | | |\n", f.Others.Heavy, percent(f.Others.HeavyShare))
+}
+
+func (c *Coverage) markdown(w io.Writer) {
+	fmt.Fprintf(w, "\n## Coverage\n\n| tap | place | weight | packets | tags | reflections | stored | untouched | trimmed | not counted |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---|\n")
+	for i := range c.Taps {
+		t := &c.Taps[i]
+		name := t.Name
+		if t.Note != "" {
+			name += " (" + t.Note + ")"
+		}
+		fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %s |\n", plain(name), t.Place, t.Weight, t.Packets, t.Tags, t.Reflections,
+			t.Stored, t.Untouched, t.Trimmed, plain(t.Refused()))
+	}
+	if len(c.Silent) > 0 {
+		fmt.Fprintf(w, "\nConfigured, and nothing was read of: %s.\n", plain(strings.Join(c.Silent, ", ")))
+	}
+	if len(c.Cells) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n| source | destination | observations | untouched | trimmed | packets with a tag | without | not capable |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
+	for i := range c.Cells {
+		one := &c.Cells[i]
+		fmt.Fprintf(w, "| %s | %s | %d | %s | %s | %d | %d | %d |\n", plain(one.Src), plain(one.Dst), one.Observations,
+			share(one.Share(one.Untouched)), share(one.Share(one.Trimmed)), one.Tagged, one.Untagged, one.Incapable)
+	}
+	if c.CellsLeftOut > 0 {
+		fmt.Fprintf(w, "\n%d cells of which less is missing are left out.\n", c.CellsLeftOut)
 	}
 }
 

@@ -17,6 +17,7 @@ type Report struct {
 	Counts   []Count   `json:"counts"`
 	Signals  []Signal  `json:"signals"`
 	Findings []Finding `json:"findings"`
+	Coverage Coverage  `json:"coverage"`
 	// Unknown is what could not be known, and why.
 	Unknown []string `json:"unknown"`
 }
@@ -36,11 +37,13 @@ type Signal struct {
 	Cells     int    `json:"cells"`
 	Congested int    `json:"congested"`
 
-	Matrix    Matrix     `json:"matrix"`
-	Worst     []Cell     `json:"worst"` // by heavy observations
-	Locations []Location `json:"locations"`
-	Heat      Heat       `json:"heat"`
-	Rhythms   []Rhythm   `json:"rhythms"` // of the worst cells, where something repeats
+	Matrix        Matrix         `json:"matrix"`
+	Distributions []Distribution `json:"distributions"` // of all cells
+	Worst         []WorstCell    `json:"worst"`         // by heavy observations
+	Flows         Flows          `json:"flows"`
+	Locations     []Location     `json:"locations"`
+	Heat          Heat           `json:"heat"`
+	Rhythms       []Rhythm       `json:"rhythms"` // of the worst cells, where something repeats
 }
 
 // Matrix has sources as rows and destinations as columns: the groups with most heavy
@@ -49,6 +52,8 @@ type Matrix struct {
 	Groups  []string  `json:"groups"`
 	LeftOut int       `json:"left_out,omitempty"` // groups
 	Cells   [][]*Cell `json:"cells"`
+
+	best, worst string // means, the ends of the scale
 }
 
 // Cell is one source and destination group.
@@ -70,6 +75,22 @@ type Cell struct {
 
 	level float64 // 0 to 1: how tight the mean is among the cells
 	color string  // of the mode
+}
+
+// WorstCell is a cell with more about it.
+type WorstCell struct {
+	Cell
+	Path          []Hop          `json:"path"` // empty where the topology is not known
+	Distributions []Distribution `json:"distributions"`
+	Load          *Load          `json:"load"` // null where it cannot be told
+}
+
+// Hop is one step of the way of a cell's packets.
+type Hop struct {
+	Name       string   `json:"name"`
+	Ports      []string `json:"ports"` // the first of them
+	Count      int      `json:"count"`
+	Bottleneck bool     `json:"bottleneck"` // the mode is one of the ports
 }
 
 // Location is how often a location was named.

@@ -1,4 +1,4 @@
-package report
+package report_test
 
 import (
 	"bytes"
@@ -12,6 +12,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/dashboards/report"
+	"github.com/csigscope/csigscope/dashboards/report/source"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -24,45 +27,84 @@ func (named) GroupName(id aggregate.GroupID) string {
 }
 
 func (named) Location(id aggregate.LocationID) (fabric.Location, bool) {
-	return fabric.Location{ID: id, Name: fmt.Sprintf("leaf|%d</svg>", id), Kind: fabric.KindPort, Device: "leaf", CandidateCount: 1}, true
+	return fabric.Location{ID: id, Name: fmt.Sprintf("leaf|%d</svg>", id), Kind: fabric.KindPort, Device: "leaf", CandidateCount: 1, Candidates: []string{fmt.Sprintf("leaf|%d</svg>", id)}}, true
+}
+
+// Hops go through two ports, of which the second may be the bottleneck.
+func (named) Hops(src, dst aggregate.GroupID) []fabric.Hop {
+	return []fabric.Hop{
+		{Name: fmt.Sprintf("up</td>%d", src), Ports: []string{"a", "b"}, Count: 2},
+		{Name: fmt.Sprintf("down%d", dst), Ports: []string{"leaf|1</svg>"}, Count: 1},
+	}
+}
+
+// domain is the one that is built in.
+func domain(t testing.TB) *csig.Domain {
+	t.Helper()
+	d, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // sample is a report of so many groups, each congested towards the next one.
-func sample(t testing.TB, groups int) *Report {
+func sample(t testing.TB, groups int) *report.Report {
 	t.Helper()
-	total, line := aggregate.NewSummary(time.Second, 1<<16), aggregate.NewTimeline(time.Second, 10, 1<<16)
+	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 64 << 20, Steps: 10})
+	encoding := aggregate.Encoding(csig.Layout{Format: csig.Compact, Profile: csig.IETF01}.Index())
 	for i := range groups {
 		b := &aggregate.Block{
 			Resolution: int64(time.Second), WindowStart: int64(i) * int64(time.Second),
-			Signal: []uint8{uint8(csig.MinABW)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{0},
+			Signal: []uint8{uint8(csig.MinABWRatio)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{uint8(encoding)},
 			SrcGroup: []uint64{uint64(i)}, DstGroup: []uint64{uint64((i + 1) % groups)}, Location: []uint64{uint64(i%3 + 1)},
-			Observations: []uint64{20}, Bytes: []uint64{1}, Sum: []uint64{uint64(20 * (i + 1))}, Min: []uint64{1}, Max: []uint64{9},
-			Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{uint64(i % 5)}, HeavySum: []uint64{uint64(i % 5)},
-			DistCode: []uint16{1}, DistCount: []uint64{20}, DistEnd: []uint32{1},
+			Observations: []uint64{40}, Bytes: []uint64{1}, Sum: []uint64{uint64(20 * (i + 1))}, Min: []uint64{1}, Max: []uint64{9},
+			Untouched: []uint64{1}, Trimmed: []uint64{0}, Heavy: []uint64{uint64(i % 5)}, HeavySum: []uint64{uint64(i % 5)},
+			DistCode: []uint16{1, 30}, DistCount: []uint64{10, 30}, DistEnd: []uint32{2},
 		}
-		for _, sink := range []aggregate.Sink{total, line} {
-			if err := sink.WriteBlock(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+		if heavy := b.Heavy[0]; heavy > 1 {
+			b.Flows = []aggregate.FlowRow{{
+				Flow:   flow.Flow{Src: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: byte(i)}, Dst: [16]byte{0: 0x20, 1: 1}, SrcPort: 1, DstPort: 2, Proto: 6},
+				Signal: b.Signal[0], Kind: b.Kind[0], SrcGroup: b.SrcGroup[0], DstGroup: b.DstGroup[0],
+				Observations: heavy - 1, Bytes: 1, Measured: heavy - 1, Sum: 2e4 * (heavy - 1), Heavy: heavy - 1, HeavySum: 1,
+				Location: b.Location[0], LocationHeavy: heavy - 1,
+			}}
+		}
+		if err := memory.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return &Report{
-		Title: "<b>", Files: []string{"a|b<i>.pcap"}, Signals: Signals(total, line, named{}),
-		Findings: Findings([]finding.Finding{{
+	signals, err := report.Signals(t.Context(), memory, named{}, domain(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report.Report{
+		Title: "<b>", Files: []string{"a|b<i>.pcap"}, Signals: signals,
+		Findings: report.Findings([]finding.Finding{{
 			Kind: finding.ForgedValue, Subject: "10.0.0.1", Count: 3, Of: 9, From: 1, To: 2, Evidence: "<img src=x>",
 			Packets: []finding.Packet{{File: "a", Number: 1}, {File: "a", Number: 2}, {File: "b", Number: 7}},
 		}}),
 		Unknown: []string{"<u>"},
 	}
+	if err := r.Coverage.Cover(t.Context(), memory, named{}, []report.CellPackets{{Src: 1, Dst: 2, Tagged: 3, Untagged: 1}, {Src: 9999, Dst: 1, Incapable: 4}, {Src: 9998, Dst: 1, Untagged: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	second := func(n int64) time.Time { return time.Unix(n, 0).UTC() }
+	r.Coverage.SetTaps([]report.Tap{
+		{Name: "tap10", Place: "receiver", Weight: 1, From: second(1), To: second(100), Packets: 5, Tags: 5, Observations: 5, Stored: 5},
+		{Name: "tap2<i>", Place: "receiver", Weight: 100, From: second(1), To: second(50), Packets: 5, Tags: 500, Observations: 500, Stored: 400, Rejected: map[string]uint64{"<u>": 100}, Frames: map[string]uint64{"ok": 5, "cut-ip": 1}},
+		{Name: "tap3", Place: "receiver", Weight: 1, From: second(1), To: second(100), Packets: 5},
+	}, []string{"tap10", "dead<b>"})
+	return r
 }
 
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	s := sample(t, 70).Signals[0]
-	if s.Name != "min_abw" || s.Cells != 70 || s.Congested != 56 || len(s.Matrix.Groups) != maxGroups || s.Matrix.LeftOut != 6 || len(s.Worst) != maxWorst {
+	if s.Name != "min_abw_ratio" || s.Cells != 70 || s.Congested != 56 || len(s.Matrix.Groups) != 64 || s.Matrix.LeftOut != 6 || len(s.Worst) != 20 {
 		t.Errorf("%s: %d cells, %d congested, %d groups and %d left out, %d worst", s.Name, s.Cells, s.Congested, len(s.Matrix.Groups), s.Matrix.LeftOut, len(s.Worst))
 	}
-	if !slices.IsSortedFunc(s.Matrix.Groups, natural) || !slices.IsSortedFunc(s.Worst, func(a, b Cell) int { return int(b.Heavy) - int(a.Heavy) }) {
+	if !slices.IsSortedFunc(s.Matrix.Groups, report.Natural) || !slices.IsSortedFunc(s.Worst, func(a, b report.WorstCell) int { return int(b.Heavy) - int(a.Heavy) }) {
 		t.Errorf("out of order: %v", s.Matrix.Groups)
 	}
 	for k, heavy := range s.Heat.Heavy {
@@ -114,7 +156,7 @@ func TestNamesAreInert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back Report
+	var back report.Report
 	if err := json.Unmarshal(b, &back); err != nil || len(back.Signals) != 1 || back.Signals[0].Matrix.Cells[0][1] == nil {
 		t.Errorf("JSON does not come back: %v", err)
 	}
@@ -122,10 +164,22 @@ func TestNamesAreInert(t *testing.T) {
 
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	r := &Report{Signals: Signals(aggregate.NewSummary(time.Second, 10), aggregate.NewTimeline(time.Second, 10, 10), named{}), Findings: Findings(nil)}
+	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 1 << 20, Steps: 10})
+	signals, err := report.Signals(t.Context(), memory, named{}, domain(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report.Report{Signals: signals, Findings: report.Findings(nil)}
+	if err := r.Coverage.Cover(t.Context(), memory, named{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Coverage.SetTaps(nil, nil)
 	var b bytes.Buffer
 	if err := r.WriteHTML(&b); err != nil || !strings.Contains(b.String(), "None.") {
 		t.Errorf("%v: %s", err, b.String())
+	}
+	if err := r.WriteMarkdown(&b); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -134,7 +188,7 @@ func TestNatural(t *testing.T) {
 	want := []string{"", "rack", "rack1", "rack2", "rack2a", "rack10", "rack010b", "rack10c", "spine1:down2", "spine1:down10", "x"}
 	got := slices.Clone(want)
 	slices.Reverse(got)
-	slices.SortFunc(got, natural)
+	slices.SortFunc(got, report.Natural)
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -1,13 +1,12 @@
 package report
 
 import (
-	"cmp"
+	"context"
 	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/pattern"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // maxRhythms is how many cells are looked at, those with most heavy observations.
@@ -76,55 +75,53 @@ func (s *cellSeries) length(windows float64, steps int) int64 {
 	return int64(windows * float64(s.step) * float64(steps))
 }
 
-// cellKey is a cell of one kind of observation.
-type cellKey struct{ src, dst aggregate.GroupID }
-
 // rhythms looks for periods in the heavy shares of the worst cells, step by step, and
 // in cells with one period for who follows whom.
-func (b *builder) rhythms(cells []aggregate.CellStats, step time.Duration, starts []int64, steps map[int64]*aggregate.Summary) []Rhythm {
+func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, worst []int) ([]Rhythm, error) {
 	out := []Rhythm{}
-	worst := slices.DeleteFunc(slices.Clone(cells), func(c aggregate.CellStats) bool { return c.Heavy == 0 })
-	slices.SortStableFunc(worst, func(x, y aggregate.CellStats) int { return cmp.Compare(y.Heavy, x.Heavy) })
 	worst = worst[:min(len(worst), maxRhythms)]
-	series := seriesOf(b.signal, worst, step, starts, steps)
-	for i := range worst {
-		one := &series[i]
+	series, err := b.series(ctx, ids(cells, worst))
+	if err != nil {
+		return nil, err
+	}
+	for i, one := range series {
 		one.widen()
 		found, err := pattern.Find(one.shares(one.steps))
 		if err != nil || found == nil {
 			continue // too short to tell, or nothing that repeats
 		}
+		c := &cells[worst[i]]
 		out = append(out, Rhythm{
-			Src: b.names.GroupName(worst[i].Src), Dst: b.names.GroupName(worst[i].Dst),
+			Src: b.names.GroupName(c.Src), Dst: b.names.GroupName(c.Dst),
 			PeriodNS: one.length(found.Period, one.steps), Steps: found.Steps, Duty: found.Duty, IdleNS: one.length(found.Idle, one.steps),
-			Strength: found.Strength, Chance: found.Chance, series: *one, rhythm: found,
+			Strength: found.Strength, Chance: found.Chance, series: one, rhythm: found,
 		})
 	}
 	relate(out)
-	return out
+	return out, nil
 }
 
-// seriesOf are the observations of cells in each step.
-func seriesOf(s csig.Signal, cells []aggregate.CellStats, step time.Duration, starts []int64, steps map[int64]*aggregate.Summary) []cellSeries {
+// series are the observations of cells in each step.
+func (b *builder) series(ctx context.Context, cells []aggregate.CellID) ([]cellSeries, error) {
+	span := b.data.Span()
+	if len(cells) == 0 || span.Step <= 0 {
+		return nil, nil
+	}
+	lists, err := b.data.CellSteps(ctx, b.signal, cells)
+	if err != nil {
+		return nil, err
+	}
+	n := int((span.Last-span.First)/int64(span.Step)) + 1
 	series := make([]cellSeries, len(cells))
-	if len(starts) == 0 {
-		return series
-	}
-	n := int((starts[len(starts)-1]-starts[0])/int64(step)) + 1
-	index := make(map[cellKey]int, len(cells))
-	for i := range cells {
-		index[cellKey{cells[i].Src, cells[i].Dst}] = i
-		series[i] = cellSeries{heavy: make([]uint64, n), all: make([]uint64, n), step: step}
-	}
-	for _, at := range starts {
-		k := (at - starts[0]) / int64(step)
-		for _, c := range steps[at].Cells(s, nil) {
-			if i, ok := index[cellKey{c.Src, c.Dst}]; ok {
-				series[i].heavy[k], series[i].all[k] = c.Heavy, c.Observations
+	for i, steps := range lists {
+		series[i] = cellSeries{heavy: make([]uint64, n), all: make([]uint64, n), step: span.Step}
+		for _, at := range steps {
+			if k := (at.Start - span.First) / int64(span.Step); k >= 0 && k < int64(n) {
+				series[i].heavy[k], series[i].all[k] = at.Heavy, at.Observations
 			}
 		}
 	}
-	return series
+	return series, nil
 }
 
 // samePeriod is how far periods of one job may be apart.

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/dashboards/report"
+)
+
+// TestReportThroughEngine: a report has the same numbers from memory and from the store, and
+// goes there by itself where memory does not suffice.
+func TestReportThroughEngine(t *testing.T) {
+	temporary := t.TempDir()
+	env := append(engineEnv(t), "TMPDIR="+temporary)
+	e := emit(t, "--scenario", "incast", "--duration", "2s")
+	document := func(args ...string) report.Report {
+		t.Helper()
+		args = append([]string{"report", e.dir, "--fabric", e.fabric(), "-o", "json", "--out", "-"}, args...)
+		r := decodeJSON[report.Report](t, mustRun(t, env, args...))
+		r.GeneratedAt = r.From
+		return r
+	}
+	text := func(r report.Report) string {
+		var b strings.Builder
+		if err := writeIndented(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	memory := document("--use-engine", "never")
+	kept := filepath.Join(t.TempDir(), "kept")
+	for name, args := range map[string][]string{
+		"asked for":          {"--use-engine", "always", "--engine-dir", kept},
+		"for want of memory": {"--memory", "1MiB"},
+	} {
+		if got, want := text(document(args...)), text(memory); got != want {
+			at := 0
+			for at < min(len(got), len(want)) && got[at] == want[at] {
+				at++
+			}
+			t.Errorf("%s: the documents differ:\n%.300s\nfrom memory\n%.300s", name, got[max(at-100, 0):], want[max(at-100, 0):])
+		}
+	}
+	if r := runBinary(t, env, "report", e.dir, "--use-engine", "always", "--engine-dir", kept, "--out", filepath.Join(t.TempDir(), "r.html")); r.code != exitUsage || !strings.Contains(r.stderr, "expected an empty folder") {
+		t.Errorf("into a store with rows: exit code %d: %s", r.code, r.stderr)
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	small := document("--memory", "1MiB", "--use-engine", "never")
+	limited := func(u string) bool { return strings.Contains(u, "memory") }
+	if !slices.ContainsFunc(small.Unknown, limited) || slices.ContainsFunc(memory.Unknown, limited) {
+		t.Errorf("with 1 MiB, what could not be known is %q", small.Unknown)
+	}
+	for i := range memory.Signals {
+		a, b := &memory.Signals[i], &small.Signals[i]
+		if a.Cells != b.Cells || a.Congested != b.Congested || b.Heat.Step < a.Heat.Step {
+			t.Errorf("%s: with 1 MiB %d of %d cells are congested, want %d of %d", a.Name, b.Congested, b.Cells, a.Congested, a.Cells)
+		}
+	}
+}

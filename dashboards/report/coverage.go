@@ -1,0 +1,199 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+const (
+	// maxCovered is how many cells are listed of which something is missing.
+	maxCovered = 40
+	// endsEarly is the part of the captures' time by which a tap that ends before the others
+	// fell silent.
+	endsEarly = 0.1
+)
+
+// Coverage is how much the captures say of what there was.
+type Coverage struct {
+	Taps   []Tap    `json:"taps"`
+	Silent []string `json:"silent"` // taps that are configured, and of which nothing was read
+	// Cells are those that are not known in full, the least known first.
+	Cells        []CellCoverage `json:"cells"`
+	CellsLeftOut int            `json:"cells_left_out,omitempty"`
+}
+
+// Tap is what one tap took in, and what became of it. Tags to Trimmed are weighted.
+type Tap struct {
+	Name         string            `json:"name"`
+	Place        string            `json:"place"`
+	Interface    string            `json:"interface,omitempty"`
+	Weight       uint64            `json:"weight"` // packets that each of the captured ones stands for
+	From         time.Time         `json:"from"`
+	To           time.Time         `json:"to"`
+	Packets      uint64            `json:"packets"`
+	Frames       map[string]uint64 `json:"frames"` // packets by what decoding them came to
+	Tags         uint64            `json:"tags"`
+	Reflections  uint64            `json:"reflections"`
+	Observations uint64            `json:"observations"` // = stored + overflow + late + rejected
+	Stored       uint64            `json:"stored"`
+	Overflow     uint64            `json:"overflow"`
+	Late         uint64            `json:"late"`
+	Rejected     map[string]uint64 `json:"rejected"`
+	Untouched    uint64            `json:"untouched"`
+	Trimmed      uint64            `json:"trimmed"`
+	Note         string            `json:"note,omitempty"` // what it is silent about
+}
+
+// Refused are the tap's rejected observations by reason, in words.
+func (t *Tap) Refused() string { return counted(t.Rejected) }
+
+// Unread are the packets that could not be decoded to their end, in words.
+func (t *Tap) Unread() string {
+	left := maps.Clone(t.Frames)
+	maps.DeleteFunc(left, func(reason string, _ uint64) bool { return reason == "ok" || reason == "no-csig" })
+	return counted(left)
+}
+
+func counted(counts map[string]uint64) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%d %s", counts[name], name))
+	}
+	return strings.Join(list, ", ")
+}
+
+// CellCoverage is what is known of a cell, over all signals.
+type CellCoverage struct {
+	Src          string `json:"src"`
+	Dst          string `json:"dst"`
+	Observations uint64 `json:"observations"`
+	Untouched    uint64 `json:"untouched"` // no hop replaced the tag: it names no bottleneck
+	Trimmed      uint64 `json:"trimmed"`   // the tag stands for a part of the path
+	// Packets with and without a tag, where there are any with one, and reflections that say
+	// that their path is not CSIG-capable.
+	Tagged    uint64 `json:"tagged"`
+	Untagged  uint64 `json:"untagged"`
+	Incapable uint64 `json:"incapable"`
+
+	missing float64 // the largest share of what is missing
+}
+
+// Share is a part of the cell's observations.
+func (c *CellCoverage) Share(n uint64) float64 { return zero(float64(n) / float64(c.Observations)) }
+
+// UntaggedShare is the share of packets without a tag.
+func (c *CellCoverage) UntaggedShare() float64 {
+	return zero(float64(c.Untagged) / float64(c.Tagged+c.Untagged))
+}
+
+// CellPackets are packets from one group to another, at taps that see whole paths.
+type CellPackets struct {
+	Src, Dst                    aggregate.GroupID
+	Tagged, Untagged, Incapable uint64
+}
+
+type groups struct{ src, dst aggregate.GroupID }
+
+// Cover says how much is known of the cells, of all signals together.
+func (c *Coverage) Cover(ctx context.Context, data Totals, names Names, packets []CellPackets) error {
+	signals, err := data.Signals(ctx)
+	if err != nil {
+		return fmt.Errorf("build coverage: %w", err)
+	}
+	known := map[groups]*CellCoverage{}
+	at := func(src, dst aggregate.GroupID) *CellCoverage {
+		k := groups{src, dst}
+		if known[k] == nil {
+			known[k] = &CellCoverage{Src: names.GroupName(src), Dst: names.GroupName(dst)}
+		}
+		return known[k]
+	}
+	for _, s := range signals {
+		cells, err := data.Cells(ctx, s)
+		if err != nil {
+			return fmt.Errorf("build coverage: %w", err)
+		}
+		for i := range cells {
+			one := at(cells[i].Src, cells[i].Dst)
+			one.Observations += cells[i].Observations
+			one.Untouched += cells[i].Untouched
+			one.Trimmed += cells[i].Trimmed
+		}
+	}
+	for _, p := range packets {
+		if p.Tagged > 0 || p.Incapable > 0 {
+			one := at(p.Src, p.Dst)
+			one.Tagged, one.Untagged, one.Incapable = p.Tagged, p.Untagged, p.Incapable
+		}
+	}
+	c.list(slices.Collect(maps.Values(known)))
+	return nil
+}
+
+// list takes the cells of which something is missing.
+func (c *Coverage) list(all []*CellCoverage) {
+	c.Cells = []CellCoverage{}
+	for _, one := range all {
+		one.missing = max(one.Share(one.Untouched), one.Share(one.Trimmed), one.UntaggedShare())
+		if one.Incapable > 0 && one.Observations == 0 {
+			one.missing = 1
+		}
+		if one.missing > 0 || one.Incapable > 0 {
+			c.Cells = append(c.Cells, *one)
+		}
+	}
+	slices.SortFunc(c.Cells, func(x, y CellCoverage) int {
+		return cmp.Or(cmp.Compare(y.missing, x.missing), natural(x.Src, y.Src), natural(x.Dst, y.Dst))
+	})
+	c.CellsLeftOut = max(len(c.Cells)-maxCovered, 0)
+	c.Cells = c.Cells[:len(c.Cells)-c.CellsLeftOut]
+}
+
+// SetTaps takes the taps, in their own order, and notes which of them are silent. The
+// configured ones are names.
+func (c *Coverage) SetTaps(list []Tap, configured []string) {
+	slices.SortStableFunc(list, func(x, y Tap) int { return natural(x.Name, y.Name) })
+	var from, to time.Time
+	met := map[string]bool{}
+	for i := range list {
+		t := &list[i]
+		met[t.Name] = true
+		if t.To.IsZero() {
+			continue
+		}
+		if from.IsZero() || t.From.Before(from) {
+			from = t.From
+		}
+		if t.To.After(to) {
+			to = t.To
+		}
+	}
+	early := to.Add(-time.Duration(endsEarly * float64(to.Sub(from))))
+	for i := range list {
+		t := &list[i]
+		switch {
+		case t.Packets == 0:
+			t.Note = "no packets"
+		case t.Observations == 0:
+			t.Note = "no tags and no reflections"
+		case t.Stored == 0 && t.Place == "receiver":
+			t.Note = "enters no heatmap"
+		case t.To.Before(early):
+			t.Note = "silent for the last " + short(int64(to.Sub(t.To)))
+		}
+	}
+	c.Taps, c.Silent = append([]Tap{}, list...), []string{}
+	for _, name := range configured {
+		if !met[name] {
+			c.Silent = append(c.Silent, name)
+		}
+	}
+	slices.SortFunc(c.Silent, natural)
+}

@@ -1,0 +1,218 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/dashboards/report"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxStoredFlows is how many flows a store is asked for: some of them may be of another
+// kind than their cell.
+const maxStoredFlows = 1000
+
+// Stored asks a store that holds the captures of the report, and nothing else, in windows
+// of 1 s, of 1 min, and of a fine resolution. It is a report.Data.
+type Stored struct {
+	store *store.Store
+	fine  time.Duration
+	span  report.Span
+}
+
+// NewStored asks the store about a span: steps are a multiple of the fine resolution.
+func NewStored(s *store.Store, fine time.Duration, span report.Span) *Stored {
+	return &Stored{store: s, fine: fine, span: span}
+}
+
+// query is about the whole range, in windows of 1 min.
+func (s *Stored) query(signal csig.Signal) store.Query {
+	from, to := s.minutes()
+	return store.Query{Signal: signal, From: from, To: to, Resolution: time.Minute}
+}
+
+// minutes are those that the span begins and ends in.
+func (s *Stored) minutes() (from, to time.Time) {
+	from = time.Unix(0, s.span.First).UTC().Truncate(time.Minute)
+	return from, time.Unix(0, s.span.Last).Add(s.span.Step).UTC().Truncate(time.Minute).Add(time.Minute)
+}
+
+func (s *Stored) fineQuery(signal csig.Signal) store.Query {
+	q := s.query(signal)
+	q.Resolution, q.Step = s.fine, s.span.Step
+	return q
+}
+
+// Signals implements report.Totals.
+func (s *Stored) Signals(ctx context.Context) ([]csig.Signal, error) {
+	from, to := s.minutes()
+	all, err := s.store.Signals(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	var list []csig.Signal
+	for _, signal := range all {
+		if signal.HasValue() {
+			list = append(list, signal)
+		}
+	}
+	return list, nil
+}
+
+// Cells implements report.Totals.
+func (s *Stored) Cells(ctx context.Context, signal csig.Signal) ([]aggregate.CellStats, error) {
+	rows, err := s.store.Cells(ctx, s.query(signal))
+	list := make([]aggregate.CellStats, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		list[i] = aggregate.CellStats{
+			Src: r.Src, Dst: r.Dst, Signal: signal, Kind: r.Kind,
+			Observations: r.Observations, Bytes: r.Bytes, Measured: r.Measured, Sum: r.Sum, Min: r.Min, Max: r.Max,
+			Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy, HeavySum: r.HeavySum,
+			Mode: r.Mode, ModeCount: r.ModeCount, ModeSum: r.ModeSum, RunnerUp: r.RunnerUp, RunnerUpCount: r.RunnerUpCount,
+			State: aggregate.StateOf(r.Observations, r.Trimmed, r.Heavy),
+		}
+	}
+	return list, err
+}
+
+// maxLocations is how many locations a store is asked for, those with most heavy
+// observations.
+const maxLocations = 10_000
+
+// Locations implements report.Totals.
+func (s *Stored) Locations(ctx context.Context, signal csig.Signal) ([]aggregate.LocationStats, error) {
+	rows, err := s.store.TopLocations(ctx, s.query(signal), maxLocations)
+	list := make([]aggregate.LocationStats, len(rows))
+	for i, r := range rows {
+		list[i] = aggregate.LocationStats{Location: r.Location, Observations: r.Observations, Heavy: r.Heavy, HeavySum: r.HeavySum, Cells: int(r.Cells)}
+	}
+	return list, err
+}
+
+// Span implements report.Steps.
+func (s *Stored) Span() report.Span { return s.span }
+
+// LocationSteps implements report.Steps.
+func (s *Stored) LocationSteps(ctx context.Context, signal csig.Signal, step time.Duration) ([]report.LocationStep, error) {
+	q := s.fineQuery(signal)
+	q.Step = step
+	rows, err := s.store.LocationWindows(ctx, q)
+	var list []report.LocationStep
+	for _, r := range rows {
+		if r.Heavy > 0 {
+			list = append(list, report.LocationStep{Start: r.Window.UnixNano(), Location: r.Location, Heavy: r.Heavy})
+		}
+	}
+	return list, err
+}
+
+// CellSteps implements report.Steps.
+func (s *Stored) CellSteps(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) ([][]report.CellStep, error) {
+	lists := make([][]report.CellStep, len(cells))
+	index := indexOfPairs(cells)
+	err := inParts(pairs(cells), func(part []store.Cell) error {
+		q := s.fineQuery(signal)
+		q.Among = part
+		rows, err := s.store.CellWindows(ctx, q)
+		if err != nil {
+			return err
+		}
+		for k := range rows {
+			r := &rows[k]
+			i := index[store.Cell{Src: r.Src, Dst: r.Dst}]
+			lists[i] = append(lists[i], report.CellStep{Start: r.Window.UnixNano(), Observations: r.Observations, Heavy: r.Heavy})
+		}
+		return nil
+	})
+	return lists, err
+}
+
+func pairs(cells []aggregate.CellID) []store.Cell {
+	list := make([]store.Cell, len(cells))
+	for i, c := range cells {
+		list[i] = store.Cell{Src: c.Src, Dst: c.Dst}
+	}
+	return list
+}
+
+func indexOfPairs(cells []aggregate.CellID) map[store.Cell]int {
+	index := make(map[store.Cell]int, len(cells))
+	for i, c := range pairs(cells) {
+		index[c] = i
+	}
+	return index
+}
+
+// inParts asks about all of the cells, or about half of them at a time where the answer has
+// more rows than the store gives.
+func inParts(cells []store.Cell, ask func([]store.Cell) error) error {
+	if len(cells) == 0 {
+		return nil
+	}
+	err := ask(cells)
+	if n := len(cells) / 2; n > 0 && errors.Is(err, store.ErrTooManyRows) {
+		if err = inParts(cells[:n], ask); err == nil {
+			err = inParts(cells[n:], ask)
+		}
+	}
+	return err
+}
+
+// Codes implements report.Details.
+func (s *Stored) Codes(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) (all []aggregate.CodeCount, of [][]aggregate.CodeCount, err error) {
+	rows, err := s.store.Codes(ctx, s.query(signal))
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range rows {
+		all = append(all, codeCount(&rows[i]))
+	}
+	of = make([][]aggregate.CodeCount, len(cells))
+	index := indexOfPairs(cells)
+	err = inParts(pairs(cells), func(part []store.Cell) error {
+		q := s.query(signal)
+		q.Among, q.Resolution, q.Step = part, time.Second, s.span.Window
+		rows, err := s.store.CodeWindows(ctx, q)
+		if err != nil {
+			return err
+		}
+		for k := range rows {
+			count := codeCount(&rows[k])
+			count.Start = rows[k].Window.UnixNano()
+			i := index[rows[k].Cell]
+			of[i] = append(of[i], count)
+		}
+		return nil
+	})
+	return all, of, err
+}
+
+func codeCount(r *store.CodeRow) aggregate.CodeCount {
+	return aggregate.CodeCount{Encoding: r.Encoding, Code: r.Code, N: r.Observations}
+}
+
+// Flows implements report.Details.
+func (s *Stored) Flows(ctx context.Context, signal csig.Signal) ([]report.FlowStats, error) {
+	rows, err := s.store.ChosenFlows(ctx, s.query(signal), store.FlowFilter{MinHeavy: 1}, maxStoredFlows)
+	if err != nil {
+		return nil, err
+	}
+	var list []report.FlowStats
+	for i := range rows {
+		r := &rows[i]
+		if !r.Src.IsValid() {
+			continue // what all others come to
+		}
+		list = append(list, report.FlowStats{
+			Flow: flow.Flow{Src: r.Src.As16(), Dst: r.Dst.As16(), SrcPort: r.SrcPort, DstPort: r.DstPort, Proto: r.Proto},
+			Cell: aggregate.CellID{Src: r.SrcGroup, Dst: r.DstGroup, Kind: r.Kind}, Heavy: r.Heavy, Bytes: r.Bytes, Mean: r.Mean,
+			Location: r.Location, LocationHeavy: r.LocationHeavy,
+		})
+	}
+	return list, nil
+}
