@@ -18,14 +18,20 @@ import (
 type storeSink struct{ *store.Store }
 
 func (s storeSink) BeginRuns(ctx context.Context, list []Run) error {
-	var runs []store.Run
+	return s.Store.BeginRuns(ctx, storeRuns(list))
+}
+
+func (s storeSink) EndRuns(ctx context.Context, list []Run) error {
+	return s.Store.EndRuns(ctx, storeRuns(list))
+}
+
+func storeRuns(list []Run) (runs []store.Run) {
 	for _, r := range list {
 		runs = append(runs, store.Run{Source: r.Source, Mode: store.RunLive, Name: r.Exporter + "/" + r.Stream})
 	}
-	return s.Store.BeginRuns(ctx, runs)
+	return runs
 }
 
-func (storeSink) EndRuns(context.Context, []Run) error      { return nil }
 func (storeSink) WriteTaps(context.Context, []TapRow) error { return nil }
 func (storeSink) WriteGaps(context.Context, []Gap) error    { return nil }
 
