@@ -67,9 +67,9 @@ type watch struct {
 	key       viewKey
 	watcher   *recent.Watcher
 	heartbeat time.Duration
-	filter    string         // the filter as text
-	newest    time.Time      // end of the newest window that was told
-	base      *recent.Window // that was told last in an event of its own, of those that were the newest then
+	filter    string    // the filter as text
+	newest    time.Time // end of the newest window that was told
+	base      base
 	told      func(*event) error
 }
 
@@ -78,6 +78,7 @@ type event struct {
 	name string // model.EventSnapshot and so on
 	id   string // the revision that a reader who has got this far resumes from; empty for none
 	content
+	names uint64  // version of the names that cells were chosen under
 	frame *lazily // the whole event as it is sent; nil where nobody else is told the same
 }
 
@@ -175,7 +176,7 @@ func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
 	if err != nil {
 		return err
 	}
-	w.base = nil
+	w.base = base{}
 	if newest := s.Newest(); newest != nil {
 		w.newest = newest.End
 	}
@@ -192,19 +193,18 @@ func (w *watch) changed(ctx context.Context, step recent.Step) error {
 			name: model.EventWindow, revision: step.State.Revision, start: window.Start.UnixNano(),
 			late: !window.End.After(w.newest), last: i == len(step.Windows)-1,
 		}
-		var base *recent.Window
 		current := !window.End.Before(w.newest)
-		if current && w.base != nil {
-			base, of.baseRevision, of.baseStart = w.base, w.base.Revision, w.base.Start.UnixNano()
+		if current {
+			of.base = w.base.is
 		}
-		e, err := w.share(ctx, of, func() (*event, error) { return w.window(ctx, step.State, window, of, base) })
+		e, err := w.share(ctx, of, func() (*event, error) { return w.window(ctx, step.State, window, of) })
 		if err != nil {
 			return err
 		}
 		if current {
 			w.newest = window.End
 			if w.in.Encoding == inFrames {
-				w.base = window
+				w.base = baseOf(window, e.names)
 			}
 		}
 		if err := w.told(e); err != nil {
@@ -214,7 +214,7 @@ func (w *watch) changed(ctx context.Context, step recent.Step) error {
 	return nil
 }
 
-func (w *watch) window(ctx context.Context, s *recent.State, window *recent.Window, of eventOf, base *recent.Window) (*event, error) {
+func (w *watch) window(ctx context.Context, s *recent.State, window *recent.Window, of eventOf) (*event, error) {
 	v, f, err := w.view(ctx, func() (*view, error) { return w.api.windowView(ctx, window, w.key.signal, w.key.level) })
 	if err != nil {
 		return nil, err
@@ -223,9 +223,9 @@ func (w *watch) window(ctx context.Context, s *recent.State, window *recent.Wind
 		Revision: token(s), Start: window.Start, End: window.End, Late: of.late,
 		Completeness: window.Completeness(), Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
 	}
-	e := &event{name: of.name}
+	e := &event{name: of.name, names: v.names.version}
 	if w.in.Encoding == inFrames {
-		e.content, err = w.windowFrames(ctx, value, v, f, base)
+		e.content, err = w.windowFrames(ctx, value, v, f, of.base)
 	} else {
 		e.content = content{value: value, view: v, chosen: v.chosen(f)}
 	}
@@ -241,10 +241,8 @@ type eventOf struct {
 	revision uint64
 	start    int64 // of the window, Unix ns
 	late     bool
-	last     bool // of its revision
-
-	baseRevision uint64 // of the window that it may tell the changes of, with its start
-	baseStart    int64
+	last     bool   // of its revision
+	base     baseIs // that it may tell the changes of
 }
 
 // share makes an event once for all who watch the same cells.

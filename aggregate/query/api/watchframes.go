@@ -54,17 +54,38 @@ func (v *view) only(chosen []int) []aggregate.CellStats {
 	return list
 }
 
-// windowFrames puts the cells of a window into its event: those that differ from the base
-// window, where that is less than all of them.
-func (w *watch) windowFrames(ctx context.Context, into *model.WindowEvent, v *view, f *filter, base *recent.Window) (content, error) {
+// base is the window that a watcher was told of last in an event of its own, of those that
+// were the newest then. The zero value is none.
+type base struct {
+	window *recent.Window
+	is     baseIs
+}
+
+// baseIs tells bases apart, without keeping their windows. names is the version of the names
+// that the window was told under.
+type baseIs struct {
+	revision uint64
+	start    int64 // Unix ns
+	names    uint64
+}
+
+func baseOf(w *recent.Window, names uint64) base {
+	return base{w, baseIs{w.Revision, w.Start.UnixNano(), names}}
+}
+
+// windowFrames puts the cells of a window into its event: those that differ from the base,
+// where it has one and that is less than all of them.
+func (w *watch) windowFrames(ctx context.Context, into *model.WindowEvent, v *view, f *filter, is baseIs) (content, error) {
 	cells := v.only(v.chosen(f))
-	if base != nil {
-		before, f, err := w.view(ctx, func() (*view, error) { return w.api.windowView(ctx, base, w.key.signal, w.key.level) })
+	// Under other names, cells would not be compared with what was told.
+	if last := w.base; last.window != nil && last.is == is && is.names == v.names.version {
+		before, err := w.api.windowView(ctx, last.window, w.key.signal, w.key.level)
 		if err != nil {
-			return content{}, err
+			return content{}, w.api.answerable(ctx, err)
 		}
-		if changed, few := changes(before.only(before.chosen(f)), cells, len(cells)/2); few {
-			cells, into.Base = changed, &base.Start
+		changed, few := changes(before.only(before.chosen(f)), cells, len(cells)/2)
+		if few && before.names == v.names {
+			cells, into.Base = changed, &last.window.Start
 		}
 	}
 	size, err := asFrames(cells, into.Start, into.End, &into.Frames)

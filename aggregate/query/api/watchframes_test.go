@@ -1,10 +1,12 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
@@ -22,7 +26,7 @@ import (
 
 type cellKey struct{ src, dst string }
 
-// watched keeps what a stream of frames tells of, as a reader does.
+// watchedFrames keeps what a stream of frames tells of, as a reader does.
 type watchedFrames struct {
 	t     *testing.T
 	names [2]map[uint64]string // groups and locations
@@ -208,6 +212,49 @@ func TestWatchFramesGone(t *testing.T) {
 	}
 	page := read[model.Cells](t, s.get(t, "/api/v1/cells?signal=max_delay"))
 	known.holds(page.Values)
+}
+
+// moving are names under which locations belong to another device from some time on.
+type moving struct {
+	recenttest.Names
+	moved atomic.Bool
+}
+
+func (m *moving) Locations(ctx context.Context) ([]fabric.Location, error) {
+	list, err := m.Names.Locations(ctx)
+	if m.moved.Load() {
+		for i := range list {
+			list[i].DeviceLoc = list[0].ID
+		}
+	}
+	return list, err
+}
+
+// TestWatchFramesRenamed: when locations come to belong to other devices, cells that have not
+// changed otherwise are told of all the same.
+func TestWatchFramesRenamed(t *testing.T) {
+	names, now := &moving{Names: recenttest.Names{Racks: 6}}, atomic.Int64{}
+	s := newServed(t, 36, func(c *api.Config) {
+		c.Names, c.Now = names, func() time.Time { return begin.Add(time.Duration(now.Load())) }
+	})
+	s.window(t, 0)
+	w := open(t, listen(t, s)+"/api/v1/watch?signal=max_delay&level=device&encoding=frames")
+	w.next(t)
+	w.next(t)
+	known := newWatchedFrames(t, 6)
+	s.window(t, 1)
+	known.window(w.next(t))
+	names.moved.Store(true)
+	now.Store(int64(time.Minute))
+	b := recenttest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Second), 2, csig.MaxDelay)
+	if err := s.memory.WriteBlock(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	s.memory.Publish()
+	if told := known.window(w.next(t)); told.Base != nil {
+		t.Errorf("changes of %s", told.Base)
+	}
+	known.holds(read[model.Cells](t, s.get(t, "/api/v1/cells?signal=max_delay&level=device")).Values)
 }
 
 // TestCallFrames: a call has the same frames as bytes.
