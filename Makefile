@@ -85,7 +85,8 @@ accuracy: ## print how often the location that replay names is the true port, an
 	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFaults$$' ./replay
 	@rm -f .cache/traced.txt
 	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestTraceAttribution)$$' ./replay
-	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt
+	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^TestNoJobPeriods$$' ./cmd/csigscope
+	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt .cache/rhythms.txt
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
 	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_SOAK=$(or $(SOAK),60m) \

@@ -114,7 +114,8 @@ func beginnings(total []float64, period float64) (list []int) {
 }
 
 // endsOf are the windows in which each series ends its part of each step; a step that one
-// of them has no part in is shorter.
+// of them has no part in is shorter. A part is of the step that its middle is in: some begin
+// a little before the others do. What is busy for longer than a period has no end.
 func endsOf(series [][]float64, period float64, begins []int) [][]int {
 	ends := make([][]int, max(len(begins)-1, 0))
 	for _, s := range series {
@@ -122,8 +123,9 @@ func endsOf(series [][]float64, period float64, begins []int) [][]int {
 		for i := range ends {
 			end := -1
 			for _, r := range runs {
-				if r.from < begins[i+1] && r.to > begins[i] {
-					end = min(r.to, begins[i+1])
+				middle := (r.from + r.to) / 2
+				if middle >= begins[i] && middle < begins[i+1] && float64(r.to-r.from) <= period {
+					end = r.to
 				}
 			}
 			if end >= 0 {

@@ -87,6 +87,20 @@ func workers(rng *rand.Rand, cells, steps int, who int, share, by float64) ([][]
 	return list, &Rhythm{Period: period}
 }
 
+// TestEarlyStraggler: who is late is so although another begins a window before the job does as
+// a whole, and its next step within this one.
+func TestEarlyStraggler(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		list, r := workers(rng, 4, 40, 2, 1, 15)
+		list[0] = append(list[0][1:], 0)
+		late, err := Straggler(list, r)
+		if err != nil || late == nil || late.Series != 2 || math.Abs(late.By-15) > 3 {
+			t.Errorf("seed %d: %+v, %v, want 2 by 15", seed, late, err)
+		}
+	}
+}
+
 func TestStraggler(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 3))

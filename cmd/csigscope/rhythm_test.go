@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/dashboards/report"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// reportOf emits a scenario, and gives what report says of its captures.
+func reportOf(t *testing.T, s emitter.Scenario, args ...string) report.Report {
+	t.Helper()
+	dir := t.TempDir()
+	r, err := emitter.Run(t.Context(), s, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"report", "-o", "json", "--out", "-", "--fabric", r.Fabric}, args...)
+	return decodeJSON[report.Report](t, mustRun(t, os.Environ(), append(args, r.Captures...)...))
+}
+
+// job is a ring over four racks in steps, whose beginnings are late by up to a tenth of the
+// period, and the second of which has slow uplinks.
+func job(period time.Duration, seed uint64) emitter.Scenario {
+	s, err := emitter.Named("straggler")
+	if err != nil {
+		panic(err)
+	}
+	s.Seed, s.TagEvery, s.SnapLen = seed, 1, 96
+	s.Duration = max(300*time.Millisecond, 12*period)
+	s.ABWInterval = min(s.ABWInterval, period/5)
+	s.Workloads = s.Workloads[:1]
+	w := &s.Workloads[0]
+	w.Period, w.Burst, w.Jitter, w.Stragglers, w.Late, w.StraggleEvery, w.Connections = period, period*2/5, period/10, nil, 0, 0, 4
+	switch {
+	case period <= 20*time.Millisecond:
+		s.MTU = 1500
+	case period >= 500*time.Millisecond: // as much traffic in a step, in fewer packets
+		const slower = 5
+		s.HostSpeed, s.UplinkSpeed, s.RackUplinkSpeed = s.HostSpeed/slower, s.UplinkSpeed/slower, map[int]emitter.Rate{2: emitter.Gbps / slower}
+		s.HeavyDelay *= slower
+		w.Rate /= slower
+	}
+	return s
+}
+
+// TestJobPeriods: report tells the period of emitted jobs within 1 %, from 5 ms to 2 s.
+func TestJobPeriods(t *testing.T) {
+	for _, period := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
+		t.Run(period.String(), func(t *testing.T) {
+			t.Parallel()
+			worst, n := 0.0, map[string]int{}
+			for _, s := range reportOf(t, job(period, 1)).Signals {
+				for _, r := range s.Rhythms {
+					n[s.Name]++
+					worst = max(worst, math.Abs(float64(r.PeriodNS)/float64(period)-1))
+				}
+			}
+			t.Logf("%v, off by %.2f %% at most", n, 100*worst)
+			if len(n) == 0 || worst > 0.01 {
+				t.Errorf("%v, off by %.2f %% at most", n, 100*worst)
+			}
+		})
+	}
+}
+
+// TestStraggler: of a job's racks, one host of which is late in most steps, report names the
+// cell of that rack, and by how much it is late.
+func TestStraggler(t *testing.T) {
+	t.Parallel()
+	const period, late = 100 * time.Millisecond, 15 * time.Millisecond
+	for rack := 1; rack <= 3; rack++ {
+		s := job(period, uint64(rack))
+		s.Duration, s.RackUplinkSpeed = 3*time.Second, map[int]emitter.Rate{1: emitter.Gbps, 2: emitter.Gbps, 3: emitter.Gbps, 4: emitter.Gbps}
+		w := &s.Workloads[0]
+		w.Late, w.StraggleEvery = late, 1
+		for host := 1; host <= 4; host++ {
+			w.Stragglers = append(w.Stragglers, emitter.Host{Rack: rack, Host: host})
+		}
+		named, want := 0, fmt.Sprintf("rack%d", rack)
+		for _, signal := range reportOf(t, s).Signals {
+			if len(signal.Rhythms) != 4 {
+				t.Errorf("rack %d: %s: %d cells have a period", rack, signal.Name, len(signal.Rhythms))
+				continue
+			}
+			checkPhases(t, signal, want, late)
+			for _, r := range signal.Rhythms {
+				by := time.Duration(r.LateNS)
+				switch {
+				case r.Straggles && (r.Src != want || (by-late).Abs() > 4*time.Millisecond || r.LateShare < 0.8):
+					t.Errorf("rack %d: %s: %s to %s straggles by %s in %.2f of the steps", rack, signal.Name, r.Src, r.Dst, by, r.LateShare)
+				case r.Straggles:
+					named++
+				}
+			}
+		}
+		if named < 3 { // of four signals
+			t.Errorf("rack %d: named in %d signals", rack, named)
+		}
+	}
+}
+
+// TestSlowHost: one host of a rack that is late in each step is found by the cell of its rack,
+// where hosts alone keep their links busy.
+func TestSlowHost(t *testing.T) {
+	t.Parallel()
+	const late = 15 * time.Millisecond
+	s := job(100*time.Millisecond, 5)
+	s.Duration, s.UplinkSpeed, s.RackUplinkSpeed = 3*time.Second, 4*emitter.Gbps, nil
+	w := &s.Workloads[0]
+	w.Rate, w.Late, w.StraggleEvery, w.Stragglers = 880*emitter.Mbps, late, 1, []emitter.Host{{Rack: 2, Host: 3}}
+	named := 0
+	for _, signal := range reportOf(t, s).Signals {
+		for _, r := range signal.Rhythms {
+			switch by := time.Duration(r.LateNS); {
+			case r.Straggles && (r.Src != "rack2" || (by-late).Abs() > 4*time.Millisecond):
+				t.Errorf("%s: %s to %s straggles by %s", signal.Name, r.Src, r.Dst, by)
+			case r.Straggles:
+				named++
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("nobody is named")
+	}
+}
+
+// checkPhases holds by how much cells follow the first one against the truth: all begin
+// together, but those of the rack that is late.
+func checkPhases(t *testing.T, s report.Signal, rack string, late time.Duration) {
+	t.Helper()
+	first := time.Duration(0)
+	if s.Rhythms[0].Src == rack {
+		first = late
+	}
+	for _, r := range s.Rhythms[1:] {
+		want := -first
+		if r.Src == rack {
+			want += late
+		}
+		if r.BehindNS == nil || (time.Duration(*r.BehindNS)-want).Abs() > 4*time.Millisecond {
+			t.Errorf("%s: %s to %s is behind %v, want %s", s.Name, r.Src, r.Dst, r.BehindNS, want)
+		}
+	}
+}
+
+// rhythmsEnv asks for 100 seeds of what does not repeat, and names a file for what came of
+// it; make accuracy sets it.
+const rhythmsEnv = "CSIGSCOPE_RHYTHMS"
+
+// aperiodicJobs are scenarios without steps.
+var aperiodicJobs = []string{"storage", "permutation", "incast", "background"}
+
+// aperiodicJob is a short run of one of them in a small fabric.
+func aperiodicJob(name string, seed uint64) emitter.Scenario {
+	base := name
+	if name == "background" {
+		base = "storage"
+	}
+	s, err := emitter.Named(base)
+	if err != nil {
+		panic(err)
+	}
+	s = s.WithSize(4, 2, 2)
+	s.Seed, s.Duration, s.TagEvery, s.SnapLen = seed, 400*time.Millisecond, 1, 96
+	s.ABWInterval = 2 * time.Millisecond
+	switch name {
+	case "background":
+		s.Workloads = []emitter.Workload{{Kind: emitter.Background, Pairs: 24, Rate: 150 * emitter.Mbps}}
+	case "incast":
+		for i := range s.Workloads {
+			s.Workloads[i].Start, s.Workloads[i].End = 0, 0
+		}
+	}
+	return s
+}
+
+// TestNoJobPeriods: what does not repeat has no period.
+func TestNoJobPeriods(t *testing.T) {
+	t.Parallel()
+	seeds, file := uint64(2), os.Getenv(rhythmsEnv)
+	if file != "" {
+		seeds = 100
+	}
+	var text strings.Builder
+	for _, name := range aperiodicJobs {
+		cells, found := 0, 0
+		for seed := range seeds {
+			for _, s := range reportOf(t, aperiodicJob(name, seed+1)).Signals {
+				for _, c := range s.Worst {
+					if c.Heavy > 0 {
+						cells++
+					}
+				}
+				for _, r := range s.Rhythms {
+					found++
+					t.Logf("%s, seed %d: %s: %+v", name, seed+1, s.Name, r)
+				}
+			}
+		}
+		fmt.Fprintf(&text, "periods of %s: %d in %d cells of %d seeds\n", name, found, cells, seeds)
+		if 100*found > cells {
+			t.Errorf("%s: %d of %d cells have a period", name, found, cells)
+		}
+		if cells == 0 {
+			t.Errorf("%s: nothing is heavily loaded", name)
+		}
+	}
+	t.Log("\n" + text.String())
+	if file != "" {
+		if err := os.WriteFile(file, []byte(text.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
