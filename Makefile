@@ -116,9 +116,11 @@ bench-page: ## scrub through 600 windows of 256 x 256 cells in Chromium, and wat
 
 screenshots: engine $(PANELS) $(SCREENS) ## take the pictures of the page and of Grafana's dashboards anew
 	@.ci/need chromium chromium
+	@.ci/need prometheus prometheus
+	@.ci/need ip iproute2
 	@mkdir -p dashboards/page/screenshots dashboards/grafana/screenshots
 	CSIGSCOPE_README_SCREENSHOTS=$(CURDIR)/dashboards/page/screenshots $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/csigscope
-	CSIGSCOPE_GRAFANA_SCREENSHOTS=$(CURDIR)/dashboards/grafana/screenshots $(GO) test -count=1 -v -run '^TestDashboardScreenshots$$' ./cmd/csigscope
+	CSIGSCOPE_GRAFANA_SCREENSHOTS=$(CURDIR)/dashboards/grafana/screenshots $(GO) test -count=1 -v -run '^Test(Dashboard|Pipeline)Screenshots$$' ./cmd/csigscope
 
 fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP)
 	.ci/fuzz $(or $(FUZZTIME),1m) $(SKIP)

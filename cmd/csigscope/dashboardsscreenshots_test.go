@@ -13,10 +13,13 @@ import (
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
-// TestDashboardScreenshots draws the dashboards over the demo, in the folder that
-// CSIGSCOPE_GRAFANA_SCREENSHOTS names: outside of Grafana, with its own libraries.
+// dashboardPicturesEnv is the folder that pictures of dashboards are put into.
+const dashboardPicturesEnv = "CSIGSCOPE_GRAFANA_SCREENSHOTS"
+
+// TestDashboardScreenshots draws the dashboards over the demo: outside of Grafana, with its
+// own libraries.
 func TestDashboardScreenshots(t *testing.T) {
-	folder := os.Getenv("CSIGSCOPE_GRAFANA_SCREENSHOTS")
+	folder := os.Getenv(dashboardPicturesEnv)
 	if folder == "" {
 		t.Skip("takes the pictures of the dashboards: make screenshots")
 	}

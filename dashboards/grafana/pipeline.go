@@ -13,52 +13,64 @@ type series struct{ expr, legend string }
 type pipelinePanel struct {
 	title, about, unit string
 	series             []series
+	none               string // what it says when no series is there
+	counts             string // of the series that count something, a part of their names
 }
 
 var pipelinePanels = []pipelinePanel{
-	{"Frames of taps", "A tap that sees nothing looks like a healthy fabric.", "pps", []series{{`rate(csigscope_tap_frames_total{$of}[$__rate_interval])`, "{{instance}} {{tap}}"}}},
-	{"Taps that are down, drops", "Frames that the kernel had no room for, and links that are down.", "short", []series{
-		{`rate(csigscope_tap_kernel_drops_total{$of}[$__rate_interval])`, "{{instance}} {{tap}} drops/s"}, {`csigscope_tap_up{$of} == 0`, "{{instance}} {{tap}} down"},
-	}},
-	{"Tags and reflections found", "", "ops", []series{{`sum by (instance, kind) (rate(csigscope_decode_found_total{$of}[$__rate_interval]))`, "{{instance}} {{kind}}"}}},
-	{"Observations", "What came, what was stored, what had no room of its own.", "ops", []series{
+	{title: "Frames of taps", about: "A tap that sees nothing looks like a healthy fabric.", unit: "pps", series: []series{{`rate(csigscope_tap_frames_total{$of}[$__rate_interval])`, "{{instance}} {{tap}}"}}},
+	{
+		title: "Taps that are down, drops", about: "Frames that the kernel had no room for, and, as 1, links that are down.", unit: "pps", counts: "down", series: []series{
+			{`rate(csigscope_tap_kernel_drops_total{$of}[$__rate_interval])`, "{{instance}} {{tap}} drops"}, {`(csigscope_tap_up{$of} == bool 0) > 0`, "{{instance}} {{tap}} down"},
+		},
+	},
+	{title: "Tags and reflections found", unit: "ops", series: []series{{`sum by (instance, kind) (rate(csigscope_decode_found_total{$of}[$__rate_interval]))`, "{{instance}} {{kind}}"}}},
+	{title: "Observations", about: "What came, what was stored, what had no room of its own.", unit: "ops", series: []series{
 		{`sum by (instance) (rate(csigscope_observations_total{$of}[$__rate_interval]))`, "{{instance}} all"},
 		{`sum by (instance) (rate(csigscope_observations_stored_total{$of}[$__rate_interval]))`, "{{instance}} stored"},
 		{`sum by (instance) (rate(csigscope_observations_overflow_total{$of}[$__rate_interval]))`, "{{instance}} overflow"},
 	}},
-	{"Observations dropped, by reason", "", "ops", []series{{`sum by (instance, reason) (rate(csigscope_observations_dropped_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}}},
-	{"Behind the traffic", "How far the watermark of each producer is behind the clock: windows close that much later.", "s", []series{{`csigscope_watermark_lag_seconds{$of}`, "{{instance}} {{producer}}"}}},
-	{"From the end of a window to its rows being there", "", "s", []series{
+	{
+		title: "Observations dropped, by reason", unit: "ops", none: "nothing dropped",
+		series: []series{{`sum by (instance, reason) (rate(csigscope_observations_dropped_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}},
+	},
+	{title: "Behind the traffic", about: "How far the watermark of each producer is behind the clock: windows close that much later.", unit: "s", series: []series{{`csigscope_watermark_lag_seconds{$of}`, "{{instance}} {{producer}}"}}},
+	{title: "From the end of a window to its rows being there", unit: "s", series: []series{
 		{`histogram_quantile(0.5, sum by (instance, le) (rate(csigscope_window_queryable_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} half"},
 		{`histogram_quantile(0.99, sum by (instance, le) (rate(csigscope_window_queryable_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} 99 %"},
 	}},
-	{"Rows to the store", "", "ops", []series{
+	{title: "Rows to the store", unit: "ops", series: []series{
 		{`rate(csigscope_store_rows_total{$of}[$__rate_interval])`, "{{instance}} written"}, {`sum by (instance, reason) (rate(csigscope_store_rows_lost_total{$of}[$__rate_interval])) > 0`, "{{instance}} lost: {{reason}}"},
 	}},
-	{"Waiting in the outbox", "", "s", []series{{`csigscope_outbox_age_seconds{$of}`, "{{instance}}"}}},
-	{"Outbox and spool, of their limits", "", "percentunit", []series{
+	{title: "Waiting in the outbox", unit: "s", series: []series{{`csigscope_outbox_age_seconds{$of}`, "{{instance}}"}}},
+	{title: "Outbox and spool, of their limits", unit: "percentunit", series: []series{
 		{`csigscope_outbox_bytes{$of} / csigscope_outbox_limit_bytes{$of}`, "{{instance}} outbox"}, {`csigscope_spool_bytes{$of} / csigscope_spool_limit_bytes{$of}`, "{{instance}} spool"},
 	}},
-	{"Exporters", "Seconds since each was heard of, and how far its clock is off.", "s", []series{
+	{title: "Exporters", about: "Seconds since each was heard of, and how far its clock is off.", unit: "s", series: []series{
 		{`time() - csigscope_exporter_last_seen_timestamp_seconds{$of}`, "{{exporter}} silent for"}, {`csigscope_exporter_clock_offset_seconds{$of}`, "{{exporter}} clock"},
 	}},
-	{"Refused of exporters", "", "ops", []series{{`sum by (instance, reason) (rate(csigscope_ingest_refused_total{$of}[$__rate_interval]))`, "{{instance}} {{reason}}"}}},
-	{"Asked of the query API", "By status; refused ones by why.", "reqps", []series{
+	{
+		title: "Refused of exporters", unit: "ops", none: "nothing refused",
+		series: []series{{`sum by (instance, reason) (rate(csigscope_ingest_refused_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}},
+	},
+	{title: "Asked of the query API", about: "By status; refused ones by why.", unit: "reqps", series: []series{
 		{`sum by (instance, code) (rate(csigscope_api_requests_total{$of}[$__rate_interval]))`, "{{instance}} {{code}}"},
 		{`sum by (instance, reason) (rate(csigscope_api_refused_total{$of}[$__rate_interval])) > 0`, "{{instance}} refused: {{reason}}"},
 	}},
-	{"How long the query API takes", "Nineteen answers of twenty are there by then, but for those that wait for a window.", "s", []series{
+	{title: "How long the query API takes", about: "Nineteen answers of twenty are there by then, but for those that wait for a window.", unit: "s", series: []series{
 		{`histogram_quantile(0.95, sum by (instance, endpoint, le) (rate(csigscope_api_request_duration_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} {{endpoint}}"},
 	}},
-	{"Watchers of the query API", "Those that read too slowly are told so, and begin anew.", "short", []series{
+	{title: "Watchers of the query API", about: "Those that read too slowly are told so, and begin anew.", unit: "short", series: []series{
 		{`csigscope_api_watchers{$of}`, "{{instance}}"}, {`increase(csigscope_api_lagging_total{$of}[5m]) > 0`, "{{instance}} lagging in 5 min"},
 	}},
-	{"Heavily loaded share", "Of the last window, by signal.", "percentunit", []series{{`csigscope_heavy_ratio{$of}`, "{{instance}} {{signal}} {{source}}"}}},
-	{"Worst bottlenecks", "", "percentunit", []series{{`topk(10, csigscope_bottleneck_heavy_ratio{$of})`, "{{signal}} {{location}}"}}},
-	{"State in memory", "", "bytes", []series{{`sum by (instance) (csigscope_aggregate_state_bytes{$of})`, "{{instance}} windows"}, {`process_resident_memory_bytes{$of}`, "{{instance}} process"}}},
-	{"Age of the checkpoint, restarts of the engine", "", "s", []series{
-		{`time() - csigscope_checkpoint_last_timestamp_seconds{$of}`, "{{instance}} checkpoint"}, {`increase(csigscope_engine_restarts_total{$of}[1h])`, "{{instance}} restarts in an hour"},
-	}},
+	{title: "Heavily loaded share", about: "Of the last window, by signal.", unit: "percentunit", series: []series{{`csigscope_heavy_ratio{$of}`, "{{instance}} {{signal}} {{source}}"}}},
+	{title: "Worst bottlenecks", unit: "percentunit", series: []series{{`topk(10, csigscope_bottleneck_heavy_ratio{$of})`, "{{signal}} {{location}}"}}},
+	{title: "State in memory", unit: "bytes", series: []series{{`sum by (instance) (csigscope_aggregate_state_bytes{$of})`, "{{instance}} windows"}, {`process_resident_memory_bytes{$of}`, "{{instance}} process"}}},
+	{
+		title: "Age of the checkpoint, restarts of the engine", unit: "s", counts: "restarts", series: []series{
+			{`time() - csigscope_checkpoint_last_timestamp_seconds{$of}`, "{{instance}} checkpoint"}, {`increase(csigscope_engine_restarts_total{$of}[1h])`, "{{instance}} restarts in an hour"},
+		},
+	},
 }
 
 // pipelineBoard shows csigscope itself, from Prometheus. What needs somebody to act is in
@@ -86,9 +98,17 @@ func pipelineBoard() board {
 				"expr": strings.ReplaceAll(s.expr, "{$of}", `{job=~"$job", instance=~"$instance"}`), "legendFormat": s.legend,
 			})
 		}
+		defaults := object{"custom": pipelineLines(), "color": color("palette-classic"), "unit": p.unit}
+		if p.none != "" {
+			defaults["noValue"] = p.none
+		}
+		var overrides []object
+		if p.counts != "" {
+			overrides = []object{overrideBy("byRegexp", "/"+p.counts+"/", object{"unit": "short", "custom.axisPlacement": "right"})}
+		}
 		b.panels = append(b.panels, panel{
 			title: p.title, about: p.about, kind: "timeseries", width: gridWidth / 2, height: 8, source: source, targets: targets, options: lineOptions(),
-			defaults: object{"custom": pipelineLines(), "color": color("palette-classic"), "unit": p.unit},
+			defaults: defaults, overrides: overrides,
 		})
 	}
 	return b
@@ -96,7 +116,7 @@ func pipelineBoard() board {
 
 func pipelineLines() object {
 	l := lines(5)
-	l["lineInterpolation"] = "linear"
+	l["lineInterpolation"], l["axisSoftMin"] = "linear", 0 // but clocks may be off to both sides
 	return l
 }
 

@@ -17,7 +17,7 @@ import (
 // Asked is a panel, as its dashboard's JSON has it, and what its queries gave.
 type Asked struct {
 	Panel  json.RawMessage `json:"panel"`
-	Frames data.Frames     `json:"frames"`
+	Frames []*data.Frame   `json:"frames"` // data.Frames write several without commas
 }
 
 // Drawn is what a panel is to show, after its transformations and its field configuration.

@@ -13,7 +13,7 @@ export function Table({ panel, frames, width, height, timeRange }) {
 }
 
 export function Series({ panel, frames, width, height, timeRange }) {
-  if (!frames.some((frame) => frame.length)) return <Empty />;
+  if (!frames.some((frame) => frame.length)) return <Empty text={panel.fieldConfig.defaults.noValue} />;
   return <TimeSeries {...{ frames, width, height, timeRange }} timeZone="utc" legend={panel.options.legend} options={panel.options} structureRev={1} />;
 }
 

@@ -1,0 +1,116 @@
+package grafanatest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+)
+
+// Query is one of a panel's that asks Prometheus.
+type Query struct {
+	RefID        string `json:"refId"`
+	Expr         string `json:"expr"`
+	LegendFormat string `json:"legendFormat"`
+	Instant      bool   `json:"instant"`
+}
+
+// series is one of Prometheus' answers: its points are pairs of a time in s and a number
+// as text.
+type series struct {
+	Metric map[string]string
+	Value  [2]any
+	Values [][2]any
+}
+
+var label = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
+
+// AskPrometheus asks a server's HTTP API as the data source does: a frame for each series,
+// or one table of the present.
+func (v *Viewer) AskPrometheus(server string, q Query) (data.Frames, error) {
+	expr := strings.NewReplacer("$__rate_interval", fmt.Sprint(max(4, int(v.Interval.Seconds())+1), "s"), "$job", ".*", "$instance", ".*").Replace(q.Expr)
+	path, parameters := "/api/v1/query", url.Values{"query": {expr}, "time": {seconds(v.To)}}
+	if !q.Instant {
+		path, parameters = "/api/v1/query_range", url.Values{"query": {expr}, "start": {seconds(v.From)}, "end": {seconds(v.To)}, "step": {fmt.Sprint(v.Interval.Seconds())}}
+	}
+	response, err := http.Get(server + path + "?" + parameters.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("ask Prometheus: %w", err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read Prometheus' answer: %w", err)
+	}
+	var answer struct{ Data struct{ Result []series } }
+	if err := json.Unmarshal(text, &answer); err != nil || response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask Prometheus: %s: %.600s\n%s", response.Status, text, expr)
+	}
+	if q.Instant {
+		return instantTable(answer.Data.Result), nil
+	}
+	var frames data.Frames
+	for _, s := range answer.Data.Result {
+		frame, err := s.frame(q)
+		if err != nil {
+			return nil, err
+		}
+		frames = append(frames, frame)
+	}
+	return frames, nil
+}
+
+func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+// frame is named as the legend says.
+func (s *series) frame(q Query) (*data.Frame, error) {
+	var times []time.Time
+	var values []float64
+	for _, point := range s.Values {
+		value, err := strconv.ParseFloat(fmt.Sprint(point[1]), 64)
+		if err != nil {
+			return nil, fmt.Errorf("read a point: %w", err)
+		}
+		at, _ := point[0].(float64)
+		times, values = append(times, time.UnixMilli(int64(at*1000))), append(values, value)
+	}
+	field := data.NewField("Value", data.Labels(s.Metric), values)
+	field.Config = &data.FieldConfig{DisplayNameFromDS: label.ReplaceAllStringFunc(q.LegendFormat, func(all string) string {
+		return s.Metric[label.FindStringSubmatch(all)[1]]
+	})}
+	frame := data.NewFrame("", data.NewField("Time", nil, times), field)
+	frame.RefID = q.RefID
+	return frame, nil
+}
+
+// instantTable has a column for each label that a series has.
+func instantTable(list []series) data.Frames {
+	if len(list) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, s := range list {
+		for name := range s.Metric {
+			names[name] = true
+		}
+	}
+	frame := data.NewFrame("", data.NewField("Time", nil, make([]time.Time, len(list))))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		var column []string
+		for _, s := range list {
+			column = append(column, s.Metric[name])
+		}
+		frame.Fields = append(frame.Fields, data.NewField(name, nil, column))
+	}
+	frame.Fields = append(frame.Fields, data.NewField("Value", nil, make([]float64, len(list))))
+	return data.Frames{frame}
+}
