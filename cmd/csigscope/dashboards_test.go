@@ -126,11 +126,10 @@ func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame
 	}
 }
 
-// mayBeEmpty tells panels that show what the demo has not: it keeps no flows, and breaks
-// no protocol. Fine rows are there only where something was heavy.
+// mayBeEmpty tells panels that show what the demo has not: it breaks no protocol. Fine rows
+// are there only where something was heavy.
 func mayBeEmpty(v *grafanatest.Viewer, title string) bool {
-	return strings.HasPrefix(title, "Flows") || strings.HasPrefix(title, "Worst flows") || title == "Findings" ||
-		v.Choices["resolution"].Text == "fine" || strings.HasPrefix(title, "Period") && v.Choices["resolution"].Text == "1m"
+	return title == "Findings" || v.Choices["resolution"].Text == "fine" || strings.HasPrefix(title, "Period") && v.Choices["resolution"].Text == "1m"
 }
 
 func fieldNames(frame *data.Frame) (names []string) {

@@ -23,6 +23,7 @@ import (
 // answer.
 type storePanel struct {
 	drawn
+	board string
 	shown grafanatest.Drawn
 }
 
@@ -55,12 +56,20 @@ func askStore(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) (panel
 	return panels, asked
 }
 
-// drawPanels has Grafana draw the panels of a dashboard that ask the store.
-func drawPanels(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) []storePanel {
+// drawPanels has Grafana draw all panels that ask the store, at once: it takes a second to
+// load.
+func drawPanels(t *testing.T, v *grafanatest.Viewer) (panels []storePanel) {
 	t.Helper()
-	panels, asked := askStore(t, v, board)
-	asked = slices.DeleteFunc(asked, func(a grafanatest.Asked) bool { return len(a.Frames) == 0 }) // a row of panels
-	panels = slices.DeleteFunc(panels, func(p storePanel) bool { return len(p.Targets) == 0 })
+	var asked []grafanatest.Asked
+	boards := writtenBoards(t)
+	for _, name := range []string{"fabric", "cells", "job"} {
+		of, a := askStore(t, v, boards[name])
+		for i := range of {
+			if of[i].board = name; len(a[i].Frames) > 0 { // no row of panels
+				panels, asked = append(panels, of[i]), append(asked, a[i])
+			}
+		}
+	}
 	for i, d := range v.Draw(t, asked) {
 		panels[i].shown = d
 	}
@@ -107,24 +116,21 @@ func pageColors(t *testing.T, page string) map[string]string {
 // against the page.
 func checkDrawn(t *testing.T, v *grafanatest.Viewer, page string) {
 	colors := pageColors(t, page)
-	boards := writtenBoards(t)
-	for _, name := range []string{"fabric", "cells", "job"} {
-		for _, p := range drawPanels(t, v, boards[name]) {
-			t.Run(name+"/"+p.shown.Title, func(t *testing.T) {
-				checkShown(t, &p)
-				checkLinks(t, v, &p)
-				switch {
-				case p.Type == "heatmap":
-					checkRows(t, &p)
-				case p.Type == "state-timeline":
-					checkTimeline(t, &p, colors)
-				case len(p.Transformations) > 0:
-					checkMatrix(t, &p, colors)
-				case p.Type == "table":
-					checkPlaces(t, &p, colors)
-				}
-			})
-		}
+	for _, p := range drawPanels(t, v) {
+		t.Run(p.board+"/"+p.shown.Title, func(t *testing.T) {
+			checkShown(t, &p)
+			checkLinks(t, v, &p)
+			switch {
+			case p.Type == "heatmap":
+				checkRows(t, &p)
+			case p.Type == "state-timeline":
+				checkTimeline(t, &p, colors)
+			case len(p.Transformations) > 0:
+				checkMatrix(t, &p, colors)
+			case p.Type == "table":
+				checkPlaces(t, &p, colors)
+			}
+		})
 	}
 }
 
