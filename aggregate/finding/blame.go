@@ -28,7 +28,9 @@ const (
 	minAffected = 3
 	// certainty is how many times likelier one explanation is than chance, for each of
 	// those that were tried. Explanations within doubt times of the best are named as well.
-	certainty, doubt = 1000, 20
+	certainty, doubt = 100, 20
+	// maxCandidates is how many a finding names that may be at fault.
+	maxCandidates = 12
 )
 
 // court finds what flows have in common that something happened to. Which of the equal
@@ -208,6 +210,9 @@ func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID)
 			v.at = append(v.at, c.place(r.at))
 		}
 	}
+	if len(v.at) > maxCandidates {
+		return verdict{} // that says nothing
+	}
 	v.sure = nAffected >= minAffected && list[0].l-chance >= math.Log(certainty*float64(len(of)))
 	return v
 }
@@ -227,7 +232,7 @@ func (v *verdict) name(f *Finding) {
 		f.place(&v.at[0])
 		return
 	}
-	for i := range v.at[:min(len(v.at), maxPackets)] {
+	for i := range v.at {
 		f.Candidates = append(f.Candidates, v.at[i].Name)
 	}
 	slices.Sort(f.Candidates)

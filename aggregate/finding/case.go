@@ -31,25 +31,24 @@ const beyond = "others"
 
 // found counts an observation for a finding.
 func (d *Detector) found(k Kind, of subject, tap *Tap, o *decode.Observation) {
-	f, _ := d.caseOf(k, of, o)
-	f.seen(tap, o)
+	d.caseOf(k, of, o).seen(tap, o)
 }
 
 // caseOf is the finding of a subject, or that of all others past the bound.
-func (d *Detector) caseOf(k Kind, of subject, o *decode.Observation) (f *Finding, first bool) {
+func (d *Detector) caseOf(k Kind, of subject, o *decode.Observation) *Finding {
 	key := caseKey{k, uint8(o.Tag.Layout.Index()), of}
 	if f := d.cases[key]; f != nil {
-		return f, false
+		return f
 	}
 	if d.sizes[k] >= d.cfg.MaxSubjects {
 		key.of = subject{name: beyond}
 		if f := d.cases[key]; f != nil {
-			return f, false
+			return f
 		}
 	} else {
 		d.sizes[k]++
 	}
-	f = &Finding{Kind: k}
+	f := &Finding{Kind: k}
 	switch of = key.of; {
 	case of.addr.IsValid():
 		f.Subject = of.addr.String()
@@ -64,5 +63,5 @@ func (d *Detector) caseOf(k Kind, of subject, o *decode.Observation) (f *Finding
 	}
 	f.ID = idOf(k, f.Subject)
 	d.cases[key] = f
-	return f, true
+	return f
 }

@@ -85,6 +85,7 @@ type Detector struct {
 	layouts [csig.NumLayouts]layoutState
 	places  places
 	flows   flows
+	leaks   map[string]*receivers // by tap
 }
 
 // New makes a Detector.
@@ -99,6 +100,7 @@ func New(cfg Config) (*Detector, error) {
 	}
 	d := &Detector{cfg: cfg, cases: make(map[caseKey]*Finding)}
 	d.places.of = make(map[aggregate.LocationID]*place)
+	d.leaks = make(map[string]*receivers)
 	d.flows = flows{of: make(map[flowKey]*flow), most: cfg.MaxFlows}
 	for i := range d.layouts {
 		d.layouts[i].init(csig.LayoutAt(i))
@@ -206,15 +208,29 @@ func (d *Detector) reserved(s *seen) {
 	d.found(ReservedBits, subject{layout: s.o.Tag.Layout, isLayout: true}, s.tap, s.o)
 }
 
+// receivers are the first few hosts that something arrives at.
+type receivers [16]netip.Addr
+
 // leak takes a tag that a tap outside of the domain sees.
 func (d *Detector) leak(s *seen) {
-	f, first := d.caseOf(Leak, subject{name: s.tap.Name}, s.o)
-	if first && d.cfg.Routes != nil {
-		if edges := d.cfg.Routes.Edges(s.dst); len(edges) == 1 {
-			f.Device = edges[0]
+	d.found(Leak, subject{name: s.tap.Name}, s.tap, s.o)
+	r := d.leaks[s.tap.Name]
+	if r == nil {
+		if len(d.leaks) >= d.cfg.MaxSubjects {
+			return
+		}
+		r = new(receivers)
+		d.leaks[s.tap.Name] = r
+	}
+	for i := range r {
+		switch {
+		case r[i] == s.dst:
+			return
+		case !r[i].IsValid():
+			r[i] = s.dst
+			return
 		}
 	}
-	f.seen(s.tap, s.o)
 }
 
 // located judges a value that some port wrote.

@@ -94,6 +94,6 @@ func order(list []Finding) {
 	rank := map[Severity]int{Error: 0, Warning: 1, Info: 2}
 	slices.SortFunc(list, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(rank[a.Kind.Severity()], rank[b.Kind.Severity()]), cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject))
+			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Device, b.Device))
 	})
 }

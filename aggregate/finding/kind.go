@@ -109,7 +109,7 @@ var kinds = [numKinds]about{
 	},
 	StrippedFlows: {
 		"stripped-flows", Warning, "section 6.1",
-		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "of each flow 20 tags that are not there, and 1000 times likelier by what they pass than by chance; or a tap at the sender that sees them", "the devices or ports that such flows have in common and others not",
+		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "of each flow 20 tags that are not there, and 100 times likelier by what they pass than by chance, for each of what that may be; or a tap at the sender that sees them", "the devices or ports that such flows have in common and others not",
 		"the devices strip for hosts behind them that do not know tags",
 	},
 	WrongProfile: {

@@ -53,6 +53,7 @@ func (d *Detector) Findings() []Finding {
 			list = append(list, f)
 		}
 	}
+	order(list)
 	list = merge(list)
 	order(list)
 	return list
@@ -80,6 +81,7 @@ func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
 		f.Evidence = fmt.Sprintf("%s sends tags whose value is not the initial one", f.Subject)
 	case Leak:
 		f.Evidence = fmt.Sprintf("tags arrive at %s, outside of the domain", f.Subject)
+		d.blameEdges(&f)
 	case OrphanTag:
 		f.Of += f.Count
 		f.Evidence = fmt.Sprintf("packets have tags of %s before other tags, or inside of tunnels", f.Subject)
@@ -91,6 +93,24 @@ func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
 		f.Evidence = fmt.Sprintf("values name %s and are more than it can carry", f.Subject)
 	}
 	return f
+}
+
+// blameEdges names the edges that what leaks leaves by.
+func (d *Detector) blameEdges(f *Finding) {
+	r := d.leaks[f.Subject]
+	if r == nil || d.cfg.Routes == nil {
+		return
+	}
+	for _, dst := range r {
+		if dst.IsValid() {
+			f.Candidates = append(f.Candidates, d.cfg.Routes.Edges(dst)...)
+		}
+	}
+	slices.Sort(f.Candidates)
+	f.Candidates = slices.Compact(f.Candidates)
+	if len(f.Candidates) == 1 {
+		f.Device, f.Candidates = f.Candidates[0], nil
+	}
 }
 
 // blameOdd names what flows that have a number of odd tags have in common, and others not.

@@ -1,0 +1,113 @@
+package finding
+
+import (
+	"testing"
+
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestPaths: what happens to flows is found, and blamed on what they have in common; what
+// only looks like it is not found.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	strips := func(by func(closFlow) bool) func(*network) {
+		return func(n *network) { n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return !by(f) } }
+	}
+	bySpine2 := func(f closFlow) bool { return f.spine == 2 }
+	for _, test := range []struct {
+		name string
+		set  func(*network)
+		want string
+	}{
+		{"nothing", func(*network) {}, ""},
+		{"a spine strips", strips(bySpine2), "stripped-flows spine2"},
+		{"one port strips", strips(func(f closFlow) bool { return f.spine == 2 && f.dst[0] == 3 }), "stripped-flows spine2:down3"},
+		{"a leaf strips what its hosts send", strips(func(f closFlow) bool { return f.src[0] == 1 }), "stripped-flows leaf1"},
+		{"it strips for a rack", strips(func(f closFlow) bool { return f.dst[0] == 3 }), ""},
+		{"a host tags nothing beyond its rack", strips(func(f closFlow) bool { return f.src == [2]int{1, 1} }), ""},
+		{"some flows of all senders have none", strips(func(f closFlow) bool { return (f.src[0]+2*f.src[1]+f.dst[0]+f.spine)%3 == 0 }), ""},
+		{"a spine tags what senders do not", func(n *network) {
+			n.barely = func(f closFlow) bool { return f.src[1] == 1 && f.src[0] != f.dst[0] }
+			n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return !n.barely(f) || f.spine == 2 }
+			n.watch = true
+		}, "rogue-insertion spine2"},
+		{"a spine sets reserved bits", func(n *network) {
+			n.mark = func(f closFlow, o *decode.Observation) {
+				if f.spine == 2 && f.src[0] != f.dst[0] {
+					o.Tag.R = 1
+				}
+			}
+		}, "reserved-bits spine2"},
+		{"a sender sets reserved bits", func(n *network) {
+			n.mark = func(f closFlow, o *decode.Observation) {
+				if f.src == [2]int{2, 1} {
+					o.Tag.R = 1
+				}
+			}
+		}, "reserved-bits"},
+		{"a spine tags twice", func(n *network) {
+			n.mark = func(f closFlow, o *decode.Observation) {
+				if f.spine == 2 && f.src[0] != f.dst[0] && o.Packet%2 == 0 {
+					o.Flags |= decode.Orphan
+				}
+			}
+		}, "orphan-tag spine2"},
+		{"a port writes another locator", func(n *network) {
+			n.tag = func(_ int, f closFlow, tag *csig.Tag) bool {
+				if tag.LM == upID(1, 2) {
+					tag.LM = 7
+				}
+				return true
+			}
+		}, "unknown-locator leaf1:up2"},
+		{"a spine writes values without locators", func(n *network) {
+			n.tag = func(_ int, f closFlow, tag *csig.Tag) bool {
+				if tag.LM == downID(2, f.dst[0]) {
+					tag.LM = 0
+				}
+				return true
+			}
+		}, "unknown-locator spine2"},
+		{"a host forges, its edge does not scrub", forges, "forged-value, scrub-failure leaf1"},
+		{"and a tap sees it at the host", func(n *network) { forges(n); n.watch = true }, "forged-value, scrub-failure leaf1"},
+		{"a host forges, its edge scrubs", func(n *network) { n.watch, n.forger = true, true }, "forged-value"},
+		{"a host forges what its uplink may write", func(n *network) {
+			n.watch, n.forger = true, true
+			n.lm = func(f closFlow) uint16 { return upID(1, f.spine) }
+			n.tag = func(i int, f closFlow, tag *csig.Tag) bool {
+				if f.src == [2]int{1, 1} && i%2 == 0 {
+					tag.LM, tag.S = upID(1, f.spine), forgedDelay
+				}
+				return true
+			}
+		}, "forged-value, scrub-failure leaf1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNetwork(t)
+			test.set(n)
+			n.mesh(90)
+			if got := n.found(); got != test.want {
+				t.Errorf("found %q, want %q", got, test.want)
+				for _, f := range n.Findings() {
+					t.Logf("%s %s %v: %s", f.Kind, f.Subject, f.Candidates, f.Evidence)
+				}
+			}
+		})
+	}
+}
+
+// forgedDelay is a delay that a forger writes.
+const forgedDelay = 9000
+
+// forges makes host 1 of rack 1 write delays with a locator that nobody has.
+func forges(n *network) {
+	n.forger = true
+	n.tag = func(i int, f closFlow, tag *csig.Tag) bool {
+		if f.src == [2]int{1, 1} && i%2 == 0 {
+			tag.LM, tag.S = 0, forgedDelay
+		}
+		return true
+	}
+}

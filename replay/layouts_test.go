@@ -1,0 +1,105 @@
+package replay_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// TestWrongLayouts reads tags of each layout as those of each other one: what is found is
+// the suggestion to read them as what they are, and nothing that only follows from it.
+func TestWrongLayouts(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for i := range csig.NumLayouts {
+		is := csig.LayoutAt(i)
+		s := layoutScenario(t, is)
+		report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range csig.NumLayouts {
+			as := csig.LayoutAt(k)
+			for _, both := range []bool{false, true} {
+				if both && (is == as || is.Format != as.Format) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s as %s, %t", is, as, both), func(t *testing.T) {
+					var want string
+					switch {
+					case is == as:
+					case is.Format != as.Format:
+						want = "wrong-format " + as.String()
+					case is.Format == csig.Wide || both:
+						want = "wrong-profile " + as.String()
+					default:
+						// Classes of ports have fields of other widths in the two profiles: who
+						// describes one of them cannot be told what the other would mean.
+						want = "unknown-locator"
+					}
+					for _, f := range examineAs(t, is, as, report.Captures, both).Findings {
+						if got := f.Kind.String() + " " + f.Subject; want == "" || !strings.HasPrefix(got, want) {
+							t.Errorf("want %q, found %s: %s", want, got, f.Evidence)
+						}
+						found[want] = true
+					}
+				})
+			}
+		}
+	}
+	if len(found) != 2*csig.NumLayouts+1 { // a profile and a format of each, and compact locators
+		t.Errorf("found %v", found)
+	}
+}
+
+func layoutScenario(t *testing.T, l csig.Layout) emitter.Scenario {
+	t.Helper()
+	s, err := emitter.Named("alltoall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Duration = 100 * time.Millisecond
+	return s.WithLayout(l)
+}
+
+// examineAs looks at captures of one layout by a fabric file that says that the TPID stands
+// for another one, and describes the locators of that, or of both.
+func examineAs(t *testing.T, is, as csig.Layout, captures []string, both bool) *replay.Examined {
+	t.Helper()
+	spec, err := emitter.Fabric(layoutScenario(t, as))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meant, err := emitter.Fabric(layoutScenario(t, is))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.CSIG.TPIDs[0].TPID = meant.CSIG.TPIDs[0].TPID
+	if both {
+		spec.CSIG.Locators = append(spec.CSIG.Locators, meant.CSIG.Locators...)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := replay.Examine(t.Context(), replay.ExamineConfig{
+		Files: captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
+		Place: func(string) (finding.Place, error) { return finding.Receiver, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
