@@ -22,6 +22,8 @@ type injected struct {
 	// cannot, which blind gives the reason for.
 	reported, watched, judged string
 	blind                     string
+	// missed is why it is not found where some of its values arrive.
+	missed string
 	// hideable faults write values, which later hops may replace before any receiver sees
 	// one.
 	hideable bool
@@ -103,6 +105,7 @@ func senders(but ...string) func(*faulty) {
 var injections = []injected{
 	{
 		name: "stuck", at: []string{"spine1"}, reported: "stuck-port", hideable: true,
+		missed: "fewer than 200 in a row of a port and a signal",
 		change: faults(constant),
 	},
 	{
@@ -119,6 +122,7 @@ var injections = []injected{
 	},
 	{
 		name: "value-only", at: []string{"spine1"}, reported: "unknown-locator", judged: "locator-kept", hideable: true,
+		missed: "the locators left are those of ports before it",
 		change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.ValueOnly}),
 	},
 	{
@@ -159,6 +163,7 @@ var injections = []injected{
 	},
 	{
 		name: "strip", at: []string{"spine1"}, reported: "stripped-flows", elsewhere: true,
+		missed: "fewer than 20 tags are missing of a flow",
 		change: devices(emitter.Behavior{Match: "spine1", Kind: emitter.Strip}),
 	},
 	{
