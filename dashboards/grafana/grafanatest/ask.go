@@ -1,5 +1,6 @@
-// Package grafanatest does with a dashboard's queries what Grafana and its ClickHouse data
-// source do: it expands variables and macros, asks over HTTP, and makes data frames.
+// Package grafanatest does with a dashboard's queries what Grafana and its data sources do:
+// it expands variables and macros, asks over HTTP, and makes data frames. What becomes of the
+// frames it leaves to Grafana's own packages, which it runs in Node and in a browser.
 //
 // It knows Grafana's rules and must never know what a dashboard shows.
 package grafanatest

@@ -36,7 +36,6 @@ type DrawnField struct {
 	Type   string
 	Unit   string
 	Labels map[string]string
-	Custom map[string]any
 	Values []DrawnValue
 }
 

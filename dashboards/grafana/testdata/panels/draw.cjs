@@ -32,7 +32,6 @@ async function draw({ panel, frames }, replace) {
         type: field.type,
         unit: field.config.unit ?? "",
         labels: field.labels ?? {},
-        custom: field.config.custom ?? {},
         values: field.values.map((value, row) => shown(field, data, frame, value, row)),
       })),
     })),
