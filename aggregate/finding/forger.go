@@ -14,23 +14,17 @@ import (
 func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
 	wrote := d.places.times()
-	for _, src := range s.inOrder() {
+	list := slices.DeleteFunc(s.inOrder(), func(src netip.Addr) bool {
 		one := s.sources[src]
-		if one.stray < minStrays || !one.exceeds(s.all.stray-one.stray, s.all.touched-one.touched) {
-			continue
+		return one.stray < minStrays || !one.exceeds(s.all.stray-one.stray, s.all.touched-one.touched)
+	})
+	slices.SortStableFunc(list, func(a, b netip.Addr) int { return cmp.Compare(s.sources[b].stray, s.sources[a].stray) })
+	for i, src := range list {
+		one := s.sources[src]
+		var v verdict
+		if i < maxBlamed {
+			v = c.judge(of(src, flows), others(flows), one.cleared(d, wrote))
 		}
-		var affected, kept []*flow
-		for _, f := range flows {
-			from, _ := f.key.addrs()
-			switch {
-			case from == src && f.strays > 0:
-				affected = append(affected, f)
-			case f.strays == 0 && f.touched > 0 && len(kept) < maxWeighed:
-				kept = append(kept, f)
-			}
-		}
-		when := one.when.now(&d.places.clock)
-		v := c.judge(affected, kept, func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 })
 		alone := v.host && (len(v.at) == 1 || d.constant(s.layout, one))
 		if len(v.at) == 0 { // the paths are not known
 			alone = s.standsOut(src, d.edge)
@@ -40,6 +34,32 @@ func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bo
 		}
 	}
 	return out
+}
+
+// of are the flows of a source that have strays, others those of any that have none.
+func of(src netip.Addr, flows []*flow) (list []*flow) {
+	for _, f := range flows {
+		if from, _ := f.key.addrs(); from == src && f.strays > 0 && len(list) < maxWeighed {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func others(flows []*flow) (list []*flow) {
+	for _, f := range flows {
+		if f.strays == 0 && f.touched > 0 && len(list) < maxWeighed {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// cleared tells of what wrote as it should in half of the time of a source's strays, or
+// more.
+func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint64) func(aggregate.LocationID) bool {
+	when := one.when.now(&d.places.clock)
+	return func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 }
 }
 
 // constant tells whether a source's strays are one value, heavily loaded and not the

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/csigscope/csigscope/decode"
@@ -95,6 +96,46 @@ func TestPaths(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFlowBounds: flows past the bound are counted, and say nothing; without flows there is
+// neither a bound nor what flows tell.
+func TestFlowBounds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		most, flows int
+		counted     bool
+	}{{10, 10, true}, {-1, 0, false}, {1000, 60, false}} {
+		n := newNetwork(t)
+		n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return f.spine != 2 }
+		n.flows.most = test.most
+		n.mesh(90)
+		if len(n.flows.of) != test.flows || n.Untracked() > 0 != test.counted {
+			t.Errorf("at most %d: %d flows, %d packets of others", test.most, len(n.flows.of), n.Untracked())
+		}
+		if found := n.found(); (found != "") != (test.most == 1000) {
+			t.Errorf("at most %d flows: found %q", test.most, found)
+		}
+	}
+}
+
+// TestReference: every kind has a name, a definition, and what else would explain it.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	if err := WriteReference(&text); err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(rows) != int(numKinds)+2 || len(Kinds()) != int(numKinds) {
+		t.Fatalf("%d rows of %d kinds", len(rows), numKinds)
+	}
+	for i, row := range rows[2:] {
+		k := Kind(i)
+		if !strings.HasPrefix(row, "| `"+k.String()+"` | "+string(k.Severity())+" | ") || !strings.Contains(row, k.Otherwise()) || strings.Contains(row, "|  |") {
+			t.Error(row)
+		}
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxBlamed bounds the unknown locators whose writers are looked for.
+// maxBlamed bounds the unknown locators whose writers are looked for, and the sources that
+// are weighed against what their packets pass: the most frequent ones.
 const maxBlamed = 16
 
 // Findings are what was found, errors first. Observe may be called again after it. It
