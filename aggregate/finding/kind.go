@@ -124,15 +124,6 @@ var kinds = [numKinds]about{
 	},
 }
 
-// Kinds lists all kinds.
-func Kinds() []Kind {
-	list := make([]Kind, numKinds)
-	for i := range list {
-		list[i] = Kind(i)
-	}
-	return list
-}
-
 // String is the kind's name.
 func (k Kind) String() string { return kinds[k].name }
 

@@ -13,8 +13,8 @@ import (
 const maxValues = 8
 
 // values are the most frequent values with their locator metadata, of one source. What is
-// rarer takes the place of the rarest, as in Space-Saving (Metwally et al., 2005): n is at
-// most passed-over too high.
+// rarer takes the place of the rarest and inherits its number, as in Space-Saving (Metwally
+// et al., 2005).
 type values struct {
 	list [maxValues]value
 }

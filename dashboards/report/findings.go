@@ -12,7 +12,7 @@ func Findings(list []finding.Finding) []Finding {
 	for i := range list[:min(len(list), maxFindings)] {
 		f := &list[i]
 		one := Finding{
-			Severity: string(f.Kind.Severity()), Kind: f.Kind.String(), Subject: f.Subject, Device: f.Device, Port: f.Port,
+			Severity: string(f.Kind.Severity()), Kind: f.Kind.String(), Subject: f.Subject, Device: f.Device, Port: f.Port, Candidates: f.Candidates,
 			Count: f.Count, Of: f.Of, Evidence: f.Evidence, Otherwise: f.Kind.Otherwise(), Packets: byFile(f.Packets[:min(len(f.Packets), maxPackets)]),
 		}
 		if f.From != 0 {

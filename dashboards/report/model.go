@@ -119,18 +119,21 @@ type Heat struct {
 
 // Finding is something that is wrong.
 type Finding struct {
-	Severity  string    `json:"severity"`
-	Kind      string    `json:"kind"`
-	Subject   string    `json:"subject"`
-	Device    string    `json:"device,omitempty"`
-	Port      string    `json:"port,omitempty"`
-	From      string    `json:"from,omitempty"` // RFC 3339
-	To        string    `json:"to,omitempty"`
-	Count     uint64    `json:"count"`
-	Of        uint64    `json:"of"`
-	Evidence  string    `json:"evidence"`
-	Otherwise string    `json:"otherwise"`
-	Packets   []Packets `json:"packets"` // the first ones, to open in Wireshark
+	Severity string `json:"severity"`
+	Kind     string `json:"kind"`
+	Subject  string `json:"subject"`
+	Device   string `json:"device,omitempty"`
+	Port     string `json:"port,omitempty"`
+	// Candidates are the devices, ports or senders of which one is at fault, where the
+	// evidence does not choose.
+	Candidates []string  `json:"candidates,omitempty"`
+	From       string    `json:"from,omitempty"` // RFC 3339
+	To         string    `json:"to,omitempty"`
+	Count      uint64    `json:"count"`
+	Of         uint64    `json:"of"`
+	Evidence   string    `json:"evidence"`
+	Otherwise  string    `json:"otherwise"`
+	Packets    []Packets `json:"packets"` // the first ones, to open in Wireshark
 }
 
 // Packets are numbers of packets in a file, from 1.
