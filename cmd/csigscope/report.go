@@ -69,7 +69,7 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
 	flags.StringVarP(&f.format, "output", "o", "html", "output `FORMAT`: html, json or markdown")
 	flags.StringVar(&f.out, "out", "", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are findings of this `SEVERITY` or worse: error, warning or info")
-	flags.IntVar(&f.steps, "steps", 8192, "steps of time that are held apart, at most: what repeats is found in them")
+	flags.IntVar(&f.steps, "steps", 16384, "steps of time that are held apart, at most: what repeats is found in them, from two and a half steps on")
 	flags.StringVar(&f.memory, "memory", "512MiB", "`SIZE` of what the captures add up to in memory")
 	flags.StringVar(&f.engine, "use-engine", engineAuto, "go through the embedded engine: auto, where memory does not suffice, always or never")
 	flags.StringVar(&f.engineDir, "engine-dir", "", "empty `FOLDER` that the engine stores in, and that is kept (default a temporary one)")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -97,6 +98,9 @@ func (r *reportRun) write(numbers *reportNumbers, e *replay.Examined) (*report.R
 	}
 	doc.Coverage.SetTaps(numbers.taps, n.taps())
 	doc.Unknown = append(unknownOf(numbers.result, e, n), numbers.unknown...)
+	if step := numbers.data.Span().Step; step > reportResolutions.Fine {
+		doc.Unknown = append(doc.Unknown, fmt.Sprintf("steps of time are of %s: what repeats faster than every %s is not found (--steps, or a part of the captures)", step, step*5/2))
+	}
 	return doc, nil
 }
 

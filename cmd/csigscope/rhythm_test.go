@@ -32,7 +32,7 @@ func job(period time.Duration, seed uint64) emitter.Scenario {
 		panic(err)
 	}
 	s.Seed, s.TagEvery, s.SnapLen = seed, 1, 96
-	s.Duration = max(300*time.Millisecond, 12*period)
+	s.Duration = max(300*time.Millisecond, 16*period)
 	s.ABWInterval = min(s.ABWInterval, period/5)
 	s.Workloads = s.Workloads[:1]
 	w := &s.Workloads[0]
@@ -66,6 +66,39 @@ func TestJobPeriods(t *testing.T) {
 				t.Errorf("%v, off by %.2f %% at most", n, 100*worst)
 			}
 		})
+	}
+}
+
+// TestFastPeriod: a period of 5 ms is found in a long capture of few packets too, whose windows
+// have to be longer to hold enough of them; where steps are too long for it, nothing is made
+// up, and the report says so.
+func TestFastPeriod(t *testing.T) {
+	t.Parallel()
+	const period = 5 * time.Millisecond
+	s := job(period, 3)
+	s = s.WithSize(2, 2, 2)
+	s.Duration, s.AckEvery, s.HeavyDelay = 12*time.Second, -1, 300*time.Microsecond
+	s.HostSpeed, s.UplinkSpeed, s.RackUplinkSpeed = 300*emitter.Mbps, 600*emitter.Mbps, map[int]emitter.Rate{1: 200 * emitter.Mbps}
+	s.Workloads[0].Rate = 180 * emitter.Mbps
+	found := 0
+	for _, signal := range reportOf(t, s).Signals {
+		for _, r := range signal.Rhythms {
+			if found++; math.Abs(float64(r.PeriodNS)/float64(period)-1) > 0.01 {
+				t.Errorf("%s: %s", signal.Name, time.Duration(r.PeriodNS))
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no period is found")
+	}
+	doc := reportOf(t, s, "--steps", "3000")
+	for _, signal := range doc.Signals {
+		if len(signal.Rhythms) > 0 {
+			t.Errorf("%s: %+v", signal.Name, signal.Rhythms)
+		}
+	}
+	if unknown := strings.Join(doc.Unknown, "\n"); !strings.Contains(unknown, "what repeats faster than every 25ms is not found") {
+		t.Error(unknown)
 	}
 }
 

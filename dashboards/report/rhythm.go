@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -56,6 +57,45 @@ func (s *cellSeries) widen() {
 	}
 }
 
+// find is what repeats, nil where nothing does or the series is too short to tell. In windows
+// that are too long for a period, several of them together repeat. So a period is looked for in
+// shorter windows as well: one that is a part of it takes its place, and its windows are the
+// series'; where there is neither that nor the same one, a period of few windows is none.
+func (s *cellSeries) find() *pattern.Rhythm {
+	found, err := pattern.Find(s.shares(s.steps))
+	if err != nil || found == nil {
+		return nil
+	}
+	sure := s.steps == 1 || found.Period >= fewWindows
+	for steps := s.steps - 1; steps > 0; steps-- {
+		shorter, err := pattern.Find(s.shares(steps))
+		if err != nil || shorter == nil {
+			continue
+		}
+		ratio := found.Period * float64(s.steps) / (shorter.Period * float64(steps))
+		whole := math.Round(ratio)
+		if whole < 1 || math.Abs(ratio-whole) > sameMultiple*whole {
+			continue
+		}
+		sure = true
+		if whole > 1 {
+			found, s.steps = shorter, steps
+		}
+	}
+	if !sure {
+		return nil
+	}
+	return found
+}
+
+const (
+	// sameMultiple is how far one period may be from a multiple of another, as a share.
+	sameMultiple = 0.01
+	// fewWindows is how long a period has to be to be no mixture of a shorter one with
+	// windows.
+	fewWindows = 8
+)
+
 // shares are the heavy shares of windows of so many steps; a window in which nothing was
 // observed is not congested.
 func (s *cellSeries) shares(steps int) []float64 {
@@ -86,9 +126,9 @@ func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, wors
 	}
 	for i, one := range series {
 		one.widen()
-		found, err := pattern.Find(one.shares(one.steps))
-		if err != nil || found == nil {
-			continue // too short to tell, or nothing that repeats
+		found := one.find()
+		if found == nil {
+			continue
 		}
 		c := &cells[worst[i]]
 		out = append(out, Rhythm{
