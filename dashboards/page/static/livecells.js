@@ -31,12 +31,19 @@ class LiveCells {
     this.columns = change ? LiveCells.merge(this.columns, came) : came;
   }
 
-  // plain are columns whose modes are places.
+  // plain are columns whose modes are places from 1 on, 0 for none.
   static plain(columns) {
     const { "": { places, ...modes } } = columns.modes;
     const out = { rows: columns.rows, src: columns.src, dst: columns.dst, mode_count: modes.mode_count, runner_up_count: modes.runner_up_count };
     for (const name of LiveCells.NAMES) out[name] = columns[name];
-    for (const name of ["mode", "runner_up"]) out[name] = Int32Array.from({ length: columns.rows }, (_, i) => places[modes[name][i]]);
+    for (const name of ["mode", "runner_up"]) out[name] = LiveCells.lift(Int32Array, modes[name], columns.rows, places.map((at) => at + 1));
+    return out;
+  }
+
+  // lift puts what a column's numbers are the places of in place of them.
+  static lift(Type, column, rows, list) {
+    const out = new Type(rows);
+    for (let i = 0; i < rows; i++) out[i] = list[column[i]];
     return out;
   }
 
@@ -68,12 +75,11 @@ class LiveCells {
   under(model, level) {
     const c = this.columns;
     const groups = Array.from(this.groups.keys(), (id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);
-    const locations = Array.from(this.locations.keys(), (id) => model.locationIndex.get(id) ?? -1);
+    const locations = [-1, ...Array.from(this.locations.keys(), (id) => model.locationIndex.get(id) ?? -1)];
+    const strange = groups.includes(FrameCache.UNKNOWN) || locations.includes(-1, 1);
     const modes = { mode_count: c.mode_count, runner_up_count: c.runner_up_count };
-    for (const name of ["mode", "runner_up"]) modes[name] = Int32Array.from(c[name], (at) => (at < 0 ? -1 : locations[at]));
-    const columns = {
-      ...c, src: Uint16Array.from(c.src, (at) => groups[at]), dst: Uint16Array.from(c.dst, (at) => groups[at]), modes: { [level]: modes },
-    };
-    return { columns, strange: groups.includes(FrameCache.UNKNOWN) || locations.includes(-1) };
+    for (const name of ["mode", "runner_up"]) modes[name] = LiveCells.lift(Int32Array, c[name], c.rows, locations);
+    const [src, dst] = [c.src, c.dst].map((column) => LiveCells.lift(Uint16Array, column, c.rows, groups));
+    return { columns: { ...c, src, dst, modes: { [level]: modes } }, strange };
   }
 }
