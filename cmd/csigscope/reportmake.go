@@ -63,15 +63,16 @@ func (r *reportRun) numbers() (numbers *reportNumbers, leave func() error, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	limited := memory.Limited()
+	limited, hint := memory.Limited(), "(--use-engine)"
 	if r.flags.engine == engineAlways || r.flags.engine == engineAuto && len(limited) > 0 {
 		stored, leave, err := r.throughEngine(memory.Wanted())
 		if err == nil || r.flags.engine == engineAlways || !errors.Is(err, chdb.ErrNoEngine) {
 			return stored, leave, err
 		}
+		hint = "(make engine), which is not installed"
 	}
 	if len(limited) > 0 {
-		limited = append(limited, "what there was no memory for takes more of it (--memory) or the embedded engine (--use-engine)")
+		limited = append(limited, "what there was no memory for takes more of it (--memory), or the embedded engine "+hint)
 	}
 	numbers.unknown = append(numbers.unknown, limited...)
 	return numbers, func() error { return nil }, nil

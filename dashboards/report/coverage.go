@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
 )
 
 const (
@@ -27,6 +28,8 @@ type Coverage struct {
 	// Cells are those that are not known in full, the least known first.
 	Cells        []CellCoverage `json:"cells"`
 	CellsLeftOut int            `json:"cells_left_out,omitempty"`
+	// ByReflections is how many cells no tag is known of.
+	ByReflections int `json:"by_reflections"`
 }
 
 // Tap is what one tap took in, and what became of it. Tags to Trimmed are weighted.
@@ -83,6 +86,7 @@ type CellCoverage struct {
 	Incapable uint64 `json:"incapable"`
 
 	missing float64 // the largest share of what is missing
+	tags    bool    // of any signal
 }
 
 // Share is a part of the cell's observations.
@@ -125,6 +129,7 @@ func (c *Coverage) Cover(ctx context.Context, data Totals, names Names, packets 
 			one.Observations += cells[i].Observations
 			one.Untouched += cells[i].Untouched
 			one.Trimmed += cells[i].Trimmed
+			one.tags = one.tags || cells[i].Kind == decode.Tag
 		}
 	}
 	for _, p := range packets {
@@ -141,6 +146,9 @@ func (c *Coverage) Cover(ctx context.Context, data Totals, names Names, packets 
 func (c *Coverage) list(all []*CellCoverage) {
 	c.Cells = []CellCoverage{}
 	for _, one := range all {
+		if !one.tags && one.Observations > 0 {
+			c.ByReflections++
+		}
 		one.missing = max(one.Share(one.Untouched), one.Share(one.Trimmed), one.UntaggedShare())
 		if one.Incapable > 0 && one.Observations == 0 {
 			one.missing = 1

@@ -16,7 +16,7 @@ var page string
 // network. Names from captures are escaped.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour,
+		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour, "code": code,
 		"heat": heatSVG, "histogram": histogramSVG, "bars": barsSVG,
 	}).Parse(page)
 	if err != nil {
@@ -39,6 +39,19 @@ func share(part float64) string {
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
+
+// code is a text in which what stands between backquotes is code.
+func code(text string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		tag := "span"
+		if i%2 == 1 {
+			tag = "code"
+		}
+		fmt.Fprintf(&b, "<%s>%s</%s>", tag, template.HTMLEscapeString(part), tag)
+	}
+	return template.HTML(b.String())
+}
 
 // hour is the time of day, nothing for no time.
 func hour(t time.Time) string {
@@ -69,10 +82,13 @@ func short(ns any) string {
 // to dark, none.
 var scale = [...][3]float64{{253, 231, 37}, {94, 201, 98}, {33, 145, 140}, {59, 82, 139}, {68, 1, 84}}
 
+// unknownColor is of cells without a value, and of clear ones.
+const unknownColor = "background:var(--clear)"
+
 // Level colours a cell of the left matrix.
 func (c *Cell) Level() template.CSS {
 	if c.Mean == nil {
-		return "background:#ddd"
+		return unknownColor
 	}
 	at := min(max(c.level, 0), 1) * float64(len(scale)-1)
 	i := min(int(at), len(scale)-2)
@@ -84,7 +100,7 @@ func (c *Cell) Level() template.CSS {
 // ModeColor colours a cell of the right matrix.
 func (c *Cell) ModeColor() template.CSS {
 	if c.color == "" {
-		return "background:#eee"
+		return unknownColor
 	}
 	return template.CSS("background:" + c.color)
 }

@@ -134,6 +134,9 @@ func (c *Coverage) markdown(w io.Writer) {
 	if len(c.Silent) > 0 {
 		fmt.Fprintf(w, "\nConfigured, and nothing was read of: %s.\n", plain(strings.Join(c.Silent, ", ")))
 	}
+	if c.ByReflections > 0 {
+		fmt.Fprintf(w, "\n%d cells are known by reflections alone.\n", c.ByReflections)
+	}
 	if len(c.Cells) == 0 {
 		return
 	}

@@ -22,7 +22,10 @@ func (r *Report) Summary() []string {
 	var parts []string
 	for _, severity := range []string{"error", "warning", "info"} {
 		if n := bad[severity]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d of severity %s", n, severity))
+			if n > 1 && severity != "info" {
+				severity += "s"
+			}
+			parts = append(parts, fmt.Sprintf("%d %s", n, severity))
 		}
 	}
 	list = append(list, "Findings: "+cmp.Or(strings.Join(parts, ", "), "none")+".")

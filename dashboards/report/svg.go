@@ -8,7 +8,9 @@ import (
 
 // Sizes of drawings, in units of their own.
 const (
-	heatWidth, heatRow, heatLabels = 900.0, 16.0, 170.0
+	heatWidth, heatRow = 1070.0, 16.0 // with the names
+	letterWidth        = 5.6
+	longestName        = 48 // letters
 
 	histogramWidth, histogramHeight, histogramLabels = 420.0, 90.0, 30.0
 	barsWidth, barsHeight                            = 120.0, 24.0
@@ -19,32 +21,45 @@ const (
 func heatSVG(h *Heat) template.HTML {
 	var b strings.Builder
 	height := heatRow * float64(len(h.Locations)+1)
-	fmt.Fprintf(&b, `<svg class="heat" viewBox="0 0 %g %g" role="img" aria-label="bottlenecks over time">`, heatLabels+heatWidth, height)
-	width := heatWidth / float64(max(len(h.Starts), 1))
+	letters := 0
+	for _, name := range h.Locations {
+		letters = max(letters, min(len([]rune(name)), longestName))
+	}
+	labels := 20 + letterWidth*float64(letters)
+	fmt.Fprintf(&b, `<svg class="heat" viewBox="0 0 %g %g" role="img" aria-label="bottlenecks over time">`, heatWidth, height)
+	width := (heatWidth - labels) / float64(max(len(h.Starts), 1))
 	for i, name := range h.Locations {
 		y := float64(i) * heatRow
-		fmt.Fprintf(&b, `<text x="%g" y="%g">%s</text>`, heatLabels-6, y+heatRow-4, template.HTMLEscapeString(name))
+		fmt.Fprintf(&b, `<text x="%g" y="%g"><title>%s</title>%s</text>`, labels-6, y+heatRow-4, template.HTMLEscapeString(name), template.HTMLEscapeString(cut(name)))
 		for k, share := range h.Share[i] {
 			if share == 0 {
 				continue
 			}
 			fmt.Fprintf(&b, `<rect x="%.2f" y="%g" width="%.2f" height="%g" fill="%s" fill-opacity="%.2f"><title>%s</title></rect>`,
-				heatLabels+float64(k)*width, y, width, heatRow-1, template.HTMLEscapeString(h.colors[i]), 0.15+0.85*share,
+				labels+float64(k)*width, y, width, heatRow-1, template.HTMLEscapeString(h.colors[i]), 0.15+0.85*share,
 				template.HTMLEscapeString(fmt.Sprintf("%s: %s of %d heavy observations at %s", name, percent(share), h.Heavy[k], clock(h.Starts[k]))))
 		}
 	}
 	for k, heavy := range h.Heavy {
 		if heavy == 0 {
-			fmt.Fprintf(&b, `<rect x="%.2f" y="0" width="%.2f" height="%g" class="idle"/>`, heatLabels+float64(k)*width, width, height-heatRow)
+			fmt.Fprintf(&b, `<rect x="%.2f" y="0" width="%.2f" height="%g" class="idle"/>`, labels+float64(k)*width, width, height-heatRow)
 		}
 	}
 	if n := len(h.Starts); n > 0 {
 		y := height - 4
 		fmt.Fprintf(&b, `<text x="%g" y="%g" class="first">%s</text><text x="%g" y="%g">%s</text>`,
-			heatLabels, y, clock(h.Starts[0]), heatLabels+heatWidth, y, clock(h.Starts[n-1].Add(h.Step)))
+			labels, y, clock(h.Starts[0]), heatWidth, y, clock(h.Starts[n-1].Add(h.Step)))
 	}
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String())
+}
+
+// cut is the beginning of a long name.
+func cut(name string) string {
+	if letters := []rune(name); len(letters) > longestName {
+		return string(letters[:longestName-1]) + "…"
+	}
+	return name
 }
 
 // histogramSVG draws a distribution with its axis. Bars are of equal width, whatever range
