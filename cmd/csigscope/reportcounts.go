@@ -54,6 +54,9 @@ func unknownOf(result *replay.Result, e *replay.Examined, n *network) []string {
 			say(result.Counts.Rejected[i], "observations were made before the end of their path, and enter no heatmap")
 		}
 	}
+	if n.config.Flows.Top.n == 0 {
+		list = append(list, "flows are not told apart, as the configuration has it (flows: top)")
+	}
 	if len(n.fabric.Locations()) == 0 {
 		list = append(list, "without a fabric file (--fabric), locations are raw locator metadata and groups are prefixes")
 	}
