@@ -122,7 +122,7 @@ func cellPanels(o *Options, colors []object) []panel {
 		},
 		{
 			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: saying("no flows", plain()), options: tableOptions(),
-			about:   "The flows with the most heavily loaded observations; :: is what all others come to. Stored where replay and collect keep flows.",
+			about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
 			targets: []object{sqlTarget(flowsSQL, formatTable)},
 			overrides: append(meanColumns(o),
 				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("source", object{"links": []object{toFindings}})),

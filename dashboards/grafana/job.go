@@ -44,7 +44,7 @@ func jobBoard(o *Options) board {
 			},
 			{
 				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: saying("no flows", plain()), options: tableOptions(),
-				about:   "The flows with the most heavily loaded observations; :: is what all others come to. Stored where replay and collect keep flows.",
+				about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
 				overrides: append(meanColumns(o), override("bytes", object{"unit": "bytes"}),
 					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),

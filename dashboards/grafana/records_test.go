@@ -106,6 +106,9 @@ func TestRecords(t *testing.T) {
 				t.Errorf("%s at %q: first row is %q, want %q in it", tt.title, tt.location, texts, w)
 			}
 		}
+		if source, at := frame.FieldByName("source"); at >= 0 && tt.rows > 1 && source.At(1) != "all others" {
+			t.Errorf("%s: what others come to is of %v", tt.title, source.At(1))
+		}
 		if frame.Rows() != tt.rows {
 			t.Errorf("%s at %q: %d rows, want %d", tt.title, tt.location, frame.Rows(), tt.rows)
 		}

@@ -158,7 +158,8 @@ LEFT JOIN (SELECT id, name, kind, stage, candidates FROM locations FINAL) AS l O
 ORDER BY heavy DESC, location LIMIT 50`)
 
 const flowColumns = `
-SELECT replaceRegexpOne(toString(c.src), '^::ffff:', '') AS source, c.src_port AS source_port, replaceRegexpOne(toString(c.dst), '^::ffff:', '') AS destination, c.dst_port AS destination_port,
+SELECT if(c.src = toIPv6('::'), 'all others', replaceRegexpOne(toString(c.src), '^::ffff:', '')) AS source, nullIf(c.src_port, 0) AS source_port,
+    if(c.dst = toIPv6('::'), '', replaceRegexpOne(toString(c.dst), '^::ffff:', '')) AS destination, nullIf(c.dst_port, 0) AS destination_port,
     if(c.location_heavy = 0, '', {location}) AS location, c.heavy AS heavy, c.observations AS observations, c.bytes AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows
 FROM top_flows({signal}, {range}, resolution_ns = greatest(${resolution:raw}, 1000000000)) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
