@@ -13,6 +13,7 @@ import (
 type keySlot struct {
 	key    uint64 // 0 for an empty slot
 	series uint32
+	watch  uint32 // least code of observations that are noticed
 }
 
 type keyCache struct {
@@ -40,25 +41,25 @@ func (c *keyCache) touch(key uint64) uint64 {
 	return c.slots[key*c.seed>>c.shift&uint64(len(c.slots)-1)].key
 }
 
-func (c *keyCache) get(key uint64) (series uint32, ok bool) {
+func (c *keyCache) get(key uint64) (series, watch uint32, ok bool) {
 	mask := uint64(len(c.slots) - 1)
 	for i := key * c.seed >> c.shift; ; i++ {
 		s := &c.slots[i&mask]
 		if s.key == key {
-			return s.series, true
+			return s.series, s.watch, true
 		}
 		if s.key == 0 {
-			return 0, false
+			return 0, 0, false
 		}
 	}
 }
 
 // put adds a key that get does not have.
-func (c *keyCache) put(key uint64, series uint32) {
+func (c *keyCache) put(s keySlot) {
 	if c.n*2 >= len(c.slots) {
 		c.makeRoom()
 	}
-	c.insert(keySlot{key, series})
+	c.insert(s)
 }
 
 func (c *keyCache) makeRoom() {

@@ -63,6 +63,11 @@ type Config struct {
 	// Flows is how many flows the blocks of windows of 1 s and longer name. Default: none.
 	Flows FlowLimits
 
+	// Watch, unless nil, is shown what is out of the ordinary. It changes no window.
+	Watch Watch
+	// WatchSent says that the tap is at senders, whose tags are to have initial values.
+	WatchSent bool
+
 	// Tags and Reflections say which kinds are terminal where the tap stands; the
 	// other kinds are rejected.
 	Tags, Reflections bool

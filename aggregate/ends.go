@@ -24,9 +24,10 @@ type endSlot struct {
 
 // endKey is what makes addresses a class.
 type endKey struct {
-	dst   bool
-	group GroupID
-	class uint64
+	dst     bool
+	group   GroupID
+	class   uint64
+	strange bool
 }
 
 // endCache remembers addresses.
@@ -43,10 +44,12 @@ type endCache struct {
 
 	ids      map[endKey]end // with classes; else each address has ends of its own
 	src, dst []GroupID      // by end
+	watch    Watch          // nil for nobody
+	strange  []bool         // by end of a source
 }
 
-func newEndCache(r Resolver, seeds *flow.Seeds, limit int) endCache {
-	c := endCache{resolver: r, limit: min(limit, 2<<endBits), seeds: seeds}
+func newEndCache(r Resolver, w Watch, seeds *flow.Seeds, limit int) endCache {
+	c := endCache{resolver: r, watch: w, limit: min(limit, 2<<endBits), seeds: seeds}
 	c.classes, _ = r.(Classifier)
 	c.resize(1024)
 	c.clear()
@@ -64,6 +67,7 @@ func (c *endCache) clear() {
 	c.n = 0
 	c.ids = make(map[endKey]end)
 	c.src, c.dst = append(c.src[:0], UnknownGroup), append(c.dst[:0], UnknownGroup)
+	c.strange = append(c.strange[:0], false)
 }
 
 // full tells whether n more addresses are more than the cache holds.
@@ -93,12 +97,16 @@ func (c *endCache) add(a *[16]byte) *endSlot {
 	addr := netip.AddrFrom16(*a).Unmap()
 	group := c.resolver.Group(addr)
 	s := endSlot{hi: binary.LittleEndian.Uint64(a[:8]), lo: binary.LittleEndian.Uint64(a[8:])}
+	strange := c.watch != nil && c.watch.Strange(addr)
 	if c.classes == nil {
 		s.src, s.dst = number(&c.src, group), number(&c.dst, group)
-		return c.insert(s)
+	} else {
+		src, dst := c.classes.Classes(addr)
+		s.src, s.dst = c.known(&c.src, endKey{false, group, src, strange}), c.known(&c.dst, endKey{dst: true, group: group, class: dst})
 	}
-	src, dst := c.classes.Classes(addr)
-	s.src, s.dst = c.known(&c.src, endKey{false, group, src}), c.known(&c.dst, endKey{true, group, dst})
+	if int(s.src) == len(c.strange) {
+		c.strange = append(c.strange, strange)
+	}
 	return c.insert(s)
 }
 
@@ -141,5 +149,5 @@ func (c *endCache) insert(s endSlot) *endSlot {
 
 func (c *endCache) bytes() uint64 {
 	const mapSlotBytes = 48
-	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(len(c.ids))*mapSlotBytes
+	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(cap(c.strange)) + uint64(len(c.ids))*mapSlotBytes
 }

@@ -61,10 +61,14 @@ func (s *Shard) lookup() {
 	s.touched |= touched
 	for i := range items {
 		it := &items[i]
-		var ok bool
-		if it.series, ok = s.keys.get(uint64(it.key)); !ok {
-			it.series = s.resolve(it.key, &s.batch[it.obs])
-			s.keys.put(uint64(it.key), it.series)
+		series, watch, ok := s.keys.get(uint64(it.key))
+		if !ok {
+			series, watch = s.resolve(it.key, &s.batch[it.obs])
+			s.keys.put(keySlot{uint64(it.key), series, watch})
+		}
+		it.series = series
+		if it.code&codeBits >= watch {
+			s.noticeItem(it)
 		}
 	}
 }
@@ -78,8 +82,9 @@ func measured(o *decode.Observation) (src, dst netip.Addr) {
 	return src, dst
 }
 
-// resolve finds the series of a key that was not met before.
-func (s *Shard) resolve(k lookupKey, o *decode.Observation) uint32 {
+// resolve finds the series of a key that was not met before, and from which code on it is
+// watched.
+func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 	key := seriesKey{
 		src: s.ends.src[k.src()], dst: s.ends.dst[k.dst()], heavyLo: 1, // no code is heavy
 		traits: k.traits(), kind: k.kind(), class: k.class(),
@@ -94,9 +99,9 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) uint32 {
 			key.heavyLo, key.heavyHi = lo, hi
 		}
 	}
-	id := s.series.id(key)
+	id = s.series.id(key)
 	for i := range s.levels {
 		s.levels[i].refer(len(s.series.list))
 	}
-	return id
+	return id, s.watchFrom(k, key.loc, capacity)
 }

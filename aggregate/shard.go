@@ -32,6 +32,7 @@ type pendingItem struct {
 const (
 	itemWide  = 1 << 31
 	itemCount = 1 << 30 // has no value
+	codeBits  = itemCount - 1
 )
 
 // Shard aggregates the observations of one tap on one core. Its methods must not
@@ -63,6 +64,8 @@ type Shard struct {
 	heavy     heavyItems
 	touched   uint64 // keeps reads that are made in advance
 
+	watching *watching // nil without a Watch
+
 	clock  watermark
 	rows   rowBuilder
 	counts Counts
@@ -85,7 +88,7 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	}
 	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
-	s.ends = newEndCache(cfg.Resolver, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.ends = newEndCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
 	s.refused = [4]uint8{1, 1, 1, 1}
 	if cfg.Tags {
@@ -94,6 +97,9 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	if cfg.Reflections {
 		s.refused[decode.Reflection] = 0
 		s.repeats = newRepeats()
+	}
+	if cfg.Watch != nil {
+		s.watching = new(watching)
 	}
 	s.rows.block.Source = cfg.Source
 	s.rows.seq = cfg.SeqBase
@@ -129,7 +135,10 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 
 func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	s.batch = obs
-	plain, reflections := s.survey()
+	plain, reserved, reflections := s.survey()
+	if reserved {
+		s.noticeReserved()
+	}
 	if s.repeats != nil {
 		s.touched |= s.repeats.prepare(obs, reflections)
 	}
@@ -143,26 +152,29 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 		}
 	}
 	s.apply()
+	s.handOver()
 	s.batch = nil
 	return nil
 }
 
 // survey lists the batch's reflections and tells whether the batch is plain: all of
 // it is admitted, but for reflections that repeat, and belongs to the window at hand.
-// It does not branch on kinds, which cannot be predicted.
-func (s *Shard) survey() (plain bool, reflections []uint8) {
+// reserved tells whether any reserved bits are set. It does not branch on kinds, which
+// cannot be predicted.
+func (s *Shard) survey() (plain, reserved bool, reflections []uint8) {
 	first, last := int64(math.MaxInt64), int64(0)
-	odd, n := uint(0), 0
+	odd, n, bits := uint(0), 0, uint(0)
 	for i := range s.batch {
 		o := &s.batch[i]
 		first, last = min(first, o.TimeNS), max(last, o.TimeNS)
+		bits |= uint(o.Tag.R)
 		odd |= uint(o.Flags&decode.Orphan) | ((uint(o.Tag.Layout.Format)-1)|(uint(o.Tag.Layout.Profile)-1))>>1 |
 			uint(o.Kind>>2) | uint(s.refused[o.Kind&3])
 		s.reflected[n&(pendingItems-1)] = uint8(i)
 		n += int(o.Kind>>1) & 1
 	}
 	plain = odd == 0 && first > 0 && first >= s.clock.from && last < s.clock.to
-	return plain, s.reflected[:n]
+	return plain, bits != 0, s.reflected[:n]
 }
 
 // addPlain enqueues a plain batch. All its times are in one window, so that their
@@ -201,12 +213,16 @@ func (s *Shard) reject(i int) (Rejection, bool) {
 	o := &s.batch[i]
 	switch {
 	case o.Flags&decode.Orphan != 0:
+		if s.watching != nil {
+			s.notice(Watched{Observation: o, Why: WatchedOrphan})
+		}
 		return RejectOrphan, true
 	case layoutIndex(o.Tag.Layout) >= csig.NumLayouts, o.TimeNS < 0, o.TimeNS > maxTime:
 		return RejectInvalid, true
 	case o.Kind == decode.Tag && s.cfg.Tags:
 	case o.Kind == decode.Reflection && s.cfg.Reflections:
 	case o.Kind == decode.Tag || o.Kind == decode.Reflection:
+		s.noticeSent(o)
 		return RejectPlace, true
 	default:
 		return RejectInvalid, true

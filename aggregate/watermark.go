@@ -135,6 +135,7 @@ func (s *Shard) release(ctx context.Context) error {
 		}
 	}
 	s.apply()
+	s.handOver() // before what waits next takes the place of these
 	s.batch = batch
 	return nil
 }

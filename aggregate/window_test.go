@@ -121,11 +121,11 @@ func TestGenerationsWrap(t *testing.T) {
 func TestKeyCacheStaysBounded(t *testing.T) {
 	keys := newKeyCache(4096)
 	for i := range uint64(20000) {
-		if _, ok := keys.get(i + 1); ok {
+		if _, _, ok := keys.get(i + 1); ok {
 			t.Fatalf("key %d was there before", i)
 		}
-		keys.put(i+1, uint32(i))
-		if got, ok := keys.get(i + 1); !ok || got != uint32(i) {
+		keys.put(keySlot{i + 1, uint32(i), 0})
+		if got, _, ok := keys.get(i + 1); !ok || got != uint32(i) {
 			t.Fatalf("key %d is not where it was put", i)
 		}
 	}
