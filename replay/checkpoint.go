@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -74,6 +75,8 @@ type savedLane struct {
 
 	Of   capture.Interface `json:"of"`
 	Seen feed.Seen         `json:"seen"`
+
+	Findings []finding.Finding `json:"findings,omitempty"`
 }
 
 // savedTally is what is counted of a chunk, or of all before. Links have a JSON of their
@@ -157,7 +160,7 @@ func (w *worker) appendLanes(b []byte) (lanes []savedLane, _ []byte, err error) 
 				return nil, b, w.failed(err)
 			}
 		}
-		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen()})
+		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen(), l.findings()})
 	}
 	return lanes, b, nil
 }
@@ -256,16 +259,21 @@ func (r *Replay) restoreWorker(src *source, saved *savedSource, shards []byte) (
 
 func (w *worker) restoreLane(saved *savedLane, state []byte) error {
 	tap, link := w.tap(saved.Tap), decode.Link(saved.Link)
-	var shard *aggregate.Shard
+	l := newLane(tap, link, nil)
 	if link.Known() {
 		var err error
-		if shard, err = aggregate.RestoreShard(w.shardConfig(tap, saved.Interface), w.cfg.Sink, state); err != nil {
+		l, err = w.makeLane(tap, link, saved.Interface, func(cfg aggregate.Config) (*aggregate.Shard, error) {
+			return aggregate.RestoreShard(cfg, w.cfg.Sink, state)
+		})
+		if err != nil {
 			return fmt.Errorf("%w: tap %q: %w", ErrState, saved.Tap, err)
 		}
 	} else if len(state) > 0 {
 		return fmt.Errorf("%w: tap %q: link type %d", ErrState, saved.Tap, saved.Link)
 	}
-	l := newLane(tap, link, shard)
+	if l.watch != nil {
+		l.watch.Resume(saved.Findings)
+	}
 	l.of = saved.Of
 	*l.Seen() = saved.Seen
 	w.place(l, saved.Interface, saved.Tap)

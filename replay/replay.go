@@ -20,6 +20,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -54,6 +55,10 @@ type Config struct {
 	Flows         aggregate.FlowLimits
 
 	LocateUntouched bool // as aggregate.Config
+
+	// Finding, unless nil, is what single observations are looked at for; see
+	// finding.Watcher.
+	Finding *finding.Config
 
 	ChunkBytes int64   // 0: DefaultChunkBytes; negative: never cut a file
 	Workers    int     // at least 1

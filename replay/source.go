@@ -12,6 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -102,6 +103,9 @@ func settingsID(cfg *Config, chunkBytes int64) uint64 {
 	h := xxhash.New()
 	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d flows %v untouched %v chunk %d taps %s",
 		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, cfg.Flows, cfg.LocateUntouched, chunkBytes, cfg.TapSettings)
+	if cfg.Finding != nil {
+		fmt.Fprintf(h, " findings %d of senders %v", finding.Version, cfg.Finding.Senders)
+	}
 	return h.Sum64()
 }
 

@@ -2,9 +2,11 @@ package replay
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -18,11 +20,41 @@ type TapCounts struct {
 	Interface capture.Interface
 	Seen      feed.Seen
 	Counts    aggregate.Counts
+	Findings  []finding.Finding // without packets beyond the first chunk, where they are not numbered
 }
 
 // tapCounts is what the lane came to.
 func (l *lane) tapCounts(src *source, counts *aggregate.Counts) TapCounts {
-	return TapCounts{Source: src.id, Seq: l.seq, Name: l.name, Tap: l.tap, Interface: l.of, Seen: *l.Seen(), Counts: *counts}
+	return TapCounts{Source: src.id, Seq: l.seq, Name: l.name, Tap: l.tap, Interface: l.of, Seen: *l.Seen(), Counts: *counts, Findings: l.findings()}
+}
+
+// watch makes what looks at the observations of a shard's tap, if anything is to.
+func (w *worker) watch(cfg *aggregate.Config, tap feed.Tap) (*finding.Watcher, error) {
+	if w.cfg.Finding == nil {
+		return nil, nil
+	}
+	watch, err := finding.NewWatcher(*w.cfg.Finding, w.numbered())
+	if err != nil {
+		return nil, fmt.Errorf("watch tap: %w", err)
+	}
+	cfg.Watch, cfg.WatchSent = watch, tap.Place == "sender"
+	return watch, nil
+}
+
+// numbered is the file that packets of the chunk are numbered in.
+func (w *worker) numbered() string {
+	if w.chunk > 0 {
+		return ""
+	}
+	return w.src.path
+}
+
+// findings are those of the lane.
+func (l *lane) findings() []finding.Finding {
+	if l.watch == nil {
+		return nil
+	}
+	return l.watch.Findings()
 }
 
 // writeTaps hands over what the lanes of a chunk came to.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -49,6 +50,8 @@ type lane struct {
 	link decode.Link
 	seq  uint64 // of its first block
 	of   capture.Interface
+
+	watch *finding.Watcher // nil for none
 }
 
 func newWorker(cfg *Config) (*worker, error) {
@@ -186,19 +189,35 @@ func (w *worker) place(l *lane, index uint32, name string) {
 // takeLane prefers a lane of an earlier chunk, whose shard knows addresses and
 // locators already, to a new one.
 func (w *worker) takeLane(tap feed.Tap, link decode.Link, index uint32) (*lane, error) {
-	cfg := w.shardConfig(tap, index)
 	if spare := w.spare[tap]; len(spare) > 0 {
 		l := spare[len(spare)-1]
 		w.spare[tap] = spare[:len(spare)-1]
 		l.link = link
 		l.Renew(link)
-		return l, l.Shard().Reset(cfg.Source, cfg.SeqBase)
+		if l.watch != nil {
+			l.watch.Begin(w.numbered())
+		}
+		return l, l.Shard().Reset(w.src.id, w.seqBase(index))
 	}
-	shard, err := aggregate.NewShard(cfg, w.cfg.Sink)
+	return w.makeLane(tap, link, index, func(cfg aggregate.Config) (*aggregate.Shard, error) {
+		return aggregate.NewShard(cfg, w.cfg.Sink)
+	})
+}
+
+// makeLane makes a lane with a shard.
+func (w *worker) makeLane(tap feed.Tap, link decode.Link, index uint32, shard func(aggregate.Config) (*aggregate.Shard, error)) (*lane, error) {
+	cfg := w.shardConfig(tap, index)
+	watch, err := w.watch(&cfg, tap)
 	if err != nil {
 		return nil, err
 	}
-	return newLane(tap, link, shard), nil
+	s, err := shard(cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := newLane(tap, link, s)
+	l.watch = watch
+	return l, nil
 }
 
 func newLane(tap feed.Tap, link decode.Link, shard *aggregate.Shard) *lane {

@@ -1,0 +1,221 @@
+package finding
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sort"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Version changes whenever a Watcher finds something else in the same observations, or
+// names it otherwise.
+const Version = 1
+
+// Watcher finds what single observations show: unauthorised senders, values of senders
+// that are not initial, unknown locators, values above the capacity, reserved bits and
+// orphans, in the sense of Detector. What takes all observations of a time to tell is left to that: stuck
+// ports, other profiles, and which source forges unknown locators.
+//
+// It is the aggregate.Watch of one shard, and as little safe for concurrent use. It
+// allocates when it meets a subject, and nothing for each observation of it.
+type Watcher struct {
+	rules  Detector // which has no state here
+	file   string   // that packets are numbered in, empty where they are not
+	cases  map[watchKey]*Finding
+	sizes  [numKinds]int
+	places map[aggregate.LocationID]watchedPlace
+	before []Finding // of the watcher that this one goes on after
+	made   []Finding // what Findings gave last, nil since something was found
+}
+
+// watchKey is a kind and what it is about: one of the others, or nothing past the bound.
+type watchKey struct {
+	kind   Kind
+	layout uint8
+	addr   netip.Addr
+	at     aggregate.LocationID
+}
+
+// watchedPlace is what matters of a location.
+type watchedPlace struct {
+	unknown  bool
+	capacity uint64
+}
+
+// maxPlaces bounds the locations that are remembered.
+const maxPlaces = 1 << 16
+
+// NewWatcher makes a Watcher of a capture file, or of live packets, which have no numbers,
+// without a name. That of a tap in the middle of paths is shown orphans and reserved bits
+// alone.
+func NewWatcher(cfg Config, file string) (*Watcher, error) {
+	d, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watcher{rules: Detector{cfg: d.cfg}, places: make(map[aggregate.LocationID]watchedPlace)}
+	w.Begin(file)
+	return w, nil
+}
+
+// Begin forgets what was found, and goes on in another file.
+func (w *Watcher) Begin(file string) {
+	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
+	w.sizes = [numKinds]int{}
+}
+
+// Resume goes on from what Findings gave in an earlier process. It keeps the list.
+func (w *Watcher) Resume(list []Finding) { w.before, w.made = list, nil }
+
+// Strange implements aggregate.Watch.
+func (w *Watcher) Strange(src netip.Addr) bool { return !w.rules.authorised(src) }
+
+// From implements aggregate.Watch.
+func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
+	p := w.place(at, capacity)
+	if p.unknown {
+		return 0
+	}
+	// Codes ascend with their values.
+	code := uint32(sort.Search(int(t.Codes()), func(c int) bool {
+		low, _, _ := t.Range(uint32(c))
+		return above(t.Signal(), low, capacity)
+	}))
+	if code == t.Codes() {
+		return aggregate.NotWatched
+	}
+	return code
+}
+
+func (w *Watcher) place(id aggregate.LocationID, capacity uint64) watchedPlace {
+	at, ok := w.rules.cfg.Locator.Location(id)
+	p := watchedPlace{ok && at.Kind == fabric.KindUnknown, capacity}
+	if len(w.places) < maxPlaces {
+		w.places[id] = p
+	}
+	return p
+}
+
+// Watched implements aggregate.Watch.
+func (w *Watcher) Watched(list []aggregate.Watched) {
+	for i := range list {
+		o := &list[i]
+		if o.Flags&decode.HasAddrs == 0 {
+			continue
+		}
+		src, _ := o.Measured()
+		from := netip.AddrFrom16(*src).Unmap()
+		switch o.Why {
+		case aggregate.WatchedSource:
+			w.found(watchKey{kind: UnauthorisedSender, addr: from}, o)
+		case aggregate.WatchedOrphan:
+			w.found(watchKey{kind: OrphanTag, addr: from}, o)
+		case aggregate.WatchedSent:
+			w.found(watchKey{kind: ForgedValue, addr: from}, o)
+		case aggregate.WatchedReserved:
+			w.found(watchKey{kind: ReservedBits, layout: uint8(o.Tag.Layout.Index())}, o)
+		case aggregate.WatchedValue:
+			w.value(o)
+		}
+	}
+}
+
+// value judges a value that some port wrote.
+func (w *Watcher) value(o *aggregate.Watched) {
+	p, known := w.places[o.Location]
+	if !known {
+		src, dst := o.Measured()
+		_, capacity := w.rules.cfg.Locator.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, netip.AddrFrom16(*src).Unmap(), netip.AddrFrom16(*dst).Unmap())
+		p = w.place(o.Location, capacity)
+	}
+	if p.unknown {
+		w.found(watchKey{kind: UnknownLocator, at: o.Location}, o)
+		return
+	}
+	table := w.rules.cfg.Domain.Table(o.Tag.Layout, o.Tag.T)
+	if low, _, _ := table.Range(table.Code(o.Tag.S)); above(table.Signal(), low, p.capacity) {
+		w.found(watchKey{kind: AboveCapacity, at: o.Location}, o)
+	}
+}
+
+// found counts an observation for a finding.
+func (w *Watcher) found(k watchKey, o *aggregate.Watched) {
+	f := w.cases[k]
+	if f == nil && w.sizes[k.kind] >= w.rules.cfg.MaxSubjects {
+		k = watchKey{kind: k.kind}
+		f = w.cases[k]
+	}
+	if f == nil {
+		f = w.begin(k)
+		f.From, f.To = o.TimeNS, o.TimeNS
+		w.cases[k] = f
+		w.sizes[k.kind]++
+	}
+	w.made = nil
+	f.Count++
+	f.From, f.To = min(f.From, o.TimeNS), max(f.To, o.TimeNS)
+	if w.file != "" && len(f.Packets) < maxPackets {
+		f.Packets = append(f.Packets, Packet{w.file, o.Packet})
+	}
+}
+
+// begin is a finding of which nothing was seen yet.
+func (w *Watcher) begin(k watchKey) *Finding {
+	f := &Finding{Kind: k.kind}
+	switch {
+	case k.addr.IsValid():
+		f.Subject = k.addr.String()
+	case k.at != aggregate.NoLocation:
+		at, _ := w.rules.cfg.Locator.Location(k.at)
+		f.Subject = at.Name
+		f.place(&at)
+	case k.kind == ReservedBits:
+		f.Subject = csig.LayoutAt(int(k.layout)).String()
+	default:
+		f.Subject = beyond
+	}
+	f.ID = idOf(f.Kind, f.Subject)
+	f.Evidence = fmt.Sprintf(shown[f.Kind], f.Subject)
+	return f
+}
+
+// shown is what single observations show of a subject.
+var shown = [numKinds]string{
+	UnauthorisedSender: "%s sends tags and is not among the senders",
+	ForgedValue:        "%s sends tags whose value is not the initial one",
+	UnknownLocator:     "values name no port of their path: %s",
+	AboveCapacity:      "values name %s and are more than it can carry",
+	ReservedBits:       "reserved bits of %s are set",
+	OrphanTag:          "packets of %s have tags before other tags, or inside of tunnels",
+}
+
+// Findings are what was found since Begin, errors first. The list does not change, and is
+// the same one while nothing is found.
+func (w *Watcher) Findings() []Finding {
+	if w.made != nil {
+		return w.made
+	}
+	list := slices.Clone(w.before)
+	at := make(map[uint64]int, len(list))
+	for i := range list {
+		at[list[i].ID] = i
+	}
+	for _, f := range w.cases {
+		i, ok := at[f.ID]
+		if !ok {
+			list = append(list, *f)
+			continue
+		}
+		one := &list[i]
+		one.From, one.To, one.Count = min(one.From, f.From), max(one.To, f.To), one.Count+f.Count
+		one.Packets = slices.Concat(one.Packets, f.Packets[:min(len(f.Packets), maxPackets-len(one.Packets))])
+	}
+	order(list)
+	w.made = list
+	return list
+}

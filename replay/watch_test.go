@@ -1,0 +1,163 @@
+package replay_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// tapIdentity is that of what a tap came to in a chunk.
+type tapIdentity struct {
+	aggregate.Source
+	seq uint64
+}
+
+// found is what a replay finds, by identity: what is told again replaces itself.
+type found struct {
+	mu sync.Mutex
+	at map[tapIdentity][]finding.Finding
+}
+
+func (f *found) take(_ context.Context, list []replay.TapCounts) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at == nil {
+		f.at = map[tapIdentity][]finding.Finding{}
+	}
+	for i := range list {
+		if len(list[i].Findings) > 0 {
+			f.at[tapIdentity{list[i].Source, list[i].Seq}] = list[i].Findings
+		}
+	}
+	return nil
+}
+
+// lines are the findings of all taps together, with their counts and times.
+func (f *found) lines() []string {
+	var list []finding.Finding
+	for _, one := range f.at {
+		list = append(list, one...)
+	}
+	return linesOf(list, func(*finding.Finding) bool { return true })
+}
+
+// linesOf are findings that may be, added up by what they are about.
+func linesOf(list []finding.Finding, may func(*finding.Finding) bool) (lines []string) {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b finding.Finding) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject, b.Subject)) })
+	for i := 0; i < len(list); {
+		one := list[i]
+		for i++; i < len(list) && list[i].ID == one.ID; i++ {
+			one.Count, one.From, one.To = one.Count+list[i].Count, min(one.From, list[i].From), max(one.To, list[i].To)
+		}
+		if may(&one) {
+			lines = append(lines, fmt.Sprint(one.Kind, " ", one.Subject, " ", one.Count, " ", one.From, " to ", one.To))
+		}
+	}
+	return lines
+}
+
+// watched are the kinds that single observations show at receivers.
+func watched(f *finding.Finding) bool {
+	return slices.Contains([]finding.Kind{finding.UnauthorisedSender, finding.UnknownLocator, finding.AboveCapacity, finding.ReservedBits, finding.OrphanTag}, f.Kind)
+}
+
+// suspects is a recording with unknown locators, and senders of which one rack may send.
+func suspects(t *testing.T, change func(*emitter.Scenario), fault emitter.Behavior) (recording, finding.Config) {
+	rec := record(t, func(s *emitter.Scenario) {
+		change(s)
+		s.Duration, s.RepeatAckEvery = 1500*time.Millisecond, 0
+		s.Faults = nil
+		if fault.Kind != "" {
+			s.Faults = []emitter.Behavior{fault}
+		}
+	})
+	return rec, finding.Config{Domain: rec.domain, Locator: rec.fabric}
+}
+
+var wrongLM = emitter.Behavior{Match: "spine1:*", Kind: emitter.WrongLM}
+
+// TestWatched: a replay finds what is found by looking at each observation, for the kinds
+// that single ones show, and nothing without a fault.
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fault   emitter.Behavior
+		senders []netip.Prefix
+		want    string
+	}{
+		"wrong locator": {wrongLM, nil, "unknown-locator"},
+		"senders":       {emitter.Behavior{}, []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.1.0.0/16")}, "unauthorised-sender"},
+		"no fault":      {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec, looked := suspects(t, func(*emitter.Scenario) {}, test.fault)
+			looked.Senders = test.senders
+			var f found
+			cfg := rec.config(new(blocks))
+			cfg.Taps, cfg.Finding = f.take, &looked
+			replayed(t, cfg)
+			e, err := replay.Examine(t.Context(), replay.ExamineConfig{
+				Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Finding: looked,
+				Place: func(string) (finding.Place, error) { return finding.Receiver, nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := f.lines()
+			if diff := gocmp.Diff(linesOf(e.Findings, watched), got); diff != "" {
+				t.Errorf("examined (-), replayed (+):\n%s", diff)
+			}
+			if text := strings.Join(got, "\n"); !strings.Contains(text, test.want) || test.want == "" && text != "" {
+				t.Errorf("found %q, want %q", text, test.want)
+			}
+		})
+	}
+}
+
+// TestWatchedAlways: however a capture is replayed, the same is found under the same
+// identities: on more cores, at a pace, and interrupted again and again.
+func TestWatchedAlways(t *testing.T) {
+	t.Parallel()
+	rec, looked := suspects(t, classic, wrongLM)
+	run := func(change func(*replay.Config), run func(replay.Config)) map[tapIdentity][]finding.Finding {
+		var f found
+		cfg := rec.config(new(blocks))
+		cfg.Taps, cfg.Finding, cfg.ChunkBytes = f.take, &looked, 1<<20
+		change(&cfg)
+		run(cfg)
+		return f.at
+	}
+	whole := func(cfg replay.Config) { replayed(t, cfg) }
+	want := run(func(*replay.Config) {}, whole)
+	if len(want) < 2 {
+		t.Fatalf("%d chunks with findings", len(want))
+	}
+	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Workers = 2 }, whole)); diff != "" {
+		t.Errorf("on two cores:\n%s", diff)
+	}
+	paced := func(c *replay.Config) { c.Pace = 1e12 }
+	if diff := gocmp.Diff(want, run(paced, whole)); diff != "" {
+		t.Errorf("paced:\n%s", diff)
+	}
+	resumed := 0
+	got := run(paced, func(cfg replay.Config) { _, _, resumed = interrupted(t, cfg, 3, 40) })
+	if diff := gocmp.Diff(want, got); diff != "" || resumed == 0 {
+		t.Errorf("interrupted %d times:\n%s", resumed, diff)
+	}
+}
