@@ -23,7 +23,7 @@ const (
 // same Kind and ID are one finding, whose counts add up.
 type FindingRow struct {
 	aggregate.Source
-	Seq uint64 // tells the rows of a producer apart
+	Seq uint64 // tells the rows of a producer apart, with Kind and ID
 
 	Kind     string
 	ID       uint64 // what it is about

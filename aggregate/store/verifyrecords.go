@@ -64,7 +64,7 @@ func (v *verifier) findings(ctx context.Context) error {
 	if err := v.refer(ctx, of, "1", referring{source: recordSource, location: "location"}); err != nil {
 		return err
 	}
-	return v.identified(ctx, of, "1", recordSource, "seq")
+	return v.identified(ctx, of, "1", recordSource, "seq, kind, id")
 }
 
 // gaps also tells of what is missing: that is no fault of what is there.

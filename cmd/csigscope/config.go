@@ -32,6 +32,8 @@ type config struct {
 	Windows windowsConfig `yaml:"windows,omitempty"`
 	// Flows says how many flows windows name. It is no part of the epoch.
 	Flows flowsConfig `yaml:"flows,omitempty"`
+	// Findings says what is looked for while windows are made. It is no part of the epoch.
+	Findings findingsConfig `yaml:"findings,omitempty"`
 	// Taps places capture interfaces by name.
 	Taps []fabric.TapSpec `yaml:"taps,omitempty"`
 	// Store says where rows go. It is no part of the epoch.
@@ -71,11 +73,12 @@ func defaultConfig() config {
 			FineHeavyOnly: &heavyOnly,
 			MaxKeys:       1 << 20,
 		},
-		Flows:   flowsConfig{}.merge(),
-		Store:   defaultStoreConfig(),
-		Collect: defaultCollectConfig(),
-		Export:  defaultExportConfig(),
-		API:     defaultAPIConfig(),
+		Flows:    flowsConfig{}.merge(),
+		Findings: findingsConfig{}.merge(),
+		Store:    defaultStoreConfig(),
+		Collect:  defaultCollectConfig(),
+		Export:   defaultExportConfig(),
+		API:      defaultAPIConfig(),
 	}
 }
 
@@ -134,6 +137,7 @@ func (c config) merge() config {
 	d.CSIG = d.CSIG.Overlay(c.CSIG)
 	d.Taps = c.Taps
 	d.Flows = c.Flows.merge()
+	d.Findings = c.Findings.merge()
 	d.Store = c.Store.merge()
 	d.Collect = c.Collect.merge()
 	d.Export = c.Export.merge()

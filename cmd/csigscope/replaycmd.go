@@ -50,7 +50,7 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 		Flows:         n.config.Flows.limits(),
 		ChunkBytes:    f.chunkSize, Workers: f.workers, Pace: f.pace,
 
-		LocateUntouched: n.config.Windows.LocateUntouched,
+		LocateUntouched: n.config.Windows.LocateUntouched, Finding: n.finding(),
 	}
 	if f.chunkSize == 0 {
 		c.ChunkBytes = -1

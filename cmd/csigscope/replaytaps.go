@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
@@ -9,16 +10,21 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// writeTaps stores what the taps of a chunk came to.
+// writeTaps stores what the taps of a chunk came to, and what was found there.
 func (r *replayRun) writeTaps(ctx context.Context, list []replay.TapCounts) error {
 	if r.store == nil {
 		return nil
 	}
 	rows := make([]store.TapRow, len(list))
+	var found []store.FindingRow
 	for i := range list {
-		rows[i] = tapRow(&list[i])
+		t := &list[i]
+		rows[i] = tapRow(t)
+		for k := range t.Findings {
+			found = append(found, findingRow(&t.Findings[k], t.Source, t.Seq))
+		}
 	}
-	return r.store.WriteTaps(ctx, rows)
+	return errors.Join(r.store.WriteTaps(ctx, rows), r.store.WriteFindings(ctx, found))
 }
 
 func tapRow(t *replay.TapCounts) store.TapRow {

@@ -113,6 +113,7 @@ func (r *reportRun) config() (replay.Config, error) {
 	}
 	c, err := (&replayFlags{place: place, fineAll: true, chunkSize: replay.DefaultChunkBytes, workers: r.flags.workers}).config(r.files, r.network)
 	c.Resolutions = reportResolutions.List()
+	c.Finding = nil // examine looks at every observation
 	return c, err
 }
 
