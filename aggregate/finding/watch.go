@@ -69,8 +69,13 @@ func (w *Watcher) Begin(file string) {
 	w.sizes = [numKinds]int{}
 }
 
-// Resume goes on from what Findings gave in an earlier process. It keeps the list.
-func (w *Watcher) Resume(list []Finding) { w.before, w.made = list, nil }
+// Resume goes on from what Findings gave of another Watcher. It keeps the list.
+func (w *Watcher) Resume(list []Finding) {
+	w.before, w.made = list, nil
+	for i := range list {
+		w.sizes[list[i].Kind]++
+	}
+}
 
 // Strange implements aggregate.Watch.
 func (w *Watcher) Strange(src netip.Addr) bool { return !w.rules.authorised(src) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -26,8 +27,9 @@ type lane struct {
 	wrote  aggregate.Source // that of the rows before the last cut
 	feed   *feed.Feeder
 	way    *feed.Lane
-	state  []byte // handed over last
-	spare  []byte // handed over before it: memory for the next one
+	watch  *finding.Watcher // nil for none
+	state  []byte           // handed over last
+	spare  []byte           // handed over before it: memory for the next one
 
 	last    int64           // time of the last frame
 	until   int64           // State.At of what it goes on from
@@ -43,11 +45,15 @@ func (l *lane) open(plan *Plan, state []byte) error {
 	if l.feed, err = feed.New(plan.Decode); err != nil {
 		return err
 	}
+	cfg, err := l.shard()
+	if err != nil {
+		return err
+	}
 	var shard *aggregate.Shard
 	if state == nil {
-		shard, err = aggregate.NewShard(l.shard(), l.hold)
+		shard, err = aggregate.NewShard(cfg, l.hold)
 	} else {
-		shard, err = aggregate.RestoreShard(l.shard(), l.hold, state)
+		shard, err = aggregate.RestoreShard(cfg, l.hold, state)
 	}
 	if err != nil {
 		return err
@@ -56,14 +62,32 @@ func (l *lane) open(plan *Plan, state []byte) error {
 	return nil
 }
 
-// shard is the configuration of the lane's shard.
-func (l *lane) shard() aggregate.Config {
+// shard is the configuration of the lane's next shard, with a watch that goes on from what
+// was found before.
+func (l *lane) shard() (aggregate.Config, error) {
 	cfg := l.plan.shard(l.Tap, l.ring, l.source)
+	found := l.findings()
+	if l.watch = nil; l.plan.Finding != nil {
+		var err error
+		if l.watch, err = finding.NewWatcher(*l.plan.Finding, ""); err != nil {
+			return cfg, err
+		}
+		l.watch.Resume(found)
+		cfg.Watch, cfg.WatchSent = l.watch, l.Place == "sender"
+	}
 	if l.session != "" {
 		cfg.MaxKeys = max(cfg.MaxKeys/sessionShare, 1)
 		cfg.Flows.Budget = max(cmp.Or(cfg.Flows.Budget, aggregate.DefaultFlowBudget)/sessionShare, cfg.Flows.Top, 2)
 	}
-	return cfg
+	return cfg, nil
+}
+
+// findings are those of the lane, and of those of its name before it.
+func (l *lane) findings() []finding.Finding {
+	if l.watch == nil {
+		return l.before.Findings
+	}
+	return l.watch.Findings()
 }
 
 // add takes frames in.
@@ -109,7 +133,11 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	if err := l.way.Shard().Flush(ctx); err != nil {
 		return err
 	}
-	next, err := l.way.Shard().Succeed(l.shard())
+	cfg, err := l.shard()
+	if err != nil {
+		return err
+	}
+	next, err := l.way.Shard().Succeed(cfg)
 	if err != nil {
 		return err
 	}
@@ -150,7 +178,7 @@ func (l *lane) stats() RingStats {
 	s := RingStats{
 		Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, Wrote: l.wrote,
 		Tally: l.before.Tally, Decoded: l.before.Decoded, Counts: l.before.Counts,
-		Watermark: shard.Watermark(), StateBytes: shard.StateBytes(), LastFrame: l.before.LastFrame,
+		Watermark: shard.Watermark(), StateBytes: shard.StateBytes(), LastFrame: l.before.LastFrame, Findings: l.findings(),
 	}
 	s.Merge(&l.feed.Tally)
 	decoded, counts := l.counters(), shard.Counts()

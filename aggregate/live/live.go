@@ -25,6 +25,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -99,6 +100,10 @@ type Plan struct {
 	MaxKeys         int
 	Flows           aggregate.FlowLimits
 	LocateUntouched bool
+
+	// Finding, unless nil, is what single observations are looked at for; see
+	// finding.Watcher.
+	Finding *finding.Config
 
 	Taps []Tap
 }

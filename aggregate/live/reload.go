@@ -113,5 +113,13 @@ func until(leaving []*worker, k key) int64 {
 // same tells whether rows mean the same under both plans, but for the places of taps.
 func (p *Plan) same(o *Plan) bool {
 	return p.Epoch == o.Epoch && slices.Equal(p.Resolutions, o.Resolutions) && p.FineHeavyOnly == o.FineHeavyOnly &&
-		p.MaxKeys == o.MaxKeys && p.Flows == o.Flows && p.LocateUntouched == o.LocateUntouched
+		p.MaxKeys == o.MaxKeys && p.Flows == o.Flows && p.LocateUntouched == o.LocateUntouched && p.sameFinding(o)
+}
+
+// sameFinding tells whether the same is found under both plans, of the same epoch.
+func (p *Plan) sameFinding(o *Plan) bool {
+	if p.Finding == nil || o.Finding == nil {
+		return p.Finding == o.Finding
+	}
+	return slices.Equal(p.Finding.Senders, o.Finding.Senders) && p.Finding.MaxSubjects == o.Finding.MaxSubjects
 }

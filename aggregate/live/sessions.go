@@ -58,10 +58,10 @@ func (w *worker) newLane(session string, state *State) (*lane, error) {
 	if state != nil {
 		l.source.Incarnation, l.until, data = state.Source.Incarnation, state.At, state.Data
 	}
+	l.before = w.p.ring(key{l.Name, l.ring})
 	if err := l.open(w.plan, data); err != nil {
 		return nil, err
 	}
-	l.before = w.p.ring(key{l.Name, l.ring})
 	return l, nil
 }
 

@@ -142,7 +142,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 		return err
 	}
 	c.names.use(n)
-	if err := c.live.Reload(ctx, taps.plan(n, c.taps)); err != nil {
+	if err := c.live.Reload(ctx, c.plan(n, taps, c.taps)); err != nil {
 		return err
 	}
 	c.network, c.config, c.taps = n, config, taps

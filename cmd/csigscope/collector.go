@@ -66,7 +66,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	}
 	names := newNamer(c.db.store, c.logger)
 	c.names = names
-	c.recordTaps(c.db.store.WriteTaps, c.db.store.WriteGaps)
+	c.recordTaps(c.db.store.WriteTaps, c.db.store.WriteGaps, c.db.store.WriteFindings)
 	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Lost: c.lost, Logger: c.logger}
 	var states []live.State
 	if cfg.Journal, states, err = c.openJournal(instance); err != nil {
@@ -92,7 +92,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		c.watching = append(c.watching, c.feed.memory)
 	}
 	cfg.Journal = &announcedJournal{&watchedJournal{cfg.Journal, &c.watching}, names, make(map[aggregate.Source]bool)}
-	return live.New(cfg, c.taps.plan(c.network, nil), states)
+	return live.New(cfg, c.plan(c.network, c.taps, nil), states)
 }
 
 // openJournal finds the checkpoint that an earlier process left, stores what was closed in

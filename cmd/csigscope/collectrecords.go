@@ -40,6 +40,7 @@ type tapRecorder struct {
 	ending func() bool // rows are cut at every barrier from now on
 	write  func(context.Context, []store.TapRow) error
 	gaps   func(context.Context, []store.Gap) error
+	finds  func(context.Context, []store.FindingRow) error // nil where none are made
 	logger *slog.Logger
 
 	cut, before time.Time // when rows were cut last; the barrier before
@@ -51,6 +52,8 @@ type tapRecords struct {
 	Rings []*ringRecord
 	Rows  []store.TapRow // to be written
 	Gaps  []store.Gap    // likewise
+
+	Findings []store.FindingRow // likewise
 }
 
 // ringRecord is what is counted of a ring since its last row.
@@ -59,6 +62,8 @@ type ringRecord struct {
 	Ring int
 	Next uint64 // number of the next row
 	Row  store.TapRow
+	// Findings are made since, without numbers yet.
+	Findings []store.FindingRow
 	// Tags and Reflections are in windows that are open.
 	Tags, Reflections uint64
 	// Counts are those at the last barrier, with which the ring goes on in another
@@ -119,6 +124,10 @@ func (r *tapRecorder) barrier(now time.Time, states []live.State) ([]byte, error
 		r.logger.Error("gaps of taps are lost: too many wait", slog.Int("gaps", n))
 		r.state.Gaps = slices.Delete(r.state.Gaps, 0, n)
 	}
+	if n := len(r.state.Findings) - maxTapRows; n > 0 {
+		r.logger.Error("findings are lost: too many wait", slog.Int("rows", n))
+		r.state.Findings = slices.Delete(r.state.Findings, 0, n)
+	}
 	section, err := json.Marshal(&r.state)
 	if err != nil {
 		return nil, fmt.Errorf("keep rows of taps: %w", err)
@@ -134,6 +143,13 @@ func (r *tapRecorder) flush(ctx context.Context) {
 			return
 		}
 		r.state.Rows = nil
+	}
+	if len(r.state.Findings) > 0 {
+		if err := r.finds(ctx, r.state.Findings); err != nil {
+			r.logger.Warn("findings are not written yet", slog.String("error", err.Error()))
+			return
+		}
+		r.state.Findings = nil
 	}
 	if len(r.state.Gaps) > 0 {
 		if err := r.gaps(ctx, r.state.Gaps); err != nil {
@@ -166,6 +182,7 @@ func (r *tapRecorder) take(s *live.RingStats, t *liveTap, now time.Time, due boo
 	g.begun = true
 	g.frames(s, t, r.before, now)
 	g.observations(s, t)
+	g.find(s, r.before)
 	r.endMissing(g, now, due || s.Wrote != s.Source)
 	if due || s.Wrote != s.Source {
 		r.finish(g, now)
@@ -177,7 +194,7 @@ func (r *tapRecorder) take(s *live.RingStats, t *liveTap, now time.Time, due boo
 // finish cuts a row, unless there is nothing to tell.
 func (r *tapRecorder) finish(g *ringRecord, now time.Time) {
 	row := g.Row
-	if row.Packets|row.Observations|row.KernelDrops|row.Freezes|row.SuperFrames|row.Lost == 0 {
+	if row.Packets|row.Observations|row.KernelDrops|row.Freezes|row.SuperFrames|row.Lost == 0 && len(g.Findings) == 0 {
 		return
 	}
 	if row.To == 0 {
@@ -186,6 +203,7 @@ func (r *tapRecorder) finish(g *ringRecord, now time.Time) {
 	row.Seq = uint64(g.Ring)<<ringSeq | g.Next
 	g.Next++
 	r.state.Rows = append(r.state.Rows, row)
+	r.state.Findings = append(r.state.Findings, g.cutFindings(row.Seq)...)
 	g.Row = store.TapRow{Source: row.Source}
 }
 

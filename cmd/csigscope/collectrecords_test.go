@@ -22,6 +22,7 @@ type recording struct {
 	last     bool
 	written  map[[2]uint64]store.TapRow // by epoch and number: rows that are written again replace themselves
 	gone     map[int64]store.Gap        // by their begin
+	found    map[foundIdentity]store.FindingRow
 	failing  error
 	section  []byte
 	t        *testing.T
@@ -30,7 +31,7 @@ type recording struct {
 }
 
 func newRecording(t *testing.T, at time.Time) *recording {
-	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow), gone: make(map[int64]store.Gap)}
+	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow), gone: make(map[int64]store.Gap), found: make(map[foundIdentity]store.FindingRow)}
 	tap := &liveTap{
 		from: "eth1", feed: feed.Tap{Place: "receiver", Weight: 2},
 		count: func() capture.TapCounters { return r.kernel },
@@ -45,6 +46,12 @@ func newRecording(t *testing.T, at time.Time) *recording {
 					r.conflict = true
 				}
 				r.written[key] = row
+			}
+			return r.failing
+		},
+		finds: func(_ context.Context, rows []store.FindingRow) error {
+			for _, row := range rows {
+				r.found[foundIdentity{row.Source, row.Seq, row.ID}] = row
 			}
 			return r.failing
 		},

@@ -177,7 +177,7 @@ func (e *exporting) openPipeline(instance, spool string) error {
 	names := &describer{client: e.client, logger: e.logger, described: make(map[uint64]int)}
 	names.use(e.network)
 	e.names, e.spool.names, e.spool.client = names, names, e.client
-	e.recordTaps(e.spool.writeTaps, e.spool.writeGaps)
+	e.recordTaps(e.spool.writeTaps, e.spool.writeGaps, nil)
 	cfg := live.Config{
 		Instance: instance, Interval: e.config.Checkpoint.Every.d, Logger: e.logger,
 		Lost: func(s *live.State) { e.spool.missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },
@@ -187,7 +187,7 @@ func (e *exporting) openPipeline(instance, spool string) error {
 		return err
 	}
 	cfg.Journal = e.spool
-	e.live, err = live.New(cfg, e.taps.plan(e.network, nil), states)
+	e.live, err = live.New(cfg, e.plan(e.network, e.taps, nil), states)
 	return err
 }
 

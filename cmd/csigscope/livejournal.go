@@ -74,12 +74,15 @@ func (p passing) Commit(ctx context.Context, states []live.State) error {
 	return err
 }
 
-// recordTaps prepares the rows of taps, and gaps of what they did not take in.
-func (c *capturing) recordTaps(write func(context.Context, []store.TapRow) error, gaps func(context.Context, []store.Gap) error) {
+// recordTaps prepares the rows of taps, gaps of what they did not take in, and what they
+// found, nil for nothing.
+func (c *capturing) recordTaps(
+	write func(context.Context, []store.TapRow) error, gaps func(context.Context, []store.Gap) error, finds func(context.Context, []store.FindingRow) error,
+) {
 	c.ending = func() bool { return false }
 	c.records = &tapRecorder{
 		stats: func() []live.RingStats { return c.live.Stats().Rings }, taps: func() liveTaps { return *c.open.Load() },
-		ending: func() bool { return c.ending() }, write: write, gaps: gaps, logger: c.logger,
+		ending: func() bool { return c.ending() }, write: write, gaps: gaps, finds: finds, logger: c.logger,
 	}
 }
 

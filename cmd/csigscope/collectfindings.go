@@ -1,0 +1,60 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/store"
+)
+
+// plan is that of the taps, which find something if there is somewhere to write it.
+func (c *capturing) plan(n *network, taps, before liveTaps) live.Plan {
+	p := taps.plan(n, before)
+	if c.records.finds != nil {
+		p.Finding = n.finding()
+	}
+	return p
+}
+
+// find adds what the ring has found since the last barrier to what is found since the last
+// cut. Pipelines count on, and from 0 in another process. The first one of a barrier came
+// after the last one of the barrier before.
+func (g *ringRecord) find(s *live.RingStats, before time.Time) {
+	earlier := make(map[uint64]*finding.Finding, len(g.seen.Findings))
+	for i := range g.seen.Findings {
+		earlier[g.seen.Findings[i].ID] = &g.seen.Findings[i]
+	}
+	for i := range s.Findings {
+		f := s.Findings[i] // a copy
+		if was := earlier[f.ID]; was != nil {
+			if f.Count = since(f.Count, was.Count); f.Count == 0 {
+				continue
+			}
+			f.From = min(max(was.To, before.UnixNano()), f.To)
+		}
+		g.found(&f)
+	}
+}
+
+func (g *ringRecord) found(f *finding.Finding) {
+	at := slices.IndexFunc(g.Findings, func(r store.FindingRow) bool { return r.ID == f.ID })
+	if at < 0 {
+		g.Findings = append(g.Findings, findingRow(f, g.Row.Source, 0))
+		return
+	}
+	row := &g.Findings[at]
+	row.Count += f.Count
+	row.From, row.To = min(row.From, f.From), max(row.To, f.To)
+}
+
+// cutFindings makes rows of what was found, under the number of the ring's row.
+func (g *ringRecord) cutFindings(seq uint64) []store.FindingRow {
+	list := g.Findings
+	for i := range list {
+		list[i].Source, list[i].Seq = g.Row.Source, seq
+	}
+	g.Findings = nil
+	return list
+}
