@@ -29,6 +29,7 @@ type Watcher struct {
 	cases  map[watchKey]*Finding
 	sizes  [numKinds]int
 	places map[aggregate.LocationID]watchedPlace
+	limits map[limitKey]uint32 // least codes that are above a capacity
 	before []Finding // of the watcher that this one goes on after
 	made   []Finding // what Findings gave last, nil since something was found
 }
@@ -47,7 +48,12 @@ type watchedPlace struct {
 	capacity uint64
 }
 
-// maxPlaces bounds the locations that are remembered.
+type limitKey struct {
+	table    *csig.Table
+	capacity uint64
+}
+
+// maxPlaces bounds the locations that are remembered, and the limits.
 const maxPlaces = 1 << 16
 
 // NewWatcher makes a Watcher of a capture file, or of live packets, which have no numbers,
@@ -58,7 +64,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{rules: Detector{cfg: d.cfg}, places: make(map[aggregate.LocationID]watchedPlace)}
+	w := &Watcher{rules: Detector{cfg: d.cfg}, places: make(map[aggregate.LocationID]watchedPlace), limits: make(map[limitKey]uint32)}
 	w.Begin(file)
 	return w, nil
 }
@@ -82,11 +88,21 @@ func (w *Watcher) Strange(src netip.Addr) bool { return !w.rules.authorised(src)
 
 // From implements aggregate.Watch.
 func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
-	p := w.place(at, capacity)
-	if p.unknown {
+	if w.place(at, capacity).unknown {
 		return 0
 	}
-	// Codes ascend with their values.
+	k := limitKey{t, capacity}
+	code, known := w.limits[k]
+	if !known {
+		if code = leastAbove(t, capacity); len(w.limits) < maxPlaces {
+			w.limits[k] = code
+		}
+	}
+	return code
+}
+
+// leastAbove is the least code of values above a capacity. Codes ascend with their values.
+func leastAbove(t *csig.Table, capacity uint64) uint32 {
 	code := uint32(sort.Search(int(t.Codes()), func(c int) bool {
 		low, _, _ := t.Range(uint32(c))
 		return above(t.Signal(), low, capacity)
@@ -98,6 +114,9 @@ func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) 
 }
 
 func (w *Watcher) place(id aggregate.LocationID, capacity uint64) watchedPlace {
+	if p, known := w.places[id]; known {
+		return p
+	}
 	at, ok := w.rules.cfg.Locator.Location(id)
 	p := watchedPlace{ok && at.Kind == fabric.KindUnknown, capacity}
 	if len(w.places) < maxPlaces {

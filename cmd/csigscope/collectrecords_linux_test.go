@@ -10,10 +10,11 @@ import (
 )
 
 // collectTapRows: what taps took in before and after a kill is what is stored, as schema
-// verify checks for whole runs, also of a configuration that went before.
+// verify checks for whole runs, also of a configuration that went before; and what they
+// found, each packet of senders that may not send, is as much.
 func collectTapRows(t *testing.T, env []string) {
 	dir := t.TempDir()
-	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + ", name: leaf}\n"
+	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + ", name: leaf}\nfindings: {senders: [192.0.2.0/24]}\n"
 	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: 7us, heavy: 20us}\n"
 	config, dsn := writeFile(t, filepath.Join(dir, "config.yaml"), section), "embedded:"+filepath.Join(dir, "store")
 	start := func() *collecting {
@@ -49,6 +50,15 @@ func collectTapRows(t *testing.T, env []string) {
 	}
 	if tap := taps[0]; tap.Tap != "leaf" || tap.Place != "receiver" || tap.Stored+tap.Overflow != got || tap.Tags != tap.Observations || tap.Observations != got || tap.Packets != got {
 		t.Errorf("%d observations stored of %d packets sent, the tap has %+v\n%s", got, sent, tap, out)
+	}
+	found := uint64(0)
+	for _, f := range storedFindingsOf(t, env, dsn) {
+		if found += f.Count; f.Kind != "unauthorised-sender" || f.First > f.Last {
+			t.Errorf("found %+v", f)
+		}
+	}
+	if found != got {
+		t.Errorf("%d observations stored, %d found to be of others than the senders", got, found)
 	}
 	if got > sent || got < sent/2 {
 		t.Errorf("%d observations stored of %d packets sent", got, sent)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// storedFinding is a row of query findings.
+type storedFinding struct {
+	Severity, Kind, ID, Device, Port, Location, Evidence string
+	First, Last                                          string
+	Count                                                uint64
+}
+
+func storedFindingsOf(t *testing.T, env []string, dsn string) []storedFinding {
+	t.Helper()
+	return decodeJSON[[]storedFinding](t, mustRun(t, env, "query", "findings", "--store", dsn, "--top", "1000", "-o", "json"))
+}
+
+// kindsOf are the kinds of findings, each once.
+func kindsFound(list []storedFinding) []string {
+	var kinds []string
+	for _, f := range list {
+		kinds = append(kinds, f.Kind)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// rogueScenario is quickstart with a switch that writes more than its ports can carry into
+// every tag.
+func rogueScenario(t *testing.T, dir string) string {
+	t.Helper()
+	text := mustRun(t, nil, "emit", "--scenario", "quickstart", "--duration", "1s", "--dump")
+	return writeFile(t, filepath.Join(dir, "rogue.yaml"), text+"faults: [{match: 'leaf1:down*', kind: overwrite, values: {min_abw: 5Gbps}}]\n")
+}
+
+// TestFindingsOfReplay: what a rogue switch writes is found while its captures are
+// replayed, by the name of its ports, once however often that is; under another
+// configuration other things are found instead. Its sound twin has none.
+func TestFindingsOfReplay(t *testing.T) {
+	env, dir := engineEnv(t), t.TempDir()
+	rogue := emit(t, "--scenario-file", rogueScenario(t, dir))
+	dsn := "embedded:" + filepath.Join(dir, "store")
+	run := func(e emitted, args ...string) []storedFinding {
+		t.Helper()
+		mustRun(t, env, append(append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, args...), e.captures(t)...)...)
+		return storedFindingsOf(t, env, dsn)
+	}
+	first := run(rogue)
+	for _, f := range first {
+		if f.Kind != "above-capacity" || f.Device != "leaf1" || !strings.HasPrefix(f.Port, "leaf1:down") || f.Location != f.Port || f.Count == 0 || f.Severity != "warning" || f.First > f.Last {
+			t.Errorf("found %+v", f)
+		}
+	}
+	if len(first) != 4 {
+		t.Errorf("%d findings, want one for each port to a host of leaf1", len(first))
+	}
+	if again := run(rogue, "--workers", "2"); !slices.Equal(again, first) {
+		t.Errorf("replayed again: %+v, want %+v", again, first)
+	}
+	config := writeFile(t, filepath.Join(dir, "config.yaml"), "findings:\n  senders: [10.0.1.0/24]\n")
+	if kinds := kindsFound(run(rogue, "--config", config)); !slices.Equal(kinds, []string{"above-capacity", "unauthorised-sender"}) {
+		t.Errorf("with senders: found %q", kinds)
+	}
+	if out := mustRun(t, env, "schema", "verify", "--store", dsn, "-o", "csv"); strings.Contains(out, "error") {
+		t.Errorf("schema verify: %s", out)
+	}
+	dsn = "embedded:" + filepath.Join(dir, "sound")
+	if found := run(emit(t, "--scenario", "quickstart", "--duration", "1s")); len(found) != 0 {
+		t.Errorf("without a fault: found %+v", found)
+	}
+}
+
+func TestFindingsConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		"findings:\n  senders: [10.0.0.0/8, rack1]": `line 2: "rack1": expected a prefix`,
+		"findings: {sender: [10.0.0.0/8]}":         "sender",
+		"findings: {detect: perhaps}":              "line 1",
+	} {
+		config := writeFile(t, filepath.Join(t.TempDir(), "c.yaml"), text+"\n")
+		if r := runBinary(t, nil, "config", "check", "--config", config); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: exit code %d, %s", text, r.code, r.stderr)
+		}
+	}
+	config := writeFile(t, filepath.Join(t.TempDir(), "c.yaml"), "findings: {senders: [10.1.2.3/8]}\n")
+	n, err := openNetwork(writeFile(t, filepath.Join(t.TempDir(), "off.yaml"), "findings: {detect: false}\n"), "")
+	if err != nil || n.finding() != nil {
+		t.Errorf("switched off: %v, %v", n.finding(), err)
+	}
+	if out := mustRun(t, nil, "config", "dump", "--config", config); !strings.Contains(out, "findings:\n  detect: true\n  senders: [10.0.0.0/8]\n") {
+		t.Errorf("dumped %s", out)
+	}
+}
