@@ -34,7 +34,9 @@ func (w *heavyWatch) Watched(list []aggregate.Watched) {
 // expect adds what is to be noticed of an observation. Of those of strange sources the
 // watch is shown all values that name a location.
 func (w *heavyWatch) expect(o *decode.Observation, place string) {
-	note := func(why aggregate.WatchReason, at aggregate.LocationID) { w.seen[fmt.Sprint(o.Packet, " ", why, " ", at)]++ }
+	note := func(why aggregate.WatchReason, at aggregate.LocationID) {
+		w.seen[fmt.Sprint(o.Packet, " ", why, " ", at)]++
+	}
 	if o.Flags&decode.Orphan != 0 {
 		note(aggregate.WatchedOrphan, 0)
 		return

@@ -26,13 +26,13 @@ type tapIdentity struct {
 	seq uint64
 }
 
-// found is what a replay finds, by identity: what is told again replaces itself.
-type found struct {
+// findings are what a replay finds, by identity: what is told again replaces itself.
+type findings struct {
 	mu sync.Mutex
 	at map[tapIdentity][]finding.Finding
 }
 
-func (f *found) take(_ context.Context, list []replay.TapCounts) error {
+func (f *findings) take(_ context.Context, list []replay.TapCounts) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.at == nil {
@@ -47,7 +47,7 @@ func (f *found) take(_ context.Context, list []replay.TapCounts) error {
 }
 
 // lines are the findings of all taps together, with their counts and times.
-func (f *found) lines() []string {
+func (f *findings) lines() []string {
 	var list []finding.Finding
 	for _, one := range f.at {
 		list = append(list, one...)
@@ -58,7 +58,9 @@ func (f *found) lines() []string {
 // linesOf are findings that may be, added up by what they are about.
 func linesOf(list []finding.Finding, may func(*finding.Finding) bool) (lines []string) {
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b finding.Finding) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject, b.Subject)) })
+	slices.SortFunc(list, func(a, b finding.Finding) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject, b.Subject))
+	})
 	for i := 0; i < len(list); {
 		one := list[i]
 		for i++; i < len(list) && list[i].ID == one.ID; i++ {
@@ -108,7 +110,7 @@ func TestWatched(t *testing.T) {
 			t.Parallel()
 			rec, looked := suspects(t, func(*emitter.Scenario) {}, test.fault)
 			looked.Senders = test.senders
-			var f found
+			var f findings
 			cfg := rec.config(new(blocks))
 			cfg.Taps, cfg.Finding = f.take, &looked
 			replayed(t, cfg)
@@ -136,7 +138,7 @@ func TestWatchedAlways(t *testing.T) {
 	t.Parallel()
 	rec, looked := suspects(t, classic, wrongLM)
 	run := func(change func(*replay.Config), run func(replay.Config)) map[tapIdentity][]finding.Finding {
-		var f found
+		var f findings
 		cfg := rec.config(new(blocks))
 		cfg.Taps, cfg.Finding, cfg.ChunkBytes = f.take, &looked, 1<<20
 		change(&cfg)

@@ -30,16 +30,17 @@ type Watcher struct {
 	sizes  [numKinds]int
 	places map[aggregate.LocationID]watchedPlace
 	limits map[limitKey]uint32 // least codes that are above a capacity
-	before []Finding // of the watcher that this one goes on after
-	made   []Finding // what Findings gave last, nil since something was found
+	before []Finding           // of the watcher that this one goes on after
+	made   []Finding           // what Findings gave last, nil since something was found
 }
 
-// watchKey is a kind and what it is about: one of the others, or nothing past the bound.
+// watchKey is a kind and what it is about: one of the others, or all beyond the bound.
 type watchKey struct {
 	kind   Kind
 	layout uint8
 	addr   netip.Addr
 	at     aggregate.LocationID
+	beyond bool
 }
 
 // watchedPlace is what matters of a location.
@@ -129,7 +130,7 @@ func (w *Watcher) place(id aggregate.LocationID, capacity uint64) watchedPlace {
 func (w *Watcher) Watched(list []aggregate.Watched) {
 	for i := range list {
 		o := &list[i]
-		if o.Flags&decode.HasAddrs == 0 {
+		if o.Flags&decode.HasAddrs == 0 && o.Why != aggregate.WatchedOrphan {
 			continue
 		}
 		src, _ := o.Measured()
@@ -138,7 +139,7 @@ func (w *Watcher) Watched(list []aggregate.Watched) {
 		case aggregate.WatchedSource:
 			w.found(watchKey{kind: UnauthorisedSender, addr: from}, o)
 		case aggregate.WatchedOrphan:
-			w.found(watchKey{kind: OrphanTag, addr: from}, o)
+			w.found(watchKey{kind: OrphanTag, layout: uint8(o.Tag.Layout.Index())}, o)
 		case aggregate.WatchedSent:
 			w.found(watchKey{kind: ForgedValue, addr: from}, o)
 		case aggregate.WatchedReserved:
@@ -171,7 +172,7 @@ func (w *Watcher) value(o *aggregate.Watched) {
 func (w *Watcher) found(k watchKey, o *aggregate.Watched) {
 	f := w.cases[k]
 	if f == nil && w.sizes[k.kind] >= w.rules.cfg.MaxSubjects {
-		k = watchKey{kind: k.kind}
+		k = watchKey{kind: k.kind, beyond: true}
 		f = w.cases[k]
 	}
 	if f == nil {
@@ -198,24 +199,24 @@ func (w *Watcher) begin(k watchKey) *Finding {
 		at, _ := w.rules.cfg.Locator.Location(k.at)
 		f.Subject = at.Name
 		f.place(&at)
-	case k.kind == ReservedBits:
+	case !k.beyond && (k.kind == ReservedBits || k.kind == OrphanTag):
 		f.Subject = csig.LayoutAt(int(k.layout)).String()
 	default:
 		f.Subject = beyond
 	}
 	f.ID = idOf(f.Kind, f.Subject)
-	f.Evidence = fmt.Sprintf(shown[f.Kind], f.Subject)
+	f.Evidence = fmt.Sprintf(directly[f.Kind], f.Subject)
 	return f
 }
 
-// shown is what single observations show of a subject.
-var shown = [numKinds]string{
+// directly is what single observations show of a subject.
+var directly = [numKinds]string{
 	UnauthorisedSender: "%s sends tags and is not among the senders",
 	ForgedValue:        "%s sends tags whose value is not the initial one",
 	UnknownLocator:     "values name no port of their path: %s",
 	AboveCapacity:      "values name %s and are more than it can carry",
 	ReservedBits:       "reserved bits of %s are set",
-	OrphanTag:          "packets of %s have tags before other tags, or inside of tunnels",
+	OrphanTag:          "packets have tags of %s before other tags, or inside of tunnels",
 }
 
 // Findings are what was found since Begin, errors first. The list does not change, and is

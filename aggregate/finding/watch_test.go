@@ -55,17 +55,19 @@ func TestWatcher(t *testing.T) {
 	}{
 		{"source", func(w *Watcher) { w.show(3, aggregate.WatchedSource, delay, 0) }, "unauthorised-sender 10.0.0.3 1"},
 		{"sent", func(w *Watcher) { w.show(3, aggregate.WatchedSent, delay, 0) }, "forged-value 10.0.0.3 1"},
-		{"orphan", func(w *Watcher) { w.show(3, aggregate.WatchedOrphan, delay, 0) }, "orphan-tag 10.0.0.3 1"},
+		{"orphan", func(w *Watcher) { w.show(3, aggregate.WatchedOrphan, delay, 0) }, "orphan-tag wide/uec050 1"},
 		{"reserved", func(w *Watcher) { w.show(3, aggregate.WatchedReserved, delay, 0) }, "reserved-bits wide/uec050 1"},
 		{"unknown", func(w *Watcher) { w.show(3, aggregate.WatchedValue, delay, 1099) }, "unknown-locator unknown lm 99 1"},
 		{"a port", func(w *Watcher) { w.show(3, aggregate.WatchedValue, csig.Tag{Layout: wide, T: 2, S: 7, LM: 12}, 12) }, ""},
-		{"above", func(w *Watcher) { w.show(3, aggregate.WatchedValue, csig.Tag{Layout: wide, T: 0, S: 1 << 19, LM: 12}, 12) }, "above-capacity leaf1:up12 1"},
+		{"above", func(w *Watcher) {
+			w.show(3, aggregate.WatchedValue, csig.Tag{Layout: wide, T: 0, S: 1 << 19, LM: 12}, 12)
+		}, "above-capacity leaf1:up12 1"},
 		{"within", func(w *Watcher) { w.show(3, aggregate.WatchedValue, csig.Tag{Layout: wide, T: 0, S: 1, LM: 12}, 12) }, ""},
 		{"two", func(w *Watcher) {
 			w.show(3, aggregate.WatchedSource, abw, 0)
 			w.show(3, aggregate.WatchedOrphan, abw, 0)
 			w.show(3, aggregate.WatchedSource, abw, 0)
-		}, "unauthorised-sender 10.0.0.3 2, orphan-tag 10.0.0.3 1"},
+		}, "unauthorised-sender 10.0.0.3 2, orphan-tag wide/uec050 1"},
 	} {
 		w := newWatcher(t, "a.pcap", nil)
 		test.show(w)
@@ -112,7 +114,7 @@ func TestWatcherBounds(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t, "", func(c *Config) { c.MaxSubjects = 4 })
 	for i := range 1000 {
-		w.show(byte(i%100), aggregate.WatchedOrphan, csig.Tag{Layout: wide}, 0)
+		w.show(byte(i%100), aggregate.WatchedSource, csig.Tag{Layout: wide}, 0)
 	}
 	n := func(list []Finding) (sum uint64) {
 		for _, f := range list {
@@ -130,7 +132,7 @@ func TestWatcherBounds(t *testing.T) {
 	next := newWatcher(t, "", func(c *Config) { c.MaxSubjects = 4 })
 	next.Resume(list)
 	for i := range 100 {
-		next.show(byte(50+i%100), aggregate.WatchedOrphan, csig.Tag{Layout: wide}, 0)
+		next.show(byte(50+i%100), aggregate.WatchedSource, csig.Tag{Layout: wide}, 0)
 	}
 	if got := next.Findings(); len(got) != 5 || n(got) != 1100 || n(list) != 1000 {
 		t.Errorf("%d of 1100 in %d findings, %d before", n(got), len(got), n(list))

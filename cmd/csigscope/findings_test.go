@@ -77,8 +77,8 @@ func TestFindingsOfReplay(t *testing.T) {
 func TestFindingsConfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"findings:\n  senders: [10.0.0.0/8, rack1]": `line 2: "rack1": expected a prefix`,
-		"findings: {sender: [10.0.0.0/8]}":         "sender",
-		"findings: {detect: perhaps}":              "line 1",
+		"findings: {sender: [10.0.0.0/8]}":          "sender",
+		"findings: {detect: perhaps}":               "line 1",
 	} {
 		config := writeFile(t, filepath.Join(t.TempDir(), "c.yaml"), text+"\n")
 		if r := runBinary(t, nil, "config", "check", "--config", config); r.code != exitUsage || !strings.Contains(r.stderr, want) {
