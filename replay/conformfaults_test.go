@@ -52,18 +52,7 @@ func emitLeaf(t *testing.T, change func(*emitter.Scenario)) replay.ConformConfig
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := fabric.Load(report.Fabric)
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := fabric.New(spec, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, domain := networkOf(t, &report)
 	cfg := replay.ConformConfig{
 		Judge: conform.Config{Decode: decode.Config{Domain: domain}, Metrics: countersOf(t, report.Counters)}, Before: []string{filepath.Join(dir, "in.pcapng")},
 		Own: func(port string, l csig.Layout, typ uint8, lm uint16) (own, known bool) {
@@ -138,6 +127,9 @@ func leafDevice(kind string) func(*emitter.Scenario) {
 // TestConformFaults: what an emitted leaf does wrong is found by captures around it and its
 // counters, and named; what it does right is not.
 func TestConformFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short; nothing of it is for the race detector")
+	}
 	t.Parallel()
 	for _, test := range leafFaults {
 		t.Run(test.name, func(t *testing.T) {
@@ -166,6 +158,9 @@ func brokenRules(c *replay.Conformance) string {
 // TestConformTaps: what taps do to their captures is no fault of the device: losses,
 // duplicates, packets out of order, and clocks.
 func TestConformTaps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short; nothing of it is for the race detector")
+	}
 	t.Parallel()
 	c := aroundLeaf(t, func(s *emitter.Scenario) {
 		for i := range s.Taps {
@@ -192,6 +187,9 @@ func TestConformTaps(t *testing.T) {
 // TestTagHashPaths: only tagged data of flows behind the faulty device goes other ways, and
 // all ways lead to its receiver.
 func TestTagHashPaths(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short; nothing of it is for the race detector")
+	}
 	t.Parallel()
 	faithful := aroundLeaf(t, nil, nil).Counts
 	faulty := aroundLeaf(t, leafFault(emitter.TagHash, nil), nil)

@@ -40,6 +40,13 @@ func record(t *testing.T, change func(*emitter.Scenario)) recording {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f, domain := networkOf(t, &report)
+	return recording{report.Captures, f, domain, report}
+}
+
+// networkOf is the fabric that was emitted, and what its tags mean.
+func networkOf(t *testing.T, report *emitter.Report) (*fabric.Fabric, *csig.Domain) {
+	t.Helper()
 	spec, err := fabric.Load(report.Fabric)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +59,7 @@ func record(t *testing.T, change func(*emitter.Scenario)) recording {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return recording{report.Captures, f, domain, report}
+	return f, domain
 }
 
 // classic puts all taps into one file that is cut into chunks.

@@ -22,8 +22,8 @@ type TraceConfig struct {
 	Decode decode.Config
 	// Error is how far timestamps are off at most.
 	Error time.Duration
-	// MaxPackets bounds what is remembered of each tap, 0 for 1 << 20: of more packets
-	// the same ones at every tap.
+	// MaxPackets bounds what is remembered of each tap, 0 for 1 << 20: so many packets,
+	// tags and reflections. Of more, the same ones are at every tap.
 	MaxPackets int
 }
 
@@ -44,9 +44,12 @@ type Hop struct {
 	*hop.Between
 }
 
+// errNoEthernet says that there is nothing to compare.
+var errNoEthernet = errors.New("trace: expected captures of Ethernet packets")
+
 // Trace follows packets from tap to tap: it compares all captures that have enough packets
-// in common, or tags whose reflections are in the other. They are read twice. Where captures end early or are damaged, there is a
-// result of what could be read beside the error.
+// in common, or tags whose reflections are in the other. They are read twice. Where captures
+// end early or are damaged, there is a result of what could be read beside the error.
 func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	d, err := decode.New(cfg.Decode)
 	if err != nil {
@@ -85,7 +88,11 @@ func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 			}
 		}
 	}
-	return out, errors.Join(first.ends...)
+	ends := first.ends
+	if out.Packets > 0 && out.SkippedLink.Total() == out.Packets {
+		ends = append(ends, errNoEthernet)
+	}
+	return out, errors.Join(ends...)
 }
 
 // scan counts packets and looks at how much of them there is.

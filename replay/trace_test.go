@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter"
 )
@@ -31,14 +29,7 @@ func traced(t *testing.T, scenario string, offset time.Duration, ppb int64, jitt
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := fabric.Load(report.Fabric)
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, domain := networkOf(t, &report)
 	traced, err := replay.Trace(t.Context(), replay.TraceConfig{
 		Files:  []string{filepath.Join(dir, "a.pcapng"), filepath.Join(dir, "b.pcapng")},
 		Decode: decode.Config{Domain: domain}, Error: jitter, MaxPackets: 12_000,

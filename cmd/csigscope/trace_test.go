@@ -44,6 +44,11 @@ taps:
 	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, "  clocks also by ") {
 		t.Error(text)
 	}
+	wireless := writeFile(t, filepath.Join(t.TempDir(), "wireless.pcap"), "\xd4\xc3\xb2\xa1\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x7f\x00\x00\x00"+
+		"\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x04\x00\x00\x00abcd")
+	if r := runBinary(t, os.Environ(), "trace", wireless, wireless); r.code != exitFailed || !strings.Contains(r.stderr, "2 of 2 packets are of ") || !strings.Contains(r.stderr, "expected captures of Ethernet") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
 	for _, args := range [][]string{{"trace", a}, {"trace", a, b, "-o", "csv"}, {"trace", a, b, "--packets", "1"}, {"trace", a, b, "--timestamp-error", "-1s"}} {
 		if r := runBinary(t, os.Environ(), args...); r.code != exitUsage {
 			t.Errorf("%v: exit code %d: %s", args, r.code, r.stderr)
