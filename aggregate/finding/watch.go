@@ -28,7 +28,7 @@ type Watcher struct {
 	file   string   // that packets are numbered in, empty where they are not
 	cases  map[watchKey]*Finding
 	sizes  [numKinds]int
-	places map[aggregate.LocationID]watchedPlace
+	places map[aggregate.LocationID]*watchedPlace
 	limits map[limitKey]uint32 // least codes that are above a capacity
 	before []Finding           // of the watcher that this one goes on after
 	made   []Finding           // what Findings gave last, nil since something was found
@@ -47,6 +47,7 @@ type watchKey struct {
 type watchedPlace struct {
 	unknown  bool
 	capacity uint64
+	found    *Finding // UnknownLocator there, nil for none yet
 }
 
 type limitKey struct {
@@ -65,7 +66,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{rules: Detector{cfg: d.cfg}, places: make(map[aggregate.LocationID]watchedPlace), limits: make(map[limitKey]uint32)}
+	w := &Watcher{rules: Detector{cfg: d.cfg}, limits: make(map[limitKey]uint32)}
 	w.Begin(file)
 	return w, nil
 }
@@ -73,7 +74,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 // Begin forgets what was found, and goes on in another file.
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
-	w.sizes = [numKinds]int{}
+	w.sizes, w.places = [numKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
 }
 
 // Resume goes on from what Findings gave of another Watcher. It keeps the list.
@@ -114,12 +115,12 @@ func leastAbove(t *csig.Table, capacity uint64) uint32 {
 	return code
 }
 
-func (w *Watcher) place(id aggregate.LocationID, capacity uint64) watchedPlace {
+func (w *Watcher) place(id aggregate.LocationID, capacity uint64) *watchedPlace {
 	if p, known := w.places[id]; known {
 		return p
 	}
 	at, ok := w.rules.cfg.Locator.Location(id)
-	p := watchedPlace{ok && at.Kind == fabric.KindUnknown, capacity}
+	p := &watchedPlace{unknown: ok && at.Kind == fabric.KindUnknown, capacity: capacity}
 	if len(w.places) < maxPlaces {
 		w.places[id] = p
 	}
@@ -133,21 +134,25 @@ func (w *Watcher) Watched(list []aggregate.Watched) {
 		if o.Flags&decode.HasAddrs == 0 && o.Why != aggregate.WatchedOrphan {
 			continue
 		}
-		src, _ := o.Measured()
-		from := netip.AddrFrom16(*src).Unmap()
 		switch o.Why {
 		case aggregate.WatchedSource:
-			w.found(watchKey{kind: UnauthorisedSender, addr: from}, o)
+			w.found(watchKey{kind: UnauthorisedSender, addr: sourceOf(o)}, o)
 		case aggregate.WatchedOrphan:
 			w.found(watchKey{kind: OrphanTag, layout: uint8(o.Tag.Layout.Index())}, o)
 		case aggregate.WatchedSent:
-			w.found(watchKey{kind: ForgedValue, addr: from}, o)
+			w.found(watchKey{kind: ForgedValue, addr: sourceOf(o)}, o)
 		case aggregate.WatchedReserved:
 			w.found(watchKey{kind: ReservedBits, layout: uint8(o.Tag.Layout.Index())}, o)
 		case aggregate.WatchedValue:
 			w.value(o)
 		}
 	}
+}
+
+// sourceOf is the source of the measured path.
+func sourceOf(o *aggregate.Watched) netip.Addr {
+	src, _ := o.Measured()
+	return netip.AddrFrom16(*src).Unmap()
 }
 
 // value judges a value that some port wrote.
@@ -159,7 +164,10 @@ func (w *Watcher) value(o *aggregate.Watched) {
 		p = w.place(o.Location, capacity)
 	}
 	if p.unknown {
-		w.found(watchKey{kind: UnknownLocator, at: o.Location}, o)
+		if p.found == nil {
+			p.found = w.caseOf(watchKey{kind: UnknownLocator, at: o.Location}, o)
+		}
+		w.count(p.found, o)
 		return
 	}
 	table := w.rules.cfg.Domain.Table(o.Tag.Layout, o.Tag.T)
@@ -168,8 +176,11 @@ func (w *Watcher) value(o *aggregate.Watched) {
 	}
 }
 
-// found counts an observation for a finding.
-func (w *Watcher) found(k watchKey, o *aggregate.Watched) {
+// found counts an observation for what it is about.
+func (w *Watcher) found(k watchKey, o *aggregate.Watched) { w.count(w.caseOf(k, o), o) }
+
+// caseOf is the finding of what an observation is about.
+func (w *Watcher) caseOf(k watchKey, o *aggregate.Watched) *Finding {
 	f := w.cases[k]
 	if f == nil && w.sizes[k.kind] >= w.rules.cfg.MaxSubjects {
 		k = watchKey{kind: k.kind, beyond: true}
@@ -181,6 +192,10 @@ func (w *Watcher) found(k watchKey, o *aggregate.Watched) {
 		w.cases[k] = f
 		w.sizes[k.kind]++
 	}
+	return f
+}
+
+func (w *Watcher) count(f *Finding, o *aggregate.Watched) {
 	w.made = nil
 	f.Count++
 	f.From, f.To = min(f.From, o.TimeNS), max(f.To, o.TimeNS)
