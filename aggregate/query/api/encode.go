@@ -120,6 +120,15 @@ func appendMeasure(b []byte, name string, s csig.Signal, v float64) []byte {
 	return append(b, '}')
 }
 
+// appendNumber writes six significant digits, finer than any tag, and numbers from a million
+// on without an exponent.
+func appendNumber(b []byte, v float64) []byte {
+	if v >= 1e6 && v < 1e15 {
+		return strconv.AppendInt(b, int64(math.Round(v)), 10)
+	}
+	return strconv.AppendFloat(b, v, 'g', 6, 64)
+}
+
 func share(part, of uint64) float64 {
 	if of == 0 {
 		return 0
