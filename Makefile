@@ -82,7 +82,7 @@ load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them a
 accuracy: ## print how often the location that replay names is the true port, and which faults report and conform find
 	@mkdir -p .cache
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
-	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFaults$$' ./replay
+	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFault(s|Free)$$' ./replay
 	@rm -f .cache/traced.txt
 	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestTraceAttribution)$$' ./replay
 	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^TestNoJobPeriods$$' ./cmd/csigscope

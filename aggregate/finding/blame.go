@@ -29,6 +29,9 @@ const (
 	// certainty is how many times likelier one explanation is than chance, for each of
 	// those that were tried. Explanations within doubt times of the best are named as well.
 	certainty, doubt = 100, 20
+	// wider is how many times likelier an explanation by several ports must be than one by a
+	// single port, since more flows pass them anyway.
+	wider = 10
 	// maxCandidates is how many a finding names that may be at fault.
 	maxCandidates = 12
 )
@@ -150,7 +153,7 @@ func (s *suspect) likelihood(affected, kept int) float64 {
 	restAffected, restKept := affected-len(s.affected), kept-len(s.kept)
 	other := (float64(restAffected) + 0.01) / (float64(restAffected+restKept) + 1)
 	best := math.Inf(-1)
-	for _, does := range [...]float64{0.99, 0.5, 0.2} {
+	for _, does := range [...]float64{0.99, 0.5, 0.2, 0.05} {
 		l := float64(restAffected)*math.Log(other) + float64(restKept)*math.Log(1-other)
 		for _, p := range s.affected {
 			l += math.Log(1 - (1-does*p)*(1-other))
@@ -190,9 +193,15 @@ func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID)
 		l float64
 	}
 	var list []ranked
+	best := math.Inf(-1)
 	for one, s := range of {
 		if cleared == nil || !cleared(one.at) {
-			list = append(list, ranked{one, s.likelihood(nAffected, nKept)})
+			l := s.likelihood(nAffected, nKept)
+			best = max(best, l)
+			if one.at != 0 && c.place(one.at).Kind != fabric.KindPort {
+				l -= math.Log(wider)
+			}
+			list = append(list, ranked{one, l})
 		}
 	}
 	if len(list) == 0 {
@@ -213,13 +222,20 @@ func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID)
 	if len(v.at) > maxCandidates {
 		return verdict{} // that says nothing
 	}
-	v.sure = nAffected >= minAffected && list[0].l-chance >= math.Log(certainty*float64(len(of)))
+	v.sure = nAffected >= minAffected && best-chance >= math.Log(certainty*float64(len(of)))
 	return v
 }
 
-// name says in a finding who it is.
+// name says in a finding who it is, or may be.
 func (v *verdict) name(f *Finding) {
 	if len(v.at) == 0 {
+		return
+	}
+	if !v.sure {
+		for i := range v.at {
+			f.Candidates = append(f.Candidates, v.at[i].Name)
+		}
+		slices.Sort(f.Candidates)
 		return
 	}
 	f.Location, f.Device, f.Port = v.at[0].ID, v.at[0].Device, ""

@@ -150,14 +150,14 @@ func (d *Detector) blameStrays(c *court, list []unknownLocator, flows []*flow) {
 	}
 }
 
-// others are flows that do not have a stray, of those that ports wrote into often.
+// others are flows that do not have a stray, of those that ports wrote into.
 func (s *stray) others(flows []*flow) (kept []*flow) {
 	for _, one := range flows {
 		_, has := s.flows[one]
 		if len(s.flows) == maxStraySources {
 			has = one.strays > 0 // nobody knows which
 		}
-		if !has && one.touched >= minStrays && len(kept) < maxWeighed {
+		if !has && one.touched > 0 && len(kept) < maxWeighed {
 			kept = append(kept, one)
 		}
 	}

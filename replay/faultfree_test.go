@@ -1,0 +1,78 @@
+package replay_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// TestFaultFree: without faults nothing is found, in tunnels, brownfields and captures of
+// poor quality either; of all scenarios where the table of faults is asked for.
+func TestFaultFree(t *testing.T) {
+	t.Parallel()
+	scenarios, duration := []string{"partial-deployment", "noisy-taps", "overlay", "mirrors"}, 200*time.Millisecond
+	if os.Getenv(faultsEnv) != "" {
+		duration = time.Second
+		scenarios = slices.DeleteFunc(emitter.Names(), func(name string) bool {
+			// The metrics of figure5 are constants by configuration, as those of stuck ports
+			// are; flows of worst-case are random; fabric-like is a long alltoall.
+			return name == "figure5" || name == "worst-case" || name == "fabric-like"
+		})
+	}
+	for _, name := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := emitter.Named(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Duration, s.Faults, s.CaptureUntagged = duration, nil, true
+			e := examine(t, s, nil)
+			for _, f := range e.Findings {
+				t.Errorf("%s %s: %s", f.Kind, f.Subject, f.Evidence)
+			}
+			if e.Observations == 0 {
+				t.Error("nothing was observed")
+			}
+		})
+	}
+}
+
+// TestThreeTierFaults: of three stages, findings name the port that writes wrongly, and the
+// switch that strips or tags twice.
+func TestThreeTierFaults(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		change func(*emitter.Scenario)
+		kind   string
+		device string
+		port   bool
+	}{
+		{faults(emitter.Behavior{Match: "core1", Kind: emitter.WrongLM}), "unknown-locator", "core1", true},
+		{faults(emitter.Behavior{Match: "agg1-1:down*", Kind: emitter.WrongLM}), "unknown-locator", "agg1-1", true},
+		{faults(emitter.Behavior{Match: "core2", Kind: emitter.DoubleTag}), "orphan-tag", "core2", false},
+		{devices(emitter.Behavior{Match: "agg2-1", Kind: emitter.Strip}), "stripped-flows", "agg2-1", false},
+	} {
+		t.Run(test.kind+" "+test.device, func(t *testing.T) {
+			t.Parallel()
+			s, err := emitter.Named("three-tier")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Duration, s.CaptureUntagged = 500*time.Millisecond, true
+			test.change(&s)
+			e := examine(t, s, nil)
+			if len(e.Findings) == 0 {
+				t.Error("nothing is found")
+			}
+			for _, f := range e.Findings {
+				if f.Kind.String() != test.kind || f.Device != test.device || (f.Port != "") != test.port {
+					t.Errorf("%s %s at %q, port %q: %s", f.Kind, f.Subject, f.Device, f.Port, f.Evidence)
+				}
+			}
+		})
+	}
+}
