@@ -85,8 +85,8 @@ const rankBits = 23
 // matter.
 func (s *Shard) rankOf(t *flow.Table, entry int) uint32 {
 	const most = 1<<rankBits - 1
-	sr := &s.series.list[t.About(entry).Ref]
-	return (uint32(sr.signal)<<1|uint32(sr.kind-decode.Tag))<<rankBits | uint32(most-min(t.Counts(entry).Heavy, most))
+	sr := &s.series.list[t.Ref(entry)]
+	return (uint32(sr.signal)<<1|uint32(sr.kind-decode.Tag))<<rankBits | uint32(most-min(t.Heavy(entry), most))
 }
 
 // flowRow is the row of a flow.

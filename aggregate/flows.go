@@ -67,9 +67,6 @@ func (s *Shard) countFlows(heavy []uint8) {
 		ports := bits.RotateLeft32(uint32(o.SrcPort)<<16|uint32(o.DstPort), 16*against)
 		h.Hash = seeds.Hash(it.addresses, ports, o.Proto, b.cell)
 		h.Place, h.Value, h.Bytes = uint64(b.loc), it.value, it.bytes
-		if it.code&itemWide == 0 {
-			h.Value = s.traits[it.key.traits()].value[it.code&31]
-		}
 	}
 	windows := s.levels[0].all
 	if apart == 0 {
@@ -90,11 +87,10 @@ func (s *Shard) countFlowsOf(flows *flow.Table, heavy []uint8, list []flow.Heavy
 	}
 }
 
-// remember makes an entry for the flow of an item, unless it is of none or there is no
-// room for it, and counts it.
+// remember makes an entry for the flow of an item, unless it is of none, and counts it.
 func (s *Shard) remember(flows *flow.Table, it *pendingItem, h *flow.Heavy) {
 	o := &s.batch[it.obs]
-	if o.Flags&decode.HasAddrs == 0 || !flows.Admits() {
+	if o.Flags&decode.HasAddrs == 0 {
 		return
 	}
 	f := flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}

@@ -25,7 +25,7 @@ type pendingItem struct {
 	entry  uint32 // of the window, set by findEntries
 	bucket uint32 // wide: set by countWide
 
-	value     uint64 // wide: set by countWide
+	value     uint64 // of one that has a value; wide: set by countWide
 	addresses uint64 // hash of both, set by lookup; 0 without
 }
 
@@ -262,7 +262,7 @@ func (s *Shard) enqueue(i int, layout uint, slot uint32) {
 	it := &s.items[s.pending&(pendingItems-1)]
 	it.obs, it.slot = uint32(i), slot
 	it.key = newLookupKey(lm, ti, cl, o.Kind)
-	it.code, it.bytes = code, o.Bytes
+	it.code, it.bytes, it.value = code, o.Bytes, tr.value[code&31]
 	s.pending++
 }
 

@@ -49,7 +49,7 @@ func (t *Table) Find(list []Heavy) {
 		h := &list[i]
 		s := slots[h.Hash>>shift&mask]
 		n := entryIn(s)
-		if uint64(n) >= uint64(len(counts)) || counts[n].hash != h.Hash {
+		if s^tagged(h.Hash) >= 1<<entryBits || uint64(n) >= uint64(len(counts)) || counts[n].hash != h.Hash {
 			n = none
 			if s != 0 {
 				n = t.at(h.Hash)
@@ -73,7 +73,7 @@ func (t *Table) at(hash uint64) uint32 {
 }
 
 // CountKnown counts observations that Find was given, up to the first one whose flow is
-// not there: that one's number, and len(list) without one.
+// not there and is to be remembered now: that one's number, and len(list) without one.
 func (t *Table) CountKnown(list []Heavy) int {
 	if t.moved {
 		t.Find(list)
@@ -86,14 +86,17 @@ func (t *Table) CountKnown(list []Heavy) int {
 				h.entry = t.at(h.Hash)
 			}
 			if h.entry == none {
-				return i
+				if t.admits() {
+					return i
+				}
+				continue
 			}
 		}
 		c := &counts[h.entry]
-		c.Heavy++
-		c.Bytes += uint64(h.Bytes)
-		c.Sum = addSat(c.Sum, h.Value)
-		c.Min, c.Max = min(c.Min, h.Value), max(c.Max, h.Value)
+		c.unpaid++
+		c.bytes += uint64(h.Bytes)
+		c.sum = addSat(c.sum, h.Value)
+		c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
 		if c.place.ID == h.Place {
 			c.place.Heavy++
 			continue

@@ -7,9 +7,10 @@ func (t *Table) purge() (forgotten int) {
 	least := t.median()
 	kept := 0
 	for i := range t.counts {
-		if t.score(i) > least {
+		if t.counts[i].unpaid > least {
 			t.counts[kept], t.about[kept] = t.counts[i], t.about[i]
-			t.about[kept].Paid += least
+			t.counts[kept].unpaid -= least
+			t.about[kept].paid += least
 			kept++
 		}
 	}
@@ -21,27 +22,24 @@ func (t *Table) purge() (forgotten int) {
 	return forgotten
 }
 
-// score is what an entry has not paid.
-func (t *Table) score(entry int) uint64 { return t.counts[entry].Heavy - t.about[entry].Paid }
-
-// median is that of the scores: at least half of the entries have no more.
+// median is that of what entries have not paid: at least half of them have no more.
 func (t *Table) median() uint64 {
 	// Past the budget most flows were counted a few times.
 	var few [64]int
 	for i := range t.counts {
-		if score := t.score(i); score < uint64(len(few)) {
-			few[score]++
+		if unpaid := t.counts[i].unpaid; unpaid < uint64(len(few)) {
+			few[unpaid]++
 		}
 	}
 	left := (t.Len() + 1) / 2
-	for score, n := range few {
+	for unpaid, n := range few {
 		if left -= n; left <= 0 {
-			return uint64(score)
+			return uint64(unpaid)
 		}
 	}
 	t.scratch = t.scratch[:0]
 	for i := range t.counts {
-		t.scratch = append(t.scratch, t.score(i))
+		t.scratch = append(t.scratch, t.counts[i].unpaid)
 	}
 	slices.Sort(t.scratch)
 	return t.scratch[(len(t.scratch)+1)/2-1]

@@ -18,28 +18,31 @@ type Flow struct {
 	Proto            uint8
 }
 
-// Entry is what a table has of one flow under one key.
+// Entry is what was counted of one flow under one key since it was remembered.
 type Entry struct {
-	Counts
-	About
-}
-
-// Counts are what was counted of a flow since it was remembered. They fill a cache line.
-type Counts struct {
-	hash     uint64
+	Flow
+	Ref      uint32 // what the owner knows the key by
 	Heavy    uint64 // observations, at least 1
+	Paid     uint64 // of Heavy, into forgetting others: less than Heavy
 	Bytes    uint64
 	Sum      uint64 // of values, saturating
 	Min, Max uint64
-	place    Place // that was named first
 }
 
-// About is what counting does not read of a flow.
-type About struct {
-	Flow
-	Ref  uint32 // what the owner knows the key by
-	Paid uint64 // of Heavy, into forgetting others: less than Heavy
+// counts are what counting and forgetting read of an entry. They fill a cache line.
+type counts struct {
+	hash            uint64
+	unpaid          uint64 // Heavy less Paid
+	bytes, sum      uint64
+	least, greatest uint64
+	place           Place // that was named first
+}
 
+// about is the rest of an entry.
+type about struct {
+	Flow
+	ref    uint32
+	paid   uint64
 	others uint32 // where its other places begin in the table, plus 1
 }
 
@@ -55,8 +58,8 @@ type About struct {
 type Table struct {
 	Budget int // at least 2
 
-	counts  []Counts
-	about   []About // by entry, as counts
+	counts  []counts
+	about   []about // by entry, as counts
 	places  []otherPlace
 	slots   []uint32 // a power of two, at most a quarter full: tagged, 0 in an empty one
 	shift   uint8    // 64 - log2(len(slots))
@@ -95,17 +98,22 @@ const none = math.MaxUint32
 // came.
 func (t *Table) Len() int { return len(t.counts) }
 
-// Counts are those of an entry. They are the table's.
-func (t *Table) Counts(entry int) *Counts { return &t.counts[entry] }
+// Entry is a copy of the entry with a number.
+func (t *Table) Entry(n int) Entry {
+	c, a := &t.counts[n], &t.about[n]
+	return Entry{
+		Flow: a.Flow, Ref: a.ref, Heavy: t.Heavy(n), Paid: a.paid, Bytes: c.bytes, Sum: c.sum, Min: c.least, Max: c.greatest,
+	}
+}
 
-// About is what else there is of an entry. It is the table's.
-func (t *Table) About(entry int) *About { return &t.about[entry] }
+// Ref is that of the entry with a number.
+func (t *Table) Ref(n int) uint32 { return t.about[n].ref }
 
-// Entry is a copy of all that there is of an entry.
-func (t *Table) Entry(entry int) Entry { return Entry{t.counts[entry], t.about[entry]} }
+// Heavy is that of the entry with a number.
+func (t *Table) Heavy(n int) uint64 { return t.counts[n].unpaid + t.about[n].paid }
 
-// Admits tells whether a flow that is not there is to be remembered now.
-func (t *Table) Admits() bool {
+// admits tells whether a flow that is not there is to be remembered now.
+func (t *Table) admits() bool {
 	if t.Lacks <= 1 {
 		return true
 	}
@@ -114,14 +122,14 @@ func (t *Table) Admits() bool {
 	return hi == 0
 }
 
-// Insert adds an entry for the flow of an observation that CountKnown did not know, and
+// Insert adds an entry for the flow of an observation that CountKnown stopped at, and
 // counts that. It may forget others for it: their number is returned.
 func (t *Table) Insert(h *Heavy, ref uint32, f *Flow) (forgotten int) {
-	c := Counts{hash: h.Hash, Heavy: 1, Bytes: uint64(h.Bytes), Sum: h.Value, Min: h.Value, Max: h.Value, place: Place{h.Place, 1}}
-	return t.insert(&c, About{Flow: *f, Ref: ref})
+	c := counts{hash: h.Hash, unpaid: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, place: Place{h.Place, 1}}
+	return t.insert(&c, &about{Flow: *f, ref: ref})
 }
 
-func (t *Table) insert(c *Counts, a About) (forgotten int) {
+func (t *Table) insert(c *counts, a *about) (forgotten int) {
 	if t.Len() >= t.Budget {
 		forgotten = t.purge()
 		t.moved = true
@@ -133,7 +141,7 @@ func (t *Table) insert(c *Counts, a About) (forgotten int) {
 		more := min(max(64, n), t.Budget-n)
 		t.counts, t.about = slices.Grow(t.counts, more), slices.Grow(t.about, more)
 	}
-	t.counts, t.about = append(t.counts, *c), append(t.about, a)
+	t.counts, t.about = append(t.counts, *c), append(t.about, *a)
 	t.note(t.Len() - 1)
 	t.inserted = true
 	return forgotten
@@ -142,20 +150,20 @@ func (t *Table) insert(c *Counts, a About) (forgotten int) {
 // Merge adds what another table with the same seeds has counted.
 func (t *Table) Merge(o *Table) (forgotten int) {
 	for i := range o.counts {
-		from, about := &o.counts[i], &o.about[i]
+		from, of := &o.counts[i], &o.about[i]
 		at := t.at(from.hash)
 		if at == none {
-			c, a := *from, *about
+			c, a := *from, *of
 			c.place, a.others = Place{}, 0
-			forgotten += t.insert(&c, a)
+			forgotten += t.insert(&c, &a)
 			at = uint32(t.Len() - 1)
 		} else {
 			to := &t.counts[at]
-			to.Heavy += from.Heavy
-			to.Bytes += from.Bytes
-			to.Sum = addSat(to.Sum, from.Sum)
-			to.Min, to.Max = min(to.Min, from.Min), max(to.Max, from.Max)
-			t.about[at].Paid += about.Paid
+			to.unpaid += from.unpaid
+			to.bytes += from.bytes
+			to.sum = addSat(to.sum, from.sum)
+			to.least, to.greatest = min(to.least, from.least), max(to.greatest, from.greatest)
+			t.about[at].paid += of.paid
 		}
 		o.Places(i, func(p Place) { t.name(at, p) })
 	}
@@ -171,8 +179,8 @@ func (t *Table) Restore(seeds *Seeds, key uint32, e *Entry, places []Place) bool
 	if t.Len() >= t.Budget || e.Paid >= e.Heavy || e.Min > e.Max || t.at(hash) != none {
 		return false
 	}
-	c := Counts{hash: hash, Heavy: e.Heavy, Bytes: e.Bytes, Sum: e.Sum, Min: e.Min, Max: e.Max}
-	t.insert(&c, About{Flow: e.Flow, Ref: e.Ref, Paid: e.Paid})
+	c := counts{hash: hash, unpaid: e.Heavy - e.Paid, bytes: e.Bytes, sum: e.Sum, least: e.Min, greatest: e.Max}
+	t.insert(&c, &about{Flow: e.Flow, ref: e.Ref, paid: e.Paid})
 	at := t.Len() - 1
 	for i, p := range places {
 		// The first one, then the list from its end.
@@ -200,8 +208,8 @@ func (t *Table) Reset() {
 func (t *Table) Renumber(seeds *Seeds, renumbered []uint32, key func(ref uint32) uint32) {
 	for i := range t.about {
 		a := &t.about[i]
-		a.Ref = renumbered[a.Ref]
-		t.counts[i].hash = seeds.of(&a.Flow, key(a.Ref))
+		a.ref = renumbered[a.ref]
+		t.counts[i].hash = seeds.of(&a.Flow, key(a.ref))
 	}
 	t.index(len(t.slots))
 }
