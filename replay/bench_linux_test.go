@@ -180,14 +180,20 @@ func benchmarkScenario(b *testing.B, scenario string) {
 		} {
 			b.Run(fmt.Sprintf("replay-%v-cores-%d", resolutions[0], workers), func(b *testing.B) {
 				measure(b, headers, func() (uint64, error) {
-					return replayOnce(b, path, spec, domain, resolutions, workers)
+					return replayOnce(b, path, spec, domain, resolutions, workers, 0)
 				})
 			})
 		}
 	}
+	b.Run("replay-1s-cores-1-flows", func(b *testing.B) {
+		measure(b, headers, func() (uint64, error) {
+			return replayOnce(b, path, spec, domain, []time.Duration{time.Second, time.Minute}, 1, 100)
+		})
+	})
 }
 
-func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domain, resolutions []time.Duration, workers int) (uint64, error) {
+// replayOnce replays a capture, and names as many flows of each window as flows says.
+func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domain, resolutions []time.Duration, workers, flows int) (uint64, error) {
 	f, err := fabric.New(spec, domain)
 	if err != nil {
 		return 0, err
@@ -196,7 +202,7 @@ func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domai
 		Files: []string{path}, Decode: decode.Config{Domain: domain}, Resolver: f,
 		Sink:        aggregate.NewSummary(time.Minute, 1<<20),
 		Tap:         func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
-		Resolutions: resolutions, FineHeavyOnly: true, Workers: workers, Logger: slog.New(slog.DiscardHandler),
+		Resolutions: resolutions, FineHeavyOnly: true, Workers: workers, Flows: aggregate.FlowLimits{Top: flows}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return 0, err
