@@ -59,7 +59,7 @@ var kinds = [numKinds]about{
 	},
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
-		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources and of those at the same edge", "the source",
+		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources, where nothing that its packets pass explains them as well", "the source",
 		"the source's network card writes values of its own, or locators of its rack are not in the fabric file",
 	},
 	ScrubFailure: {
@@ -79,7 +79,7 @@ var kinds = [numKinds]about{
 	},
 	UnknownLocator: {
 		"unknown-locator", Warning, "section 5.5.1",
-		"locator metadata that no port of the path writes, of sources that do not stand out", "one value that some hop replaced", "the locator, and the devices or ports that paths with it have in common and that wrote nothing else meanwhile",
+		"locator metadata that no port of the path writes, of sources that do not stand out", "one value that some hop replaced", "the locator, and the ports or devices that flows with it have in common and that wrote little else meanwhile; where that is not sure, up to 12 that it may be, senders among them",
 		"the fabric file or the locator layout is out of date, or a switch replaces values without locator metadata",
 	},
 	LocatorAlone: {
