@@ -146,3 +146,14 @@ func WriteReference(w io.Writer) error {
 	}
 	return nil
 }
+
+// directly is what single observations show of a subject.
+var directly = [numKinds]string{
+	UnauthorisedSender: "%s sends tags and is not among the senders",
+	ForgedValue:        "%s sends tags whose value is not the initial one",
+	Leak:               "tags arrive at %s, outside of the domain",
+	UnknownLocator:     "values name no port of their path: %s",
+	AboveCapacity:      "values name %s and are more than it can carry",
+	ReservedBits:       "reserved bits of %s are set",
+	OrphanTag:          "packets have tags of %s before other tags, or inside of tunnels",
+}

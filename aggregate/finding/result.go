@@ -75,23 +75,15 @@ func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
 	for i := range d.layouts {
 		f.Of += d.layouts[i].n
 	}
+	f.Evidence = fmt.Sprintf(directly[f.Kind], f.Subject)
 	switch f.Kind {
-	case UnauthorisedSender:
-		f.Evidence = fmt.Sprintf("%s sends tags and is not among the senders", f.Subject)
-	case ForgedValue:
-		f.Evidence = fmt.Sprintf("%s sends tags whose value is not the initial one", f.Subject)
 	case Leak:
-		f.Evidence = fmt.Sprintf("tags arrive at %s, outside of the domain", f.Subject)
 		d.blameEdges(&f)
 	case OrphanTag:
 		f.Of += f.Count
-		f.Evidence = fmt.Sprintf("packets have tags of %s before other tags, or inside of tunnels", f.Subject)
 		d.blameOdd(c, &f, flows, func(one *flow) uint64 { return one.orphans })
 	case ReservedBits:
-		f.Evidence = fmt.Sprintf("reserved bits of %s are set", f.Subject)
 		d.blameOdd(c, &f, flows, func(one *flow) uint64 { return one.reserved })
-	case AboveCapacity:
-		f.Evidence = fmt.Sprintf("values name %s and are more than it can carry", f.Subject)
 	}
 	return f
 }

@@ -224,16 +224,6 @@ func (w *Watcher) begin(k watchKey) *Finding {
 	return f
 }
 
-// directly is what single observations show of a subject.
-var directly = [numKinds]string{
-	UnauthorisedSender: "%s sends tags and is not among the senders",
-	ForgedValue:        "%s sends tags whose value is not the initial one",
-	UnknownLocator:     "values name no port of their path: %s",
-	AboveCapacity:      "values name %s and are more than it can carry",
-	ReservedBits:       "reserved bits of %s are set",
-	OrphanTag:          "packets have tags of %s before other tags, or inside of tunnels",
-}
-
 // Findings are what was found since Begin, errors first. The list does not change, and is
 // the same one while nothing is found.
 func (w *Watcher) Findings() []Finding {

@@ -65,7 +65,7 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
 	flags := cmd.Flags()
 	f.network.add(flags)
 	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the fabric file nor the configuration places: receiver, sender, mid or outside")
-	flags.StringSliceVar(&f.senders, "senders", nil, "`PREFIXES` of the hosts that may send tags (default all)")
+	flags.StringSliceVar(&f.senders, "senders", nil, "`PREFIXES` of the hosts that may send tags (default those of section findings of the configuration, else all)")
 	flags.StringVarP(&f.format, "output", "o", "html", "output `FORMAT`: html, json or markdown")
 	flags.StringVar(&f.out, "out", "", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are findings of this `SEVERITY` or worse: error, warning or info")
@@ -93,6 +93,9 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) (err error) {
 	defer func() { err = errors.Join(err, remove()) }()
 	if err != nil {
 		return err
+	}
+	if len(prefixes) == 0 {
+		prefixes = n.config.Findings.senders()
 	}
 	r, failed := (&reportRun{flags: f, cmd: cmd, files: files, network: n, senders: prefixes}).make()
 	if r == nil {

@@ -50,6 +50,10 @@ func TestReport(t *testing.T) {
 	if r := runBinary(t, os.Environ(), "report", clean.dir, "--fabric", clean.fabric(), "--out", html, "--fail-on", "info"); r.code != exitDone {
 		t.Errorf("without a fault: exit code %d: %s", r.code, r.stderr)
 	}
+	config := writeFile(t, filepath.Join(t.TempDir(), "c.yaml"), "findings: {senders: [10.0.1.0/24]}\n")
+	if r := runBinary(t, os.Environ(), "report", clean.dir, "--fabric", clean.fabric(), "--out", html, "--fail-on", "error", "--config", config); r.code != exitFound {
+		t.Errorf("with senders in the configuration: exit code %d: %s", r.code, r.stderr)
+	}
 }
 
 func TestReportUsage(t *testing.T) {
