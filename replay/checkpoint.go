@@ -35,7 +35,7 @@ var ErrState = errors.New("not a state that can be resumed")
 
 // stateVersion changes with the layout of a replay's state, and with how packets are
 // counted.
-const stateVersion = 1
+const stateVersion = 2
 
 // stateShape differs between programs that count other things.
 var stateShape = [...]int{
@@ -89,15 +89,16 @@ type savedTally struct {
 	Found     feed.Found                  `json:"found"`
 	Counts    aggregate.Counts            `json:"counts"`
 	Damaged   Damage                      `json:"damaged"`
+	Findings  Findings                    `json:"findings,omitempty"`
 }
 
 func saveTally(t *feed.Tally, rest *tally) *savedTally {
-	return &savedTally{t.Packets, t.WireBytes, t.Skipped, t.Frames, t.Found, rest.counts, rest.damaged}
+	return &savedTally{t.Packets, t.WireBytes, t.Skipped, t.Frames, t.Found, rest.counts, rest.damaged, rest.findings}
 }
 
 func (s *savedTally) tally() (*feed.Tally, *tally) {
 	return &feed.Tally{Packets: s.Packets, WireBytes: s.WireBytes, Skipped: s.Skipped, Frames: s.Frames, Found: s.Found},
-		&tally{counts: s.Counts, damaged: s.Damaged}
+		&tally{counts: s.Counts, damaged: s.Damaged, findings: s.Findings}
 }
 
 // Identity identifies the work of the replay: the files and all that decides which rows
@@ -119,7 +120,7 @@ func (p *pacedRun) appendState(b []byte) ([]byte, error) {
 	done := &r.result
 	state := savedState{
 		Version: stateVersion, Shape: stateShape[:], Packets: r.progress.packets.Load(), Bytes: r.progress.bytes.Load(),
-		Result:  savedTally{done.Packets, done.WireBytes, done.SkippedLink, done.Frames, done.Found, done.Counts, done.Damaged},
+		Result:  savedTally{done.Packets, done.WireBytes, done.SkippedLink, done.Frames, done.Found, done.Counts, done.Damaged, done.Findings},
 		Elapsed: r.elapsed(),
 	}
 	for _, cut := range r.result.Cuts {
@@ -223,7 +224,8 @@ func (r *Replay) restore(b []byte) (*pacedRun, error) {
 	if len(shards) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes too many", ErrState, len(shards))
 	}
-	r.result = Result{Elapsed: state.Elapsed}
+	r.clear()
+	r.result.Elapsed = state.Elapsed
 	r.result.add(state.Result.tally())
 	for _, cut := range state.Cuts {
 		r.result.Cuts = append(r.result.Cuts, errors.New(cut))

@@ -103,6 +103,7 @@ func New(cfg Config) (*Replay, error) {
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	r := &Replay{cfg: cfg}
+	r.clear()
 	if cfg.Stream != nil {
 		r.sources = []*source{streamSource(&r.cfg)}
 		return r, nil
@@ -182,6 +183,13 @@ func (r *Replay) Run(ctx context.Context) error {
 	return err
 }
 
+// clear begins the result anew.
+func (r *Replay) clear() {
+	if r.result = (Result{}); r.cfg.Finding != nil {
+		r.result.Findings = Findings{}
+	}
+}
+
 // elapsed is how long the replay has run, with what was before it was resumed.
 func (r *Replay) elapsed() time.Duration { return r.before + time.Since(r.begun) }
 
@@ -206,5 +214,6 @@ type Result struct {
 	Counts      aggregate.Counts          // observations by what became of them
 	Cuts        []error                   // what ended a file early, or is left out of it
 	Damaged     Damage                    // what is left out of files that are damaged in the middle
+	Findings    Findings                  // what Config.Finding looks for
 	Elapsed     time.Duration
 }

@@ -26,9 +26,9 @@ type Names interface {
 	Location(aggregate.LocationID) (fabric.Location, bool)
 }
 
-// WriteSummary writes what a replay found, for a person to read: packets, what
-// became of the observations, and for each signal the cells that were heavily
-// loaded most, with the mode of their bottleneck.
+// WriteSummary writes what a replay came to, for a person to read: packets, what
+// became of the observations, how many findings there are, and for each signal the
+// cells that were heavily loaded most, with the mode of their bottleneck.
 func (r *Result) WriteSummary(w io.Writer, s *aggregate.Summary, names Names) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	seconds := max(r.Elapsed, time.Microsecond).Seconds()
@@ -45,6 +45,7 @@ func (r *Result) WriteSummary(w io.Writer, s *aggregate.Summary, names Names) er
 		fmt.Fprintf(tw, "  damaged places\t%d\t%d bytes are left out\n", r.Damaged.Places, r.Damaged.Bytes)
 	}
 	r.writeConservation(tw)
+	r.Findings.write(tw)
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}

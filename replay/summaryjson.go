@@ -7,23 +7,25 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/decode"
 )
 
 // summaryJSON is the summary for programs. Means are in the signal's unit.
 type summaryJSON struct {
-	Packets        uint64            `json:"packets"`
-	WireBytes      uint64            `json:"wire_bytes"`
-	UnreadLink     feed.Links        `json:"unread_link_types"`
-	Damaged        Damage            `json:"damaged"`
-	Frames         map[string]uint64 `json:"frames"`
-	Observations   observationsJSON  `json:"observations"`
-	Found          []foundJSON       `json:"found"`
-	Conserved      bool              `json:"conserved"`
-	LocationSizes  LocationSizes     `json:"location_sizes"`
-	Cells          []cellJSON        `json:"cells"`
-	Cuts           []string          `json:"cuts"`
-	ElapsedSeconds float64           `json:"elapsed_seconds"`
+	Packets        uint64                   `json:"packets"`
+	WireBytes      uint64                   `json:"wire_bytes"`
+	UnreadLink     feed.Links               `json:"unread_link_types"`
+	Damaged        Damage                   `json:"damaged"`
+	Frames         map[string]uint64        `json:"frames"`
+	Observations   observationsJSON         `json:"observations"`
+	Found          []foundJSON              `json:"found"`
+	Conserved      bool                     `json:"conserved"`
+	Findings       map[finding.Severity]int `json:"findings"` // null where nothing was looked for
+	LocationSizes  LocationSizes            `json:"location_sizes"`
+	Cells          []cellJSON               `json:"cells"`
+	Cuts           []string                 `json:"cuts"`
+	ElapsedSeconds float64                  `json:"elapsed_seconds"`
 }
 
 type observationsJSON struct {
@@ -67,7 +69,7 @@ type cellJSON struct {
 func (r *Result) WriteJSON(w io.Writer, s *aggregate.Summary, names Names) error {
 	out := summaryJSON{
 		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Damaged: r.Damaged,
-		Frames: map[string]uint64{}, Conserved: r.Conserved(),
+		Frames: map[string]uint64{}, Conserved: r.Conserved(), Findings: r.Findings.Count(),
 		LocationSizes: locationSizes(s, names), Cells: []cellJSON{}, Cuts: []string{},
 		ElapsedSeconds: r.Elapsed.Seconds(),
 	}

@@ -113,7 +113,7 @@ func TestWatched(t *testing.T) {
 			var f findings
 			cfg := rec.config(new(blocks))
 			cfg.Taps, cfg.Finding = f.take, &looked
-			replayed(t, cfg)
+			result := replayed(t, cfg)
 			e, err := replay.Examine(t.Context(), replay.ExamineConfig{
 				Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Finding: looked,
 				Place: func(string) (finding.Place, error) { return finding.Receiver, nil },
@@ -122,6 +122,9 @@ func TestWatched(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := f.lines()
+			if n := len(result.Findings); n != len(got) || result.Findings == nil {
+				t.Errorf("the result counts %d findings of %d", n, len(got))
+			}
 			if diff := gocmp.Diff(linesOf(e.Findings, watched), got); diff != "" {
 				t.Errorf("examined (-), replayed (+):\n%s", diff)
 			}
@@ -137,18 +140,24 @@ func TestWatched(t *testing.T) {
 func TestWatchedAlways(t *testing.T) {
 	t.Parallel()
 	rec, looked := suspects(t, classic, wrongLM)
-	run := func(change func(*replay.Config), run func(replay.Config)) map[tapIdentity][]finding.Finding {
+	var counted replay.Findings
+	run := func(change func(*replay.Config), run func(replay.Config) *replay.Result) map[tapIdentity][]finding.Finding {
 		var f findings
 		cfg := rec.config(new(blocks))
 		cfg.Taps, cfg.Finding, cfg.ChunkBytes = f.take, &looked, 1<<20
 		change(&cfg)
-		run(cfg)
+		result := run(cfg)
+		if counted == nil {
+			counted = result.Findings
+		} else if diff := gocmp.Diff(counted, result.Findings); diff != "" {
+			t.Errorf("counted before (-), now (+):\n%s", diff)
+		}
 		return f.at
 	}
-	whole := func(cfg replay.Config) { replayed(t, cfg) }
+	whole := func(cfg replay.Config) *replay.Result { return replayed(t, cfg) }
 	want := run(func(*replay.Config) {}, whole)
-	if len(want) < 2 {
-		t.Fatalf("%d chunks with findings", len(want))
+	if len(want) < 2 || len(counted) == 0 {
+		t.Fatalf("%d chunks with findings, %d findings", len(want), len(counted))
 	}
 	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Workers = 2 }, whole)); diff != "" {
 		t.Errorf("on two cores:\n%s", diff)
@@ -158,7 +167,10 @@ func TestWatchedAlways(t *testing.T) {
 		t.Errorf("paced:\n%s", diff)
 	}
 	resumed := 0
-	got := run(paced, func(cfg replay.Config) { _, _, resumed = interrupted(t, cfg, 3, 40) })
+	got := run(paced, func(cfg replay.Config) (result *replay.Result) {
+		result, _, resumed = interrupted(t, cfg, 3, 40)
+		return result
+	})
 	if diff := gocmp.Diff(want, got); diff != "" || resumed == 0 {
 		t.Errorf("interrupted %d times:\n%s", resumed, diff)
 	}

@@ -38,8 +38,9 @@ type worker struct {
 
 // A tally is what a worker counts of its chunk, beside its feeder.
 type tally struct {
-	counts  aggregate.Counts
-	damaged Damage
+	counts   aggregate.Counts
+	damaged  Damage
+	findings Findings
 }
 
 // A lane is that of a tap.
@@ -267,7 +268,9 @@ func (w *worker) flush(ctx context.Context) error {
 			w.counts.Merge(&counts)
 			w.spare[l.tap] = append(w.spare[l.tap], l)
 		}
-		taps = append(taps, l.tapCounts(w.src, &counts))
+		tap := l.tapCounts(w.src, &counts)
+		w.findings.note(tap.Findings)
+		taps = append(taps, tap)
 	}
 	w.lanes = w.lanes[:0]
 	return w.writeTaps(ctx, taps)
@@ -286,4 +289,5 @@ func (r *Result) add(t *feed.Tally, rest *tally) {
 	r.Found.Merge(&t.Found)
 	r.Damaged.merge(rest.damaged)
 	r.Counts.Merge(&rest.counts)
+	r.Findings.merge(rest.findings)
 }

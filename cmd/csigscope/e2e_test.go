@@ -10,8 +10,9 @@ import (
 
 // summaryOutput is what the tests read of replay -o json.
 type summaryOutput struct {
-	Packets      uint64 `json:"packets"`
-	Conserved    bool   `json:"conserved"`
+	Packets      uint64         `json:"packets"`
+	Conserved    bool           `json:"conserved"`
+	Findings     map[string]int `json:"findings"`
 	Observations struct {
 		In       uint64            `json:"in"`
 		Stored   uint64            `json:"stored"`

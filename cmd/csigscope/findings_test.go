@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,10 +46,25 @@ func TestFindingsOfReplay(t *testing.T) {
 	env, dir := engineEnv(t), t.TempDir()
 	rogue := emit(t, "--scenario-file", rogueScenario(t, dir))
 	dsn := "embedded:" + filepath.Join(dir, "store")
+	const hint = "\nwhat was found: csigscope query findings\n"
 	run := func(e emitted, args ...string) []storedFinding {
 		t.Helper()
-		mustRun(t, env, append(append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, args...), e.captures(t)...)...)
-		return storedFindingsOf(t, env, dsn)
+		out := mustRun(t, env, append(append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, args...), e.captures(t)...)...)
+		list := storedFindingsOf(t, env, dsn)
+		errors, warnings := 0, 0
+		for _, f := range list {
+			switch f.Severity {
+			case "error":
+				errors++
+			case "warning":
+				warnings++
+			}
+		}
+		line := fmt.Sprintf("%d = %d errors + %d warnings + 0 infos", len(list), errors, warnings)
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), " findings "+line) || strings.HasSuffix(out, hint) != (len(list) > 0) {
+			t.Errorf("want %s in\n%s", line, out)
+		}
+		return list
 	}
 	first := run(rogue)
 	for _, f := range first {
@@ -71,6 +88,31 @@ func TestFindingsOfReplay(t *testing.T) {
 	dsn = "embedded:" + filepath.Join(dir, "sound")
 	if found := run(emit(t, "--scenario", "quickstart", "--duration", "1s")); len(found) != 0 {
 		t.Errorf("without a fault: found %+v", found)
+	}
+}
+
+// TestFindingsWithoutStore: what is found is counted, by severity, with nothing to store it
+// in and so no hint where to look; nothing is where nothing was looked for.
+func TestFindingsWithoutStore(t *testing.T) {
+	scenario := rogueScenario(t, t.TempDir())
+	off := writeFile(t, filepath.Join(t.TempDir(), "off.yaml"), "findings: {detect: false}\n")
+	for name, test := range map[string]struct {
+		args []string
+		json map[string]int
+		text string
+	}{
+		"looked for":   {nil, map[string]int{"error": 0, "warning": 4, "info": 0}, "findings 4 = 0 errors + 4 warnings + 0 infos"},
+		"switched off": {[]string{"--config", off}, nil, "findings - not looked for"},
+	} {
+		args := append([]string{"replay", "--store", "none", "--scenario-file", scenario}, test.args...)
+		text := mustRun(t, nil, args...)
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), " "+test.text) || strings.Contains(text, "query findings") {
+			t.Errorf("%s: want %s in\n%s", name, test.text, text)
+		}
+		s := decodeJSON[summaryOutput](t, mustRun(t, nil, append(args, "-o", "json")...))
+		if !maps.Equal(s.Findings, test.json) || (s.Findings == nil) != (test.json == nil) {
+			t.Errorf("%s: %v, want %v", name, s.Findings, test.json)
+		}
 	}
 }
 
