@@ -22,8 +22,10 @@ type Router interface {
 }
 
 const (
-	// maxRoutes bounds the paths between two hosts that are held against each other.
-	maxRoutes = 256
+	// maxRoutes bounds the paths between two hosts that are held against each other, and
+	// maxWeighed the flows, of each sort.
+	maxRoutes  = 256
+	maxWeighed = 4096
 	// minAffected is how many flows it takes to be sure of what they have in common.
 	minAffected = 3
 	// certainty is how many times likelier one explanation is than chance, for each of
@@ -173,9 +175,10 @@ type verdict struct {
 	sure bool              // it is many times likelier than chance
 }
 
-// judge finds what explains best that some flows are affected and others are not. Ports
-// and devices that are cleared can not.
+// judge finds what explains best that some flows are affected and others are not, of the
+// first ones. Ports and devices that are cleared cannot.
 func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID) bool) (v verdict) {
+	affected, kept = affected[:min(len(affected), maxWeighed)], kept[:min(len(kept), maxWeighed)]
 	if c.d.cfg.Routes == nil || len(affected) == 0 {
 		return v
 	}
@@ -252,6 +255,17 @@ func (v *verdict) name(f *Finding) {
 		f.Candidates = append(f.Candidates, v.at[i].Name)
 	}
 	slices.Sort(f.Candidates)
+}
+
+// accuse makes who it surely is the subject of a finding about flows, and says so.
+func (v *verdict) accuse(f *Finding) {
+	f.Subject = "paths of several senders"
+	if v.sure {
+		v.name(f)
+		f.Subject = v.String()
+		f.Evidence += fmt.Sprintf("; what they have in common is %s", f.Subject)
+	}
+	f.ID = idOf(f.Kind, f.Subject)
 }
 
 // String lists them, the likeliest first.

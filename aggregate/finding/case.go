@@ -31,7 +31,7 @@ const beyond = "others"
 
 // found counts an observation for a finding.
 func (d *Detector) found(k Kind, of subject, tap *Tap, o *decode.Observation) {
-	d.caseOf(k, of, o).seen(tap, o)
+	d.caseOf(k, of, o).seen(tap.File, o)
 }
 
 // caseOf is the finding of a subject, or that of all others past the bound.

@@ -109,11 +109,7 @@ type closFlow struct {
 
 func newNetwork(t testing.TB) *network {
 	t.Helper()
-	domain, err := csig.DefaultSpec().Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(Config{Domain: domain, Locator: clos{}})
+	d, err := New(configured(t, clos{}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

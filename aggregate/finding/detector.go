@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -88,15 +89,24 @@ type Detector struct {
 	leaks   map[string]*receivers // by tap
 }
 
+// withDefaults fills in what is 0, and fails where something is missing.
+func (c Config) withDefaults() (Config, error) {
+	if c.Domain == nil || c.Locator == nil {
+		return c, errors.New("expected a domain and a locator")
+	}
+	c.StuckCount, c.StuckTime = cmp.Or(c.StuckCount, 200), cmp.Or(c.StuckTime, 200*time.Millisecond)
+	c.MaxSubjects, c.MaxFlows = cmp.Or(c.MaxSubjects, 4096), cmp.Or(c.MaxFlows, 1<<14)
+	if router, ok := c.Locator.(Router); ok && c.Routes == nil {
+		c.Routes = router
+	}
+	return c, nil
+}
+
 // New makes a Detector.
 func New(cfg Config) (*Detector, error) {
-	if cfg.Domain == nil || cfg.Locator == nil {
-		return nil, errors.New("make detector: expected a domain and a locator")
-	}
-	cfg.StuckCount, cfg.StuckTime = cmp.Or(cfg.StuckCount, 200), cmp.Or(cfg.StuckTime, 200*time.Millisecond)
-	cfg.MaxSubjects, cfg.MaxFlows = cmp.Or(cfg.MaxSubjects, 4096), cmp.Or(cfg.MaxFlows, 1<<14)
-	if router, ok := cfg.Locator.(Router); ok && cfg.Routes == nil {
-		cfg.Routes = router
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("make detector: %w", err)
 	}
 	d := &Detector{cfg: cfg, cases: make(map[caseKey]*Finding)}
 	d.places.of = make(map[aggregate.LocationID]*place)
@@ -133,8 +143,8 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 		layout.bare(tap, o)
 		return
 	}
-	from, to := o.Measured()
-	s := seen{tap: tap, o: o, layout: layout, src: netip.AddrFrom16(*from).Unmap(), dst: netip.AddrFrom16(*to).Unmap()}
+	s := seen{tap: tap, o: o, layout: layout}
+	s.src, s.dst = ends(o)
 	if o.Flags&decode.Orphan != 0 {
 		if tap.Place == Receiver {
 			if f := d.flows.get(o); f != nil {
@@ -151,7 +161,7 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 	if tap.Place == Outside && o.Kind == decode.Tag {
 		d.leak(&s)
 	}
-	if !d.authorised(s.src) {
+	if !d.cfg.authorised(s.src) {
 		d.found(UnauthorisedSender, subject{addr: s.src}, tap, o)
 	}
 	if o.Tag.R != 0 {
@@ -185,13 +195,15 @@ func (d *Detector) value(s *seen) {
 	}
 }
 
-func (d *Detector) authorised(src netip.Addr) bool {
-	for _, p := range d.cfg.Senders {
-		if p.Contains(src) {
-			return true
-		}
-	}
-	return len(d.cfg.Senders) == 0
+// ends are the source and the destination of the measured path.
+func ends(o *decode.Observation) (src, dst netip.Addr) {
+	from, to := o.Measured()
+	return netip.AddrFrom16(*from).Unmap(), netip.AddrFrom16(*to).Unmap()
+}
+
+// authorised tells whether a source may send tags.
+func (c *Config) authorised(src netip.Addr) bool {
+	return len(c.Senders) == 0 || slices.ContainsFunc(c.Senders, func(p netip.Prefix) bool { return p.Contains(src) })
 }
 
 // orphan takes a tag that stands where none belongs.

@@ -43,15 +43,30 @@ func idOf(k Kind, subject string) uint64 {
 	return xxhash.Sum64String(kinds[k].name + "\x00" + subject)
 }
 
-// seen adds an observation.
-func (f *Finding) seen(tap *Tap, o *decode.Observation) {
-	if f.Count++; f.Count == 1 {
-		f.From, f.To = o.TimeNS, o.TimeNS
+// seen adds an observation, whose packet has no number where it is in no file.
+func (f *Finding) seen(file string, o *decode.Observation) {
+	f.during(o.TimeNS, o.TimeNS)
+	f.Count++
+	if file != "" && len(f.Packets) < maxPackets {
+		f.Packets = append(f.Packets, Packet{file, o.Packet})
 	}
-	f.From, f.To = min(f.From, o.TimeNS), max(f.To, o.TimeNS)
-	if len(f.Packets) < maxPackets {
-		f.Packets = append(f.Packets, Packet{tap.File, o.Packet})
+}
+
+// during makes the time of the finding reach over another one. Whoever calls it counts
+// afterwards: what counts nothing yet has no time.
+func (f *Finding) during(from, to int64) {
+	if f.Count == 0 {
+		f.From, f.To = from, to
 	}
+	f.From, f.To = min(f.From, from), max(f.To, to)
+}
+
+// add adds what was counted elsewhere of the same kind and subject. Both may share their
+// packets with others, which stay as they are.
+func (f *Finding) add(o *Finding) {
+	f.during(o.From, o.To)
+	f.Count += o.Count
+	f.Packets = slices.Concat(f.Packets, o.Packets[:min(len(o.Packets), maxPackets-len(f.Packets))])
 }
 
 // place says where a finding is.
@@ -81,10 +96,8 @@ func merge(list []Finding) []Finding {
 			continue
 		}
 		one := &out[n]
-		one.From, one.To = min(one.From, f.From), max(one.To, f.To)
-		one.Count += f.Count
+		one.add(f)
 		one.Of = max(one.Of, f.Of, one.Count)
-		one.Packets = append(one.Packets, f.Packets[:min(len(f.Packets), maxPackets-len(one.Packets))]...)
 	}
 	return out
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,24 +40,30 @@ func (ports) Location(id aggregate.LocationID) (fabric.Location, bool) {
 	return fabric.Location{ID: id, Name: fmt.Sprintf("unknown lm %d", (uint64(id)-1000)&0xffff), Kind: fabric.KindUnknown}, true
 }
 
-// seen is a detector and the observations that a test shows it.
+// shown is a detector and the observations that a test shows it.
 type shown struct {
 	*Detector
 	tap Tap
 	n   uint64
 }
 
-func newShown(t testing.TB, change func(*Config)) *shown {
+// configured is a configuration with the signals that are built in.
+func configured(t testing.TB, l Locator, change func(*Config)) Config {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Domain: domain, Locator: ports{}}
+	cfg := Config{Domain: domain, Locator: l}
 	if change != nil {
 		change(&cfg)
 	}
-	d, err := New(cfg)
+	return cfg
+}
+
+func newShown(t testing.TB, change func(*Config)) *shown {
+	t.Helper()
+	d, err := New(configured(t, ports{}, change))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,5 +246,32 @@ func TestNewDetector(t *testing.T) {
 	}
 	if _, err := ParsePlace("inside"); err == nil {
 		t.Error("inside is a place")
+	}
+}
+
+// TestFindingsStay: what was given does not change when more is seen, although runs of equal
+// values use the memory of others again.
+func TestFindingsStay(t *testing.T) {
+	t.Parallel()
+	s := newShown(t, func(c *Config) { c.Senders = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
+	delay := func(v uint32, lm uint16) csig.Tag { return csig.Tag{Layout: wide, T: 2, S: v, LM: lm} }
+	var given, copies [][]Finding
+	for step := range 4 {
+		for range 300 + 100*step {
+			s.see(byte(step), delay(uint32(5000+step), 12))
+			s.see(byte(step), delay(0, uint16(10+step)))
+		}
+		list := s.Findings()
+		given = append(given, list)
+		copies = append(copies, slices.Clone(list))
+		for i := range list {
+			copies[step][i].Packets = slices.Clone(list[i].Packets)
+		}
+	}
+	if text := s.kinds(); !strings.Contains(text, "stuck-port") || !strings.Contains(text, "unauthorised-sender") {
+		t.Errorf("found %s", text)
+	}
+	if !reflect.DeepEqual(given, copies) {
+		t.Error("findings have changed")
 	}
 }

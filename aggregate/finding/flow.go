@@ -1,7 +1,8 @@
 package finding
 
 import (
-	"encoding/binary"
+	"bytes"
+	"cmp"
 	"net/netip"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -33,21 +34,7 @@ func (k *flowKey) addrs() (src, dst netip.Addr) {
 
 // compare orders flows.
 func (k *flowKey) compare(o *flowKey) int {
-	a, b := k.bytes(), o.bytes()
-	for i := range a {
-		if a[i] != b[i] {
-			return int(a[i]) - int(b[i])
-		}
-	}
-	return 0
-}
-
-func (k *flowKey) bytes() (b [37]byte) {
-	copy(b[:], k.src[:])
-	copy(b[16:], k.dst[:])
-	binary.BigEndian.PutUint32(b[32:], k.ports)
-	b[36] = k.proto
-	return b
+	return cmp.Or(bytes.Compare(k.src[:], o.src[:]), bytes.Compare(k.dst[:], o.dst[:]), cmp.Compare(k.ports, o.ports), cmp.Compare(k.proto, o.proto))
 }
 
 // flow is what is seen of a flow at the ends of its path.

@@ -39,7 +39,7 @@ func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bo
 // of are the flows of a source that have strays, others those of any that have none.
 func of(src netip.Addr, flows []*flow) (list []*flow) {
 	for _, f := range flows {
-		if from, _ := f.key.addrs(); from == src && f.strays > 0 && len(list) < maxWeighed {
+		if from, _ := f.key.addrs(); from == src && f.strays > 0 {
 			list = append(list, f)
 		}
 	}
@@ -48,7 +48,7 @@ func of(src netip.Addr, flows []*flow) (list []*flow) {
 
 func others(flows []*flow) (list []*flow) {
 	for _, f := range flows {
-		if f.strays == 0 && f.touched > 0 && len(list) < maxWeighed {
+		if f.strays == 0 && f.touched > 0 {
 			list = append(list, f)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// steps is how many bytes make an observation in FuzzDetector.
+// stepBytes is how many bytes make an observation in FuzzDetector.
 const stepBytes = 20
 
 // read makes an observation of bytes: of 16 hosts in 4 racks, or of others.

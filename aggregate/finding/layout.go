@@ -66,7 +66,7 @@ func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
 }
 
 // bare counts a tag without addresses behind it.
-func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap, o) }
+func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap.File, o) }
 
 // alone counts locator metadata beside an initial value. Hosts write a default there
 // (section 4.1.3), which is not known: it is what most of them have.
@@ -84,7 +84,7 @@ func (l *layoutState) alone(s *seen) {
 		b = &beside{first: tagSample{s.o.Tag, s.src, s.dst}}
 		l.besides[lm] = b
 	}
-	b.seen(s.tap, s.o)
+	b.seen(s.tap.File, s.o)
 }
 
 // locatorsAlone are the findings of locator metadata that some port wrote beside an

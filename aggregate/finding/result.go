@@ -13,8 +13,8 @@ import (
 // are weighed against what their packets pass: the most frequent ones.
 const maxBlamed = 16
 
-// Findings are what was found, errors first. Observe may be called again after it. It
-// takes time and memory by the bounds of the configuration.
+// Findings are what was found, errors first. Observe may be called again after it, which
+// changes nothing in the list. It takes time and memory by the bounds of the configuration.
 func (d *Detector) Findings() []Finding {
 	var list []Finding
 	var misread [csig.NumLayouts]bool
@@ -117,7 +117,7 @@ func (d *Detector) blameOdd(c *court, f *Finding, flows []*flow, odd func(*flow)
 			kept = append(kept, one)
 		}
 	}
-	if v := c.judge(affected[:min(len(affected), maxWeighed)], kept[:min(len(kept), maxWeighed)], nil); v.sure {
+	if v := c.judge(affected, kept, nil); v.sure {
 		v.name(f)
 		f.Evidence += fmt.Sprintf(" in %d flows; what they have in common is %s", len(affected), &v)
 	}
@@ -149,7 +149,7 @@ func (s *stray) others(flows []*flow) (kept []*flow) {
 		if len(s.flows) == maxStraySources {
 			has = one.strays > 0 // nobody knows which
 		}
-		if !has && one.touched > 0 && len(kept) < maxWeighed {
+		if !has && one.touched > 0 {
 			kept = append(kept, one)
 		}
 	}

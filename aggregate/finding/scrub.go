@@ -2,6 +2,7 @@ package finding
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -105,10 +106,8 @@ func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool) (list []Fi
 		if !forgers[src] {
 			f = Finding{Kind: ScrubFailure, Of: one.touched}
 			for _, v := range s.passed(src) {
-				if f.Count == 0 {
-					f.From, f.To = v.from, v.to
-				}
-				f.From, f.To, f.Count = min(f.From, v.from), max(f.To, v.to), f.Count+v.n-v.inherited
+				f.during(v.from, v.to)
+				f.Count += v.n - v.inherited
 				f.Packets = append(f.Packets, v.first)
 			}
 		}
@@ -120,12 +119,12 @@ func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool) (list []Fi
 			f.Subject = "edge of " + src.String()
 		}
 		if at := by[f.Subject]; at != nil {
-			at.From, at.To, at.Count, at.Of = min(at.From, f.From), max(at.To, f.To), at.Count+f.Count, at.Of+f.Of
+			at.add(&f)
+			at.Of += f.Of
 			at.Evidence += ", " + src.String()
-			at.Packets = append(at.Packets, f.Packets[:min(len(f.Packets), maxPackets-len(at.Packets))]...)
 			continue
 		}
-		f.ID, f.Packets = idOf(f.Kind, f.Subject), slices.Clone(f.Packets)
+		f.ID = idOf(f.Kind, f.Subject)
 		f.Evidence = fmt.Sprintf("values of senders arrive as they wrote them: %s", src)
 		by[f.Subject] = &f
 	}
@@ -151,12 +150,7 @@ func cut(text string) string {
 
 // inOrder are the sources, ascending.
 func (s *strays) inOrder() []netip.Addr {
-	list := make([]netip.Addr, 0, len(s.sources))
-	for src := range s.sources {
-		list = append(list, src)
-	}
-	slices.SortFunc(list, netip.Addr.Compare)
-	return list
+	return slices.SortedFunc(maps.Keys(s.sources), netip.Addr.Compare)
 }
 
 // edge names the devices that a source may be attached to, empty if that is not known.

@@ -101,7 +101,7 @@ func (s *strays) add(location aggregate.LocationID, of *sourceState, o *seen, cl
 			s.at[location] = names
 		}
 	}
-	names.seen(o.tap, o.o)
+	names.seen(o.tap.File, o.o)
 	names.when.set(clock, o.o.TimeNS)
 	if _, known := names.sources[o.src]; known || len(names.sources) < maxStraySources && s.room() {
 		names.sources[o.src]++

@@ -11,8 +11,6 @@ const (
 	// minMissing is how many tags a flow must lack, and minExcess how many it must have too
 	// many, by what else is seen of it.
 	minMissing, minExcess = 20, 10
-	// maxWeighed bounds the flows that are held against each other, of each sort.
-	maxWeighed = 4096
 )
 
 // inOrder are the flows in an order that does not change.
@@ -38,10 +36,8 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 		case float64(gap.n)*rate >= minMissing:
 			affected = append(affected, one)
 			witnessed = witnessed || seen
-			if f.Count == 0 {
-				f.From, f.To = gap.from, gap.to
-			}
-			f.From, f.To, f.Count = min(f.From, gap.from), max(f.To, gap.to), f.Count+gap.n
+			f.during(gap.from, gap.to)
+			f.Count += gap.n
 			f.Of += one.got.tagged + one.got.data
 			f.Packets = append(f.Packets, gap.packets[:min(int(gap.n), flowPackets, maxPackets-len(f.Packets))]...)
 		case one.got.tagged > 0:
@@ -49,21 +45,14 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 			f.Of += one.got.tagged + one.got.data
 		}
 	}
-	n := len(affected)
-	affected, kept = affected[:min(n, maxWeighed)], kept[:min(len(kept), maxWeighed)]
 	v := c.judge(affected, kept, nil)
 	v.sure = v.sure && !v.host // senders may tag some flows and others not
-	if n == 0 || !v.sure && !witnessed {
+	if len(affected) == 0 || !v.sure && !witnessed {
 		return f, false
 	}
-	f.Kind, f.Subject = StrippedFlows, "paths of several senders"
-	f.Evidence = fmt.Sprintf("%d flows arrive without the tags that their senders give them, %d with", n, len(kept))
-	if v.sure {
-		v.name(&f)
-		f.Subject = v.String()
-		f.Evidence += fmt.Sprintf("; what they have in common is %s", f.Subject)
-	}
-	f.ID = idOf(f.Kind, f.Subject)
+	f.Kind = StrippedFlows
+	f.Evidence = fmt.Sprintf("%d flows arrive without the tags that their senders give them, %d with", len(affected), len(kept))
+	v.accuse(&f)
 	return f, true
 }
 
@@ -128,15 +117,9 @@ func (d *Detector) inserted(c *court, all []*flow) (f Finding, ok bool) {
 	if len(affected) == 0 {
 		return f, false
 	}
-	n := len(affected)
-	v := c.judge(affected[:min(n, maxWeighed)], kept[:min(len(kept), maxWeighed)], nil)
-	f.Kind, f.Subject = RogueInsertion, "paths of several senders"
-	f.Evidence = fmt.Sprintf("tags arrive in %d flows whose senders make none", n)
-	if v.sure {
-		v.name(&f)
-		f.Subject = v.String()
-		f.Evidence += fmt.Sprintf("; what they have in common is %s", f.Subject)
-	}
-	f.ID = idOf(f.Kind, f.Subject)
+	v := c.judge(affected, kept, nil)
+	f.Kind = RogueInsertion
+	f.Evidence = fmt.Sprintf("tags arrive in %d flows whose senders make none", len(affected))
+	v.accuse(&f)
 	return f, true
 }

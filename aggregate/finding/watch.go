@@ -18,14 +18,14 @@ const Version = 1
 
 // Watcher finds what single observations show: unauthorised senders, values of senders
 // that are not initial, unknown locators, values above the capacity, reserved bits and
-// orphans, in the sense of Detector. What takes all observations of a time to tell is left to that: stuck
-// ports, other profiles, and which source forges unknown locators.
+// orphans, in the sense of Detector. What takes all observations of a time to tell is left
+// to that: stuck ports, other profiles, and which source forges unknown locators.
 //
 // It is the aggregate.Watch of one shard, and as little safe for concurrent use. It
 // allocates when it meets a subject, and nothing for each observation of it.
 type Watcher struct {
-	rules  Detector // which has no state here
-	file   string   // that packets are numbered in, empty where they are not
+	cfg    Config
+	file   string // that packets are numbered in, empty where they are not
 	cases  map[watchKey]*Finding
 	sizes  [numKinds]int
 	places map[aggregate.LocationID]*watchedPlace
@@ -62,11 +62,11 @@ const maxPlaces = 1 << 16
 // without a name. That of a tap in the middle of paths is shown orphans and reserved bits
 // alone.
 func NewWatcher(cfg Config, file string) (*Watcher, error) {
-	d, err := New(cfg)
+	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make watcher: %w", err)
 	}
-	w := &Watcher{rules: Detector{cfg: d.cfg}, limits: make(map[limitKey]uint32)}
+	w := &Watcher{cfg: cfg, limits: make(map[limitKey]uint32)}
 	w.Begin(file)
 	return w, nil
 }
@@ -86,7 +86,7 @@ func (w *Watcher) Resume(list []Finding) {
 }
 
 // Strange implements aggregate.Watch.
-func (w *Watcher) Strange(src netip.Addr) bool { return !w.rules.authorised(src) }
+func (w *Watcher) Strange(src netip.Addr) bool { return !w.cfg.authorised(src) }
 
 // From implements aggregate.Watch.
 func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
@@ -119,7 +119,7 @@ func (w *Watcher) place(id aggregate.LocationID, capacity uint64) *watchedPlace 
 	if p, known := w.places[id]; known {
 		return p
 	}
-	at, ok := w.rules.cfg.Locator.Location(id)
+	at, ok := w.cfg.Locator.Location(id)
 	p := &watchedPlace{unknown: ok && at.Kind == fabric.KindUnknown, capacity: capacity}
 	if len(w.places) < maxPlaces {
 		w.places[id] = p
@@ -149,46 +149,44 @@ func (w *Watcher) Watched(list []aggregate.Watched) {
 	}
 }
 
-// sourceOf is the source of the measured path.
 func sourceOf(o *aggregate.Watched) netip.Addr {
-	src, _ := o.Measured()
-	return netip.AddrFrom16(*src).Unmap()
+	src, _ := ends(o.Observation)
+	return src
 }
 
 // value judges a value that some port wrote.
 func (w *Watcher) value(o *aggregate.Watched) {
 	p, known := w.places[o.Location]
 	if !known {
-		src, dst := o.Measured()
-		_, capacity := w.rules.cfg.Locator.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, netip.AddrFrom16(*src).Unmap(), netip.AddrFrom16(*dst).Unmap())
+		src, dst := ends(o.Observation)
+		_, capacity := w.cfg.Locator.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
 		p = w.place(o.Location, capacity)
 	}
 	if p.unknown {
 		if p.found == nil {
-			p.found = w.caseOf(watchKey{kind: UnknownLocator, at: o.Location}, o)
+			p.found = w.caseOf(watchKey{kind: UnknownLocator, at: o.Location})
 		}
 		w.count(p.found, o)
 		return
 	}
-	table := w.rules.cfg.Domain.Table(o.Tag.Layout, o.Tag.T)
+	table := w.cfg.Domain.Table(o.Tag.Layout, o.Tag.T)
 	if low, _, _ := table.Range(table.Code(o.Tag.S)); above(table.Signal(), low, p.capacity) {
 		w.found(watchKey{kind: AboveCapacity, at: o.Location}, o)
 	}
 }
 
 // found counts an observation for what it is about.
-func (w *Watcher) found(k watchKey, o *aggregate.Watched) { w.count(w.caseOf(k, o), o) }
+func (w *Watcher) found(k watchKey, o *aggregate.Watched) { w.count(w.caseOf(k), o) }
 
-// caseOf is the finding of what an observation is about.
-func (w *Watcher) caseOf(k watchKey, o *aggregate.Watched) *Finding {
+// caseOf is the finding of what observations are about.
+func (w *Watcher) caseOf(k watchKey) *Finding {
 	f := w.cases[k]
-	if f == nil && w.sizes[k.kind] >= w.rules.cfg.MaxSubjects {
+	if f == nil && w.sizes[k.kind] >= w.cfg.MaxSubjects {
 		k = watchKey{kind: k.kind, beyond: true}
 		f = w.cases[k]
 	}
 	if f == nil {
 		f = w.begin(k)
-		f.From, f.To = o.TimeNS, o.TimeNS
 		w.cases[k] = f
 		w.sizes[k.kind]++
 	}
@@ -197,11 +195,7 @@ func (w *Watcher) caseOf(k watchKey, o *aggregate.Watched) *Finding {
 
 func (w *Watcher) count(f *Finding, o *aggregate.Watched) {
 	w.made = nil
-	f.Count++
-	f.From, f.To = min(f.From, o.TimeNS), max(f.To, o.TimeNS)
-	if w.file != "" && len(f.Packets) < maxPackets {
-		f.Packets = append(f.Packets, Packet{w.file, o.Packet})
-	}
+	f.seen(w.file, o.Observation)
 }
 
 // begin is a finding of which nothing was seen yet.
@@ -211,7 +205,7 @@ func (w *Watcher) begin(k watchKey) *Finding {
 	case k.addr.IsValid():
 		f.Subject = k.addr.String()
 	case k.at != aggregate.NoLocation:
-		at, _ := w.rules.cfg.Locator.Location(k.at)
+		at, _ := w.cfg.Locator.Location(k.at)
 		f.Subject = at.Name
 		f.place(&at)
 	case !k.beyond && (k.kind == ReservedBits || k.kind == OrphanTag):
@@ -241,9 +235,7 @@ func (w *Watcher) Findings() []Finding {
 			list = append(list, *f)
 			continue
 		}
-		one := &list[i]
-		one.From, one.To, one.Count = min(one.From, f.From), max(one.To, f.To), one.Count+f.Count
-		one.Packets = slices.Concat(one.Packets, f.Packets[:min(len(f.Packets), maxPackets-len(one.Packets))])
+		list[i].add(f)
 	}
 	order(list)
 	w.made = list

@@ -13,15 +13,7 @@ import (
 
 func newWatcher(t *testing.T, file string, change func(*Config)) *Watcher {
 	t.Helper()
-	domain, err := csig.DefaultSpec().Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := Config{Domain: domain, Locator: ports{}}
-	if change != nil {
-		change(&cfg)
-	}
-	w, err := NewWatcher(cfg, file)
+	w, err := NewWatcher(configured(t, ports{}, change), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +80,7 @@ func TestWatcherFrom(t *testing.T) {
 	w := newWatcher(t, "", nil)
 	for _, layout := range []csig.Layout{ietf, uec, wide} {
 		for signal := range uint8(4) {
-			table := w.rules.cfg.Domain.Table(layout, signal)
+			table := w.cfg.Domain.Table(layout, signal)
 			if table == nil {
 				continue
 			}
