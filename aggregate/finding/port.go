@@ -3,6 +3,7 @@ package finding
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -155,7 +156,8 @@ func (d *Detector) stuck(misread [csig.NumLayouts]bool) (list []Finding) {
 			subject := p.at.Name + " " + signal.String()
 			low, _, _ := s.table.Range(r.code)
 			f := Finding{
-				Kind: StuckPort, ID: idOf(StuckPort, subject), Subject: subject, From: r.from, To: r.to, Count: r.n, Of: s.total, Packets: r.packets,
+				Kind: StuckPort, ID: idOf(StuckPort, subject), Subject: subject, From: r.from, To: r.to, Count: r.n, Of: s.total,
+				Packets:  slices.Clone(r.packets), // whose memory later runs take
 				Evidence: fmt.Sprintf("%d observations in a row say %s, to the bit", r.n, csig.FormatQuantity(signal.Unit(), float64(low))),
 			}
 			f.place(&p.at)
