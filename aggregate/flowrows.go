@@ -159,6 +159,23 @@ func (f *FlowRow) cell() cellKey {
 	return cellKey{csig.Signal(f.Signal), decode.Kind(f.Kind), GroupID(f.SrcGroup), GroupID(f.DstGroup)}
 }
 
+// Add adds what another row counted: of the same flow in another window, or of a flow that
+// goes into a rest. Totals saturate. Whose row it is, and its location, stay.
+func (f *FlowRow) Add(o *FlowRow) {
+	if o.Measured > 0 {
+		if f.Measured == 0 || o.Min < f.Min {
+			f.Min = o.Min
+		}
+		f.Max = max(f.Max, o.Max)
+	}
+	f.Observations = addSat(f.Observations, o.Observations)
+	f.Bytes = addSat(f.Bytes, o.Bytes)
+	f.Measured = addSat(f.Measured, o.Measured)
+	f.Sum = addSat(f.Sum, o.Sum)
+	f.Heavy = addSat(f.Heavy, o.Heavy)
+	f.HeavySum = addSat(f.HeavySum, o.HeavySum)
+}
+
 // add adds a row of the block to a rest.
 func (f *FlowRow) add(r *summaryRow) {
 	if r.measured > 0 && (f.Measured == 0 || r.min < f.Min) {

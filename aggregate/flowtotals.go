@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -35,7 +36,7 @@ type flowTotal struct {
 }
 
 // NewFlowTotals makes a FlowTotals of the blocks at the resolution, of at most maxFlows
-// flows of a signal and kind.
+// flows: one counts for each signal, kind and cell that it has.
 func NewFlowTotals(resolution time.Duration, maxFlows int) *FlowTotals {
 	return &FlowTotals{resolution: int64(resolution), maxFlows: maxFlows, flows: make(map[flowKey]*flowTotal)}
 }
@@ -60,7 +61,7 @@ func (t *FlowTotals) add(f *FlowRow) {
 	have := t.flows[k]
 	switch {
 	case have != nil:
-		have.row.merge(f)
+		have.row.Add(f)
 	case len(t.flows) >= t.maxFlows:
 		t.full = true
 		return
@@ -71,20 +72,6 @@ func (t *FlowTotals) add(f *FlowRow) {
 	if f.LocationHeavy > 0 {
 		have.places[f.Location] += f.LocationHeavy
 	}
-}
-
-// merge adds the same flow in another window; not its location.
-func (f *FlowRow) merge(o *FlowRow) {
-	if o.Measured > 0 && (f.Measured == 0 || o.Min < f.Min) {
-		f.Min = o.Min
-	}
-	f.Max = max(f.Max, o.Max)
-	f.Observations += o.Observations
-	f.Bytes = addSat(f.Bytes, o.Bytes)
-	f.Measured += o.Measured
-	f.Sum = addSat(f.Sum, o.Sum)
-	f.Heavy += o.Heavy
-	f.HeavySum = addSat(f.HeavySum, o.HeavySum)
 }
 
 // Full tells whether there was no room for all flows.
@@ -134,6 +121,6 @@ func (t *flowTotal) located() FlowRow {
 }
 
 func (f *FlowRow) compare(o *flow.Flow) int {
-	return cmp.Or(slices.Compare(f.Src[:], o.Src[:]), slices.Compare(f.Dst[:], o.Dst[:]),
+	return cmp.Or(bytes.Compare(f.Src[:], o.Src[:]), bytes.Compare(f.Dst[:], o.Dst[:]),
 		cmp.Compare(f.SrcPort, o.SrcPort), cmp.Compare(f.DstPort, o.DstPort), cmp.Compare(f.Proto, o.Proto))
 }

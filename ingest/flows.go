@@ -190,7 +190,7 @@ func foldFlows(rows []aggregate.FlowRow, keep int) (out []aggregate.FlowRow, fol
 		if !all {
 			folded++
 		}
-		addFlow(rests[p], f)
+		rests[p].Add(f)
 	}
 	for _, p := range order {
 		if rests[p].Observations > 0 {
@@ -204,19 +204,4 @@ func foldFlows(rows []aggregate.FlowRow, keep int) (out []aggregate.FlowRow, fol
 func restOf(p flowPair) *aggregate.FlowRow {
 	all := uint64(aggregate.OverflowGroup)
 	return &aggregate.FlowRow{Signal: p.signal, Kind: p.kind, SrcGroup: all, DstGroup: all}
-}
-
-func addFlow(rest, f *aggregate.FlowRow) {
-	if f.Measured > 0 && (rest.Measured == 0 || f.Min < rest.Min) {
-		rest.Min = f.Min
-	}
-	if f.Measured > 0 {
-		rest.Max = max(rest.Max, f.Max)
-	}
-	rest.Observations = addSat(rest.Observations, f.Observations)
-	rest.Bytes = addSat(rest.Bytes, f.Bytes)
-	rest.Measured = addSat(rest.Measured, f.Measured)
-	rest.Sum = addSat(rest.Sum, f.Sum)
-	rest.Heavy = addSat(rest.Heavy, f.Heavy)
-	rest.HeavySum = addSat(rest.HeavySum, f.HeavySum)
 }

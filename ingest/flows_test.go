@@ -42,7 +42,7 @@ func testFlows(b *aggregate.Block) (rows []aggregate.FlowRow) {
 		for _, n := range b.DistCount[distStart(b, i):b.DistEnd[i]] {
 			row.Measured += n
 		}
-		addFlow(rests[p], &row)
+		rests[p].Add(&row)
 		if i%3 != 0 || row.Heavy == 0 || row.HeavySum < row.Max {
 			continue
 		}
