@@ -110,11 +110,12 @@ func (q *Query) cells() string {
 	if q.Dst != nil {
 		where += fmt.Sprintf(" AND dst_group = %d", *q.Dst)
 	}
-	for i, c := range q.Among {
-		where += fmt.Sprintf("%s(%d, %d)", []string{" AND (src_group, dst_group) IN (", ", "}[min(i, 1)], c.Src, c.Dst)
-	}
 	if len(q.Among) > 0 {
-		where += ")"
+		list := make([]string, len(q.Among))
+		for i, c := range q.Among {
+			list[i] = fmt.Sprintf("(%d, %d)", c.Src, c.Dst)
+		}
+		where += " AND (src_group, dst_group) IN (" + strings.Join(list, ", ") + ")"
 	}
 	return where
 }
