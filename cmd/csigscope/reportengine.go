@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -50,7 +49,9 @@ func openScratch(cmd *cobra.Command, dir string) (*openedStore, error) {
 	}
 	err := db.startEngine(cmd.Context(), makeMissing)
 	if err == nil {
-		err = db.openEmbedded(cmd.Context())
+		o := store.Options{Database: db.target.Database, Logger: db.logger}
+		db.askEngine(&o)
+		db.store, err = store.Open(cmd.Context(), o)
 	}
 	if err == nil {
 		err = db.store.Migrate(cmd.Context())
@@ -59,16 +60,6 @@ func openScratch(cmd *cobra.Command, dir string) (*openedStore, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
-}
-
-func (db *openedStore) openEmbedded(ctx context.Context) (err error) {
-	db.store, err = store.Open(ctx, store.Options{
-		Database: db.target.Database, Logger: db.logger,
-		Writer:   db.engine.ClickHouseOptions(chdb.RoleWriter),
-		Migrator: db.engine.ClickHouseOptions(chdb.RoleMigrator),
-		Reader:   db.engine.ClickHouseOptions(chdb.RoleReader),
-	})
-	return err
 }
 
 // scratch is the folder that --engine-dir names, which has to be empty, or a temporary one.

@@ -103,9 +103,7 @@ func connect(cmd *cobra.Command, dsn string, exists bool, f *outboxFlags) (*open
 		if err := db.startEngine(cmd.Context(), exists); err != nil {
 			return nil, err
 		}
-		o.Writer = db.engine.ClickHouseOptions(chdb.RoleWriter)
-		o.Migrator = db.engine.ClickHouseOptions(chdb.RoleMigrator)
-		o.Reader = db.engine.ClickHouseOptions(chdb.RoleReader)
+		db.askEngine(&o)
 	default:
 		o.Writer = target.Options
 	}
@@ -187,6 +185,13 @@ func (db *openedStore) startEngine(ctx context.Context, exists bool) error {
 		return fmt.Errorf("start store: %w", err)
 	}
 	return nil
+}
+
+// askEngine makes a store ask the engine, for each purpose under a user of its own.
+func (db *openedStore) askEngine(o *store.Options) {
+	o.Writer = db.engine.ClickHouseOptions(chdb.RoleWriter)
+	o.Migrator = db.engine.ClickHouseOptions(chdb.RoleMigrator)
+	o.Reader = db.engine.ClickHouseOptions(chdb.RoleReader)
 }
 
 func checkStoreExists(dir string, target store.Target) error {
