@@ -54,7 +54,7 @@ type about struct {
 var kinds = [numKinds]about{
 	UnauthorisedSender: {
 		"unauthorised-sender", Error, "section 9",
-		"a tag from a source that is not among the senders", "one tag; the senders are given (`--senders`)", "the source",
+		"a tag from a source that is not among the senders", "one tag; the senders are given (`--senders`, or `findings: senders`)", "the source",
 		"the list of senders is out of date",
 	},
 	ForgedValue: {

@@ -25,7 +25,9 @@ var tablesReference string
 const findingsReference = `
 ## Findings
 
-What report looks for. Sections are those of draft-ravi-ippm-csig-01, IBCS is
+What report looks for; replay and collect look for what single packets show of it, and store
+that: unauthorised-sender, forged-value at senders, unknown-locator, above-capacity,
+reserved-bits and orphan-tag. Sections are those of draft-ravi-ippm-csig-01, IBCS is
 draft-tian-ccwg-ibcs-datapath-processing-00. What a single device does to packets, conform
 judges by rules of its own.
 

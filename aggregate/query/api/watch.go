@@ -22,7 +22,7 @@ type watchInput struct {
 	After     string `query:"after" maxLength:"60" doc:"a revision that was seen: go on from there, without a snapshot"`
 	LastID    string `header:"Last-Event-ID" maxLength:"60" doc:"the same, as browsers send it"`
 	Heartbeat string `query:"heartbeat" default:"15s" maxLength:"20" doc:"longest silence, 1s to 60s"`
-	Encoding  string `query:"encoding" default:"json" enum:"json,frames" doc:"of cells: json, or frames, a tenth of the size: columns of little-endian numbers in base64, by the identities of groups and locations, as /api/v1/frames gives them"`
+	Encoding  string `query:"encoding" default:"json" enum:"json,frames" doc:"of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in base64, by the identities of groups and locations, as /api/v1/frames gives them"`
 }
 
 const watchDescription = `Server-sent events, each with the revision as its id: snapshot (model Cells), synced, and then a
