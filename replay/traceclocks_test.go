@@ -20,7 +20,7 @@ import (
 // tracedEnv asks for all seeds and names a file for what came of them; make accuracy sets it.
 const tracedEnv = "CSIGSCOPE_TRACED"
 
-// clockCase is a fabric of two racks and where its two taps stand: on links that the same
+// clockCases are where the two taps of a fabric of two racks stand: on links that the same
 // packets pass, or at the receivers of the racks, which no packet passes both of.
 var clockCases = []struct {
 	name string

@@ -31,9 +31,12 @@ func TestFindingsOverReloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait := start(t.Context(), t, p)
-	for epoch, senders := range map[uint64]string{1: "198.51.100.0/24", 2: "192.0.2.0/24"} { // one of the same epoch
+	for _, next := range []struct {
+		epoch   uint64
+		senders string
+	}{{1, "198.51.100.0/24"}, {2, "192.0.2.0/24"}} { // the first one of the same epoch
 		more.Add(400)
-		if err := p.Reload(t.Context(), plan(epoch, senders, again)); err != nil {
+		if err := p.Reload(t.Context(), plan(next.epoch, next.senders, again)); err != nil {
 			t.Fatal(err)
 		}
 	}

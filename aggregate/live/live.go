@@ -6,12 +6,13 @@
 // takes closed windows is behind Source, Log and Sink.
 //
 // Each ring of a tap has a worker with a decoder and a shard of its own, and one more of
-// each for every session that its source tells apart; per packet workers share nothing. What their shards close is held back. At a barrier, once a
-// checkpoint interval, each worker stops between two batches, advances its watermark and
-// hands over the state of its shard and the blocks that it holds. When all of that is
-// durable as one checkpoint, the blocks are released. So a process that is killed loses
-// what its workers took in after the last checkpoint and nothing else: the next one goes
-// on from those states, under the same identity, and releases the same blocks again.
+// each for every session that its source tells apart; per packet workers share nothing.
+// What their shards close is held back. At a barrier, once a checkpoint interval, each
+// worker stops between two batches, advances its watermark and hands over the state of its
+// shard and the blocks that it holds. When all of that is durable as one checkpoint, the
+// blocks are released. So a process that is killed loses what its workers took in after
+// the last checkpoint and nothing else: the next one goes on from those states, under the
+// same identity, and releases the same blocks again.
 package live
 
 import (

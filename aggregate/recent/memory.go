@@ -16,8 +16,9 @@ type Config struct {
 	Resolution time.Duration // of the blocks that are kept; default 1 s
 	Windows    int           // kept at most, the newest; default 60
 	// MaxRows bounds the rows of a cell and a location in all windows together, each of
-	// about 200 bytes, and as many again for the log of revisions. Past a quarter of it, a window adds up in overflow rows; past all of
-	// it the oldest windows are forgotten early. Default 1 << 20.
+	// about 200 bytes, and as many again for the log of revisions. Past a quarter of it, a
+	// window adds up in overflow rows; past all of it the oldest windows are forgotten
+	// early. Default 1 << 20.
 	MaxRows int
 	// Settle is how long a revision waits for further blocks of the same moment, such as
 	// those of other taps. Default 10 ms.

@@ -21,7 +21,7 @@ func storedFindingsOf(t *testing.T, env []string, dsn string) []storedFinding {
 	return decodeJSON[[]storedFinding](t, mustRun(t, env, "query", "findings", "--store", dsn, "--top", "1000", "-o", "json"))
 }
 
-// kindsOf are the kinds of findings, each once.
+// kindsFound are the kinds of findings, each once.
 func kindsFound(list []storedFinding) []string {
 	var kinds []string
 	for _, f := range list {
