@@ -161,9 +161,9 @@ func (c *Client) Close() error {
 
 // Stats is a snapshot of the client's counts.
 func (c *Client) Stats() ClientStats {
-	logged := c.log.Stats()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	logged := c.log.Stats() // of the same moment: what is pending goes there under mu
 	s := c.stats
 	s.Refused, s.Lost = map[string]uint64{}, map[string]uint64{}
 	for k, n := range c.stats.Refused {
