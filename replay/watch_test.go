@@ -139,7 +139,9 @@ func TestWatched(t *testing.T) {
 // identities: on more cores, at a pace, and interrupted again and again.
 func TestWatchedAlways(t *testing.T) {
 	t.Parallel()
-	rec, looked := suspects(t, classic, wrongLM)
+	early := wrongLM // what only the first chunks tell of must not be forgotten
+	early.End = 500 * time.Millisecond
+	rec, looked := suspects(t, classic, early)
 	var counted replay.Findings
 	run := func(change func(*replay.Config), run func(replay.Config) *replay.Result) map[tapIdentity][]finding.Finding {
 		var f findings
