@@ -24,12 +24,22 @@ type Query struct {
 	Instant      bool   `json:"instant"`
 }
 
-// series is one of Prometheus' answers: its points are pairs of a time in s and a number
-// as text.
+// series is one of Prometheus' answers: one point of the present, or those of a range.
 type series struct {
 	Metric map[string]string
-	Value  [2]any
-	Values [][2]any
+	Value  point
+	Values []point
+}
+
+// point is a time in s, and a number as text.
+type point [2]any
+
+func (p point) read() (at time.Time, value float64, err error) {
+	seconds, _ := p[0].(float64)
+	if value, err = strconv.ParseFloat(fmt.Sprint(p[1]), 64); err != nil {
+		return at, 0, fmt.Errorf("read a point: %w", err)
+	}
+	return time.UnixMilli(int64(seconds * 1000)), value, nil
 }
 
 var label = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
@@ -56,7 +66,7 @@ func (v *Viewer) AskPrometheus(server string, q Query) (data.Frames, error) {
 		return nil, fmt.Errorf("ask Prometheus: %s: %.600s\n%s", response.Status, text, expr)
 	}
 	if q.Instant {
-		return instantTable(answer.Data.Result), nil
+		return instantTable(answer.Data.Result)
 	}
 	var frames data.Frames
 	for _, s := range answer.Data.Result {
@@ -75,13 +85,12 @@ func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 func (s *series) frame(q Query) (*data.Frame, error) {
 	var times []time.Time
 	var values []float64
-	for _, point := range s.Values {
-		value, err := strconv.ParseFloat(fmt.Sprint(point[1]), 64)
+	for _, p := range s.Values {
+		at, value, err := p.read()
 		if err != nil {
-			return nil, fmt.Errorf("read a point: %w", err)
+			return nil, err
 		}
-		at, _ := point[0].(float64)
-		times, values = append(times, time.UnixMilli(int64(at*1000))), append(values, value)
+		times, values = append(times, at), append(values, value)
 	}
 	field := data.NewField("Value", data.Labels(s.Metric), values)
 	field.Config = &data.FieldConfig{DisplayNameFromDS: label.ReplaceAllStringFunc(q.LegendFormat, func(all string) string {
@@ -93,17 +102,22 @@ func (s *series) frame(q Query) (*data.Frame, error) {
 }
 
 // instantTable has a column for each label that a series has.
-func instantTable(list []series) data.Frames {
+func instantTable(list []series) (data.Frames, error) {
 	if len(list) == 0 {
-		return nil
+		return nil, nil
 	}
 	names := map[string]bool{}
-	for _, s := range list {
+	times, values := make([]time.Time, len(list)), make([]float64, len(list))
+	for i, s := range list {
 		for name := range s.Metric {
 			names[name] = true
 		}
+		var err error
+		if times[i], values[i], err = s.Value.read(); err != nil {
+			return nil, err
+		}
 	}
-	frame := data.NewFrame("", data.NewField("Time", nil, make([]time.Time, len(list))))
+	frame := data.NewFrame("", data.NewField("Time", nil, times))
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var column []string
 		for _, s := range list {
@@ -111,6 +125,6 @@ func instantTable(list []series) data.Frames {
 		}
 		frame.Fields = append(frame.Fields, data.NewField(name, nil, column))
 	}
-	frame.Fields = append(frame.Fields, data.NewField("Value", nil, make([]float64, len(list))))
-	return data.Frames{frame}
+	frame.Fields = append(frame.Fields, data.NewField("Value", nil, values))
+	return data.Frames{frame}, nil
 }
