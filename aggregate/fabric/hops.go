@@ -17,7 +17,8 @@ type Hop struct {
 
 // Hops is the way from one group to another: the ports that shortest paths may take, hop
 // by hop, the last one toward the hosts. It is nil where the topology knows no way: for a
-// group without hosts, or whose hosts are behind more than 32 devices.
+// group without hosts, or whose hosts are behind more than 32 devices. It may be called from
+// several goroutines, and allocates what it returns.
 func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
 	t := f.topo
 	from, to := t.groupAt(src), t.groupAt(dst)

@@ -17,7 +17,8 @@ import (
 const maxStoredFlows = 1000
 
 // Stored asks a store that holds the captures of the report, and nothing else, in windows
-// of 1 s, of 1 min, and of a fine resolution. It is a report.Data.
+// of 1 s, of 1 min, and of a fine resolution. It is a report.Data, safe for concurrent use;
+// the store is its owner's to close.
 type Stored struct {
 	store *store.Store
 	fine  time.Duration
