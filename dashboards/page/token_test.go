@@ -67,10 +67,7 @@ func behindToken(t *testing.T, f feed) (*sesame, *httptest.Server) {
 	return s, server
 }
 
-const (
-	dialogOpen = "document.getElementById('token')?.open === true"
-	hasDrawn   = "window.csigscope?.ready === true"
-)
+const dialogOpen = "document.getElementById('token')?.open === true"
 
 // says waits until an element says something.
 func says(v *pagetest.Visitor, id, text string) {
@@ -88,12 +85,12 @@ func TestToken(t *testing.T) {
 	says(v, "token-wrong", "A token has letters, digits and signs, and no spaces.")
 	v.Press(kb.Backspace, "wrong", kb.Enter)
 	says(v, "token-wrong", "The server refused this token.")
-	if pagetest.Evaluate[bool](v, hasDrawn) {
+	if pagetest.Evaluate[bool](v, pagetest.Drawn) {
 		t.Error("the page has drawn without a token")
 	}
 	v.Screenshot("refused")
 	v.Press(kb.Backspace, "open-sesame", kb.Enter)
-	v.Wait(hasDrawn)
+	v.Wait(pagetest.Drawn)
 	cells := f.close(t)
 	v.Wait(cellIs(cells))
 	says(v, "age", "live")
@@ -135,7 +132,7 @@ func TestTokenGone(t *testing.T) {
 	v := pagetest.Enter(t, server.URL+"/#signal=max_delay", "light", "status of 401")
 	v.Wait(dialogOpen)
 	v.Press("open-sesame", kb.Enter)
-	v.Wait(hasDrawn)
+	v.Wait(pagetest.Drawn)
 	s.use("other")
 	v.Click("#reload")
 	v.Wait(dialogOpen)

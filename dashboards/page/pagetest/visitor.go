@@ -42,12 +42,12 @@ type Visitor struct {
 func Visit(t *testing.T, url, theme string) *Visitor {
 	t.Helper()
 	v := Enter(t, url, theme, "")
-	v.Wait(drawn)
+	v.Wait(Drawn)
 	return v
 }
 
-// drawn is the condition that the page has drawn.
-const drawn = "window.csigscope?.ready === true"
+// Drawn is the condition that the page has drawn.
+const Drawn = "window.csigscope?.ready === true"
 
 // Enter is Visit for a page that may have nothing to draw yet; see Excuse.
 func Enter(t *testing.T, url, theme, excuse string) *Visitor {
@@ -68,15 +68,22 @@ func Enter(t *testing.T, url, theme, excuse string) *Visitor {
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 	})
 	v.Resize(width, height)
-	v.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+	v.navigate(url)
 	return v
 }
 
 // Open goes to an address of the same origin, and waits until the page has drawn.
 func (v *Visitor) Open(url string) {
 	v.t.Helper()
+	v.navigate(url)
+	v.Wait(Drawn)
+}
+
+// navigate loads an address anew, also where it differs from the one at hand by its fragment
+// alone.
+func (v *Visitor) navigate(url string) {
+	v.t.Helper()
 	v.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
-	v.Wait(drawn)
 }
 
 // Resize makes the window so large, in CSS pixels.
