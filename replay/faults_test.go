@@ -278,6 +278,71 @@ func (s *score) add(list []finding.Finding, f *injected) (outcome string) {
 	return cmp.Or(strings.Join(slices.Compact(texts), " "), "-")
 }
 
+// outcome counts a run of report by whether it finds a fault and its place. why is what it
+// does not find all for; missed tells of a fault that nothing shows.
+func (s *score) outcome(e *faulty, f *injected, list []finding.Finding, want string) (why string, missed bool) {
+	switch {
+	case want == "" || e.hides(f) && !found(list, want, f.at):
+		s.hidden += min(len(want), 1)
+	case found(list, want, f.at):
+		s.hits++
+		s.placed++
+	case found(list, want, nil):
+		s.hits++
+		return "too few values name what the flows pass", false
+	case anywhere(list, f.at):
+		s.misses++
+		return "another fault of one of these places explains it as well", false
+	default:
+		s.misses++
+		return cmp.Or(f.missed, fmt.Sprintf("of %d values, %d are of it", e.observed, e.differ)), true
+	}
+	return "", false
+}
+
+// hides tells whether no receiver saw what the fault wrote.
+func (f *faulty) hides(i *injected) bool { return i.hideable && f.differ == 0 }
+
+// faultRow injects a fault into a scenario, counts what is found, and tells it in a row of
+// the table.
+func faultRow(t *testing.T, scenario string, f *injected, duration time.Duration, reported, judged *score) []string {
+	t.Helper()
+	e := newFaulty(t, scenario, f, duration)
+	row, reason := []string{scenario, f.name}, f.blind
+	if e.hides(f) {
+		reason = fmt.Sprintf("none of %d values at receivers is of it", e.observed)
+	}
+	for _, senders := range []bool{false, true} {
+		want := f.reported
+		if senders {
+			want = cmp.Or(f.watched, f.reported, f.knownBySenders)
+		}
+		list, after := e.report(t, senders, want, f.at)
+		text := reported.add(list, f)
+		why, missed := reported.outcome(e, f, list, want)
+		row, reason = append(row, text, packets(after)), cmp.Or(reason, why)
+		if missed && scenario == "ring" {
+			t.Errorf("%s, %s: %s at %v is not found, but %s", scenario, f.name, want, f.at, text)
+		}
+		if f.honest && len(list) > 0 && want == "" {
+			t.Errorf("%s, %s: %s is found", scenario, f.name, text)
+		}
+	}
+	rules, after := []string(nil), 0
+	if !f.elsewhere {
+		rules, after = e.judge(t, f.judged)
+		invisible := f.judged == "trim-frozen" && scenario != "ring" && e.frozen(t) == 0
+		if invisible {
+			reason += "; no tag with D goes into spine1"
+		}
+		judged.rules(rules, f, invisible)
+		if f.judged != "" && !invisible && !slices.Contains(rules, f.judged) {
+			t.Errorf("%s, %s: conform does not find %s, but %v", scenario, f.name, f.judged, rules)
+		}
+	}
+	return append(row, cmp.Or(strings.Join(rules, " "), "-"), packets(after), reason)
+}
+
 // TestFaults injects each fault into several scenarios, and what only looks like one, and
 // counts what is found and whom it names.
 func TestFaults(t *testing.T) {
@@ -294,57 +359,7 @@ func TestFaults(t *testing.T) {
 	var reported, judged score
 	for _, scenario := range scenarios {
 		for i := range injections {
-			f := &injections[i]
-			e := newFaulty(t, scenario, f, duration)
-			row := []string{scenario, f.name}
-			hidden := f.hideable && e.differ == 0
-			reason := f.blind
-			if hidden {
-				reason = fmt.Sprintf("none of %d values at receivers is of it", e.observed)
-			}
-			for _, senders := range []bool{false, true} {
-				want := f.reported
-				if senders {
-					want = cmp.Or(f.watched, f.reported, f.knownBySenders)
-				}
-				list, after := e.report(t, senders, want, f.at)
-				row = append(row, reported.add(list, f), packets(after))
-				switch {
-				case want == "" || hidden && !found(list, want, f.at):
-					reported.hidden += min(len(want), 1)
-				case found(list, want, f.at):
-					reported.hits++
-					reported.placed++
-				case found(list, want, nil):
-					reported.hits++
-					reason = cmp.Or(reason, "too few values name what the flows pass")
-				case anywhere(list, f.at):
-					reported.misses++
-					reason = cmp.Or(reason, "another fault of one of these places explains it as well")
-				default:
-					reported.misses++
-					reason = cmp.Or(reason, f.missed, fmt.Sprintf("of %d values, %d are of it", e.observed, e.differ))
-					if scenario == "ring" {
-						t.Errorf("%s, %s: %s at %v is not found, but %s", scenario, f.name, want, f.at, row[len(row)-2])
-					}
-				}
-				if f.honest && len(list) > 0 && want == "" {
-					t.Errorf("%s, %s: %s is found", scenario, f.name, row[len(row)-2])
-				}
-			}
-			rules, after := []string(nil), 0
-			if !f.elsewhere {
-				rules, after = e.judge(t, f.judged)
-				invisible := f.judged == "trim-frozen" && scenario != "ring" && e.frozen(t) == 0
-				if invisible {
-					reason += "; no tag with D goes into spine1"
-				}
-				judged.rules(rules, f, invisible)
-				if f.judged != "" && !invisible && !slices.Contains(rules, f.judged) {
-					t.Errorf("%s, %s: conform does not find %s, but %v", scenario, f.name, f.judged, rules)
-				}
-			}
-			row = append(row, cmp.Or(strings.Join(rules, " "), "-"), packets(after), reason)
+			row := faultRow(t, scenario, &injections[i], duration, &reported, &judged)
 			fmt.Fprintln(w, strings.Join(row, "\t"))
 		}
 	}
