@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -85,11 +86,14 @@ func (s *Store) strangers(ctx context.Context) (uint64, error) {
 }
 
 // DiscardOutbox forgets all that is in the outboxes, and gives the number of rows that
-// waited there and that no server has. Nothing may be written meanwhile, nor may
-// anything have been written before.
+// waited there and that no server has. It comes before Migrate and before the first write,
+// which begin to send, and fails after them.
 func (s *Store) DiscardOutbox() (uint64, error) {
 	lost := uint64(0)
 	for _, d := range s.deliveries {
+		if d.started.Load() {
+			return lost, errors.New("discard outbox: it is being sent")
+		}
 		waiting := d.log.Stats().Waiting.Weight
 		if err := d.log.Clear(); err != nil {
 			return lost, err

@@ -36,13 +36,14 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	opened := func(use func(*Store)) {
+	opened := func(first, use func(*Store)) {
 		t.Helper()
 		s, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
+		first(s)
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func TestSettle(t *testing.T) {
 	}
 	n := uint64(len(rows))
 	leave()
-	opened(func(s *Store) {
+	opened(func(*Store) {}, func(s *Store) {
 		settle(s, "rows that waited", func(d Settled) bool { return d.Sent == n && d.Resent == 0 && d.Strangers == 1 })
 		if got := rawRows(t, s, "partials_1s"); got != n {
 			t.Errorf("%d rows stored, want %d", got, n)
@@ -66,7 +67,7 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	opened(func(s *Store) {
+	opened(func(*Store) {}, func(s *Store) {
 		settle(s, "rows that were lost", func(d Settled) bool { return d.Sent == 0 && d.Resent > 0 && d.Strangers == 1 })
 		if got := rawRows(t, s, "partials_1s"); got != n {
 			t.Errorf("%d rows stored, want %d", got, n)
@@ -80,6 +81,10 @@ func TestSettle(t *testing.T) {
 	opened(func(s *Store) {
 		if lost, err := s.DiscardOutbox(); err != nil || lost != n {
 			t.Errorf("discarded %d rows that waited, %v, want %d", lost, err, n)
+		}
+	}, func(s *Store) {
+		if _, err := s.DiscardOutbox(); err == nil {
+			t.Error("what is being sent was discarded")
 		}
 		settle(s, "nothing left", func(d Settled) bool { return d == Settled{} })
 		if got := rawRows(t, s, "partials_1s"); got != 0 {

@@ -73,11 +73,20 @@ counted: replay their captures again. To have the backup and nothing else, give
 		if err != nil {
 			return err
 		}
+		lost := uint64(0)
+		if discard {
+			if lost, err = db.store.DiscardOutbox(); err != nil { // before Migrate, which begins to send
+				return err
+			}
+		}
 		if err := db.store.Migrate(cmd.Context()); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s is restored from %s\n", db.target, args[0])
-		if err := db.settle(cmd, discard); err != nil {
+		out := cmd.OutOrStdout()
+		fmt.Fprintf(out, "%s is restored from %s\n", db.target, args[0])
+		if discard {
+			fmt.Fprintf(out, "the outbox is discarded, with %d rows that were never stored\n", lost)
+		} else if err := db.settle(cmd); err != nil {
 			return err
 		}
 		return db.Close()
@@ -86,16 +95,8 @@ counted: replay their captures again. To have the backup and nothing else, give
 }
 
 // settle makes a restored store and its outbox agree, and tells how.
-func (db *openedStore) settle(cmd *cobra.Command, discard bool) error {
+func (db *openedStore) settle(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
-	if discard {
-		lost, err := db.store.DiscardOutbox()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "the outbox is discarded, with %d rows that were never stored\n", lost)
-		return nil
-	}
 	done, err := db.store.Settle(cmd.Context())
 	if err != nil {
 		return fmt.Errorf("send what the backup lacks: %w", err)
