@@ -124,6 +124,18 @@ func (c *Codes) Step() time.Duration {
 	return time.Duration(c.step)
 }
 
+// Overflow is how many observations of tags and reflections are counted for OverflowGroup.
+func (c *Codes) Overflow() (n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, count := range c.counts {
+		if k.cell.src == OverflowGroup {
+			n += count
+		}
+	}
+	return n
+}
+
 // Full tells whether there was no room for all codes.
 func (c *Codes) Full() bool {
 	c.mu.Lock()

@@ -92,6 +92,9 @@ func (m *Memory) Limited() []string {
 	if m.codes.Full() {
 		list = append(list, fmt.Sprintf("there was no memory for the distributions of windows shorter than %s", m.codes.Step()))
 	}
+	if n := m.codes.Overflow(); n > 0 {
+		list = append(list, fmt.Sprintf("there was no memory for all codes: %d observations are in no cell's distribution", n))
+	}
 	if m.flows.Full() {
 		list = append(list, "there was no memory for all flows: the last ones are among the others")
 	}

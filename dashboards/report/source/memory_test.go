@@ -1,6 +1,8 @@
 package source_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -97,5 +99,19 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	if len(m.Limited()) == 0 || m.Span().Step < time.Second || m.Wanted().Step != time.Millisecond {
 		t.Errorf("steps are of %s, wanted %s; %q", m.Span().Step, m.Wanted().Step, m.Limited())
+	}
+}
+
+// TestCodesBeyondMemory: what has no room in a single window is told of, to the observation.
+func TestCodesBeyondMemory(t *testing.T) {
+	t.Parallel()
+	m := source.NewMemory(resolutions, source.Limits{Bytes: 1 << 17, Steps: 100_000})
+	const cells, room = 400, 327 // codes of 120 bytes in 30 % of the memory
+	for src := range uint64(cells) {
+		write(t, m, 0, src+10, decode.Tag, 1)
+	}
+	want := fmt.Sprintf("there was no memory for all codes: %d observations are in no cell's distribution", 20*(cells-room))
+	if !slices.Contains(m.Limited(), want) {
+		t.Errorf("%q, want %q", m.Limited(), want)
 	}
 }
