@@ -18,12 +18,13 @@ type Codes struct {
 	maxSteps   int
 	maxCodes   int
 
-	mu     sync.Mutex
-	step   int64 // ns
-	counts map[codeKey]uint64
-	first  int64 // start of the first window, Unix ns
-	last   int64
-	full   bool
+	mu       sync.Mutex
+	step     int64 // ns
+	counts   map[codeKey]uint64
+	first    int64 // start of the first window, Unix ns
+	last     int64
+	full     bool
+	overflow uint64
 }
 
 type codeKey struct {
@@ -85,6 +86,7 @@ func (c *Codes) add(k codeKey, n uint64) {
 		c.full = true
 		if c.first/c.step == c.last/c.step {
 			k.cell.src, k.cell.dst = OverflowGroup, OverflowGroup
+			c.overflow += n
 			break
 		}
 		c.widen()
@@ -124,16 +126,12 @@ func (c *Codes) Step() time.Duration {
 	return time.Duration(c.step)
 }
 
-// Overflow is how many observations of tags and reflections are counted for OverflowGroup.
-func (c *Codes) Overflow() (n uint64) {
+// Overflow is how many observations, of tags and reflections, were counted for OverflowGroup
+// because there was no room for them.
+func (c *Codes) Overflow() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k, count := range c.counts {
-		if k.cell.src == OverflowGroup {
-			n += count
-		}
-	}
-	return n
+	return c.overflow
 }
 
 // Full tells whether there was no room for all codes.
