@@ -60,7 +60,7 @@ var constant = emitter.Behavior{Match: "spine1:down*", Kind: emitter.Stuck, Valu
 func likely(s *emitter.Scenario) {
 	spec, err := emitter.Fabric(*s)
 	if err != nil {
-		panic(err)
+		panic(err) // a scenario of the library has no fabric: a fault of this file
 	}
 	for _, d := range spec.Devices {
 		for _, p := range d.Ports {

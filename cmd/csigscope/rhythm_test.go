@@ -29,7 +29,7 @@ func reportOf(t *testing.T, s emitter.Scenario, args ...string) report.Report {
 func job(period time.Duration, seed uint64) emitter.Scenario {
 	s, err := emitter.Named("straggler")
 	if err != nil {
-		panic(err)
+		panic(err) // a scenario of the library is missing: a fault of this file
 	}
 	s.Seed, s.TagEvery, s.SnapLen = seed, 1, 96
 	s.Duration = max(300*time.Millisecond, 16*period)
@@ -197,7 +197,7 @@ func aperiodicJob(name string, seed uint64) emitter.Scenario {
 	}
 	s, err := emitter.Named(base)
 	if err != nil {
-		panic(err)
+		panic(err) // as in job
 	}
 	s = s.WithSize(4, 2, 2)
 	s.Seed, s.Duration, s.TagEvery, s.SnapLen = seed, 400*time.Millisecond, 1, 96
