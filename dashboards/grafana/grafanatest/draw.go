@@ -49,7 +49,11 @@ type DrawnValue struct {
 }
 
 // DrawnLink is where a value leads to.
-type DrawnLink struct{ Title, Href string }
+type DrawnLink struct {
+	Title, Href string
+	Path        string            // of Href
+	Query       map[string]string // of Href, decoded as a browser does
+}
 
 // Draw has Grafana's own package @grafana/data make of every panel's frames what is to be
 // shown, with the viewer's choices and range. Without Node or the package the test is

@@ -10,6 +10,12 @@ const { start, apply } = require("./apply.cjs");
 start();
 const theme = createTheme({ colors: { mode: "dark" } });
 
+/** What a link opens, as a browser and Grafana's dashboards read its address. */
+function opened({ title, href }) {
+  const { pathname, searchParams } = new URL(href, "http://grafana.example");
+  return { title, href, path: pathname, query: Object.fromEntries(searchParams) };
+}
+
 function shown(field, frames, frame, value, rowIndex) {
   const { text, prefix, suffix, color } = field.display(value);
   return {
@@ -17,7 +23,7 @@ function shown(field, frames, frame, value, rowIndex) {
     color,
     number: typeof value === "number" ? value : null,
     missing: value == null,
-    links: (field.getLinks?.({ valueRowIndex: rowIndex }) ?? []).map(({ title, href }) => ({ title, href })),
+    links: (field.getLinks?.({ valueRowIndex: rowIndex }) ?? []).map(opened),
   };
 }
 

@@ -1,0 +1,104 @@
+package grafana_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/csigscope/csigscope/dashboards/grafana"
+	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
+)
+
+// Names with letters that mean something in an address, or to what looks for scripts in it.
+const (
+	oddSource   = `R&D #1 +2 100% a/b ü`
+	oddDest     = `a=b&var-src=x;%26%2526 'q' "w" <i>&#38;?`
+	oddLocation = `leaf#1+&%41:up/1 javascript:`
+)
+
+// linked are the panels with data links, what their queries may answer, and what one of the
+// links is to choose.
+var linked = map[string]struct {
+	frame  *data.Frame
+	choose map[string]string
+}{
+	"Mean available bandwidth, of capacity": {matrixFrame(0.5), map[string]string{"src": oddSource, "dst": oddDest}},
+	"Mode of the bottleneck (${signal:text})": {
+		matrixFrame(oddLocation),
+		map[string]string{"src": oddSource, "dst": oddDest},
+	},
+	"Mode of the bottleneck, by cell": {data.NewFrame("", data.NewField("time", nil, twice(recordsStart)), data.NewField("src", nil, twice(oddSource)),
+		data.NewField("dst", nil, twice(oddDest)), data.NewField("mode", nil, twice(oddLocation))), map[string]string{"src": oddSource, "dst": oddDest}},
+	"Top locations":        {places(), map[string]string{"location": oddLocation}},
+	"Path of $src to $dst": {places(), map[string]string{"src": oddDest, "dst": oddSource, "location": oddLocation}},
+	"Flows of $src to $dst": {
+		places(),
+		map[string]string{"src": oddDest, "dst": oddSource, "location": oddLocation},
+	},
+	"Worst flows of $group": {places(), map[string]string{"location": oddLocation}},
+}
+
+func twice[T any](v T) []T { return []T{v, v} }
+
+func matrixFrame[T any](value T) *data.Frame {
+	return data.NewFrame("", data.NewField("src", nil, twice(oddSource)), data.NewField("dst", nil, []string{"plain", oddDest}), data.NewField("value", nil, twice(value)))
+}
+
+func places() *data.Frame {
+	return data.NewFrame("", data.NewField("source", nil, []string{"10.0.0.1"}), data.NewField("location", nil, []string{oddLocation}), data.NewField("heavy", nil, []uint64{3}))
+}
+
+// TestLinksKeepNames: whatever letters are in the names of groups and locations, a link chooses
+// just those, by what Grafana makes of its address.
+func TestLinksKeepNames(t *testing.T) {
+	v := &grafanatest.Viewer{From: recordsStart, To: recordsStart.Add(1), Choices: map[string]grafanatest.Choice{
+		"signal": {Text: "min_abw_ratio", Value: "1"}, "level": {Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"}, "datasource": {Value: "a&b#c%"},
+		"src": {Value: oddDest}, "dst": {Value: oddSource}, "group": {Value: oddSource},
+	}}
+	var asked []grafanatest.Asked
+	var titles []string
+	for _, b := range decoded(t, grafana.DefaultOptions()) {
+		for _, p := range b["panels"].([]any) {
+			title := p.(map[string]any)["title"].(string)
+			text, err := json.Marshal(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l, ok := linked[title]; ok {
+				asked, titles = append(asked, grafanatest.Asked{Panel: text, Frames: []*data.Frame{l.frame}}), append(titles, title)
+			} else if strings.Contains(string(text), `"links"`) && !strings.HasPrefix(title, "Mean ") {
+				t.Errorf("the links of %q are not tested", title)
+			}
+		}
+	}
+	if len(asked) != len(linked) {
+		t.Errorf("%d panels of %d: %q", len(asked), len(linked), titles)
+	}
+	for i, panel := range v.Draw(t, asked) {
+		var last grafanatest.DrawnLink
+		for _, f := range panel.Frames[0].Fields {
+			for _, value := range f.Values {
+				if len(value.Links) > 0 {
+					last = value.Links[0]
+				}
+			}
+		}
+		for name, want := range linked[titles[i]].choose {
+			if got := last.Query["var-"+name]; got != want {
+				t.Errorf("%s: %s chooses %s %q, want %q", titles[i], last.Href, name, got, want)
+			}
+		}
+		if last.Path != "/d/"+grafana.CellsUID || last.Query["var-datasource"] != "a&b#c%" || last.Query["from"] != "1767614400000" {
+			t.Errorf("%s: %s", titles[i], last.Href)
+		}
+		if names := slices.Sorted(maps.Keys(last.Query)); slices.ContainsFunc(names, func(n string) bool {
+			return n != "from" && n != "to" && n != "viewPanel" && !strings.HasPrefix(n, "var-")
+		}) {
+			t.Errorf("%s: a name became parameters: %q", titles[i], names)
+		}
+	}
+}
