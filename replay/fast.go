@@ -26,6 +26,7 @@ func (r *Replay) runFast(ctx context.Context) error {
 	}
 	var next atomic.Int64
 	var mu sync.Mutex
+	joiner := newJoiner(&r.cfg)
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(r.cfg.Workers, len(pieces)) {
 		g.Go(func() error {
@@ -38,7 +39,7 @@ func (r *Replay) runFast(ctx context.Context) error {
 				if i >= len(pieces) {
 					return nil
 				}
-				cuts, err := r.runPiece(ctx, w, pieces[i])
+				cuts, err := r.runPiece(ctx, w, pieces[i], joiner)
 				if err != nil {
 					return err
 				}
@@ -53,14 +54,17 @@ func (r *Replay) runFast(ctx context.Context) error {
 }
 
 // runPiece returns what was cut off the piece or left out of it.
-func (r *Replay) runPiece(ctx context.Context, w *worker, p piece) (cuts []error, err error) {
+func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) (cuts []error, err error) {
 	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	defer reader.Close()
 	w.begin(p.src, p.chunk.Index)
-	cut, err := w.run(ctx, reader, &r.progress)
+	taps, cut, err := w.run(ctx, reader, &r.progress)
+	if err == nil {
+		err = j.end(ctx, p, endedChunk{w.feed.Packets, taps})
+	}
 	if damage := w.damaged.add(reader); damage != nil {
 		cuts = append(cuts, damage)
 	}

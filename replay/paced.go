@@ -208,7 +208,11 @@ func (p *pacedRun) worker() (*worker, error) {
 }
 
 func (f *pacedFile) flush(ctx context.Context, into *Result) error {
-	if err := f.worker.flush(ctx); err != nil {
+	taps, err := f.worker.flush(ctx)
+	if err == nil {
+		err = writeTaps(ctx, f.worker.cfg, f.src, taps)
+	}
+	if err != nil {
 		return err
 	}
 	into.take(f.worker)

@@ -70,7 +70,10 @@ func (r *Replay) readStream(ctx context.Context, reader *capture.Reader) error {
 		return err
 	}
 	w.begin(r.sources[0], 0)
-	cut, err := w.run(ctx, reader, &r.progress)
+	taps, cut, err := w.run(ctx, reader, &r.progress)
+	if err == nil {
+		err = writeTaps(ctx, &r.cfg, w.src, taps)
+	}
 	if err != nil {
 		return err
 	}

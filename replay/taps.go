@@ -20,7 +20,7 @@ type TapCounts struct {
 	Interface capture.Interface
 	Seen      feed.Seen
 	Counts    aggregate.Counts
-	Findings  []finding.Finding // without packets beyond the first chunk, where they are not numbered
+	Findings  []finding.Finding // their packets numbered in the file
 }
 
 // tapCounts is what the lane came to.
@@ -33,20 +33,12 @@ func (w *worker) watch(cfg *aggregate.Config, tap feed.Tap) (*finding.Watcher, e
 	if w.cfg.Finding == nil {
 		return nil, nil
 	}
-	watch, err := finding.NewWatcher(*w.cfg.Finding, w.numbered())
+	watch, err := finding.NewWatcher(*w.cfg.Finding, w.src.path)
 	if err != nil {
 		return nil, fmt.Errorf("watch tap: %w", err)
 	}
 	cfg.Watch, cfg.WatchSent = watch, tap.Place == "sender"
 	return watch, nil
-}
-
-// numbered is the file that packets of the chunk are numbered in.
-func (w *worker) numbered() string {
-	if w.chunk > 0 {
-		return ""
-	}
-	return w.src.path
 }
 
 // findings are those of the lane.
@@ -57,13 +49,13 @@ func (l *lane) findings() []finding.Finding {
 	return l.watch.Findings()
 }
 
-// writeTaps hands over what the lanes of a chunk came to.
-func (w *worker) writeTaps(ctx context.Context, list []TapCounts) error {
-	if w.cfg.Taps == nil || len(list) == 0 {
+// writeTaps hands over what the taps of a chunk came to.
+func writeTaps(ctx context.Context, cfg *Config, src *source, list []TapCounts) error {
+	if cfg.Taps == nil || len(list) == 0 {
 		return nil
 	}
-	if err := w.cfg.Taps(ctx, list); err != nil {
-		return w.failed(err)
+	if err := cfg.Taps(ctx, list); err != nil {
+		return fmt.Errorf("replay %q: %w", src.path, err)
 	}
 	return nil
 }

@@ -68,28 +68,28 @@ func (w *worker) begin(src *source, chunk int) {
 	w.src, w.chunk, w.tally, w.feed.Tally = src, chunk, tally{}, feed.Tally{}
 }
 
-// run reads to the end of the reader. A cut file ends it without an error: the cut
-// is returned apart, and what was read before it is aggregated.
-func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (cut, err error) {
+// run reads to the end of the reader, and gives what the taps came to. A cut file ends it
+// without an error: the cut is returned apart, and what was read before it is aggregated.
+func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (taps []TapCounts, cut, err error) {
 	var batch capture.Batch
 	at := r.Offset()
 	for ctx.Err() == nil {
 		err := r.ReadBatch(&batch)
 		if err != nil {
 			cut, err = endOfFile(err)
-			if err != nil {
-				return nil, err
+			if err == nil {
+				taps, err = w.flush(ctx)
 			}
-			return cut, w.flush(ctx)
+			return taps, cut, err
 		}
 		if err := w.add(ctx, &batch, r); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		p.packets.Add(uint64(batch.N))
 		p.bytes.Add(uint64(r.Offset() - at))
 		at = r.Offset()
 	}
-	return nil, ctx.Err()
+	return nil, nil, ctx.Err()
 }
 
 // endOfFile sorts a reader's last word: the end, a cut, or an error that makes
@@ -196,7 +196,7 @@ func (w *worker) takeLane(tap feed.Tap, link decode.Link, index uint32) (*lane, 
 		l.link = link
 		l.Renew(link)
 		if l.watch != nil {
-			l.watch.Begin(w.numbered())
+			l.watch.Begin(w.src.path)
 		}
 		return l, l.Shard().Reset(w.src.id, w.seqBase(index))
 	}
@@ -249,12 +249,11 @@ func (w *worker) shardConfig(tap feed.Tap, index uint32) aggregate.Config {
 	}
 }
 
-// flush closes all windows and takes over the shards' counts.
-func (w *worker) flush(ctx context.Context) error {
+// flush closes all windows, takes over the shards' counts, and gives those of the taps.
+func (w *worker) flush(ctx context.Context) (taps []TapCounts, err error) {
 	if err := w.passAll(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	var taps []TapCounts
 	for _, l := range w.lanes {
 		if l == nil {
 			continue
@@ -262,7 +261,7 @@ func (w *worker) flush(ctx context.Context) error {
 		var counts aggregate.Counts
 		if l.Shard() != nil {
 			if err := l.Shard().Flush(ctx); err != nil {
-				return w.failed(err)
+				return nil, w.failed(err)
 			}
 			counts = l.Shard().Counts()
 			w.counts.Merge(&counts)
@@ -273,7 +272,7 @@ func (w *worker) flush(ctx context.Context) error {
 		taps = append(taps, tap)
 	}
 	w.lanes = w.lanes[:0]
-	return w.writeTaps(ctx, taps)
+	return taps, nil
 }
 
 // take adds what a worker counted.

@@ -1,0 +1,77 @@
+package replay
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/csigscope/csigscope/aggregate/finding"
+)
+
+// joiner hands on what the taps of chunks came to, file by file in the order of the
+// chunks, which cores end in any order: only then it is known how many packets are before
+// a chunk, and so the numbers that its packets have in the file. Cores take chunks in
+// order, so that few of them wait. It is safe for concurrent use.
+type joiner struct {
+	mu    sync.Mutex
+	cfg   *Config
+	files map[*source]*joinedFile
+}
+
+// joinedFile is how far a file is.
+type joinedFile struct {
+	next    int    // chunk
+	packets uint64 // of the chunks before it
+	waiting map[int]endedChunk
+}
+
+// endedChunk is what a chunk came to, its packets numbered from 1.
+type endedChunk struct {
+	packets uint64
+	taps    []TapCounts
+}
+
+func newJoiner(cfg *Config) *joiner {
+	return &joiner{cfg: cfg, files: make(map[*source]*joinedFile)}
+}
+
+// end takes a chunk that is read, and hands on what waited for it.
+func (j *joiner) end(ctx context.Context, p piece, chunk endedChunk) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f := j.files[p.src]
+	if f == nil {
+		f = &joinedFile{waiting: make(map[int]endedChunk)}
+		j.files[p.src] = f
+	}
+	f.waiting[p.chunk.Index] = chunk
+	for {
+		c, ended := f.waiting[f.next]
+		if !ended {
+			return nil
+		}
+		delete(f.waiting, f.next)
+		for i := range c.taps {
+			c.taps[i].Findings = numberedFrom(f.packets, c.taps[i].Findings)
+		}
+		f.next, f.packets = f.next+1, f.packets+c.packets
+		if err := writeTaps(ctx, j.cfg, p.src, c.taps); err != nil {
+			return err
+		}
+	}
+}
+
+// numberedFrom are findings whose packets are behind so many others of their file.
+func numberedFrom(before uint64, list []finding.Finding) []finding.Finding {
+	if before == 0 {
+		return list
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Packets = slices.Clone(list[i].Packets)
+		for k := range list[i].Packets {
+			list[i].Packets[k].Number += before
+		}
+	}
+	return list
+}
