@@ -69,6 +69,28 @@ func TestJobPeriods(t *testing.T) {
 	}
 }
 
+// TestDemoPeriods: cells that see the job's congestion by few packets of other traffic have its
+// period too, or none: never that of the times at which those packets are sent.
+func TestDemoPeriods(t *testing.T) {
+	t.Parallel()
+	const period = 4 * time.Second
+	s, err := emitter.Named("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range reportOf(t, s).Signals {
+		if len(signal.Rhythms) < 2 {
+			t.Errorf("%s: %d cells have a period", signal.Name, len(signal.Rhythms))
+		}
+		for i, r := range signal.Rhythms {
+			off := math.Abs(float64(r.PeriodNS)/float64(period) - 1)
+			if off > 0.02 || i == 0 && off > 0.01 {
+				t.Errorf("%s: %s to %s repeats every %s", signal.Name, r.Src, r.Dst, time.Duration(r.PeriodNS))
+			}
+		}
+	}
+}
+
 // TestFastPeriod: a period of 5 ms is found in a long capture of few packets too, whose windows
 // have to be longer to hold enough of them; where steps are too long for it, nothing is made
 // up, and the report says so.

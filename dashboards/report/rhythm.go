@@ -59,26 +59,28 @@ func (s *cellSeries) widen() {
 
 // find is what repeats, nil where nothing does or the series is too short to tell. In windows
 // that are too long for a period, several of them together repeat. So a period is looked for in
-// shorter windows as well: one that is a part of it takes its place, and its windows are the
-// series'; where there is neither that nor the same one, a period of few windows is none.
+// shorter windows as well: one that is a part of it, and that the longer ones cannot show,
+// takes its place, and its windows are the series'; where there is neither that nor the same
+// one, a period of few windows is none.
 func (s *cellSeries) find() *pattern.Rhythm {
 	found, err := pattern.Find(s.shares(s.steps))
-	if err != nil || found == nil {
+	if err != nil || found == nil || !s.dense(found.Period, s.steps) {
 		return nil
 	}
-	sure := s.steps == 1 || found.Period >= fewWindows
-	for steps := s.steps - 1; steps > 0; steps-- {
+	long := s.steps
+	sure := long == 1 || found.Period >= fewWindows
+	for steps := long - 1; steps > 0; steps-- {
 		shorter, err := pattern.Find(s.shares(steps))
-		if err != nil || shorter == nil {
+		if err != nil || shorter == nil || !s.dense(shorter.Period, steps) {
 			continue
 		}
 		ratio := found.Period * float64(s.steps) / (shorter.Period * float64(steps))
 		whole := math.Round(ratio)
-		if whole < 1 || math.Abs(ratio-whole) > sameMultiple*whole {
+		if whole < 1 || math.Abs(ratio-whole) > min(sameMultiple*whole, offMultiple) {
 			continue
 		}
 		sure = true
-		if whole > 1 {
+		if whole > 1 && shorter.Period*float64(steps) < fewWindows*float64(long) {
 			found, s.steps = shorter, steps
 		}
 	}
@@ -88,9 +90,21 @@ func (s *cellSeries) find() *pattern.Rhythm {
 	return found
 }
 
+// dense tells whether there are enough observations in a period, so many windows of so many
+// steps long, for it to be one of load: what comes less often shows when senders send.
+func (s *cellSeries) dense(period float64, steps int) bool {
+	var all uint64
+	for _, n := range s.all {
+		all += n
+	}
+	return float64(all)*period*float64(steps) >= perWindow*float64(len(s.all))
+}
+
 const (
-	// sameMultiple is how far one period may be from a multiple of another, as a share.
+	// sameMultiple is how far one period may be from a multiple of another, as a share of the
+	// multiple, and offMultiple at most, as a share of the period: any is near some multiple.
 	sameMultiple = 0.01
+	offMultiple  = 0.1
 	// fewWindows is how long a period has to be to be no mixture of a shorter one with
 	// windows.
 	fewWindows = 8
