@@ -23,6 +23,7 @@ type Counts struct {
 	OverflowRows, OverflowObservations uint64
 	// StoredFlows are rows of flows of StoredItems; OverflowFlows were folded into rests.
 	StoredFlows, OverflowFlows uint64
+	StoredFindings             uint64 // with StoredItems
 	RepeatedItems              uint64 // answered, and not counted again
 	UndescribedItems           uint64 // to be sent again with their description
 	RetriedItems               uint64 // to be sent again, since the store did not take them in time
@@ -38,7 +39,7 @@ type counts struct {
 	requests, bytes, items, observed                          atomic.Uint64
 	stored, storedRows, storedObservations                    atomic.Uint64
 	overflowRows, overflowObservations                        atomic.Uint64
-	storedFlows, overflowFlows                                atomic.Uint64
+	storedFlows, overflowFlows, storedFindings                atomic.Uint64
 	repeated, undescribed, retried, refusedItems, rejectedObs atomic.Uint64
 	refused                                                   [NumReasons]atomic.Uint64
 	samples                                                   samples
@@ -48,7 +49,7 @@ func (c *counts) snapshot() Counts {
 	out := Counts{
 		Requests: c.requests.Load(), Bytes: c.bytes.Load(), Items: c.items.Load(), Observed: c.observed.Load(),
 		StoredItems: c.stored.Load(), StoredRows: c.storedRows.Load(), StoredObservations: c.storedObservations.Load(),
-		OverflowRows: c.overflowRows.Load(), OverflowObservations: c.overflowObservations.Load(),
+		StoredFindings: c.storedFindings.Load(), OverflowRows: c.overflowRows.Load(), OverflowObservations: c.overflowObservations.Load(),
 		StoredFlows: c.storedFlows.Load(), OverflowFlows: c.overflowFlows.Load(),
 		RepeatedItems: c.repeated.Load(), UndescribedItems: c.undescribed.Load(), RetriedItems: c.retried.Load(),
 		RefusedItems: c.refusedItems.Load(), Rejected: c.rejectedObs.Load(),
@@ -72,6 +73,7 @@ func (c *Counts) Merge(o *Counts) {
 	c.OverflowObservations += o.OverflowObservations
 	c.StoredFlows += o.StoredFlows
 	c.OverflowFlows += o.OverflowFlows
+	c.StoredFindings += o.StoredFindings
 	c.RepeatedItems += o.RepeatedItems
 	c.UndescribedItems += o.UndescribedItems
 	c.RetriedItems += o.RetriedItems

@@ -23,7 +23,7 @@ type item struct {
 	observed uint64       // observations that came
 
 	rows, folded, foldedObservations, rejected uint64
-	flows, foldedFlows                         uint64
+	flows, foldedFlows, findings               uint64
 }
 
 func blockItem(b *wire.Block) *item {

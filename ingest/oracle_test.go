@@ -71,12 +71,19 @@ type ledger struct {
 	ended     map[Run]int
 	taps      map[tapKey]*wire.Tap
 	gaps      map[gapKey]*wire.Gap
+	found     map[foundKey]*wire.Finding
 }
 
-// tapKey and gapKey are what records replace themselves by.
+// tapKey, foundKey and gapKey are what records replace themselves by.
 type tapKey struct {
 	Run
 	seq uint64
+}
+
+type foundKey struct {
+	tapKey
+	kind string
+	id   uint64
 }
 
 type gapKey struct {
@@ -90,7 +97,7 @@ func newLedger() *ledger {
 	return &ledger{
 		rows: map[identity]values{}, written: map[identity]values{}, flows: map[flowIdentity]aggregate.FlowRow{}, epochs: map[uint64]string{},
 		groups: map[aggregate.GroupID]fabric.Group{}, locations: map[aggregate.LocationID]fabric.Location{}, runs: map[Run]int{},
-		ended: map[Run]int{}, taps: map[tapKey]*wire.Tap{}, gaps: map[gapKey]*wire.Gap{},
+		ended: map[Run]int{}, taps: map[tapKey]*wire.Tap{}, gaps: map[gapKey]*wire.Gap{}, found: map[foundKey]*wire.Finding{},
 	}
 }
 
@@ -196,6 +203,9 @@ func (l *ledger) WriteTaps(_ context.Context, list []TapRow) error {
 	defer l.mu.Unlock()
 	for _, r := range list {
 		l.taps[tapKey{r.Run, r.GetSeq()}] = r.Tap
+		for _, f := range r.Findings {
+			l.found[foundKey{tapKey{r.Run, r.GetSeq()}, f.GetKind(), f.GetId()}] = f
+		}
 	}
 	return l.fails
 }

@@ -86,7 +86,10 @@ func rowsOf(m *wire.PushRequest) (n int) {
 	for _, o := range m.GetObservations() {
 		n += len(o.GetKind())
 	}
-	return n + len(m.GetRecords())
+	for _, r := range m.GetRecords() {
+		n += 1 + len(r.GetFindings())
+	}
+	return n
 }
 
 // unavailable is for what the store did not take: the exporter comes again.
@@ -210,6 +213,7 @@ func (p *push) finish(durable bool) {
 			c.overflowRows.Add(it.folded)
 			c.storedFlows.Add(it.flows)
 			c.overflowFlows.Add(it.foldedFlows)
+			c.storedFindings.Add(it.findings)
 			c.overflowObservations.Add(it.foldedObservations)
 			c.rejectedObs.Add(it.rejected)
 		case wire.Outcome_OUTCOME_REPEAT:

@@ -8,11 +8,15 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Tap hands in what the stream's tap took in over a period, under the configuration of the
-// epoch, which must have been described. It goes to the collector behind the blocks that
-// were given before, as all records do. The client owns t from then on.
-func (s *Stream) Tap(_ context.Context, epoch uint64, t *wire.Tap) error {
-	return s.record(epoch, &wire.Record{What: &wire.Record_Tap{Tap: t}})
+// Tap hands in what the stream's tap took in over a period and found in it, at most
+// MaxFindings, under the configuration of the epoch, which must have been described. It goes
+// to the collector behind the blocks that were given before, as all records do. The client
+// owns t and what was found from then on.
+func (s *Stream) Tap(_ context.Context, epoch uint64, t *wire.Tap, found ...*wire.Finding) error {
+	if len(found) > MaxFindings {
+		return fmt.Errorf("tell of stream %s: %d findings: expected at most %d", s.name, len(found), MaxFindings)
+	}
+	return s.record(epoch, &wire.Record{What: &wire.Record_Tap{Tap: t}, Findings: found})
 }
 
 // Gap tells of a time of which blocks of the stream are missing. The client owns g from
@@ -51,10 +55,11 @@ func (s *Stream) record(epoch uint64, m *wire.Record) error {
 	return nil
 }
 
-// TapRow is what a tap of an exporter's stream took in.
+// TapRow is what a tap of an exporter's stream took in, and found.
 type TapRow struct {
 	Run
 	*wire.Tap
+	Findings []*wire.Finding
 }
 
 // Gap is a time of which blocks of an exporter's stream are missing.

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -21,7 +22,7 @@ const (
 	fieldStream, fieldSignal, fieldFlows   = 1, 9, 27
 	fieldFlowKind                          = 9
 	fieldObservedKind                      = 10
-	fieldTap, fieldGap                     = 5, 6
+	fieldTap, fieldGap, fieldFindings      = 5, 6, 9
 )
 
 // census counts what a message holds. A message is small next to what it makes a decoder
@@ -29,6 +30,7 @@ const (
 // before anything is allocated. Numbers take at most 8 times their size.
 type census struct {
 	items, rows, names int
+	findings           int // of a record
 }
 
 // scan refuses a PushRequest that is malformed or beyond the protocol's bounds.
@@ -45,6 +47,7 @@ func scan(data []byte) error {
 		case fieldObservations:
 			return c.item(v, c.columns(fieldObservedKind))
 		case fieldRecords:
+			c.findings = 0
 			return c.item(v, c.record)
 		}
 		return nil
@@ -88,6 +91,10 @@ func (c *census) record(n protowire.Number, v []byte) error {
 	case fieldTap, fieldGap:
 		// Its strings are no longer than it is, and each entry of a map is some bytes.
 		return atMost("bytes of a record", len(v), maxRecordBytes)
+	case fieldFindings:
+		c.findings++
+		c.rows++
+		return cmp.Or(atMost("findings of a record", c.findings, MaxFindings), atMost("rows", c.rows, maxRows), atMost("bytes of a finding", len(v), maxFindingBytes))
 	}
 	return nil
 }

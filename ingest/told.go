@@ -78,6 +78,10 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	if v := p.checkTime(from, to); v != toStore {
 		return v
 	}
+	if v := p.checkFindings(m); v != toStore {
+		return v
+	}
+	it.findings = uint64(len(m.GetFindings()))
 	if v := p.checkDescribed(it, m.GetDescription()); v != toStore {
 		return v
 	}
@@ -168,7 +172,7 @@ func (p *push) tell(ctx context.Context) {
 		run := p.run(it)
 		switch what := it.told.GetWhat().(type) {
 		case *wire.Record_Tap:
-			t.taps = append(t.taps, TapRow{run, what.Tap})
+			t.taps = append(t.taps, TapRow{run, what.Tap, it.told.GetFindings()})
 		case *wire.Record_Gap:
 			t.gaps = append(t.gaps, Gap{run.Source, what.Gap})
 		case *wire.Record_End:

@@ -82,7 +82,7 @@ type Config struct {
 type Detector struct {
 	cfg     Config
 	cases   map[caseKey]*Finding
-	sizes   [numKinds]int // of cases
+	sizes   [NumKinds]int // of cases
 	layouts [csig.NumLayouts]layoutState
 	places  places
 	flows   flows

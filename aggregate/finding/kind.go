@@ -25,7 +25,8 @@ const (
 	WrongProfile
 	WrongFormat
 
-	numKinds
+	// NumKinds is how many there are.
+	NumKinds = iota
 )
 
 // Severity is how bad a finding is, in the words that findings are stored with.
@@ -51,7 +52,7 @@ type about struct {
 	otherwise string // what would explain it without a fault
 }
 
-var kinds = [numKinds]about{
+var kinds = [NumKinds]about{
 	UnauthorisedSender: {
 		"unauthorised-sender", Error, "section 9",
 		"a tag from a source that is not among the senders", "one tag; the senders are given (`--senders`, or `findings: senders`)", "the source",
@@ -148,7 +149,7 @@ func WriteReference(w io.Writer) error {
 }
 
 // directly is what single observations show of a subject.
-var directly = [numKinds]string{
+var directly = [NumKinds]string{
 	UnauthorisedSender: "%s sends tags and is not among the senders",
 	ForgedValue:        "%s sends tags whose value is not the initial one",
 	Leak:               "tags arrive at %s, outside of the domain",

@@ -128,8 +128,8 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := strings.Split(strings.TrimSpace(text.String()), "\n")
-	if len(rows) != int(numKinds)+2 {
-		t.Fatalf("%d rows of %d kinds", len(rows), numKinds)
+	if len(rows) != int(NumKinds)+2 {
+		t.Fatalf("%d rows of %d kinds", len(rows), NumKinds)
 	}
 	for i, row := range rows[2:] {
 		k := Kind(i)

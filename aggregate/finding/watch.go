@@ -27,7 +27,7 @@ type Watcher struct {
 	cfg    Config
 	file   string // that packets are numbered in, empty where they are not
 	cases  map[watchKey]*Finding
-	sizes  [numKinds]int
+	sizes  [NumKinds]int
 	places map[aggregate.LocationID]*watchedPlace
 	limits map[limitKey]uint32 // least codes that are above a capacity
 	before []Finding           // of the watcher that this one goes on after
@@ -74,7 +74,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 // Begin forgets what was found, and goes on in another file.
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
-	w.sizes, w.places = [numKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
+	w.sizes, w.places = [NumKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
 }
 
 // Resume goes on from what Findings gave of another Watcher. It keeps the list.
@@ -211,11 +211,17 @@ func (w *Watcher) begin(k watchKey) *Finding {
 	case !k.beyond && (k.kind == ReservedBits || k.kind == OrphanTag):
 		f.Subject = csig.LayoutAt(int(k.layout)).String()
 	default:
-		f.Subject = beyond
+		*f = Others(k.kind)
 	}
 	f.ID = idOf(f.Kind, f.Subject)
 	f.Evidence = fmt.Sprintf(directly[f.Kind], f.Subject)
 	return f
+}
+
+// Others is what all findings of a kind come to that are not told apart, of which nothing
+// was seen yet.
+func Others(k Kind) Finding {
+	return Finding{Kind: k, ID: idOf(k, beyond), Subject: beyond, Evidence: fmt.Sprintf("%s of %s that are not told apart", k, beyond)}
 }
 
 // Findings are what was found since Begin, errors first. The list does not change, and is

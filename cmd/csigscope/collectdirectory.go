@@ -36,14 +36,26 @@ func (d directory) EndRuns(ctx context.Context, list []ingest.Run) error {
 }
 
 // WriteTaps implements ingest.Directory. Exporters name their taps as they like: here they
-// are named after both.
+// are named after both. What they found is stored under their numbers.
 func (d directory) WriteTaps(ctx context.Context, list []ingest.TapRow) error {
 	rows := make([]store.TapRow, len(list))
+	var found []store.FindingRow
 	for i := range list {
 		rows[i] = tapOfWire(list[i].Tap)
 		rows[i].Source, rows[i].Name = list[i].Source, list[i].Exporter+"/"+rows[i].Name
+		for _, f := range list[i].Findings {
+			found = append(found, findingOfWire(f, rows[i].Source, rows[i].Seq))
+		}
 	}
-	return d.Store.WriteTaps(ctx, rows)
+	return d.writeTaps(ctx, rows, found)
+}
+
+// writeTaps is a tapsWriter: rows that are there already are replaced.
+func (d directory) writeTaps(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
+	if err := d.Store.WriteTaps(ctx, rows); err != nil || len(found) == 0 {
+		return err
+	}
+	return d.WriteFindings(ctx, found)
 }
 
 // WriteGaps implements ingest.Directory.

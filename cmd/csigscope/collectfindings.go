@@ -7,14 +7,13 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/ingest"
 )
 
-// plan is that of the taps, which find something if there is somewhere to write it.
+// plan is that of the taps, and of what they look for.
 func (c *capturing) plan(n *network, taps, before liveTaps) live.Plan {
 	p := taps.plan(n, before)
-	if c.records.finds != nil {
-		p.Finding = n.finding()
-	}
+	p.Finding = n.finding()
 	return p
 }
 
@@ -38,15 +37,30 @@ func (g *ringRecord) find(s *live.RingStats, before time.Time) {
 	}
 }
 
+// maxRowFindings is how many findings of a row are told apart.
+const maxRowFindings = ingest.MaxFindings - finding.NumKinds
+
+// found adds a finding to the row; past the bound, to that of all others of its kind.
 func (g *ringRecord) found(f *finding.Finding) {
-	at := slices.IndexFunc(g.Findings, func(r store.FindingRow) bool { return r.ID == f.ID })
-	if at < 0 {
-		g.Findings = append(g.Findings, findingRow(f, g.Row.Source, 0))
+	if row := g.finding(f.ID); row != nil {
+		row.Count += f.Count
+		row.From, row.To = min(row.From, f.From), max(row.To, f.To)
 		return
 	}
-	row := &g.Findings[at]
-	row.Count += f.Count
-	row.From, row.To = min(row.From, f.From), max(row.To, f.To)
+	if rest := finding.Others(f.Kind); len(g.Findings) >= maxRowFindings && f.ID != rest.ID {
+		rest.From, rest.To, rest.Count = f.From, f.To, f.Count
+		g.found(&rest)
+		return
+	}
+	g.Findings = append(g.Findings, findingRow(f, g.Row.Source, 0))
+}
+
+func (g *ringRecord) finding(id uint64) *store.FindingRow {
+	at := slices.IndexFunc(g.Findings, func(r store.FindingRow) bool { return r.ID == id })
+	if at < 0 {
+		return nil
+	}
+	return &g.Findings[at]
 }
 
 // cutFindings makes rows of what was found, under the number of the ring's row.

@@ -66,7 +66,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	}
 	names := newNamer(c.db.store, c.logger)
 	c.names = names
-	c.recordTaps(c.db.store.WriteTaps, c.db.store.WriteGaps, c.db.store.WriteFindings)
+	c.recordTaps(directory{c.db.store}.writeTaps, c.db.store.WriteGaps)
 	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Lost: c.lost, Logger: c.logger}
 	var states []live.State
 	if cfg.Journal, states, err = c.openJournal(instance); err != nil {

@@ -38,14 +38,17 @@ type tapRecorder struct {
 	stats  func() []live.RingStats
 	taps   func() liveTaps
 	ending func() bool // rows are cut at every barrier from now on
-	write  func(context.Context, []store.TapRow) error
+	write  tapsWriter
 	gaps   func(context.Context, []store.Gap) error
-	finds  func(context.Context, []store.FindingRow) error // nil where none are made
 	logger *slog.Logger
 
 	cut, before time.Time // when rows were cut last; the barrier before
 	state       tapRecords
 }
+
+// tapsWriter writes rows of taps, and what was found under the numbers of these. What it
+// does not write comes again.
+type tapsWriter func(context.Context, []store.TapRow, []store.FindingRow) error
 
 // tapRecords is what a checkpoint holds.
 type tapRecords struct {
@@ -118,15 +121,11 @@ func (r *tapRecorder) barrier(now time.Time, states []live.State) ([]byte, error
 	})
 	if n := len(r.state.Rows) - maxTapRows; n > 0 {
 		r.logger.Error("rows of taps are lost: too many wait", slog.Int("rows", n))
-		r.state.Rows = slices.Delete(r.state.Rows, 0, n)
+		r.forget(n)
 	}
 	if n := len(r.state.Gaps) - maxTapRows; n > 0 {
 		r.logger.Error("gaps of taps are lost: too many wait", slog.Int("gaps", n))
 		r.state.Gaps = slices.Delete(r.state.Gaps, 0, n)
-	}
-	if n := len(r.state.Findings) - maxTapRows; n > 0 {
-		r.logger.Error("findings are lost: too many wait", slog.Int("rows", n))
-		r.state.Findings = slices.Delete(r.state.Findings, 0, n)
 	}
 	section, err := json.Marshal(&r.state)
 	if err != nil {
@@ -135,21 +134,23 @@ func (r *tapRecorder) barrier(now time.Time, states []live.State) ([]byte, error
 	return section, nil
 }
 
+// forget lets go of the first n rows, and of what was found under their numbers.
+func (r *tapRecorder) forget(n int) {
+	lost := r.state.Rows[:n]
+	r.state.Findings = slices.DeleteFunc(r.state.Findings, func(f store.FindingRow) bool {
+		return slices.ContainsFunc(lost, func(row store.TapRow) bool { return row.Source == f.Source && row.Seq == f.Seq })
+	})
+	r.state.Rows = slices.Delete(r.state.Rows, 0, n)
+}
+
 // flush writes the rows and gaps that wait; what cannot be written is tried again.
 func (r *tapRecorder) flush(ctx context.Context) {
 	if len(r.state.Rows) > 0 {
-		if err := r.write(ctx, r.state.Rows); err != nil {
+		if err := r.write(ctx, r.state.Rows, r.state.Findings); err != nil {
 			r.logger.Warn("rows of taps are not written yet", slog.String("error", err.Error()))
 			return
 		}
-		r.state.Rows = nil
-	}
-	if len(r.state.Findings) > 0 {
-		if err := r.finds(ctx, r.state.Findings); err != nil {
-			r.logger.Warn("findings are not written yet", slog.String("error", err.Error()))
-			return
-		}
-		r.state.Findings = nil
+		r.state.Rows, r.state.Findings = nil, nil
 	}
 	if len(r.state.Gaps) > 0 {
 		if err := r.gaps(ctx, r.state.Gaps); err != nil {

@@ -39,7 +39,7 @@ func newRecording(t *testing.T, at time.Time) *recording {
 	r.tapRecorder = &tapRecorder{
 		stats: func() []live.RingStats { return []live.RingStats{r.ring} }, taps: func() liveTaps { return liveTaps{"leaf": tap} },
 		ending: func() bool { return r.last }, logger: slog.New(slog.DiscardHandler),
-		write: func(_ context.Context, rows []store.TapRow) error {
+		write: func(_ context.Context, rows []store.TapRow, found []store.FindingRow) error {
 			for _, row := range rows {
 				key := [2]uint64{row.Epoch, row.Seq}
 				if old, again := r.written[key]; again && old.Packets != row.Packets {
@@ -47,10 +47,7 @@ func newRecording(t *testing.T, at time.Time) *recording {
 				}
 				r.written[key] = row
 			}
-			return r.failing
-		},
-		finds: func(_ context.Context, rows []store.FindingRow) error {
-			for _, row := range rows {
+			for _, row := range found {
 				r.found[foundIdentity{row.Source, row.Seq, row.ID}] = row
 			}
 			return r.failing

@@ -46,6 +46,10 @@ SIGTERM or Ctrl-C takes in what was captured by then and closes all windows; wha
 collector does not take at once is sent by the next export. SIGHUP reads the files again,
 as collect does.
 
+What single packets show that breaks the protocol or the configuration goes along by the
+minute, and is stored beside what the collector's own taps find (section findings of the
+configuration).
+
 Once a second all that is not in the spool yet goes into a checkpoint beside it. When the
 process is killed, the next one goes on from there: lost are the packets since, and the
 table gaps of the collector's store says from when to when. So it does of windows that
@@ -177,7 +181,7 @@ func (e *exporting) openPipeline(instance, spool string) error {
 	names := &describer{client: e.client, logger: e.logger, described: make(map[uint64]int)}
 	names.use(e.network)
 	e.names, e.spool.names, e.spool.client = names, names, e.client
-	e.recordTaps(e.spool.writeTaps, e.spool.writeGaps, nil)
+	e.recordTaps(e.spool.writeTaps, e.spool.writeGaps)
 	cfg := live.Config{
 		Instance: instance, Interval: e.config.Checkpoint.Every.d, Logger: e.logger,
 		Lost: func(s *live.State) { e.spool.missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },

@@ -13,8 +13,8 @@ import (
 )
 
 // TestExport hands what is captured on one side over to a collector, which is killed and
-// away for a while: every packet is stored once. An exporter that ends while the collector
-// is away leaves its windows to the next one.
+// away for a while: every packet is stored once, and what was found of them. An exporter
+// that ends while the collector is away leaves its windows to the next one.
 func TestExport(t *testing.T) {
 	env := engineEnv(t)
 	if !livetest.InNamespace(t) {
@@ -38,9 +38,10 @@ func TestExport(t *testing.T) {
 	server.end(syscall.SIGKILL)
 	time.Sleep(2 * time.Second)
 	suffer := sendHeavy(t, 3) // while the collector is away
+	sendReserved(t, 7)
 	server = collect()
 	time.Sleep(time.Second)
-	sent := len(stop()) + int(suffer.all())
+	sent := len(stop()) + int(suffer.all()) + 7
 	host.end(syscall.SIGTERM)
 
 	// The second exporter ends while nobody takes its windows.
@@ -48,7 +49,8 @@ func TestExport(t *testing.T) {
 	host = export()
 	stop = traffic(t, 2000)
 	time.Sleep(time.Second)
-	sent += len(stop())
+	sendReserved(t, 4)
+	sent += len(stop()) + 4
 	host.end(syscall.SIGTERM)
 	if !strings.Contains(host.log(), "windows wait in the spool") {
 		t.Errorf("the exporter does not say that windows wait:\n%s", host.log())
@@ -73,7 +75,20 @@ func TestExport(t *testing.T) {
 			t.Errorf("windows of %s: flows %v of %d observations, %d heavy ones of others, expected %v of %d", resolution, flows, all, rest, suffer, sent)
 		}
 	}
+	found := storedFindingsOf(t, env, dsn)
+	if len(found) != 1 || found[0].Kind != "reserved-bits" || found[0].Count != 11 || found[0].Severity != "warning" || !strings.Contains(found[0].Evidence, "compact/ietf01") {
+		t.Errorf("found %+v, want the reserved bits of 11 packets", found)
+	}
 	mustRun(t, env, "schema", "verify", "--store", dsn)
+}
+
+// sendReserved sends n packets whose reserved bit is set, with a value that is not heavy.
+func sendReserved(t *testing.T, n int) {
+	t.Helper()
+	s := livetest.NewSender(t, livetest.SendEnd)
+	for range n {
+		s.Send(livetest.Tagged(livetest.Plain(7, 9, 100), 0x99003f05))
+	}
 }
 
 // sendHeavy sends packets of so many flows that met the worst bottleneck, each as often as

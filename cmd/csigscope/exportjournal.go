@@ -158,11 +158,16 @@ func (s *spooling) tell(k runKey, what func(*ingest.Stream) error) {
 	}
 }
 
-// writeTaps tells what taps took in.
-func (s *spooling) writeTaps(ctx context.Context, rows []store.TapRow) error {
+// writeTaps tells what taps took in and found, with the names of where that is.
+func (s *spooling) writeTaps(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
+	if len(found) > 0 {
+		s.names.tell()
+	}
 	for i := range rows {
 		k := ringRun(&rows[i].Source, live.RingOf(rows[i].Seq))
-		s.tell(k, func(stream *ingest.Stream) error { return stream.Tap(ctx, k.epoch, wireTap(&rows[i])) })
+		s.tell(k, func(stream *ingest.Stream) error {
+			return stream.Tap(ctx, k.epoch, wireTap(&rows[i]), wireFindings(found, &rows[i])...)
+		})
 	}
 	return nil
 }

@@ -74,15 +74,13 @@ func (p passing) Commit(ctx context.Context, states []live.State) error {
 	return err
 }
 
-// recordTaps prepares the rows of taps, gaps of what they did not take in, and what they
-// found, nil for nothing.
-func (c *capturing) recordTaps(
-	write func(context.Context, []store.TapRow) error, gaps func(context.Context, []store.Gap) error, finds func(context.Context, []store.FindingRow) error,
-) {
+// recordTaps prepares the rows of taps with what they found, and gaps of what they did not
+// take in.
+func (c *capturing) recordTaps(write tapsWriter, gaps func(context.Context, []store.Gap) error) {
 	c.ending = func() bool { return false }
 	c.records = &tapRecorder{
 		stats: func() []live.RingStats { return c.live.Stats().Rings }, taps: func() liveTaps { return *c.open.Load() },
-		ending: func() bool { return c.ending() }, write: write, gaps: gaps, finds: finds, logger: c.logger,
+		ending: func() bool { return c.ending() }, write: write, gaps: gaps, logger: c.logger,
 	}
 }
 

@@ -1215,7 +1215,10 @@ type Record struct {
 	//	*Record_Gap
 	//	*Record_Begin
 	//	*Record_End
-	What          isRecord_What `protobuf_oneof:"what"`
+	What isRecord_What `protobuf_oneof:"what"`
+	// What the tap found in the period of the Tap, at most 256. A collector of before passes
+	// over them.
+	Findings      []*Finding `protobuf:"bytes,9,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1317,6 +1320,13 @@ func (x *Record) GetEnd() *End {
 		if x, ok := x.What.(*Record_End); ok {
 			return x.End
 		}
+	}
+	return nil
+}
+
+func (x *Record) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
 	}
 	return nil
 }
@@ -1597,6 +1607,125 @@ func (x *Tap) GetSuperFrames() uint64 {
 	return 0
 }
 
+// Finding is something that broke the protocol or contradicted the configuration, since
+// the Tap before. Those of the same kind and id, of all periods and taps, are one, whose
+// counts add up.
+type Finding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                    // lower case and -, at most 32 bytes
+	Id            uint64                 `protobuf:"fixed64,2,opt,name=id,proto3" json:"id,omitempty"`                      // of what it is about, with the kind
+	Severity      string                 `protobuf:"bytes,3,opt,name=severity,proto3" json:"severity,omitempty"`            // info, warning or error
+	FromNs        int64                  `protobuf:"varint,4,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"` // of the first and of the last observation, Unix time
+	ToNs          int64                  `protobuf:"varint,5,opt,name=to_ns,json=toNs,proto3" json:"to_ns,omitempty"`
+	Count         uint64                 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`  // observations, not 0
+	Device        string                 `protobuf:"bytes,7,opt,name=device,proto3" json:"device,omitempty"` // at fault, empty where it is none or not known; at most 256 bytes
+	Port          string                 `protobuf:"bytes,8,opt,name=port,proto3" json:"port,omitempty"`     // likewise, with its device
+	Location      uint64                 `protobuf:"fixed64,9,opt,name=location,proto3" json:"location,omitempty"`
+	Evidence      string                 `protobuf:"bytes,10,opt,name=evidence,proto3" json:"evidence,omitempty"` // for people, at most 1024 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_ingest_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Finding) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Finding) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Finding) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *Finding) GetFromNs() int64 {
+	if x != nil {
+		return x.FromNs
+	}
+	return 0
+}
+
+func (x *Finding) GetToNs() int64 {
+	if x != nil {
+		return x.ToNs
+	}
+	return 0
+}
+
+func (x *Finding) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Finding) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Finding) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Finding) GetLocation() uint64 {
+	if x != nil {
+		return x.Location
+	}
+	return 0
+}
+
+func (x *Finding) GetEvidence() string {
+	if x != nil {
+		return x.Evidence
+	}
+	return ""
+}
+
 // Gap is a time of which blocks are missing, or may be.
 type Gap struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1617,7 +1746,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1758,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1771,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{10}
+	return file_ingest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Gap) GetFromNs() int64 {
@@ -1704,7 +1833,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1845,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1858,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{11}
+	return file_ingest_proto_rawDescGZIP(), []int{12}
 }
 
 // End says that no more blocks come for now.
@@ -1741,7 +1870,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_ingest_proto_msgTypes[12]
+	mi := &file_ingest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1882,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[12]
+	mi := &file_ingest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1895,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{12}
+	return file_ingest_proto_rawDescGZIP(), []int{13}
 }
 
 var File_ingest_proto protoreflect.FileDescriptor
@@ -1887,7 +2016,7 @@ const file_ingest_proto_rawDesc = "" +
 	"\x05flags\x18\x0f \x01(\fR\x05flags\x12\x1f\n" +
 	"\vframe_bytes\x18\x10 \x03(\rR\n" +
 	"frameBytes\x12(\n" +
-	"\x0facknowledgement\x18\x11 \x03(\rR\x0facknowledgement\"\xc0\x02\n" +
+	"\x0facknowledgement\x18\x11 \x03(\rR\x0facknowledgement\"\xfa\x02\n" +
 	"\x06Record\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x14\n" +
@@ -1896,7 +2025,8 @@ const file_ingest_proto_rawDesc = "" +
 	"\x03tap\x18\x05 \x01(\v2\x18.csigscope.ingest.v1.TapH\x00R\x03tap\x12,\n" +
 	"\x03gap\x18\x06 \x01(\v2\x18.csigscope.ingest.v1.GapH\x00R\x03gap\x122\n" +
 	"\x05begin\x18\a \x01(\v2\x1a.csigscope.ingest.v1.BeginH\x00R\x05begin\x12,\n" +
-	"\x03end\x18\b \x01(\v2\x18.csigscope.ingest.v1.EndH\x00R\x03endB\x06\n" +
+	"\x03end\x18\b \x01(\v2\x18.csigscope.ingest.v1.EndH\x00R\x03end\x128\n" +
+	"\bfindings\x18\t \x03(\v2\x1c.csigscope.ingest.v1.FindingR\bfindingsB\x06\n" +
 	"\x04what\"\xeb\x06\n" +
 	"\x03Tap\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
@@ -1933,7 +2063,19 @@ const file_ingest_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a;\n" +
 	"\rRejectedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xf1\x01\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x06R\x02id\x12\x1a\n" +
+	"\bseverity\x18\x03 \x01(\tR\bseverity\x12\x17\n" +
+	"\afrom_ns\x18\x04 \x01(\x03R\x06fromNs\x12\x13\n" +
+	"\x05to_ns\x18\x05 \x01(\x03R\x04toNs\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x04R\x05count\x12\x16\n" +
+	"\x06device\x18\a \x01(\tR\x06device\x12\x12\n" +
+	"\x04port\x18\b \x01(\tR\x04port\x12\x1a\n" +
+	"\blocation\x18\t \x01(\x06R\blocation\x12\x1a\n" +
+	"\bevidence\x18\n" +
+	" \x01(\tR\bevidence\"\xb8\x01\n" +
 	"\x03Gap\x12\x17\n" +
 	"\afrom_ns\x18\x01 \x01(\x03R\x06fromNs\x12\x13\n" +
 	"\x05to_ns\x18\x02 \x01(\x03R\x04toNs\x12\x16\n" +
@@ -1973,7 +2115,7 @@ func file_ingest_proto_rawDescGZIP() []byte {
 }
 
 var file_ingest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_ingest_proto_goTypes = []any{
 	(Outcome)(0),         // 0: csigscope.ingest.v1.Outcome
 	(*PushRequest)(nil),  // 1: csigscope.ingest.v1.PushRequest
@@ -1986,11 +2128,12 @@ var file_ingest_proto_goTypes = []any{
 	(*Observations)(nil), // 8: csigscope.ingest.v1.Observations
 	(*Record)(nil),       // 9: csigscope.ingest.v1.Record
 	(*Tap)(nil),          // 10: csigscope.ingest.v1.Tap
-	(*Gap)(nil),          // 11: csigscope.ingest.v1.Gap
-	(*Begin)(nil),        // 12: csigscope.ingest.v1.Begin
-	(*End)(nil),          // 13: csigscope.ingest.v1.End
-	nil,                  // 14: csigscope.ingest.v1.Tap.FramesEntry
-	nil,                  // 15: csigscope.ingest.v1.Tap.RejectedEntry
+	(*Finding)(nil),      // 11: csigscope.ingest.v1.Finding
+	(*Gap)(nil),          // 12: csigscope.ingest.v1.Gap
+	(*Begin)(nil),        // 13: csigscope.ingest.v1.Begin
+	(*End)(nil),          // 14: csigscope.ingest.v1.End
+	nil,                  // 15: csigscope.ingest.v1.Tap.FramesEntry
+	nil,                  // 16: csigscope.ingest.v1.Tap.RejectedEntry
 }
 var file_ingest_proto_depIdxs = []int32{
 	3,  // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
@@ -2002,18 +2145,19 @@ var file_ingest_proto_depIdxs = []int32{
 	5,  // 6: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
 	7,  // 7: csigscope.ingest.v1.Block.flows:type_name -> csigscope.ingest.v1.Flows
 	10, // 8: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
-	11, // 9: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
-	12, // 10: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
-	13, // 11: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
-	14, // 12: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
-	15, // 13: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
-	1,  // 14: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
-	2,  // 15: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	12, // 9: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
+	13, // 10: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
+	14, // 11: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
+	11, // 12: csigscope.ingest.v1.Record.findings:type_name -> csigscope.ingest.v1.Finding
+	15, // 13: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
+	16, // 14: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
+	1,  // 15: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
+	2,  // 16: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
+	16, // [16:17] is the sub-list for method output_type
+	15, // [15:16] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_ingest_proto_init() }
@@ -2033,7 +2177,7 @@ func file_ingest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ingest_proto_rawDesc), len(file_ingest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
