@@ -33,7 +33,8 @@ type Peer struct {
 }
 
 // Authenticator tells who a request comes from. An error is that nobody is known who may
-// come; what it says is told. It is safe for concurrent use.
+// come; what it says is told. A request that waits or watches is asked about every few seconds,
+// and ends when it has become another's, or nobody's. It is safe for concurrent use.
 type Authenticator interface {
 	Identify(*http.Request) (Peer, error)
 }
@@ -150,7 +151,7 @@ func (a *Control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 			"parameter \""+name+"\": credentials do not belong in URLs, which are logged: send the header Authorization: Bearer TOKEN")
 	}
 	if a.open(r) {
-		q.peer, q.open = Peer{Name: "anonymous", Role: Read}, true
+		q.peer, q.open, q.known = Peer{Name: "anonymous", Role: Read}, true, func() bool { return true }
 	} else if !a.identify(q, s, w, r) {
 		return false
 	}
@@ -187,6 +188,10 @@ func (a *Control) identify(q *request, s *settings, w http.ResponseWriter, r *ht
 		return a.refuse(q, w, http.StatusUnauthorized, unauthenticated, err.Error())
 	}
 	q.peer = who
+	q.known = func() bool {
+		now, err := a.who.Identify(r)
+		return err == nil && now == who
+	}
 	return true
 }
 

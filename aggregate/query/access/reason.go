@@ -18,13 +18,14 @@ const (
 	concurrent
 	watchers
 	storeTime
+	revoked
 
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
 	"none", "preflight", "unauthenticated", "forbidden", "foreign_origin", "credential_in_url",
-	"failures", "requests", "concurrent", "watchers", "store_time",
+	"failures", "requests", "concurrent", "watchers", "store_time", "revoked",
 }
 
 // String is the reason as metrics and logs name it.

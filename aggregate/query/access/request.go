@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ type request struct {
 	now    func() time.Time
 	begun  bool // counts as running, or watching, at its client
 	cancel context.CancelFunc
+	known  func() bool // whether the credential still holds
 
 	rows      atomic.Int64
 	storeTime atomic.Int64 // ns
@@ -72,11 +74,44 @@ func (q *request) Stay() (leave func(), err error) {
 	q.watching.Store(true)
 	q.stayed.Store(true)
 	q.client.running.Add(-1)
+	forget := q.recheck()
 	return func() {
+		forget()
 		q.watching.Store(false)
 		q.client.watching.Add(-1)
 		q.client.running.Add(1) // there is something left to do, if only to end
 	}, nil
+}
+
+// recheckEvery is how long a credential that held is taken to hold: what was revoked watches no
+// longer.
+const recheckEvery = 5 * time.Second
+
+// recheck ends the request when its credential holds no more, until the function that it gives
+// is called.
+func (q *request) recheck() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var checked sync.WaitGroup
+	checked.Go(func() {
+		tick := time.NewTicker(recheckEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if !q.known() {
+				q.reason.Store(uint32(revoked))
+				q.cancel()
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		checked.Wait()
+	}
 }
 
 // end is called when the request has been answered.
