@@ -69,11 +69,6 @@ func behindToken(t *testing.T, f feed) (*sesame, *httptest.Server) {
 
 const dialogOpen = "document.getElementById('token')?.open === true"
 
-// says waits until an element says something.
-func says(v *pagetest.Visitor, id, text string) {
-	v.Wait("document.getElementById('" + id + "')?.textContent === '" + text + "'")
-}
-
 // TestToken: the page comes without a token, asks for one, says when it is refused, and shows
 // data, live as well, with the right one. It stays in the tab and out of every address.
 func TestToken(t *testing.T) {
@@ -82,9 +77,9 @@ func TestToken(t *testing.T) {
 	v := pagetest.Enter(t, server.URL+"/#signal=max_delay&live=1", "dark", "Failed to load resource") // for a 401 or a connection that ends
 	v.Wait(dialogOpen + " && document.activeElement.id === 'token-text'")
 	v.Press("open sesame", kb.Enter)
-	says(v, "token-wrong", "A token has letters, digits and signs, and no spaces.")
+	v.Says("token-wrong", "A token has letters, digits and signs, and no spaces.")
 	v.Press(kb.Backspace, "wrong", kb.Enter)
-	says(v, "token-wrong", "The server refused this token.")
+	v.Says("token-wrong", "The server refused this token.")
 	if pagetest.Evaluate[bool](v, pagetest.Drawn) {
 		t.Error("the page has drawn without a token")
 	}
@@ -93,13 +88,13 @@ func TestToken(t *testing.T) {
 	v.Wait(pagetest.Drawn)
 	cells := f.close(t)
 	v.Wait(cellIs(cells))
-	says(v, "age", "live")
+	v.Says("age", "live")
 	checkLive(t, v, cells)
 
 	server.CloseClientConnections()
 	v.Wait("document.getElementById('age').textContent.startsWith('no connection')")
 	cells = f.close(t)
-	says(v, "age", "live")
+	v.Says("age", "live")
 	v.Wait(cellIs(cells))
 	checkLive(t, v, cells)
 
@@ -136,17 +131,17 @@ func TestTokenGone(t *testing.T) {
 	s.use("other")
 	v.Click("#reload")
 	v.Wait(dialogOpen)
-	says(v, "token-wrong", "The server does not accept the token any more.")
+	v.Says("token-wrong", "The server does not accept the token any more.")
 	v.Press(kb.Escape)
-	says(v, "banner", "The server answers only with a token.")
+	v.Says("banner", "The server answers only with a token.")
 	v.Click("#reload")
 	v.Wait("!(" + dialogOpen + ")")
-	says(v, "token-forget", "Give token")
+	v.Says("token-forget", "Give token")
 	v.Click("#token-forget")
 	v.Wait(dialogOpen)
 	v.Press("other", kb.Enter)
-	says(v, "token-forget", "Forget token")
-	says(v, "banner", "")
+	v.Says("token-forget", "Forget token")
+	v.Says("banner", "")
 	v.Reload(func() { v.Click("#token-forget") })
 	v.Wait(dialogOpen + " && !window.csigscope && sessionStorage.length === 0 && document.getElementById('main').hidden")
 }

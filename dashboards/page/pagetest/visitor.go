@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/security"
 	"github.com/chromedp/chromedp"
 )
 
@@ -63,6 +64,8 @@ func Enter(t *testing.T, url, theme, excuse string) *Visitor {
 	call(v, log.Enable, cdp.Empty{})
 	call(v, runtime.Enable, cdp.Empty{})
 	call(v, network.Enable, network.EnableParams{})
+	// What a test's server shows is of an authority that no browser knows.
+	call(v, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
 	call(v, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Zurich"})
 	call(v, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
@@ -77,6 +80,12 @@ func (v *Visitor) Open(url string) {
 	v.t.Helper()
 	v.navigate(url)
 	v.Wait(Drawn)
+}
+
+// Leave goes away from the page, so that its server may end.
+func (v *Visitor) Leave() {
+	v.t.Helper()
+	v.Do(chromedp.Navigate("about:blank"))
 }
 
 // navigate loads an address anew, also where it differs from the one at hand by its fragment
@@ -164,6 +173,12 @@ func (v *Visitor) Do(steps ...chromedp.Action[chromedp.Void]) {
 	if err := chromedp.Do(v.ctx, steps...); err != nil {
 		v.t.Fatal(err)
 	}
+}
+
+// Says waits until an element says something.
+func (v *Visitor) Says(id, text string) {
+	v.t.Helper()
+	v.Wait(fmt.Sprintf("document.getElementById(%q)?.textContent === %q", id, text))
 }
 
 // Wait waits until a script's condition holds.
