@@ -2,7 +2,6 @@ package alto
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -72,8 +71,8 @@ func New(c Config) http.Handler {
 	get("directory", typeDirectory, func(*http.Request) (any, error) { return directory(), nil })
 	get("networkmap", typeNetworkMap, s.networkMap)
 	post("networkmap/filtered", typeNetworkMap, s.filteredNetworkMap)
-	for _, m := range metrics {
-		get("costmap/"+m.resource(), typeCostMap, func(r *http.Request) (any, error) { return s.costMap(r.Context(), m) })
+	for _, k := range kinds() {
+		get("costmap/"+k.resource(), typeCostMap, func(r *http.Request) (any, error) { return s.costMap(r.Context(), k) })
 	}
 	post("costmap/filtered", typeCostMap, s.filteredCostMap)
 	post("endpointprop", typeEndpointProp, s.endpointProperties)
@@ -94,30 +93,6 @@ const (
 	typeEndpointCostParams = "application/alto-endpointcostparams+json"
 	typeError              = "application/alto-error+json"
 )
-
-// answer sends what f finds, or an error as RFC 7285, section 8.5, has it.
-func (s *server) answer(method, mediaType string, f func(*http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead) {
-			w.Header().Set("Allow", method)
-			http.Error(w, "method not allowed: expected "+method, http.StatusMethodNotAllowed)
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		v, err := f(r)
-		if err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		body, err := json.Marshal(v)
-		if err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		w.Header().Set("Content-Type", mediaType)
-		_, _ = w.Write(body)
-	})
-}
 
 // resource is an entry of the directory (RFC 7285, section 9.2.2).
 type resource struct {
@@ -140,13 +115,13 @@ func directory() any {
 		"csigscope-filtered-network-map": {URI: "networkmap/filtered", MediaType: typeNetworkMap, Accepts: typeNetworkMapFilter, Uses: uses},
 		"csigscope-endpoint-property":    {URI: "endpointprop", MediaType: typeEndpointProp, Accepts: typeEndpointPropParams, Capabilities: map[string]any{"prop-types": []string{pidProperty}}},
 	}
-	for _, m := range metrics {
-		t := m.costType()
-		t.Description = m.description
-		types[m.resource()] = t
-		names = append(names, m.resource())
-		resources[fmt.Sprintf("csigscope-cost-map-%s", m.resource())] = resource{
-			URI: "costmap/" + m.resource(), MediaType: typeCostMap, Uses: uses, Capabilities: map[string]any{"cost-type-names": []string{m.resource()}},
+	for _, k := range kinds() {
+		t := k.costType()
+		t.Description = k.describe()
+		types[k.resource()] = t
+		names = append(names, k.resource())
+		resources[fmt.Sprintf("csigscope-cost-map-%s", k.resource())] = resource{
+			URI: "costmap/" + k.resource(), MediaType: typeCostMap, Uses: uses, Capabilities: map[string]any{"cost-type-names": []string{k.resource()}},
 		}
 	}
 	filtered := map[string]any{"cost-type-names": names, "cost-constraints": true}

@@ -206,12 +206,15 @@ func TestDirectory(t *testing.T) {
 		properties = properties || slices.Contains(r.Capabilities.Properties, d.Meta.Default+".pid")
 	}
 	for name, c := range d.Meta.CostTypes {
-		if !regexp.MustCompile(`^[0-9A-Za-z:_.-]{1,32}$`).MatchString(c.Metric) || c.Mode != "numerical" || c.Description == "" {
+		if !regexp.MustCompile(`^[0-9A-Za-z:_.-]{1,32}$`).MatchString(c.Metric) || c.Mode != "numerical" && c.Mode != "ordinal" || c.Description == "" {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if known := slices.Contains([]string{"routingcost", "bw-available", "bw-available:min"}, c.Metric); !known && !strings.HasPrefix(c.Metric, "priv:") {
 			t.Errorf("%s: metric %s is of no registry", name, c.Metric)
 		}
+	}
+	if n := len(d.Meta.CostTypes); n != 8 || len(used) != n {
+		t.Errorf("%d cost types, want 4 metrics in 2 modes, and maps of %d", n, len(used))
 	}
 	if !routing || !properties {
 		t.Errorf("routingcost %v, property pid %v: both have to be there", routing, properties)
@@ -383,6 +386,12 @@ func TestErrors(t *testing.T) {
 		{"costmap/filtered", filter, `{"cost-type": {"cost-mode": 7, "cost-metric": "routingcost"}}`, 400, "E_INVALID_FIELD_TYPE", "cost-type/cost-mode", ""},
 		{"costmap/filtered", filter, `{"cost-type": {"cost-mode": "foo", "cost-metric": "routingcost"}}`, 400, "E_INVALID_FIELD_VALUE", "cost-type/cost-mode", "foo"},
 		{"costmap/filtered", filter, `{"cost-type": {"cost-mode": "numerical", "cost-metric": "hopcount"}}`, 400, "E_INVALID_FIELD_VALUE", "cost-type/cost-metric", "hopcount"},
+		{"costmap/filtered", filter, `{"cost-type": {"cost-mode": null, "cost-metric": "routingcost"}}`, 400, "E_MISSING_FIELD", "cost-type/cost-mode", ""},
+		{"costmap/filtered", filter, `{` + cost + `, "constraints": "ge 7"}`, 400, "E_INVALID_FIELD_TYPE", "constraints", ""},
+		{"costmap/filtered", filter, `{` + cost + `, "constraints": ["ge"]}`, 400, "E_INVALID_FIELD_VALUE", "constraints", "ge"},
+		{"costmap/filtered", filter, `{` + cost + `} {}`, 400, "E_SYNTAX", "", ""},
+		{"costmap/filtered", filter, ``, 400, "E_SYNTAX", "", ""},
+		{"costmap/filtered", filter, `{` + cost + `, "pids": {"srcs": [7], "dsts": []}}`, 400, "E_INVALID_FIELD_TYPE", "pids/srcs", ""},
 		{"costmap/filtered", filter, `{` + cost + `, "constraints": ["about 7"]}`, 400, "E_INVALID_FIELD_VALUE", "constraints", "about 7"},
 		{"costmap/filtered", filter, `{` + cost + `, "pids": {"srcs": []}}`, 400, "E_MISSING_FIELD", "pids/dsts", ""},
 		{"endpointcost", params, `{` + cost + `, "endpoints": {}}`, 400, "E_MISSING_FIELD", "endpoints", ""},

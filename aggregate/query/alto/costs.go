@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/recent"
@@ -26,38 +27,23 @@ type costContext struct {
 	Source string `json:"cost-source"`
 }
 
-// numerical is the only cost mode here.
-const numerical = "numerical"
-
 // metric is a cost metric, and how it follows from what was observed.
 type metric struct {
 	name        string // of RFC 7285, RFC 9439, or private use
 	description string
 	signal      csig.Signal
 	least       bool // the least value of the windows, instead of the mean
+	room        bool // the more the better
 }
 
 // metrics are those that are served. What ALTO has no name for is of private use: the nearest
 // to the largest delay of a hop is delay-ow, the delay of the whole path, of which it is a
 // lower bound.
 var metrics = []metric{
-	{"routingcost", "load of the limiting hop in percent: 100 less the share that is available", csig.MinABWRatio, false},
-	{"bw-available", "mean available bandwidth of the limiting hop, bit/s", csig.MinABW, false},
-	{"bw-available:min", "least available bandwidth of the limiting hop, bit/s", csig.MinABW, true},
-	{"priv:csig-max-hop-delay", "mean of the largest delay at a hop, microseconds: at most delay-ow", csig.MaxDelay, false},
-}
-
-// resource is the metric's name in names of resources, which have no colon in paths.
-func (m metric) resource() string {
-	return "num-" + strings.ReplaceAll(strings.TrimPrefix(m.name, "priv:"), ":", "-")
-}
-
-func (m metric) costType() costType {
-	t := costType{Mode: numerical, Metric: m.name}
-	if m.name != "routingcost" {
-		t.Context = &costContext{"estimation"}
-	}
-	return t
+	{"routingcost", "load of the limiting hop in percent: 100 less the share that is available", csig.MinABWRatio, false, false},
+	{"bw-available", "mean available bandwidth of the limiting hop, bit/s", csig.MinABW, false, true},
+	{"bw-available:min", "least available bandwidth of the limiting hop, bit/s", csig.MinABW, true, true},
+	{"priv:csig-max-hop-delay", "mean of the largest delay at a hop, microseconds: at most delay-ow", csig.MaxDelay, false, false},
 }
 
 // cost is that of a cell; NaN where nothing was measured.
@@ -86,6 +72,7 @@ type pair struct{ src, dst aggregate.GroupID }
 type costs struct {
 	epoch, revision uint64
 	of              map[pair]float64
+	ranks           func() map[pair]float64 // in place of the costs, see rank
 }
 
 // latest are the costs of the last windows, made once for each revision.
@@ -96,7 +83,8 @@ func (s *server) latest(m metric) *costs {
 	if c := s.costs[m]; c != nil && c.epoch == state.Epoch && c.revision == state.Revision {
 		return c
 	}
-	c := &costs{state.Epoch, state.Revision, make(map[pair]float64)}
+	c := &costs{epoch: state.Epoch, revision: state.Revision, of: make(map[pair]float64)}
+	c.ranks = sync.OnceValue(func() map[pair]float64 { return rank(c.of, m.room) })
 	if windows := state.Last(s.Windows); len(windows) > 0 {
 		cells := recent.Merge(windows).Cells(m.signal, nil)
 		for i := range cells {
@@ -119,28 +107,28 @@ func (d costMapData) put(src, dst string, cost float64) {
 	d[src][dst] = cost
 }
 
-func costAnswer(n *network, m metric, costs costMapData) any {
+func costAnswer(n *network, k kind, costs costMapData) any {
 	return map[string]any{
-		"meta":     map[string]any{"dependent-vtags": []versionTag{n.tag}, "cost-type": m.costType()},
+		"meta":     map[string]any{"dependent-vtags": []versionTag{n.tag}, "cost-type": k.costType()},
 		"cost-map": costs,
 	}
 }
 
 // costMap is RFC 7285, section 11.2.3.
-func (s *server) costMap(ctx context.Context, m metric) (any, error) {
+func (s *server) costMap(ctx context.Context, k kind) (any, error) {
 	n, err := s.network(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := costMapData{}
-	for p, cost := range s.latest(m).of {
+	for p, cost := range s.costsOf(k) {
 		src, ok1 := n.pid(p.src)
 		dst, ok2 := n.pid(p.dst)
 		if ok1 && ok2 {
 			out.put(src, dst, cost)
 		}
 	}
-	return costAnswer(n, m, out), nil
+	return costAnswer(n, k, out), nil
 }
 
 // wanted is what requests for costs have in common.
@@ -152,33 +140,34 @@ type wanted struct {
 	Constraints []string `json:"constraints"`
 }
 
-// check finds the metric and the constraints.
-func (w *wanted) check() (m metric, limits []constraint, err error) {
+// check finds what is asked for, and the constraints.
+func (w *wanted) check() (k kind, limits []constraint, err error) {
 	switch {
 	case w.CostType == nil:
-		return m, nil, missing("cost-type")
+		return k, nil, missing("cost-type")
 	case w.CostType.Mode == nil:
-		return m, nil, missing("cost-type/cost-mode")
+		return k, nil, missing("cost-type/cost-mode")
 	case w.CostType.Metric == nil:
-		return m, nil, missing("cost-type/cost-metric")
-	case *w.CostType.Mode != numerical:
-		return m, nil, invalid("cost-type/cost-mode", *w.CostType.Mode)
+		return k, nil, missing("cost-type/cost-metric")
+	case !slices.Contains(modes, *w.CostType.Mode):
+		return k, nil, invalid("cost-type/cost-mode", *w.CostType.Mode)
 	}
 	at := slices.IndexFunc(metrics, func(m metric) bool { return m.name == *w.CostType.Metric })
 	if at < 0 {
-		return m, nil, invalid("cost-type/cost-metric", *w.CostType.Metric)
+		return k, nil, invalid("cost-type/cost-metric", *w.CostType.Metric)
 	}
 	for _, text := range w.Constraints {
 		c, ok := parseConstraint(text)
 		if !ok {
-			return m, nil, invalid("constraints", text)
+			return k, nil, invalid("constraints", text)
 		}
 		limits = append(limits, c)
 	}
-	return metrics[at], limits, nil
+	return kind{metrics[at], *w.CostType.Mode}, limits, nil
 }
 
-// constraint is a condition on costs, such as "ge 10" (RFC 7285, section 11.3.2.3).
+// constraint is a condition on costs as they are told, such as "ge 10" (RFC 7285, section
+// 11.3.2.3): in ordinal mode on ranks.
 type constraint struct {
 	op    string
 	value float64
@@ -228,7 +217,7 @@ func (s *server) filteredCostMap(r *http.Request) (any, error) {
 	if err := read(r, typeCostMapFilter, &in); err != nil {
 		return nil, err
 	}
-	m, limits, err := in.check()
+	k, limits, err := in.check()
 	if err != nil {
 		return nil, err
 	}
@@ -247,14 +236,14 @@ func (s *server) filteredCostMap(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := costMapData{}
-	for p, cost := range s.latest(m).of {
+	for p, cost := range s.costsOf(k) {
 		from, ok1 := n.pid(p.src)
 		to, ok2 := n.pid(p.dst)
 		if ok1 && ok2 && src.takes(from) && dst.takes(to) && met(limits, cost) {
 			out.put(from, to, cost)
 		}
 	}
-	return costAnswer(n, m, out), nil
+	return costAnswer(n, k, out), nil
 }
 
 // set is a set of names; an empty one stands for all.

@@ -91,7 +91,7 @@ func (s *server) endpointCosts(r *http.Request) (any, error) {
 	if err := read(r, typeEndpointCostParams, &in); err != nil {
 		return nil, err
 	}
-	m, limits, err := in.check()
+	k, limits, err := in.check()
 	if err != nil {
 		return nil, err
 	}
@@ -118,15 +118,15 @@ func (s *server) endpointCosts(r *http.Request) (any, error) {
 	for id, pid := range n.name {
 		groups[pid] = id
 	}
-	latest, out := s.latest(m), costMapData{}
+	latest, out := s.costsOf(k), costMapData{}
 	for src, a := range from {
 		for dst, b := range to {
-			if cost, ok := latest.of[pair{groups[a], groups[b]}]; ok && met(limits, cost) {
+			if cost, ok := latest[pair{groups[a], groups[b]}]; ok && met(limits, cost) {
 				out.put(src, dst, cost)
 			}
 		}
 	}
-	return map[string]any{"meta": map[string]any{"cost-type": m.costType()}, "endpoint-cost-map": out}, nil
+	return map[string]any{"meta": map[string]any{"cost-type": k.costType()}, "endpoint-cost-map": out}, nil
 }
 
 // orAsker are the endpoints, or the address that the request comes from for none.
