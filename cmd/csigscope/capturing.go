@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/aggregate/live"
-	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 )
 
@@ -41,18 +41,18 @@ type capturing struct {
 	reloaded func(*network) error
 
 	file        *checkpoint.File // nil without checkpoints
-	checkpoints *store.Journal   // nil without
-	records     *tapRecorder
+	checkpoints *journal.Journal // nil without
+	records     *journal.Recorder
 	ending      func() bool // no more frames are taken; set by run
 }
 
 // namesWriter says what the numbers in rows stand for, beside the rows.
 type namesWriter interface {
-	// use names what rows under a network mean, from now on. Rows under the one before
+	// Use names what rows under a network mean, from now on. Rows under the one before
 	// may still come.
-	use(*network)
-	// run writes names until ctx ends, and the last ones then.
-	run(ctx context.Context) error
+	Use(journal.Network)
+	// Run writes names until ctx ends, and the last ones then.
+	Run(ctx context.Context) error
 }
 
 // begin reads the files and opens the taps, whose rings hold what comes while the rest
@@ -67,6 +67,7 @@ func (c *capturing) begin() (instance string, err error) {
 	if c.started, err = c.fixed(c.network, c.config); err != nil {
 		return "", err
 	}
+	c.using.Store(c.network)
 	c.taps, err = openTaps(c.config, c.network, c.place, nil, c.logger)
 	c.opened = time.Now()
 	return instance, err
@@ -74,7 +75,7 @@ func (c *capturing) begin() (instance string, err error) {
 
 // use has everybody see what is captured, and how.
 func (c *capturing) use(n *network, taps liveTaps) {
-	c.names.use(n)
+	c.names.Use(n.naming())
 	c.using.Store(n)
 	c.open.Store(&taps)
 }
@@ -86,7 +87,7 @@ func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, be
 	around, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	back, around := errgroup.WithContext(around)
-	for _, work := range append(behind, c.names.run, c.beat) {
+	for _, work := range append(behind, c.names.Run, c.beat) {
 		back.Go(func() error { return work(around) })
 	}
 	front, ctx := errgroup.WithContext(ctx)
@@ -141,7 +142,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.names.use(n)
+	c.names.Use(n.naming())
 	if err := c.live.Reload(ctx, c.plan(n, taps, c.taps)); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest"
 	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/handover"
 )
 
 // ingestConfig says how exporters hand in what they have captured.
@@ -82,7 +83,7 @@ func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, l
 			RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
 			MaxWindowRows: int(c.Limits.WindowRows.n), MaxWindowFlows: int(c.Limits.WindowFlows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
 		},
-	}, sink, directory{db})
+	}, sink, handover.Directory{Store: db})
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%scollect: ingest: %w", atLine(c.Listen.line), err)}
 	}

@@ -63,13 +63,19 @@ func (c *capturing) watchPipeline(o *operations) error {
 func (c *capturing) beat(ctx context.Context) error {
 	beat := c.ops.health.Watch("checkpoints", max(patience, patientIntervals*c.config.Checkpoint.Every.d))
 	defer beat.End()
-	for last := uint64(0); sleepFor(ctx, pulse); {
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
+	for last := uint64(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
 		if n := c.live.Stats().Barriers; n != last {
 			beat.Turn()
 			last = n
 		}
 	}
-	return nil
 }
 
 // tapsUp is nil while the links of all taps are up: a dead tap is no quiet one.
@@ -91,7 +97,7 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 		}
 	}
 	for _, t := range *c.open.Load() {
-		n := t.counters()
+		n := t.Counters()
 		m := metrics.Tap{
 			Name: t.name, Up: t.state() == capture.LinkUp, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
 			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,

@@ -13,6 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/ingest"
 )
@@ -64,15 +65,14 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	if c.db == nil {
 		return nil, usageError{errors.New("collect: --store none keeps nothing")}
 	}
-	names := newNamer(c.db.store, c.logger)
-	c.names = names
-	c.recordTaps(directory{c.db.store}.writeTaps, c.db.store.WriteGaps)
+	c.recordTaps(journal.ToStore(c.db.store))
 	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Lost: c.lost, Logger: c.logger}
 	var states []live.State
 	if cfg.Journal, states, err = c.openJournal(instance); err != nil {
 		return nil, err
 	}
-	names.see(nil, states) // runs that do not go on under this configuration end
+	names := journal.NewNames(c.db.store, states, c.logger)
+	c.names = names
 	c.worst = newWorst()
 	c.watching = sinks{c.worst}
 	if c.flags.api != "" {
@@ -91,7 +91,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		c.reloaded = func(n *network) error { return d.reconfigure(&n.config.API) }
 		c.watching = append(c.watching, c.feed.memory)
 	}
-	cfg.Journal = &announcedJournal{&watchedJournal{cfg.Journal, &c.watching}, names, make(map[aggregate.Source]bool)}
+	cfg.Journal = names.Announce(journal.Watched{Journal: cfg.Journal, By: &c.watching})
 	return live.New(cfg, c.plan(c.network, c.taps, nil), states)
 }
 
@@ -100,7 +100,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 func (c *collector) openJournal(instance string) (live.Journal, []live.State, error) {
 	every, dir := c.config.Checkpoint.Every.d, c.config.Checkpoint.Dir
 	if every == 0 {
-		return passing{c.db.store, c.records}, nil, nil
+		return journal.Passing{Sink: c.db.store, Records: c.records}, nil, nil
 	}
 	var err error
 	if dir == "" {
@@ -111,8 +111,8 @@ func (c *collector) openJournal(instance string) (live.Journal, []live.State, er
 	if err := c.openCheckpoints(dir, "collect "+instance); err != nil {
 		return nil, nil, err
 	}
-	j := c.newJournal(c.db.store)
-	states, err := c.resume(j, func(_ *live.State, g store.Gap) error { return c.db.store.WriteGap(c.cmd.Context(), g) })
+	j := c.newJournal(c.db.store, nil)
+	states, err := j.Resume(c.cmd.Context(), func(_ *live.State, g store.Gap) error { return c.db.store.WriteGap(c.cmd.Context(), g) })
 	return j, states, err
 }
 

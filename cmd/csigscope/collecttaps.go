@@ -63,7 +63,7 @@ func openTaps(c *collectConfig, n *network, place string, open liveTaps, logger 
 			}
 			opened = append(opened, t)
 			if old != nil {
-				t.earlier = old.counters()
+				t.earlier = old.Counters()
 			}
 		}
 		taps[t.name] = t
@@ -132,16 +132,24 @@ func newLiveTap(c *collectTap, n *network, place string, logger *slog.Logger) (*
 	return t, nil
 }
 
-// at is where a session of the tap stands, or the tap itself.
-func (t *liveTap) at(session string) feed.Tap {
+// At implements journal.Tap.
+func (t *liveTap) At(session string) (at feed.Tap, from string) {
 	if session == "" {
-		return t.feed
+		return t.feed, t.from
 	}
-	return t.sessions(session).Tap
+	return t.sessions(session).Tap, session
 }
 
-// counters are those of all taps of the name.
-func (t *liveTap) counters() capture.TapCounters {
+// Session implements journal.Tap.
+func (t *liveTap) Session(name string) (c capture.SessionCounters, ok bool) {
+	if t.mirror == nil {
+		return c, false
+	}
+	return t.mirror.Session(name)
+}
+
+// Counters implements journal.Tap: those of all taps of the name.
+func (t *liveTap) Counters() capture.TapCounters {
 	sum, own := t.earlier, t.count()
 	sum.Add(&own)
 	return sum
@@ -175,6 +183,13 @@ func (taps liveTaps) plan(n *network, before liveTaps) live.Plan {
 			p.Taps = append(p.Taps, ring)
 		}
 	}
+	return p
+}
+
+// plan is that of the taps, and of what they look for.
+func (c *capturing) plan(n *network, taps, before liveTaps) live.Plan {
+	p := taps.plan(n, before)
+	p.Finding = n.finding()
 	return p
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/ingest"
 )
 
@@ -20,20 +19,6 @@ const (
 )
 
 func newWorst() *aggregate.Worst { return aggregate.NewWorst(time.Second, worstSpan, worstKeys) }
-
-// watchedJournal shows closed windows to others before they go on.
-type watchedJournal struct {
-	live.Journal
-	watching *sinks
-}
-
-// WriteBlock implements aggregate.Sink.
-func (j *watchedJournal) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	if err := j.watching.WriteBlock(ctx, b); err != nil {
-		return err
-	}
-	return j.Journal.WriteBlock(ctx, b)
-}
 
 // watchedSink shows what exporters hand in to others before it goes on.
 type watchedSink struct {

@@ -6,9 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
-	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 // findingsConfig says what observations are looked at for while they are added up.
@@ -61,16 +59,4 @@ func (n *network) finding() *finding.Config {
 	return &finding.Config{
 		Domain: n.domain, Locator: n.fabric, Senders: n.config.Findings.senders(), MaxSubjects: maxStoredSubjects,
 	}
-}
-
-// findingRow is a finding as it is stored.
-func findingRow(f *finding.Finding, source aggregate.Source, seq uint64) store.FindingRow {
-	row := store.FindingRow{
-		Source: source, Seq: seq, Kind: f.Kind.String(), ID: f.ID, Severity: string(f.Kind.Severity()), From: f.From, To: f.To, Count: f.Count,
-		Device: f.Device, Port: f.Port, Location: f.Location, Evidence: f.Evidence,
-	}
-	for _, p := range f.Packets {
-		row.Packets = append(row.Packets, p.Number)
-	}
-	return row
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest"
+	"github.com/csigscope/csigscope/ingest/handover"
 )
 
 // exportFlags are what export's command line says.
@@ -130,7 +131,7 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, *exportConfig, error) 
 type exporting struct {
 	capturing
 	client *ingest.Client
-	spool  *spooling
+	spool  *handover.Spool
 }
 
 // lastWords are what ending at once means.
@@ -139,7 +140,6 @@ func (e *exporting) lastWords() string { return e.left() + "; windows in the spo
 func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e := &exporting{}
 	e.cmd, e.logger, e.place = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.place
-	e.spool = newSpooling(e.logger)
 	var config *exportConfig
 	e.read = func() (*network, *collectConfig, error) {
 		n, c, err := f.read(cmd)
@@ -148,7 +148,7 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 		}
 		config = c
 		capture := c.capture()
-		return n, &capture, e.spool.know(&capture)
+		return n, &capture, e.know(&capture)
 	}
 	e.fixed = func(*network, *collectConfig) (settings, error) {
 		own := *config
@@ -178,13 +178,16 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 
 // openPipeline goes on from what an earlier process left.
 func (e *exporting) openPipeline(instance, spool string) error {
-	names := &describer{client: e.client, logger: e.logger, described: make(map[uint64]int)}
-	names.use(e.network)
-	e.names, e.spool.names, e.spool.client = names, names, e.client
-	e.recordTaps(e.spool.writeTaps, e.spool.writeGaps)
+	names := handover.NewDescriber(e.client, e.logger)
+	names.Use(e.network.naming())
+	e.names, e.spool = names, handover.NewSpool(e.client, names, e.logger)
+	if err := e.know(e.config); err != nil {
+		return err
+	}
+	e.recordTaps(e.spool.Writers())
 	cfg := live.Config{
 		Instance: instance, Interval: e.config.Checkpoint.Every.d, Logger: e.logger,
-		Lost: func(s *live.State) { e.spool.missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },
+		Lost: func(s *live.State) { e.spool.Missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },
 	}
 	states, err := e.openJournal(instance, spool)
 	if err != nil {
@@ -193,6 +196,30 @@ func (e *exporting) openPipeline(instance, spool string) error {
 	cfg.Journal = e.spool
 	e.live, err = live.New(cfg, e.plan(e.network, e.taps, nil), states)
 	return err
+}
+
+// openJournal finds the checkpoint that an earlier process left.
+func (e *exporting) openJournal(instance, spool string) ([]live.State, error) {
+	if e.config.Checkpoint.Every.d == 0 {
+		e.spool.Pass(e.records)
+		return nil, nil
+	}
+	if err := e.openCheckpoints(filepath.Join(spool, "checkpoints"), "export "+instance); err != nil {
+		return nil, err
+	}
+	return e.spool.Resume(e.cmd.Context(), e.file, e.newJournal(e.spool.Blocks(), e.spool.Sections), e.network.epoch)
+}
+
+// know tells the spool the names of taps, before blocks of theirs come.
+func (e *exporting) know(c *collectConfig) error {
+	instance, err := c.instance()
+	if e.spool == nil || err != nil {
+		return err
+	}
+	for i := range c.Taps {
+		e.spool.Know(instance, c.Taps[i].name())
+	}
+	return nil
 }
 
 // spoolFolder is where windows wait.
@@ -233,7 +260,7 @@ func (e *exporting) push(ctx context.Context) error {
 	context.AfterFunc(ctx, func() {
 		last, cancel := context.WithTimeout(sending, lastPush)
 		defer cancel()
-		e.spool.end(last)
+		e.spool.End(last)
 		if err := e.client.Flush(last); err != nil && sending.Err() == nil {
 			e.logger.Warn("windows wait in the spool for the next export", slog.Uint64("items", e.client.Stats().Waiting))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -22,6 +23,11 @@ type network struct {
 	fabric *fabric.Fabric
 	epoch  uint64
 	text   string // what the epoch is the hash of
+}
+
+// naming is how the numbers of rows that are made under the network have names.
+func (n *network) naming() journal.Network {
+	return journal.Network{Epoch: n.epoch, Text: n.text, Fabric: n.fabric}
 }
 
 // networkFlags are the flags of commands that need to know the network.

@@ -21,7 +21,7 @@ func (r *replayRun) writeTaps(ctx context.Context, list []replay.TapCounts) erro
 		t := &list[i]
 		rows[i] = tapRow(t)
 		for k := range t.Findings {
-			found = append(found, findingRow(&t.Findings[k], t.Source, t.Seq))
+			found = append(found, store.NewFindingRow(&t.Findings[k], t.Source, t.Seq))
 		}
 	}
 	return errors.Join(r.store.WriteTaps(ctx, rows), r.store.WriteFindings(ctx, found))

@@ -1,4 +1,4 @@
-package main
+package journal
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// recording is a tapRecorder over a made-up ring.
+// recording is a Recorder over a made-up ring.
 type recording struct {
-	*tapRecorder
+	*Recorder
 	ring     live.RingStats
 	kernel   capture.TapCounters
 	last     bool
@@ -32,14 +32,26 @@ type recording struct {
 
 func newRecording(t *testing.T, at time.Time) *recording {
 	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow), gone: make(map[int64]store.Gap), found: make(map[foundIdentity]store.FindingRow)}
-	tap := &liveTap{
-		from: "eth1", feed: feed.Tap{Place: "receiver", Weight: 2},
-		count: func() capture.TapCounters { return r.kernel },
-	}
-	r.tapRecorder = &tapRecorder{
-		stats: func() []live.RingStats { return []live.RingStats{r.ring} }, taps: func() liveTaps { return liveTaps{"leaf": tap} },
-		ending: func() bool { return r.last }, logger: slog.New(slog.DiscardHandler),
-		write: func(_ context.Context, rows []store.TapRow, found []store.FindingRow) error {
+	r.Recorder = NewRecorder(RecorderConfig{
+		Stats: func() []live.RingStats { return []live.RingStats{r.ring} }, Tap: func(string) Tap { return leaf{&r.kernel} },
+		Ending: func() bool { return r.last }, Logger: slog.New(slog.DiscardHandler),
+		Writers: r.writers(),
+	})
+	r.ring = live.RingStats{Name: "leaf", Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}}
+	r.ring.Wrote = r.ring.Source
+	return r
+}
+
+// leaf is the tap of the ring, whose packets stand for two each.
+type leaf struct{ kernel *capture.TapCounters }
+
+func (leaf) At(string) (feed.Tap, string)                       { return feed.Tap{Place: "receiver", Weight: 2}, "eth1" }
+func (l leaf) Counters() capture.TapCounters                    { return *l.kernel }
+func (leaf) Session(string) (c capture.SessionCounters, _ bool) { return c, false }
+
+func (r *recording) writers() Writers {
+	return Writers{
+		Taps: func(_ context.Context, rows []store.TapRow, found []store.FindingRow) error {
 			for _, row := range rows {
 				key := [2]uint64{row.Epoch, row.Seq}
 				if old, again := r.written[key]; again && old.Packets != row.Packets {
@@ -52,16 +64,13 @@ func newRecording(t *testing.T, at time.Time) *recording {
 			}
 			return r.failing
 		},
-		gaps: func(_ context.Context, list []store.Gap) error {
+		Gaps: func(_ context.Context, list []store.Gap) error {
 			for _, g := range list {
 				r.gone[g.From.UnixNano()] = g
 			}
 			return r.failing
 		},
 	}
-	r.ring = live.RingStats{Name: "leaf", Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}}
-	r.ring.Wrote = r.ring.Source
-	return r
 }
 
 // second is a second of n frames with tags and m with reflections. What came before it is
@@ -87,15 +96,15 @@ func (r *recording) second(n, m uint64) {
 func (r *recording) barrier() {
 	r.t.Helper()
 	var err error
-	if r.section, err = r.tapRecorder.barrier(r.at, []live.State{{Name: "leaf"}}); err != nil {
+	if r.section, err = r.Recorder.barrier(r.at, []live.State{{Name: "leaf"}}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.flush(r.t.Context())
 }
 
-// TestTapRecorder: rows are cut every minute, at another epoch and at the end, and add up
+// TestRecorder: rows are cut every minute, at another epoch and at the end, and add up
 // over a kill to what was counted until the last checkpoint and after it.
-func TestTapRecorder(t *testing.T) {
+func TestRecorder(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)
 	for range 150 {

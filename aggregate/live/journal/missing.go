@@ -1,4 +1,4 @@
-package main
+package journal
 
 import (
 	"time"
@@ -33,7 +33,7 @@ func (m *missing) add(n uint64, from, to time.Time) {
 }
 
 // endMissing makes gaps of what is missing, once nothing more has been for a while, or now.
-func (r *tapRecorder) endMissing(g *ringRecord, now time.Time, end bool) {
+func (r *Recorder) endMissing(g *ringRecord, now time.Time, end bool) {
 	for m, reason := range map[*missing]string{&g.Drops: store.GapDrops, &g.Mirror: store.GapMirror} {
 		if m.Count == 0 || !end && now.Sub(m.To) < togetherWithin {
 			continue

@@ -1,4 +1,4 @@
-package main
+package journal
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
@@ -27,9 +28,18 @@ const (
 	lastNames = 10 * time.Second
 )
 
-// namer writes what the numbers in rows stand for, beside the rows: a server that is away
-// keeps no row waiting for a name.
-type namer struct {
+// Network is what rows are made under: the configuration and the fabric by which their
+// numbers have names. Networks that are equal mean the same by them.
+type Network struct {
+	Epoch  uint64 // that rows name
+	Text   string // what Epoch is the hash of
+	Fabric *fabric.Fabric
+}
+
+// Names writes what the numbers in rows stand for, beside the rows: a server that is away
+// keeps no row waiting for a name. Its methods are safe for concurrent use; Run
+// is called once.
+type Names struct {
 	store  *store.Store
 	logger *slog.Logger
 
@@ -37,7 +47,7 @@ type namer struct {
 	met      map[aggregate.Source]string // of rows, until its run has ended; by name of the tap
 	under    map[aggregate.Source]bool   // of rows that may come
 	taps     map[uint64]string           // by producer
-	networks []*network                  // the latest last
+	networks []Network                   // the latest last
 
 	texts     map[uint64]bool           // epochs that are written
 	runs      map[aggregate.Source]bool // that have begun
@@ -46,15 +56,19 @@ type namer struct {
 	locations map[uint64]int
 }
 
-func newNamer(db *store.Store, logger *slog.Logger) *namer {
-	return &namer{
+// NewNames makes one that has written nothing, for the rows of earlier processes, which may
+// be nil, as well: runs of theirs that do not go on end.
+func NewNames(db *store.Store, earlier []live.State, logger *slog.Logger) *Names {
+	n := &Names{
 		store: db, logger: logger, met: make(map[aggregate.Source]string), taps: make(map[uint64]string), texts: make(map[uint64]bool),
 		runs: make(map[aggregate.Source]bool), groups: make(map[uint64]int), locations: make(map[uint64]int),
 	}
+	n.see(nil, earlier)
+	return n
 }
 
 // see is told at each checkpoint which rows it has, and which may come.
-func (n *namer) see(written map[aggregate.Source]bool, states []live.State) {
+func (n *Names) see(written map[aggregate.Source]bool, states []live.State) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.under = make(map[aggregate.Source]bool, len(states))
@@ -69,28 +83,29 @@ func (n *namer) see(written map[aggregate.Source]bool, states []live.State) {
 }
 
 // sources are those that were met, and those of them that rows may still come from.
-func (n *namer) sources() (met map[aggregate.Source]string, under map[aggregate.Source]bool) {
+func (n *Names) sources() (met map[aggregate.Source]string, under map[aggregate.Source]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return maps.Clone(n.met), n.under
 }
 
-// use names what rows under a network mean, from now on. Rows under the one before may
+// Use names what rows under a network mean, from now on. Rows under the one before may
 // still come.
-func (n *namer) use(net *network) {
+func (n *Names) Use(net Network) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.networks) > 0 && n.networks[len(n.networks)-1] == net {
 		return
 	}
 	if n.networks = append(n.networks, net); len(n.networks) > maxNetworks {
-		n.logger.Error("a configuration's names are given up: too many wait to be written", slog.String("epoch", fmt.Sprintf("%016x", n.networks[0].epoch)))
+		n.logger.Error("a configuration's names are given up: too many wait to be written", slog.String("epoch", fmt.Sprintf("%016x", n.networks[0].Epoch)))
 		n.networks = n.networks[1:]
 	}
 }
 
-// run writes names until ctx ends, and the last ones then.
-func (n *namer) run(ctx context.Context) error {
+// Run writes names until ctx ends, and the last ones then, for 10 s at most. It returns nil:
+// what cannot be written is in the log, and tried again.
+func (n *Names) Run(ctx context.Context) error {
 	ticker := time.NewTicker(namesEvery)
 	defer ticker.Stop()
 	for sleepFor(ctx, firstNames) { // runs come first, and are known at the first checkpoint
@@ -129,7 +144,7 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 }
 
 // write writes what has not been written.
-func (n *namer) write(ctx context.Context) error {
+func (n *Names) write(ctx context.Context) error {
 	n.mu.Lock()
 	networks := slices.Clone(n.networks)
 	n.mu.Unlock()
@@ -146,16 +161,16 @@ func (n *namer) write(ctx context.Context) error {
 }
 
 // forget lets go of a network whose names are written, and under which no rows come.
-func (n *namer) forget(net *network) {
+func (n *Names) forget(net Network) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.networks = slices.DeleteFunc(n.networks, func(o *network) bool { return o == net })
-	delete(n.groups, net.epoch)
-	delete(n.locations, net.epoch)
+	n.networks = slices.DeleteFunc(n.networks, func(o Network) bool { return o == net })
+	delete(n.groups, net.Epoch)
+	delete(n.locations, net.Epoch)
 }
 
 // beginRuns announces runs that rows come from.
-func (n *namer) beginRuns(ctx context.Context, met map[aggregate.Source]string) error {
+func (n *Names) beginRuns(ctx context.Context, met map[aggregate.Source]string) error {
 	var list []store.Run
 	for source, name := range met {
 		if !n.runs[source] {
@@ -176,7 +191,7 @@ func (n *namer) beginRuns(ctx context.Context, met map[aggregate.Source]string) 
 
 // endRuns ends those that no more rows come from: under another configuration a tap's rows
 // are another run.
-func (n *namer) endRuns(ctx context.Context, met map[aggregate.Source]string, under map[aggregate.Source]bool) error {
+func (n *Names) endRuns(ctx context.Context, met map[aggregate.Source]string, under map[aggregate.Source]bool) error {
 	for source, name := range met {
 		if !n.runs[source] || under[source] && !n.ending {
 			continue
@@ -192,43 +207,47 @@ func (n *namer) endRuns(ctx context.Context, met map[aggregate.Source]string, un
 	return nil
 }
 
-func (n *namer) writeNetwork(ctx context.Context, net *network) error {
-	if !n.texts[net.epoch] {
-		if err := n.store.WriteEpoch(ctx, net.epoch, net.text); err != nil {
+func (n *Names) writeNetwork(ctx context.Context, net Network) error {
+	if !n.texts[net.Epoch] {
+		if err := n.store.WriteEpoch(ctx, net.Epoch, net.Text); err != nil {
 			return err
 		}
-		n.texts[net.epoch] = true
+		n.texts[net.Epoch] = true
 	}
-	if groups := net.fabric.Groups(); len(groups) != n.groups[net.epoch] {
+	if groups := net.Fabric.Groups(); len(groups) != n.groups[net.Epoch] {
 		if err := n.store.WriteGroups(ctx, groups); err != nil {
 			return err
 		}
-		n.groups[net.epoch] = len(groups)
+		n.groups[net.Epoch] = len(groups)
 	}
-	if locations := net.fabric.Locations(); len(locations) != n.locations[net.epoch] {
+	if locations := net.Fabric.Locations(); len(locations) != n.locations[net.Epoch] {
 		if err := n.store.WriteLocations(ctx, locations); err != nil {
 			return err
 		}
-		n.locations[net.epoch] = len(locations)
+		n.locations[net.Epoch] = len(locations)
 	}
 	return nil
 }
 
-// announcedJournal tells the namer whose rows come before they do.
-type announcedJournal struct {
+// Announce is a journal that tells the names whose rows come before they do.
+func (n *Names) Announce(j live.Journal) live.Journal {
+	return &announced{j, n, make(map[aggregate.Source]bool)}
+}
+
+type announced struct {
 	live.Journal
-	names   *namer
+	names   *Names
 	written map[aggregate.Source]bool // since the last checkpoint
 }
 
 // WriteBlock implements aggregate.Sink.
-func (j *announcedJournal) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+func (j *announced) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	j.written[b.Source] = true
 	return j.Journal.WriteBlock(ctx, b)
 }
 
 // Commit implements live.Journal.
-func (j *announcedJournal) Commit(ctx context.Context, states []live.State) error {
+func (j *announced) Commit(ctx context.Context, states []live.State) error {
 	j.names.see(j.written, states)
 	clear(j.written)
 	return j.Journal.Commit(ctx, states)

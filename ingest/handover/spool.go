@@ -1,14 +1,20 @@
-package main
+// Package handover makes what live taps leave behind into what exporters hand over, and
+// that into rows of a collector's store: blocks, rows of taps, gaps, and the names of
+// numbers.
+//
+// It knows which stream of an exporter stands for which ring, and what a row is on the way.
+// It must never know how frames are captured, how requests travel, or SQL.
+package handover
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/ingest"
@@ -21,19 +27,19 @@ const (
 	heldRows = 400_000
 )
 
-// spooling hands blocks to a collector by way of a spool: each ring of a tap is a stream,
-// with the incarnations of its blocks. As a live.Journal it hands them to the journal of
-// checkpoints first, which hands them to spooled.
-type spooling struct {
+// Spool hands blocks to a collector by way of a client's spool: each ring of a tap is a
+// stream, with the incarnations of its blocks. As a live.Journal it hands them to the
+// journal of checkpoints first, which hands them to spooled. The goroutine of the pipeline
+// alone uses it, but for Know.
+type Spool struct {
 	logger *slog.Logger
 	client *ingest.Client
-	names  *describer
+	names  *Describer
 	taps   sync.Map // producer to name of the tap
 
 	to   live.Journal
 	held func() int // rows that wait for a checkpoint
 
-	// Of the goroutine of the pipeline.
 	streams map[streamKey]*ingest.Stream
 	met     map[runKey]bool // that blocks may come from, or came from
 	going   map[runKey]bool // of the last states
@@ -54,23 +60,30 @@ func ringRun(s *aggregate.Source, ring int) runKey {
 	return runKey{streamKey{s.Producer, s.Incarnation, ring}, s.Epoch}
 }
 
-func newSpooling(logger *slog.Logger) *spooling {
-	return &spooling{
-		logger: logger, held: func() int { return 0 },
+// NewSpool makes one that has handed over nothing. The client stays its owner's. Pass or
+// Resume says what goes before the spool.
+func NewSpool(client *ingest.Client, names *Describer, logger *slog.Logger) *Spool {
+	return &Spool{
+		logger: logger, client: client, names: names,
 		streams: make(map[streamKey]*ingest.Stream), met: make(map[runKey]bool), going: make(map[runKey]bool),
 	}
 }
 
-// know remembers the names of taps, before blocks of theirs come.
-func (s *spooling) know(c *collectConfig) error {
-	instance, err := c.instance()
-	for i := range c.Taps {
-		s.taps.Store(live.Producer(instance, c.Taps[i].name()), c.Taps[i].name())
-	}
-	return err
+// Pass hands blocks on without checkpoints.
+func (s *Spool) Pass(records *journal.Recorder) {
+	s.to, s.held = journal.Passing{Sink: spooled{s}, Records: records}, func() int { return 0 }
 }
 
-func (s *spooling) stream(k streamKey) (*ingest.Stream, error) {
+// Know remembers the name of an instance's tap, before blocks of its come. It is safe to
+// call at any time.
+func (s *Spool) Know(instance, tap string) { s.taps.Store(live.Producer(instance, tap), tap) }
+
+// Writers tell collectors what taps took in and found, and what they missed.
+func (s *Spool) Writers() journal.Writers {
+	return journal.Writers{Taps: s.writeTaps, Gaps: s.writeGaps}
+}
+
+func (s *Spool) stream(k streamKey) (*ingest.Stream, error) {
 	if stream := s.streams[k]; stream != nil {
 		return stream, nil
 	}
@@ -83,14 +96,14 @@ func (s *spooling) stream(k streamKey) (*ingest.Stream, error) {
 }
 
 // WriteBlock implements live.Journal.
-func (s *spooling) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+func (s *Spool) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	s.met[ringRun(&b.Source, live.RingOf(b.Seq))] = true
 	return s.to.WriteBlock(ctx, b)
 }
 
 // Commit implements live.Journal. A spool that cannot be written makes no checkpoint,
 // until too much is held: then the client counts what it loses.
-func (s *spooling) Commit(ctx context.Context, states []live.State) error {
+func (s *Spool) Commit(ctx context.Context, states []live.State) error {
 	clear(s.going)
 	for i := range states {
 		k := ringRun(&states[i].Source, states[i].Ring)
@@ -108,14 +121,15 @@ func (s *spooling) Commit(ctx context.Context, states []live.State) error {
 	return nil
 }
 
-// end tells that no more blocks come, when the pipeline has ended.
-func (s *spooling) end(ctx context.Context) {
+// End tells that no more blocks come, when the pipeline has ended: nothing uses the Spool
+// after it.
+func (s *Spool) End(ctx context.Context) {
 	s.endRuns(ctx, func(runKey) bool { return true })
 }
 
 // endRuns tells of runs that are over, all of whose blocks were handed over, with the
 // names that these may have.
-func (s *spooling) endRuns(ctx context.Context, over func(runKey) bool) {
+func (s *Spool) endRuns(ctx context.Context, over func(runKey) bool) {
 	described := false
 	for k := range s.met {
 		if !over(k) {
@@ -137,7 +151,7 @@ func (s *spooling) endRuns(ctx context.Context, over func(runKey) bool) {
 }
 
 // uses tells whether a life has a run that is not over.
-func (s *spooling) uses(k streamKey) bool {
+func (s *Spool) uses(k streamKey) bool {
 	for r := range s.met {
 		if r.streamKey == k {
 			return true
@@ -148,7 +162,7 @@ func (s *spooling) uses(k streamKey) bool {
 
 // tell says something of a run. What cannot be said, since nobody knows any more what it
 // means, is in the log.
-func (s *spooling) tell(k runKey, what func(*ingest.Stream) error) {
+func (s *Spool) tell(k runKey, what func(*ingest.Stream) error) {
 	stream, err := s.stream(k.streamKey)
 	if err == nil {
 		err = what(stream)
@@ -159,7 +173,7 @@ func (s *spooling) tell(k runKey, what func(*ingest.Stream) error) {
 }
 
 // writeTaps tells what taps took in and found, with the names of where that is.
-func (s *spooling) writeTaps(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
+func (s *Spool) writeTaps(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
 	if len(found) > 0 {
 		s.names.tell()
 	}
@@ -174,13 +188,13 @@ func (s *spooling) writeTaps(ctx context.Context, rows []store.TapRow, found []s
 
 // writeGaps tells what taps did not take in. What the kernel drops is counted of a whole
 // tap: its first ring has it.
-func (s *spooling) writeGaps(ctx context.Context, list []store.Gap) error {
-	s.missing(ctx, 0, list...)
+func (s *Spool) writeGaps(ctx context.Context, list []store.Gap) error {
+	s.Missing(ctx, 0, list...)
 	return nil
 }
 
-// missing tells what is missing of a ring.
-func (s *spooling) missing(ctx context.Context, ring int, list ...store.Gap) {
+// Missing tells what is missing of a ring.
+func (s *Spool) Missing(ctx context.Context, ring int, list ...store.Gap) {
 	for i := range list {
 		g := &list[i]
 		s.tell(ringRun(&g.Source, ring), func(stream *ingest.Stream) error { return stream.Gap(ctx, g.Epoch, wireGap(g)) })
@@ -189,7 +203,7 @@ func (s *spooling) missing(ctx context.Context, ring int, list ...store.Gap) {
 
 // spooled is where the journal of checkpoints hands blocks to. It implements
 // store.BlockStore.
-type spooled struct{ *spooling }
+type spooled struct{ *Spool }
 
 // WriteBlock implements aggregate.Sink.
 func (s spooled) WriteBlock(ctx context.Context, b *aggregate.Block) error {
@@ -200,58 +214,53 @@ func (s spooled) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return stream.WriteBlock(ctx, b)
 }
 
-// Sync implements store.BlockStore: spooling.Commit has done it.
+// Sync implements store.BlockStore: Spool.Commit has done it.
 func (spooled) Sync(context.Context) error { return nil }
 
-// openJournal finds the checkpoint that an earlier process left, spools what was closed in
-// it, and tells what was missed from then until the taps were open.
-func (e *exporting) openJournal(instance, spool string) ([]live.State, error) {
-	s := e.spool
-	if e.config.Checkpoint.Every.d == 0 {
-		s.to = passing{spooled{s}, e.records}
-		return nil, nil
-	}
-	if err := e.openCheckpoints(filepath.Join(spool, "checkpoints"), "export "+instance); err != nil {
+// Blocks is where a journal of checkpoints hands blocks to.
+func (s *Spool) Blocks() store.BlockStore { return spooled{s} }
+
+// Sections are what checkpoints hold of streams.
+func (s *Spool) Sections() []checkpoint.Section {
+	return []checkpoint.Section{{Name: streamsSection, Data: s.client.AppendStreams(nil)}}
+}
+
+// Resume goes on from the checkpoint in a file that an earlier process left, by way of the
+// journal that makes the next ones: it spools what was closed in it, and tells what was
+// missed from then until the taps were opened. epoch is that of the configuration in force.
+func (s *Spool) Resume(ctx context.Context, file *checkpoint.File, j *journal.Journal, epoch uint64) ([]live.State, error) {
+	if err := s.resumeStreams(file); err != nil {
 		return nil, err
-	}
-	if err := e.resumeStreams(); err != nil {
-		return nil, err
-	}
-	j := e.newJournal(spooled{s})
-	j.more = func() []checkpoint.Section {
-		return []checkpoint.Section{{Name: streamsSection, Data: e.client.AppendStreams(nil)}}
 	}
 	s.to, s.held = j, func() int { return j.Stats().Held }
-	ctx := e.cmd.Context()
-	states, err := e.resume(j, func(state *live.State, g store.Gap) error {
+	return j.Resume(ctx, func(state *live.State, g store.Gap) error {
 		k := ringRun(&state.Source, state.Ring)
 		s.met[k] = true
-		if state.Source.Epoch == e.network.epoch {
+		if state.Source.Epoch == epoch {
 			s.tell(k, func(stream *ingest.Stream) error { return stream.Begin(ctx, k.epoch) })
 		}
-		s.missing(ctx, state.Ring, g)
+		s.Missing(ctx, state.Ring, g)
 		return nil
 	})
-	return states, err
 }
 
 // resumeStreams gives the blocks of the checkpoint the numbers that they had, if they were
 // spooled. A checkpoint without is none.
-func (e *exporting) resumeStreams() error {
-	saved, err := e.file.Load()
+func (s *Spool) resumeStreams(file *checkpoint.File) error {
+	saved, err := file.Load()
 	if err != nil || saved == nil {
 		return nil // whoever resumes finds out
 	}
-	states, err := live.ParseStates(saved.Section(tapsSection))
+	states, err := journal.States(saved)
 	if err == nil {
-		err = e.client.ResumeStreams(saved.Section(streamsSection))
+		err = s.client.ResumeStreams(saved.Section(streamsSection))
 	}
 	if err != nil {
-		e.logger.Error("checkpoint cannot be gone on from", slog.String("error", err.Error()))
-		return e.file.Remove()
+		s.logger.Error("checkpoint cannot be gone on from", slog.String("error", err.Error()))
+		return file.Remove()
 	}
 	for i := range states {
-		e.spool.taps.Store(states[i].Source.Producer, states[i].Name)
+		s.taps.Store(states[i].Source.Producer, states[i].Name)
 	}
 	return nil
 }

@@ -1,15 +1,12 @@
-package main
+package handover
 
 import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/ingest"
 )
 
 // TestWireFinding: nothing that a finding of a live tap has is left behind on the way from
@@ -37,33 +34,5 @@ func TestWireFinding(t *testing.T) {
 	row.Evidence = strings.Repeat("a", 1022) + "€"
 	if got := wireFindings([]store.FindingRow{row}, tap)[0].GetEvidence(); got != row.Evidence[:1022] {
 		t.Errorf("evidence of %d bytes ends in %q", len(got), got[1020:])
-	}
-}
-
-// TestFindingsBounded: of more findings than an exporter may hand in with a row, those
-// beyond are counted with all others of their kind.
-func TestFindingsBounded(t *testing.T) {
-	g := new(ringRecord)
-	sums := func() (sum, rest uint64) {
-		for _, f := range g.Findings {
-			if sum += f.Count; strings.Contains(f.Evidence, "not told apart") {
-				rest += f.Count
-			}
-		}
-		return sum, rest
-	}
-	for i := range 1000 {
-		for k := range finding.Kind(finding.NumKinds) {
-			g.found(&finding.Finding{Kind: k, ID: uint64(i)<<8 | uint64(k), From: int64(i), To: int64(i), Count: 2})
-		}
-	}
-	apart := uint64(maxRowFindings)
-	sum, rest := sums()
-	if len(g.Findings) != ingest.MaxFindings || sum != 2000*finding.NumKinds || rest != sum-2*apart {
-		t.Errorf("%d findings of %d, of which %d are not told apart", len(g.Findings), sum, rest)
-	}
-	last := g.Findings[len(g.Findings)-1]
-	if time.Duration(last.From) > time.Duration(last.To) || last.To != 999 {
-		t.Errorf("%+v", last)
 	}
 }

@@ -1,6 +1,7 @@
-package main
+package journal
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -93,5 +94,33 @@ func TestFindingsRecorded(t *testing.T) {
 	}
 	if of4 != 5 || next.conflict {
 		t.Errorf("%d of the new configuration, conflict %t", of4, next.conflict)
+	}
+}
+
+// TestFindingsBounded: of more findings than an exporter may hand in with a row, those
+// beyond are counted with all others of their kind.
+func TestFindingsBounded(t *testing.T) {
+	g := new(ringRecord)
+	sums := func() (sum, rest uint64) {
+		for _, f := range g.Findings {
+			if sum += f.Count; strings.Contains(f.Evidence, "not told apart") {
+				rest += f.Count
+			}
+		}
+		return sum, rest
+	}
+	for i := range 1000 {
+		for k := range finding.Kind(finding.NumKinds) {
+			g.found(&finding.Finding{Kind: k, ID: uint64(i)<<8 | uint64(k), From: int64(i), To: int64(i), Count: 2})
+		}
+	}
+	apart := uint64(maxRowFindings)
+	sum, rest := sums()
+	if len(g.Findings) != MaxFindings || sum != 2000*finding.NumKinds || rest != sum-2*apart {
+		t.Errorf("%d findings of %d, of which %d are not told apart", len(g.Findings), sum, rest)
+	}
+	last := g.Findings[len(g.Findings)-1]
+	if time.Duration(last.From) > time.Duration(last.To) || last.To != 999 {
+		t.Errorf("%+v", last)
 	}
 }

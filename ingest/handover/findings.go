@@ -1,12 +1,17 @@
-package main
+package handover
 
 import (
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/ingest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
+
+// What a row of a tap brings with it has room in a record.
+const _ = uint(ingest.MaxFindings - journal.MaxFindings)
 
 // maxWireEvidence is what collectors take of the text of a finding, in bytes.
 const maxWireEvidence = 1 << 10

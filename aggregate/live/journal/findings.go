@@ -1,4 +1,4 @@
-package main
+package journal
 
 import (
 	"slices"
@@ -7,15 +7,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/ingest"
 )
-
-// plan is that of the taps, and of what they look for.
-func (c *capturing) plan(n *network, taps, before liveTaps) live.Plan {
-	p := taps.plan(n, before)
-	p.Finding = n.finding()
-	return p
-}
 
 // find adds what the ring has found since the last barrier to what is found since the last
 // cut. Pipelines count on, and from 0 in another process. The first one of a barrier came
@@ -37,8 +29,11 @@ func (g *ringRecord) find(s *live.RingStats, before time.Time) {
 	}
 }
 
-// maxRowFindings is how many findings of a row are told apart.
-const maxRowFindings = ingest.MaxFindings - finding.NumKinds
+// MaxFindings is how many findings go with a row of a tap at most.
+const MaxFindings = 256
+
+// maxRowFindings is how many of them are told apart: one of each kind is of all others.
+const maxRowFindings = MaxFindings - finding.NumKinds
 
 // found adds a finding to the row; past the bound, to that of all others of its kind.
 func (g *ringRecord) found(f *finding.Finding) {
@@ -52,7 +47,7 @@ func (g *ringRecord) found(f *finding.Finding) {
 		g.found(&rest)
 		return
 	}
-	g.Findings = append(g.Findings, findingRow(f, g.Row.Source, 0))
+	g.Findings = append(g.Findings, store.NewFindingRow(f, g.Row.Source, 0))
 }
 
 func (g *ringRecord) finding(id uint64) *store.FindingRow {

@@ -1,16 +1,18 @@
-package main
+package handover
 
 import (
 	"context"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/ingest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// directory keeps what exporters' blocks mean in the store, and what they tell beside them.
-type directory struct{ *store.Store }
+// Directory keeps what exporters' blocks mean in the store, and what they tell beside them.
+// It implements ingest.Directory, and is as safe for concurrent use as the Store.
+type Directory struct{ *store.Store }
 
 func runsOf(list []ingest.Run) []store.Run {
 	runs := make([]store.Run, len(list))
@@ -22,7 +24,7 @@ func runsOf(list []ingest.Run) []store.Run {
 
 // BeginRuns implements ingest.Directory. An exporter's stream has one life at a time: one
 // that ended without a word is over.
-func (d directory) BeginRuns(ctx context.Context, list []ingest.Run) error {
+func (d Directory) BeginRuns(ctx context.Context, list []ingest.Run) error {
 	runs := runsOf(list)
 	if err := d.Store.BeginRuns(ctx, runs); err != nil {
 		return err
@@ -31,13 +33,13 @@ func (d directory) BeginRuns(ctx context.Context, list []ingest.Run) error {
 }
 
 // EndRuns implements ingest.Directory.
-func (d directory) EndRuns(ctx context.Context, list []ingest.Run) error {
+func (d Directory) EndRuns(ctx context.Context, list []ingest.Run) error {
 	return d.Store.EndRuns(ctx, runsOf(list))
 }
 
 // WriteTaps implements ingest.Directory. Exporters name their taps as they like: here they
 // are named after both. What they found is stored under their numbers.
-func (d directory) WriteTaps(ctx context.Context, list []ingest.TapRow) error {
+func (d Directory) WriteTaps(ctx context.Context, list []ingest.TapRow) error {
 	rows := make([]store.TapRow, len(list))
 	var found []store.FindingRow
 	for i := range list {
@@ -47,19 +49,11 @@ func (d directory) WriteTaps(ctx context.Context, list []ingest.TapRow) error {
 			found = append(found, findingOfWire(f, rows[i].Source, rows[i].Seq))
 		}
 	}
-	return d.writeTaps(ctx, rows, found)
-}
-
-// writeTaps is a tapsWriter: rows that are there already are replaced.
-func (d directory) writeTaps(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
-	if err := d.Store.WriteTaps(ctx, rows); err != nil || len(found) == 0 {
-		return err
-	}
-	return d.WriteFindings(ctx, found)
+	return journal.ToStore(d.Store).Taps(ctx, rows, found)
 }
 
 // WriteGaps implements ingest.Directory.
-func (d directory) WriteGaps(ctx context.Context, list []ingest.Gap) error {
+func (d Directory) WriteGaps(ctx context.Context, list []ingest.Gap) error {
 	gaps := make([]store.Gap, len(list))
 	for i, g := range list {
 		gaps[i] = store.Gap{
