@@ -68,7 +68,7 @@ type Config struct {
 	Uninitialized bool
 
 	StuckCount uint64        // observations of one value from which a port is stuck, 0: 200
-	StuckTime  time.Duration // that they last at least, 0: 200 ms
+	StuckTime  time.Duration // that they last at least, thrice that from one source, 0: 200 ms
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. What goes beyond is counted
 	// as one.
 	MaxSubjects int
@@ -129,6 +129,7 @@ type seen struct {
 	src, dst netip.Addr // of the measured path
 	layout   *layoutState
 	flow     *flow // nil: beyond the bound, or no tag at an end of its path
+	path     *flow // which the value is of: flow, or that of a reflection
 }
 
 // Observe takes an observation with its time, packet number and addresses. It keeps no
@@ -157,6 +158,9 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 	layout.n++
 	if o.Kind == decode.Tag {
 		s.flow = d.flows.tagged(tap.Place, o)
+		s.path = s.flow
+	} else {
+		s.path = d.flows.reflected(o)
 	}
 	if tap.Place == Outside && o.Kind == decode.Tag {
 		d.leak(&s)
@@ -190,6 +194,9 @@ func (d *Detector) value(s *seen) {
 		}
 	case untouched:
 		s.layout.alone(s)
+		if table.Aggregation().Locates() {
+			d.slack(table, table.Code(tag.S), s)
+		}
 	case table.Aggregation().Locates():
 		d.located(table, s)
 	}
@@ -261,7 +268,10 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 		return
 	case placePort:
 		if s.flow != nil {
-			s.flow.passed(id)
+			s.flow.touched++
+		}
+		if s.path != nil {
+			s.path.passed(id)
 		}
 		at.when.set(&d.places.clock, s.o.TimeNS)
 	}
@@ -269,6 +279,7 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	if low, _, _ := table.Range(code); above(table.Signal(), low, capacity) {
 		d.found(AboveCapacity, subject{at: id}, s.tap, s.o)
 	}
+	d.slack(table, code, s)
 	if at.kind == placePort {
 		at.port(table, capacity, code, s)
 	}

@@ -147,10 +147,35 @@ func TestDetector(t *testing.T) {
 			s.see(1, delay(0, 15))
 		}, ""},
 		{"stuck", nil, func(s *shown) {
+			for i := range 300 {
+				s.see(byte(1+i%2), delay(5000, 12))
+			}
+		}, "stuck-port leaf1:up12 max_delay"},
+		{"one sender at a constant rate", nil, func(s *shown) {
 			for range 300 {
 				s.see(1, delay(5000, 12))
 			}
+		}, ""},
+		{"stuck, seen by one sender", nil, func(s *shown) {
+			for range 700 {
+				s.see(1, delay(5000, 12))
+			}
 		}, "stuck-port leaf1:up12 max_delay"},
+		{"stuck, beside tighter ports", nil, func(s *shown) {
+			for i := range 1000 {
+				s.see(byte(1+i%2), delay(5000+1000*uint32(i%3/2), 12+uint16(i%3/2)))
+			}
+		}, "stuck-port leaf1:up12 max_delay"},
+		{"values that the port would have replaced", nil, func(s *shown) {
+			for i := range 1000 {
+				s.see(byte(1+i%2), delay(5000-uint32(i%3/2), 12+uint16(i%3/2)))
+			}
+		}, "stuck-port leaf1:up13 max_delay"},
+		{"untouched ones that the port would have replaced", nil, func(s *shown) {
+			for i := range 2000 {
+				s.see(byte(1+i%2), delay(5000*min(uint32(i%100), 1), 12))
+			}
+		}, ""},
 		{"saturated", nil, func(s *shown) {
 			for range 300 {
 				s.see(1, csig.Tag{Layout: wide, T: 0, S: 0, LM: 12})
@@ -257,9 +282,9 @@ func TestFindingsStay(t *testing.T) {
 	delay := func(v uint32, lm uint16) csig.Tag { return csig.Tag{Layout: wide, T: 2, S: v, LM: lm} }
 	var given, copies [][]Finding
 	for step := range 4 {
-		for range 300 + 100*step {
+		for range 400 + 100*step {
 			s.see(byte(step), delay(uint32(5000+step), 12))
-			s.see(byte(step), delay(0, uint16(10+step)))
+			s.see(byte(100+step), delay(0, uint16(10+step)))
 		}
 		list := s.Findings()
 		given = append(given, list)

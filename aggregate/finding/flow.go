@@ -43,7 +43,7 @@ type flow struct {
 	sent, got                 traffic // at taps of senders, of receivers
 	reserved, orphans, strays uint64  // tags with reserved bits, or out of place; values with locators that nobody writes
 	touched                   uint64
-	named                     [maxNamed]aggregate.LocationID // ports that its tags name
+	named                     [maxNamed]aggregate.LocationID // ports that its tags and reflections name
 	run, best                 gap
 }
 
@@ -151,9 +151,14 @@ func (f *flow) longest() *gap {
 	return &f.best
 }
 
-// passed remembers a port that the flow's tags name.
+// reflected is the flow whose path a reflection is of; nil beyond the bound.
+func (f *flows) reflected(o *decode.Observation) *flow {
+	forth := decode.Observation{Src: o.Dst, Dst: o.Src, SrcPort: o.DstPort, DstPort: o.SrcPort, Proto: o.Proto}
+	return f.get(&forth)
+}
+
+// passed remembers a port that a value of the flow names.
 func (f *flow) passed(at aggregate.LocationID) {
-	f.touched++
 	for i, one := range f.named {
 		switch one {
 		case at:

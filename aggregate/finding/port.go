@@ -78,6 +78,10 @@ type signalRuns struct {
 	total     uint64
 }
 
+// constantRate is how many times as long one source has to see one value: it may itself send
+// at one rate, as no several do.
+const constantRate = 3
+
 // run is observations of one code, one after the other.
 type run struct {
 	code     uint32
@@ -103,6 +107,28 @@ func (p *place) port(table *csig.Table, capacity uint64, code uint32, s *seen) {
 		r.run.packets = append(r.run.packets, Packet{s.tap.File, s.o.Packet})
 	}
 	r.run.from, r.run.to = min(r.run.from, s.o.TimeNS), max(r.run.to, s.o.TimeNS)
+}
+
+// slack ends the runs of ports that a flow passes, where a value of it is not as tight as
+// theirs: they would have replaced it, so that the run is of what they measured. Flows of
+// constant rate make runs at each port of their path, in turns.
+func (d *Detector) slack(table *csig.Table, code uint32, s *seen) {
+	if s.path == nil {
+		return
+	}
+	for _, id := range s.path.named {
+		p := d.places.of[id]
+		if p == nil {
+			continue
+		}
+		for i := range p.runs {
+			r := &p.runs[i]
+			if r.t == s.o.Tag.T && r.layout == s.o.Tag.Layout && r.run.n > 0 && table.Aggregation().Direction().Tighter(r.run.code, code) {
+				r.end()
+				r.run.n = 0
+			}
+		}
+	}
 }
 
 // signal is what a port writes of one signal.
@@ -149,7 +175,11 @@ func (d *Detector) stuck(misread [csig.NumLayouts]bool) (list []Finding) {
 		for i := range p.runs {
 			s := &p.runs[i]
 			r := s.longest()
-			if r.n < d.cfg.StuckCount || r.to-r.from < int64(d.cfg.StuckTime) || misread[s.layout.Index()] {
+			least := d.cfg.StuckTime
+			if r.src.IsValid() {
+				least *= constantRate
+			}
+			if r.n < d.cfg.StuckCount || r.to-r.from < int64(least) || misread[s.layout.Index()] {
 				continue
 			}
 			signal := s.table.Signal()
