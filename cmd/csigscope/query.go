@@ -1,15 +1,16 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query/answers"
+	"github.com/csigscope/csigscope/aggregate/query/table"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -37,18 +38,18 @@ has none.`,
 	}
 	cmd.AddCommand(
 		newQueryExtent(),
-		askServer(newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*question).cells), serverQuestion{
-			parameters: []string{"signal", "level", "src", "dst", "from", "to"}, windows: 1, watch: true, ask: askCells,
+		askServer(newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*answers.Question).Cells), serverQuestion{
+			parameters: []string{"signal", "level", "src", "dst", "from", "to"}, windows: 1, watch: true, ask: answers.ServedCells,
 		}),
-		newQuestionCommand("windows", "The same for each window of the range", (*question).windows),
-		askServer(newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*question).locations), serverQuestion{
-			parameters: []string{"signal", "level", "from", "to", "top"}, windows: 1, ask: askLocations,
+		newQuestionCommand("windows", "The same for each window of the range", (*answers.Question).Windows),
+		askServer(newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*answers.Question).Locations), serverQuestion{
+			parameters: []string{"signal", "level", "from", "to", "top"}, windows: 1, ask: answers.ServedLocations,
 		}),
-		askServer(newQuestionCommand("timeline", "The same for each window of the range", (*question).timeline), serverQuestion{
-			parameters: []string{"signal", "level", "src", "dst", "from", "to", "step", "top"}, windows: 60, ask: askTimeline,
+		askServer(newQuestionCommand("timeline", "The same for each window of the range", (*answers.Question).Timeline), serverQuestion{
+			parameters: []string{"signal", "level", "src", "dst", "from", "to", "step", "top"}, windows: 60, ask: answers.ServedTimeline,
 		}),
 		askServer(newQueryFlows(), serverQuestion{
-			parameters: []string{"signal", "src", "dst", "from", "to", "top"}, ask: askFlows,
+			parameters: []string{"signal", "src", "dst", "from", "to", "top"}, ask: answers.ServedFlows,
 		}),
 		newQueryFindings(),
 		newQueryPath(),
@@ -61,16 +62,6 @@ has none.`,
 	return cmd
 }
 
-// question is what the flags of a query ask, and the answers' names.
-type question struct {
-	cmd    *cobra.Command
-	db     *openedStore
-	query  store.Query
-	top    int
-	names  map[aggregate.GroupID]string
-	places map[aggregate.LocationID]fabric.Location
-}
-
 // queryFlags are the flags of all questions.
 type queryFlags struct {
 	dsn, output, signal, from, to, level, src, dst string
@@ -78,7 +69,7 @@ type queryFlags struct {
 	top                                            int
 }
 
-func newQuestionCommand(name, short string, answer func(*question) (*table, error)) *cobra.Command {
+func newQuestionCommand(name, short string, answer func(*answers.Question, context.Context) (*table.Listing, error)) *cobra.Command {
 	var f queryFlags
 	cmd := &cobra.Command{Use: name, Short: short, Args: usageArgs(cobra.NoArgs)}
 	flags := cmd.Flags()
@@ -94,41 +85,51 @@ func newQuestionCommand(name, short string, answer func(*question) (*table, erro
 	flags.DurationVar(&f.resolution, "resolution", 0, "length of the stored windows to read, default the coarsest that fits")
 	flags.IntVar(&f.top, "top", 20, "how many locations or flows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		q, err := f.open(cmd)
+		db, q, err := f.open(cmd)
 		if err != nil {
 			return err
 		}
-		defer q.db.Close()
-		t, err := answer(q)
+		defer db.Close()
+		t, err := answer(q, cmd.Context())
 		if err != nil {
 			return err
 		}
-		return t.write(cmd.OutOrStdout(), f.output)
+		return t.Write(cmd.OutOrStdout(), f.output)
 	}
 	return cmd
 }
 
-// open checks the flags, opens the store and reads its names.
-func (f *queryFlags) open(cmd *cobra.Command) (*question, error) {
-	q := &question{cmd: cmd, top: f.top, query: store.Query{Step: f.step, Resolution: f.resolution}}
+// open checks the flags, opens the store and prepares the question.
+func (f *queryFlags) open(cmd *cobra.Command) (*openedStore, *answers.Question, error) {
+	p := answers.Params{Signal: f.signal, Src: f.src, Dst: f.dst, Top: f.top, Query: store.Query{Step: f.step, Resolution: f.resolution}}
 	var err error
 	if _, err = csig.ParseSignal(f.signal); err != nil {
-		return nil, usageError{fmt.Errorf("--signal: %w", err)}
+		return nil, nil, usageError{fmt.Errorf("--signal: %w", err)}
 	}
-	if q.query.Level, err = fabric.ParseLevel(f.level); err != nil {
-		return nil, usageError{fmt.Errorf("--level: %w", err)}
+	if p.Query.Level, err = fabric.ParseLevel(f.level); err != nil {
+		return nil, nil, usageError{fmt.Errorf("--level: %w", err)}
 	}
-	if err = parseRange(f.from, f.to, &q.query.From, &q.query.To); err != nil {
-		return nil, err
+	if err = parseRange(f.from, f.to, &p.Query.From, &p.Query.To); err != nil {
+		return nil, nil, err
 	}
-	if q.db, err = openForReading(cmd, f.dsn); err != nil {
-		return nil, err
+	db, err := openForReading(cmd, f.dsn)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err = q.prepare(f); err != nil {
-		q.db.Close()
-		return nil, err
+	q, err := answers.Ask(cmd.Context(), db.store, p)
+	if wrong, ok := errors.AsType[*answers.ParameterError](err); ok {
+		err = usageError{fmt.Errorf("--%w", wrong)}
 	}
-	return q, nil
+	if errors.Is(err, answers.ErrEmpty) {
+		err = fmt.Errorf("query %s: %w: run csigscope replay first", db.target, err)
+	}
+	if err == nil {
+		_, err = notePartial(cmd.Context(), cmd.ErrOrStderr(), db)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return db, q, nil
 }
 
 // parseRange reads the flags --from and --to; empty ones change nothing.
@@ -165,97 +166,4 @@ func openForReading(cmd *cobra.Command, dsn string) (*openedStore, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
-}
-
-// prepare reads names and fills in what the flags leave open.
-func (q *question) prepare(f *queryFlags) error {
-	ctx := q.cmd.Context()
-	extent, err := q.db.store.Extent(ctx)
-	if err != nil {
-		return err
-	}
-	if !extent.First.Before(extent.Last) {
-		return fmt.Errorf("query %s: nothing is stored yet: run csigscope replay first", q.db.target)
-	}
-	if _, err := notePartial(ctx, q.cmd.ErrOrStderr(), q.db); err != nil {
-		return err
-	}
-	if q.query.From.IsZero() {
-		// The window of a minute that has the first second begins before that.
-		q.query.From = extent.First.Truncate(q.query.Resolution)
-	}
-	if q.query.To.IsZero() {
-		q.query.To = extent.Last
-	}
-	// A replay that was interrupted early has left fine windows alone.
-	if n := len(extent.Resolutions); q.query.Resolution == 0 && n > 0 && extent.Resolutions[n-1] < time.Second {
-		q.query.Resolution = extent.Resolutions[n-1]
-	}
-	if err := q.findSignal(f.signal, extent.Signals); err != nil {
-		return err
-	}
-	groups, err := q.db.store.Groups(ctx)
-	if err != nil {
-		return err
-	}
-	q.names = make(map[aggregate.GroupID]string, len(groups))
-	ids := make(map[string]aggregate.GroupID, len(groups))
-	for _, g := range groups {
-		q.names[g.ID] = g.Name
-		ids[g.Name] = g.ID
-	}
-	for _, o := range []struct {
-		name string
-		to   **aggregate.GroupID
-	}{{f.src, &q.query.Src}, {f.dst, &q.query.Dst}} {
-		if o.name == "" {
-			continue
-		}
-		id, ok := ids[o.name]
-		if !ok {
-			return usageError{fmt.Errorf("group %q: is not in the store", o.name)}
-		}
-		*o.to = &id
-	}
-	locations, err := q.db.store.Locations(ctx)
-	if err != nil {
-		return err
-	}
-	q.places = make(map[aggregate.LocationID]fabric.Location, len(locations))
-	for _, l := range locations {
-		q.places[l.ID] = l
-	}
-	return nil
-}
-
-// findSignal finds the signal that a name means among recent ones, or else among those
-// of the range.
-func (q *question) findSignal(name string, recent []csig.Signal) error {
-	s, err := csig.FindSignal(name, recent)
-	if err == nil && !s.HasValue() && q.query.From.Before(q.query.To) {
-		inRange, readErr := q.db.store.Signals(q.cmd.Context(), q.query.From.Truncate(time.Minute), q.query.To)
-		if readErr != nil {
-			return readErr
-		}
-		s, err = csig.FindSignal(name, inRange)
-	}
-	if err != nil {
-		return usageError{fmt.Errorf("--signal: %w", err)}
-	}
-	q.query.Signal = s
-	return nil
-}
-
-func (q *question) group(id aggregate.GroupID) string {
-	return cmp.Or(q.names[id], fmt.Sprintf("group %016x", uint64(id)))
-}
-
-func (q *question) location(id aggregate.LocationID) string {
-	if id == aggregate.NoLocation {
-		if !q.query.Signal.Aggregation().Locates() {
-			return "all hops"
-		}
-		return "untouched"
-	}
-	return cmp.Or(q.places[id].Name, fmt.Sprintf("location %016x", uint64(id)))
 }

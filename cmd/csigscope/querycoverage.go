@@ -1,27 +1,25 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/query/answers"
+	"github.com/csigscope/csigscope/aggregate/query/table"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 func newQueryCoverage() *cobra.Command {
 	var by string
-	cmd := newQuestionCommand("coverage", "How much of the range is known, by window or cell", func(q *question) (*table, error) {
+	cmd := newQuestionCommand("coverage", "How much of the range is known, by window or cell", func(q *answers.Question, ctx context.Context) (*table.Listing, error) {
 		switch by {
 		case "window":
-			return q.coverageWindows()
+			return q.CoverageWindows(ctx)
 		case "cell":
-			return q.coverageCells()
+			return q.CoverageCells(ctx)
 		}
 		return nil, usageError{fmt.Errorf("--by %q: expected window or cell", by)}
 	})
@@ -37,39 +35,6 @@ By cell, of one signal: the same, and covered, the share of the range's stored w
 which the cell was observed at all, the least first.`
 	cmd.Flags().StringVar(&by, "by", "window", "window or cell")
 	return cmd
-}
-
-func (q *question) coverageWindows() (*table, error) {
-	rows, err := q.db.store.CoverageWindows(q.cmd.Context(), q.query)
-	if err != nil {
-		return nil, err
-	}
-	t := &table{columns: []string{
-		"window_start", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers", "lost", "gap_seconds", "gap_share",
-	}}
-	for _, c := range rows {
-		t.rows = append(t.rows, []any{
-			stamp(c.Window), c.Observations, c.Tags, c.Reflections, c.Untouched, c.Trimmed, c.Overflow, c.Producers,
-			c.Lost, time.Duration(c.GapNS).Seconds(), c.GapShare,
-		})
-	}
-	return t, nil
-}
-
-func (q *question) coverageCells() (*table, error) {
-	rows, err := q.db.store.CoverageCells(q.cmd.Context(), q.query)
-	if err != nil {
-		return nil, err
-	}
-	t := &table{columns: []string{
-		"src_group", "dst_group", "covered", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers",
-	}}
-	for _, c := range rows {
-		t.rows = append(t.rows, []any{
-			q.group(c.Src), q.group(c.Dst), c.Covered, c.Observations, c.Tags, c.Reflections, c.Untouched, c.Trimmed, c.Overflow, c.Producers,
-		})
-	}
-	return t, nil
 }
 
 func newQueryTaps() *cobra.Command {
@@ -107,38 +72,7 @@ MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
 		if err != nil {
 			return err
 		}
-		return tapTable(rows).write(cmd.OutOrStdout(), output)
+		return answers.Taps(rows).Write(cmd.OutOrStdout(), output)
 	}
 	return cmd
-}
-
-func tapTable(rows []store.TapTotal) *table {
-	t := &table{columns: []string{
-		"tap", "place", "interface", "link", "timestamps", "tick_ns", "first", "last", "runs", "packets", "bytes", "frames",
-		"observations", "tags", "reflections", "stored", "overflow", "late", "rejected", "untouched", "trimmed",
-		"kernel_drops", "freezes", "super_frames", "lost", "skew_ns",
-	}}
-	for i := range rows {
-		r := &rows[i]
-		t.rows = append(t.rows, []any{
-			r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS, stamp(time.Unix(0, r.From)), stamp(time.Unix(0, r.To)), r.Runs,
-			r.Packets, r.Bytes, countsText(r.Frames), r.Observations, r.Tags, r.Reflections, r.Stored, r.Overflow, r.Late, countsText(r.Rejected),
-			r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.SuperFrames, r.Lost, r.SkewNS,
-		})
-	}
-	return t
-}
-
-// countsText is counts by name as one value, the most first.
-func countsText(counts map[string]uint64) string {
-	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		if counts[a] != counts[b] {
-			return cmp.Compare(counts[b], counts[a])
-		}
-		return strings.Compare(a, b)
-	})
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%s=%d", name, counts[name])
-	}
-	return strings.Join(names, " ")
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/answers"
 )
 
 // defaultServer is where collect --api-listen answers as a rule.
@@ -43,21 +41,7 @@ old, and how complete. With --from and --to it asks for history.`,
 		if err != nil {
 			return asked(err)
 		}
-		return pathTable(p).write(cmd.OutOrStdout(), output)
+		return answers.Path(p).Write(cmd.OutOrStdout(), output)
 	}
 	return cmd
-}
-
-// pathTable is the cell of a path, before it what is left and what limits it.
-func pathTable(p *model.Path) *table {
-	t := &table{columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "from", "to"}, serverColumns...)}
-	row := []any{nil, nil, nil, nil, p.AgeSeconds, p.Completeness, stamp(p.From), stamp(p.To)}
-	if v, _, ok := p.Room.Value(); ok {
-		row[0] = v
-	}
-	if l := p.Limit; l != nil {
-		row[1], row[2], row[3] = l.Location, l.CandidateCount, strings.Join(l.Candidates, " ")
-	}
-	t.rows = [][]any{append(row, serverRow(&p.Cell)...)}
-	return t
 }

@@ -1,22 +1,14 @@
 package main
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
-var flowColumns = []string{
-	"src", "src_port", "dst", "dst_port", "proto", "src_group", "dst_group", "kind", "observations", "bytes",
-	"mean", "min", "max", "unit", "heavy", "windows", "location", "location_heavy",
-}
-
 func newQueryFlows() *cobra.Command {
-	cmd := newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*question).flows)
+	cmd := newQuestionCommand("flows", "Flows by how often they were heavily loaded", (*answers.Question).Flows)
 	cmd.Long = `flows lists who suffers: the flows with the most heavy observations, and the location that
 most of those name. A row of a flow counts its heavy observations alone. "others" are all
 that is left: the clear observations, and those of flows that are not named, cell by cell
@@ -31,37 +23,6 @@ collector takes up to 10,000 rows of a stream's window (window_flows among the l
 section ingest) and adds the rest to the others.`
 	return cmd
 }
-
-func (q *question) flows() (*table, error) {
-	query := q.query
-	if query.Resolution == 0 {
-		query.Resolution = time.Second
-	}
-	rows, err := q.db.store.TopFlows(q.cmd.Context(), query, q.top)
-	if err != nil {
-		return nil, err
-	}
-	unit := q.query.Signal.Unit()
-	t := &table{columns: flowColumns}
-	for i := range rows {
-		f := &rows[i]
-		row := []any{"others", nil, "others", nil, nil}
-		if f.Src.IsValid() {
-			row = []any{f.Src.String(), f.SrcPort, f.Dst.String(), f.DstPort, f.Proto}
-		}
-		row = append(row, q.group(f.SrcGroup), q.group(f.DstGroup), f.Kind.String(), f.Observations, f.Bytes, number(f.Mean), nil, nil, unit.String(), f.Heavy, f.Windows, nil, nil)
-		if f.Measured > 0 {
-			row[11], row[12] = unit.FromStored(f.Min), unit.FromStored(f.Max)
-		}
-		if f.LocationHeavy > 0 {
-			row[16], row[17] = q.location(f.Location), f.LocationHeavy
-		}
-		t.rows = append(t.rows, row)
-	}
-	return t, nil
-}
-
-var findingColumns = []string{"severity", "kind", "id", "first", "last", "count", "device", "port", "location", "evidence"}
 
 func newQueryFindings() *cobra.Command {
 	var dsn, output, from, to string
@@ -93,38 +54,11 @@ func newQueryFindings() *cobra.Command {
 			return err
 		}
 		defer db.Close()
-		t, err := storedFindings(cmd, db.store, begin, end, filter, top)
+		t, err := answers.Findings(cmd.Context(), db.store, begin, end, filter, top)
 		if err != nil {
 			return err
 		}
-		return t.write(cmd.OutOrStdout(), output)
+		return t.Write(cmd.OutOrStdout(), output)
 	}
-	return askServer(cmd, serverQuestion{parameters: []string{"from", "to", "severity", "kind", "device", "top"}, ask: askFindings})
-}
-
-func storedFindings(cmd *cobra.Command, db *store.Store, from, to time.Time, filter store.FindingFilter, top int) (*table, error) {
-	rows, err := db.ChosenFindings(cmd.Context(), from, to, filter, top)
-	if err != nil {
-		return nil, err
-	}
-	locations, err := db.Locations(cmd.Context())
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[aggregate.LocationID]string, len(locations))
-	for _, l := range locations {
-		names[l.ID] = l.Name
-	}
-	t := &table{columns: findingColumns}
-	for _, f := range rows {
-		at := orNil(names[f.Location])
-		if at == nil && f.Location != aggregate.NoLocation {
-			at = fmt.Sprintf("location %016x", uint64(f.Location))
-		}
-		t.rows = append(t.rows, []any{
-			f.Severity, f.Kind, fmt.Sprintf("%016x", f.ID), stamp(time.Unix(0, f.From)), stamp(time.Unix(0, f.To)), f.Count,
-			orNil(f.Device), orNil(f.Port), at, orNil(f.Evidence),
-		})
-	}
-	return t, nil
+	return askServer(cmd, serverQuestion{parameters: []string{"from", "to", "severity", "kind", "device", "top"}, ask: answers.ServedFindings})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/query/client"
+	"github.com/csigscope/csigscope/aggregate/query/table"
 )
 
 // serverQuestion is how a command that asks a store asks a running csigscope instead.
@@ -19,7 +20,7 @@ type serverQuestion struct {
 	parameters []string // flags that are parameters of the same names
 	windows    int      // default of --windows; 0: there is none
 	watch      bool     // can go on
-	ask        func(context.Context, *client.Client, url.Values) (*table, error)
+	ask        func(context.Context, *client.Client, url.Values) (*table.Listing, error)
 }
 
 // askServer lets a command ask a server, where one is named.
@@ -62,7 +63,7 @@ func askServer(cmd *cobra.Command, q serverQuestion) *cobra.Command {
 		if err != nil {
 			return asked(err)
 		}
-		return t.write(cmd.OutOrStdout(), flagText(cmd, "output"))
+		return t.Write(cmd.OutOrStdout(), flagText(cmd, "output"))
 	}
 	return cmd
 }

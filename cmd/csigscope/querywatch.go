@@ -3,11 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 )
@@ -81,19 +81,7 @@ func (w *watching) handle(e *client.Event) error {
 
 // print writes cells under the start of their window. CSV has one line of columns.
 func (w *watching) print(start time.Time, cells []model.Cell) error {
-	t := table{columns: append([]string{"window_start"}, serverColumns...)}
-	for i := range cells {
-		t.rows = append(t.rows, append([]any{stamp(start)}, serverRow(&cells[i])...))
-	}
-	if w.output != "csv" || !w.printed {
-		w.printed = true
-		return t.write(w.cmd.OutOrStdout(), w.output)
-	}
-	var text strings.Builder
-	if err := t.write(&text, w.output); err != nil {
-		return err
-	}
-	_, rows, _ := strings.Cut(text.String(), "\n")
-	fmt.Fprint(w.cmd.OutOrStdout(), rows)
-	return nil
+	t := answers.Window(start, cells)
+	t.Continued, w.printed = w.printed, true
+	return t.Write(w.cmd.OutOrStdout(), w.output)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/query/table"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
@@ -114,15 +115,15 @@ func newSchemaStatus() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := table{columns: []string{"version", "name", "applied", "current"}}
+		t := table.Listing{Columns: []string{"version", "name", "applied", "current"}}
 		for _, m := range status {
 			applied := any(nil)
 			if !m.Applied.IsZero() {
 				applied = m.Applied.UTC().Format(time.RFC3339)
 			}
-			t.rows = append(t.rows, []any{m.Version, m.Name, applied, m.Current})
+			t.Rows = append(t.Rows, []any{m.Version, m.Name, applied, m.Current})
 		}
-		return t.write(cmd.OutOrStdout(), output)
+		return t.Write(cmd.OutOrStdout(), output)
 	}
 	return cmd
 }

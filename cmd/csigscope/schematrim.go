@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/query/table"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
@@ -47,11 +48,11 @@ themselves while they run.`,
 		}
 		defer db.Close()
 		dropped, err := db.store.Trim(cmd.Context(), limit)
-		t := table{columns: []string{"table", "partition", "rows", "bytes"}}
+		t := table.Listing{Columns: []string{"table", "partition", "rows", "bytes"}}
 		for _, d := range dropped {
-			t.rows = append(t.rows, []any{d.Table, d.Partition, d.Rows, d.Bytes})
+			t.Rows = append(t.Rows, []any{d.Table, d.Partition, d.Rows, d.Bytes})
 		}
-		return errors.Join(t.write(cmd.OutOrStdout(), output), err)
+		return errors.Join(t.Write(cmd.OutOrStdout(), output), err)
 	}
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/query/table"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
@@ -42,7 +43,7 @@ that were written more than once and count once, rows that were lost and are in 
 		}
 		defer db.Close()
 		o.Now = time.Now()
-		t := table{columns: []string{"kind", "check", "table", "day", "count", "example"}}
+		t := table.Listing{Columns: []string{"kind", "check", "table", "day", "count", "example"}}
 		faults := 0
 		err = db.store.Verify(cmd.Context(), o, func(f store.Finding) error {
 			kind := "info"
@@ -54,13 +55,13 @@ that were written more than once and count once, rows that were lost and are in 
 			if !f.Day.IsZero() {
 				day = f.Day.Format(time.DateOnly)
 			}
-			t.rows = append(t.rows, []any{kind, f.Check, f.Table, day, f.Count, f.Example})
+			t.Rows = append(t.Rows, []any{kind, f.Check, f.Table, day, f.Count, f.Example})
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if err := t.write(cmd.OutOrStdout(), output); err != nil {
+		if err := t.Write(cmd.OutOrStdout(), output); err != nil {
 			return err
 		}
 		if faults > 0 {

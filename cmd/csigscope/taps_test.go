@@ -78,9 +78,3 @@ func TestQueryTaps(t *testing.T) {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 }
-
-func TestCountsText(t *testing.T) {
-	if got := countsText(map[string]uint64{"b": 2, "a": 2, "c": 1 << 63}); got != "c=9223372036854775808 a=2 b=2" {
-		t.Error(got)
-	}
-}

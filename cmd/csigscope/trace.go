@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -197,7 +198,7 @@ func newTracedWay(w *hop.Way, f *fabric.Fabric) tracedWay {
 
 // finite is v, or nil for what JSON has no number for.
 func finite(v float64) *float64 {
-	if number(v) == nil || v > 1e18 || v < -1e18 {
+	if math.IsNaN(v) || math.Abs(v) > 1e18 {
 		return nil
 	}
 	return &v

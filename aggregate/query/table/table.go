@@ -1,5 +1,5 @@
 // Package table writes rows as tables that other programs read: CSV, Parquet and streams of
-// Arrow record batches, row by row and in bounded memory.
+// Arrow record batches, row by row and in bounded memory; and as listings, which are printed.
 //
 // It knows columns and formats. It must never know what rows mean or where they go.
 package table

@@ -1,11 +1,14 @@
-package main
+package answers
 
 import (
 	"context"
 	"net/url"
+	"strings"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/table"
 )
 
 // serverColumns are those of cells that a server answers with.
@@ -51,26 +54,28 @@ func valueRow(list ...*model.Measure) []any {
 	return append(row, unit)
 }
 
-func askCells(ctx context.Context, c *client.Client, parameters url.Values) (*table, error) {
+// ServedCells asks a server for cells, of all pages.
+func ServedCells(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
 	page, err := c.AllCells(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &table{columns: serverColumns}
+	t := &table.Listing{Columns: serverColumns}
 	for i := range page.Values {
-		t.rows = append(t.rows, serverRow(&page.Values[i]))
+		t.Rows = append(t.Rows, serverRow(&page.Values[i]))
 	}
 	return t, nil
 }
 
-func askLocations(ctx context.Context, c *client.Client, parameters url.Values) (*table, error) {
+// ServedLocations asks a server for locations.
+func ServedLocations(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
 	found, err := c.Locations(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &table{columns: []string{"location", "stage", "observations", "heavy", "heavy_mean", "unit", "cells"}}
+	t := &table.Listing{Columns: []string{"location", "stage", "observations", "heavy", "heavy_mean", "unit", "cells"}}
 	for _, l := range found.Values {
-		t.rows = append(t.rows, append(locationRow(&l), l.Cells))
+		t.Rows = append(t.Rows, append(locationRow(&l), l.Cells))
 	}
 	return t, nil
 }
@@ -79,33 +84,35 @@ func locationRow(l *model.Location) []any {
 	return append([]any{l.Location, orNil(l.Stage), l.Observations, l.Heavy}, valueRow(l.HeavyMean)...)
 }
 
-func askTimeline(ctx context.Context, c *client.Client, parameters url.Values) (*table, error) {
+// ServedTimeline asks a server for locations by window.
+func ServedTimeline(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
 	line, err := c.Timeline(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &table{columns: []string{
+	t := &table.Listing{Columns: []string{
 		"window_start", "completeness", "cells", "congested", "location", "stage", "observations", "heavy", "heavy_mean", "unit",
 	}}
 	for i := range line.Values {
 		m := &line.Values[i]
 		head := []any{stamp(m.Start), m.Completeness, m.Cells, m.Congested}
 		if len(m.Locations) == 0 {
-			t.rows = append(t.rows, append(head, nil, nil, m.Observations, m.Heavy, nil, nil))
+			t.Rows = append(t.Rows, append(head, nil, nil, m.Observations, m.Heavy, nil, nil))
 		}
 		for n := range m.Locations {
-			t.rows = append(t.rows, append(head[:len(head):len(head)], locationRow(&m.Locations[n])...))
+			t.Rows = append(t.Rows, append(head[:len(head):len(head)], locationRow(&m.Locations[n])...))
 		}
 	}
 	return t, nil
 }
 
-func askFlows(ctx context.Context, c *client.Client, parameters url.Values) (*table, error) {
+// ServedFlows asks a server for flows, of the first page, of top rows.
+func ServedFlows(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
 	found, err := c.Flows(ctx, topAsLimit(parameters))
 	if err != nil {
 		return nil, err
 	}
-	t := &table{columns: flowColumns}
+	t := &table.Listing{Columns: flowColumns}
 	for i := range found.Values {
 		f := &found.Values[i]
 		row := []any{"others", nil, "others", nil, nil}
@@ -115,20 +122,21 @@ func askFlows(ctx context.Context, c *client.Client, parameters url.Values) (*ta
 		row = append(row, f.SrcGroup, f.DstGroup, f.Kind, f.Observations, f.Bytes)
 		row = append(row, valueRow(f.Mean, f.Min, f.Max)...)
 		row = append(row, f.Heavy, f.Windows)
-		t.rows = append(t.rows, append(row, bottleneckRow(f.Mode, false)...))
+		t.Rows = append(t.Rows, append(row, bottleneckRow(f.Mode, false)...))
 	}
 	return t, nil
 }
 
-func askFindings(ctx context.Context, c *client.Client, parameters url.Values) (*table, error) {
+// ServedFindings asks a server for findings, likewise.
+func ServedFindings(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
 	found, err := c.Findings(ctx, topAsLimit(parameters))
 	if err != nil {
 		return nil, err
 	}
-	t := &table{columns: findingColumns}
+	t := &table.Listing{Columns: findingColumns}
 	for i := range found.Values {
 		f := &found.Values[i]
-		t.rows = append(t.rows, []any{
+		t.Rows = append(t.Rows, []any{
 			f.Severity, f.Kind, f.ID, stamp(f.First), stamp(f.Last), f.Count, orNil(f.Device), orNil(f.Port), orNil(f.Location), orNil(f.Evidence),
 		})
 	}
@@ -144,10 +152,25 @@ func topAsLimit(parameters url.Values) url.Values {
 	return parameters
 }
 
-// orNil is text, or nil where there is none.
-func orNil(text string) any {
-	if text == "" {
-		return nil
+// Window are cells under the start of their window.
+func Window(start time.Time, cells []model.Cell) *table.Listing {
+	t := &table.Listing{Columns: append([]string{"window_start"}, serverColumns...)}
+	for i := range cells {
+		t.Rows = append(t.Rows, append([]any{stamp(start)}, serverRow(&cells[i])...))
 	}
-	return text
+	return t
+}
+
+// Path is the cell of a path, before it what is left and what limits it.
+func Path(p *model.Path) *table.Listing {
+	t := &table.Listing{Columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "from", "to"}, serverColumns...)}
+	row := []any{nil, nil, nil, nil, p.AgeSeconds, p.Completeness, stamp(p.From), stamp(p.To)}
+	if v, _, ok := p.Room.Value(); ok {
+		row[0] = v
+	}
+	if l := p.Limit; l != nil {
+		row[1], row[2], row[3] = l.Location, l.CandidateCount, strings.Join(l.Candidates, " ")
+	}
+	t.Rows = [][]any{append(row, serverRow(&p.Cell)...)}
+	return t
 }

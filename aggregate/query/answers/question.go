@@ -1,0 +1,158 @@
+// Package answers makes what a store or a server answers into listings: rows for people and
+// for scripts, with names for numbers and values in their units.
+//
+// It knows which columns an answer has, and what a question means that leaves something
+// open. It must never know SQL, HTTP or flags.
+package answers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// ErrEmpty is the error for a question to a store that holds nothing yet.
+var ErrEmpty = errors.New("nothing is stored yet")
+
+// ParameterError is a parameter that means nothing in this store.
+type ParameterError struct {
+	Parameter string // as a field of Params in lower case
+	Err       error
+}
+
+// Error implements error.
+func (e *ParameterError) Error() string { return e.Parameter + ": " + e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *ParameterError) Unwrap() error { return e.Err }
+
+// Params is what a question asks.
+type Params struct {
+	Signal   string // as csig.FindSignal knows it
+	Src, Dst string // groups; "" for all
+	// Query has the rest. Without a begin or an end it is about all that is stored, without
+	// a resolution the store chooses.
+	Query store.Query
+	Top   int // rows of flows and locations at most
+}
+
+// Question is one to a store, whose names it has read. Its methods answer it; they may be
+// called by several goroutines.
+type Question struct {
+	store  *store.Store
+	params Params
+	query  store.Query
+	names  map[aggregate.GroupID]string
+	places map[aggregate.LocationID]fabric.Location
+}
+
+// Ask prepares a question to a store, which stays its owner's. Errors are ErrEmpty, a
+// *ParameterError, or those of the store.
+func Ask(ctx context.Context, db *store.Store, p Params) (*Question, error) {
+	q := &Question{store: db, params: p, query: p.Query}
+	extent, err := db.Extent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !extent.First.Before(extent.Last) {
+		return nil, ErrEmpty
+	}
+	q.fill(&extent)
+	if err := q.findSignal(ctx, extent.Signals); err != nil {
+		return nil, err
+	}
+	if err := q.readGroups(ctx); err != nil {
+		return nil, err
+	}
+	locations, err := db.Locations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q.places = make(map[aggregate.LocationID]fabric.Location, len(locations))
+	for _, l := range locations {
+		q.places[l.ID] = l
+	}
+	return q, nil
+}
+
+// fill says what was left open.
+func (q *Question) fill(extent *store.Extent) {
+	if q.query.From.IsZero() {
+		// The window of a minute that has the first second begins before that.
+		q.query.From = extent.First.Truncate(q.query.Resolution)
+	}
+	if q.query.To.IsZero() {
+		q.query.To = extent.Last
+	}
+	// A replay that was interrupted early has left fine windows alone.
+	if n := len(extent.Resolutions); q.query.Resolution == 0 && n > 0 && extent.Resolutions[n-1] < time.Second {
+		q.query.Resolution = extent.Resolutions[n-1]
+	}
+}
+
+// readGroups reads the names of groups, and finds those that are asked for.
+func (q *Question) readGroups(ctx context.Context) error {
+	groups, err := q.store.Groups(ctx)
+	if err != nil {
+		return err
+	}
+	q.names = make(map[aggregate.GroupID]string, len(groups))
+	ids := make(map[string]aggregate.GroupID, len(groups))
+	for _, g := range groups {
+		q.names[g.ID] = g.Name
+		ids[g.Name] = g.ID
+	}
+	for _, o := range []struct {
+		parameter, name string
+		to              **aggregate.GroupID
+	}{{"src", q.params.Src, &q.query.Src}, {"dst", q.params.Dst, &q.query.Dst}} {
+		if o.name == "" {
+			continue
+		}
+		id, ok := ids[o.name]
+		if !ok {
+			return &ParameterError{o.parameter, fmt.Errorf("group %q: is not in the store", o.name)}
+		}
+		*o.to = &id
+	}
+	return nil
+}
+
+// findSignal finds the signal that a name means among recent ones, or else among those
+// of the range.
+func (q *Question) findSignal(ctx context.Context, recent []csig.Signal) error {
+	s, err := csig.FindSignal(q.params.Signal, recent)
+	if err == nil && !s.HasValue() && q.query.From.Before(q.query.To) {
+		inRange, readErr := q.store.Signals(ctx, q.query.From.Truncate(time.Minute), q.query.To)
+		if readErr != nil {
+			return readErr
+		}
+		s, err = csig.FindSignal(q.params.Signal, inRange)
+	}
+	if err != nil {
+		return &ParameterError{"signal", err}
+	}
+	q.query.Signal = s
+	return nil
+}
+
+func (q *Question) group(id aggregate.GroupID) string {
+	return cmp.Or(q.names[id], fmt.Sprintf("group %016x", uint64(id)))
+}
+
+func (q *Question) location(id aggregate.LocationID) string {
+	if id == aggregate.NoLocation {
+		if !q.query.Signal.Aggregation().Locates() {
+			return "all hops"
+		}
+		return "untouched"
+	}
+	return cmp.Or(q.places[id].Name, fmt.Sprintf("location %016x", uint64(id)))
+}
