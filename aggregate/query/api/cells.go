@@ -20,7 +20,7 @@ type cellsInput struct {
 	WaitInput
 	FilterInput
 	PageInput
-	Limit int `query:"limit" default:"5000" minimum:"1" maximum:"20000" doc:"cells of a page"`
+	Limit int `query:"limit" default:"5000" minimum:"1" maximum:"20000" doc:"cells of a page" example:"1000"`
 }
 
 // question is what has to stay the same from page to page.

@@ -19,7 +19,7 @@ import (
 
 // FormatInput chooses how a table is written.
 type FormatInput struct {
-	Format string `query:"format" default:"csv" enum:"csv,parquet,arrow" doc:"of the table; arrow is a stream of record batches (Arrow IPC)"`
+	Format string `query:"format" default:"csv" enum:"csv,parquet,arrow" doc:"of the table; arrow is a stream of record batches (Arrow IPC)" example:"parquet"`
 }
 
 func (in FormatInput) format() table.Format { return table.Format(in.Format) }
@@ -30,8 +30,8 @@ type exportInput struct {
 	WaitInput
 	FilterInput
 	FormatInput
-	Table string `query:"table" default:"cells" enum:"cells,windows" doc:"cells over the whole range, or by each window of it"`
-	Step  string `query:"step" maxLength:"20" doc:"with table=windows, from and to: length of a window, such as 10s; otherwise about 120 windows"`
+	Table string `query:"table" default:"cells" enum:"cells,windows" doc:"cells over the whole range, or by each window of it" example:"windows"`
+	Step  string `query:"step" maxLength:"20" doc:"with table=windows, from and to: length of a window, such as 10s; otherwise about 120 windows" example:"10s"`
 }
 
 type exportFlowsInput struct {

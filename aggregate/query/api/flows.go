@@ -24,14 +24,14 @@ const (
 
 // LastInput chooses a range of what is in the store alone.
 type LastInput struct {
-	From string `query:"from" maxLength:"40" doc:"RFC 3339: begin of the range, in whole seconds; the last hour that is stored without from and to"`
-	To   string `query:"to" maxLength:"40" doc:"RFC 3339: end of the range, exclusive; with from"`
+	From string `query:"from" maxLength:"40" doc:"RFC 3339: begin of the range, in whole seconds; the last hour that is stored without from and to" example:"2026-01-20T09:00:00Z"`
+	To   string `query:"to" maxLength:"40" doc:"RFC 3339: end of the range, exclusive; with from" example:"2026-01-20T10:00:00Z"`
 }
 
 // RecordsInput chooses a page of what is in the store alone.
 type RecordsInput struct {
 	PageInput
-	Limit int `query:"limit" default:"100" minimum:"1" maximum:"10000" doc:"of a page"`
+	Limit int `query:"limit" default:"100" minimum:"1" maximum:"10000" doc:"of a page" example:"1000"`
 }
 
 // span is the range of a question whose pages are pinned; at takes it up.
@@ -58,14 +58,14 @@ func (p *pin) span() (from, to time.Time) {
 
 // FlowInput chooses flows.
 type FlowInput struct {
-	Signal string `query:"signal" default:"min_abw_ratio" maxLength:"40" doc:"min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has several meanings"`
+	Signal string `query:"signal" default:"min_abw_ratio" maxLength:"40" doc:"min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has several meanings" example:"min_abw"`
 	LastInput
 	GroupInput
-	SrcAddress string   `query:"src_address" maxLength:"60" doc:"address or prefix that sources are in"`
-	DstAddress string   `query:"dst_address" maxLength:"60" doc:"address or prefix that destinations are in"`
-	Kind       []string `query:"kind,explode" maxItems:"2" enum:"tag,reflection" doc:"of observations"`
-	MinHeavy   uint64   `query:"min_heavy" maximum:"9223372036854775807" doc:"least number of heavily loaded observations"`
-	Window     string   `query:"window" default:"1s" enum:"1s,1m" doc:"length of the windows that name flows"`
+	SrcAddress string   `query:"src_address" maxLength:"60" doc:"address or prefix that sources are in" example:"10.0.1.0/24"`
+	DstAddress string   `query:"dst_address" maxLength:"60" doc:"address or prefix that destinations are in" example:"10.0.2.1"`
+	Kind       []string `query:"kind,explode" maxItems:"2" enum:"tag,reflection" doc:"of observations" example:"tag"`
+	MinHeavy   uint64   `query:"min_heavy" maximum:"9223372036854775807" doc:"least number of heavily loaded observations" example:"10"`
+	Window     string   `query:"window" default:"1s" enum:"1s,1m" doc:"length of the windows that name flows" example:"1s"`
 }
 
 type flowsInput struct {

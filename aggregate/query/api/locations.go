@@ -15,7 +15,7 @@ type locationsInput struct {
 	SignalInput
 	RangeInput
 	WaitInput
-	Top int `query:"top" default:"20" minimum:"1" maximum:"10000" doc:"how many"`
+	Top int `query:"top" default:"20" minimum:"1" maximum:"10000" doc:"how many" example:"5"`
 }
 
 func (a *API) locations(ctx context.Context, s *recent.State, in *locationsInput) (*answer, error) {

@@ -54,7 +54,10 @@ func (n *names) matrix(s *recent.State, about model.About, cells []model.Cell) (
 	if side > maxSide {
 		return nil, wrong("src", nil, "the matrix has %d groups, at most %d: name src and dst, or ask for cells", side, maxSide)
 	}
-	m := model.Matrix{About: about, Groups: axis}
+	// Without cells there are no rows, which JSON has to say as an empty list.
+	m := model.Matrix{
+		About: about, Groups: axis, Mean: make([][]*float64, 0, side), Heavy: make([][]*float64, 0, side), Mode: make([][]*string, 0, side), State: make([][]model.CellState, 0, side),
+	}
 	place := make(map[string]int, side)
 	for i, name := range axis {
 		place[name] = i

@@ -15,7 +15,7 @@ import (
 
 // PageInput chooses a page.
 type PageInput struct {
-	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the page before, with the same parameters"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the page before, with the same parameters" example:"MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEw"`
 }
 
 // pin is what all pages of one answer of the store have in common, and where the next one

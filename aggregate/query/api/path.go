@@ -16,9 +16,9 @@ import (
 type pathInput struct {
 	SignalInput
 	TimesInput
-	Src     string `query:"src" required:"true" maxLength:"200" doc:"source group"`
-	Dst     string `query:"dst" required:"true" maxLength:"200" doc:"destination group"`
-	Windows int    `query:"windows" default:"10" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory are added up"`
+	Src     string `query:"src" required:"true" maxLength:"200" doc:"source group" example:"rack1"`
+	Dst     string `query:"dst" required:"true" maxLength:"200" doc:"destination group" example:"rack2"`
+	Windows int    `query:"windows" default:"10" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory are added up" example:"10"`
 	WaitInput
 }
 

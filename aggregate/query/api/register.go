@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -36,6 +35,7 @@ func (a *API) register(h huma.API) {
 	endpoint(a, h, "health", "How fresh and how complete answers are", model.Health{}, a.health)
 	a.registerExports(h)
 	a.registerWatch(h)
+	complete(h.OpenAPI().Components.Schemas)
 }
 
 // endpoint serves one kind of question: at most so many at a time, each for so long.
@@ -94,22 +94,6 @@ func (a *API) inTurn(ctx context.Context, slots chan struct{}, f func() error) e
 		return huma.ErrorWithHeaders(huma.NewError(http.StatusServiceUnavailable, "too many requests at a time: try again later"), retryLater)
 	}
 	return f()
-}
-
-func responses(h huma.API, contentType string, sample any) map[string]*huma.Response {
-	schemas := h.OpenAPI().Components.Schemas
-	problem := func(description string) *huma.Response {
-		return &huma.Response{Description: description, Content: map[string]*huma.MediaType{
-			"application/problem+json": {Schema: schemas.Schema(reflect.TypeFor[model.Problem](), true, "")},
-		}}
-	}
-	return map[string]*huma.Response{
-		"200": {Description: "OK", Content: map[string]*huma.MediaType{
-			contentType: {Schema: schemas.Schema(reflect.TypeOf(sample), true, "")},
-		}},
-		"304":     {Description: "Nothing has changed"},
-		"default": problem("What is wrong, and what to change"),
-	}
 }
 
 // measure is a value in the signal's unit, nil without one.

@@ -39,45 +39,45 @@ func (o *optional[T]) OnParamSet(set bool, _ any) { o.value, o.set = o.text, set
 
 // SignalInput chooses what is asked about.
 type SignalInput struct {
-	Signal string `query:"signal" default:"min_abw_ratio" maxLength:"40" doc:"min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has several meanings"`
-	Level  string `query:"level" default:"location" enum:"location,set,device,stage" doc:"that locations are named at"`
+	Signal string `query:"signal" default:"min_abw_ratio" maxLength:"40" doc:"min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has several meanings" example:"min_abw"`
+	Level  string `query:"level" default:"location" enum:"location,set,device,stage" doc:"that locations are named at" example:"device"`
 }
 
 // TimesInput chooses history.
 type TimesInput struct {
-	From string `query:"from" maxLength:"40" doc:"RFC 3339: asks the store for history from then on, in whole seconds"`
-	To   string `query:"to" maxLength:"40" doc:"RFC 3339: end of the history, exclusive; with from"`
+	From string `query:"from" maxLength:"40" doc:"RFC 3339: asks the store for history from then on, in whole seconds" example:"2026-01-20T09:00:00Z"`
+	To   string `query:"to" maxLength:"40" doc:"RFC 3339: end of the history, exclusive; with from" example:"2026-01-20T10:00:00Z"`
 }
 
 // RangeInput chooses when.
 type RangeInput struct {
 	TimesInput
-	Windows int `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory are added up"`
+	Windows int `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory are added up" example:"10"`
 }
 
 // WaitInput waits for a revision.
 type WaitInput struct {
-	After string `query:"after" maxLength:"60" doc:"a revision: wait for a later one"`
-	Wait  string `query:"wait" maxLength:"20" doc:"how long at most, such as 30s, up to 60s; then the answer is 304"`
-	None  string `header:"If-None-Match" maxLength:"200" doc:"an ETag: the answer is 304 where nothing has changed"`
+	After string `query:"after" maxLength:"60" doc:"a revision: wait for a later one" example:"0000000000000007-42"`
+	Wait  string `query:"wait" maxLength:"20" doc:"how long at most, such as 30s, up to 60s; then the answer is 304" example:"30s"`
+	None  string `header:"If-None-Match" maxLength:"200" doc:"an ETag: the answer is 304 where nothing has changed" example:"\"0000000000000007-42\""`
 }
 
 // GroupInput chooses cells by their ends.
 type GroupInput struct {
-	Src []string `query:"src,explode" maxItems:"64" doc:"source groups, or groups above them"`
-	Dst []string `query:"dst,explode" maxItems:"64" doc:"destination groups, or groups above them"`
+	Src []string `query:"src,explode" maxItems:"64" doc:"source groups, or groups above them" example:"rack1"`
+	Dst []string `query:"dst,explode" maxItems:"64" doc:"destination groups, or groups above them" example:"rack2"`
 }
 
 // FilterInput chooses cells.
 type FilterInput struct {
 	GroupInput
-	Location     []string          `query:"location,explode" maxItems:"64" doc:"limiting locations, at the level"`
-	State        []string          `query:"state,explode" maxItems:"4" enum:"congested,clear,too_few" doc:"states"`
-	MinHeavy     float64           `query:"min_heavy_ratio" minimum:"0" maximum:"1" doc:"least share of heavily loaded observations"`
-	MinRoomBPS   optional[float64] `query:"min_room_bps" doc:"least mean of min_abw, bit/s"`
-	MaxRoomBPS   optional[float64] `query:"max_room_bps" doc:"most mean of min_abw, bit/s"`
-	MinRoomRatio optional[float64] `query:"min_room_ratio" doc:"least mean of min_abw_ratio, 0 to 1"`
-	MaxRoomRatio optional[float64] `query:"max_room_ratio" doc:"most mean of min_abw_ratio, 0 to 1"`
+	Location     []string          `query:"location,explode" maxItems:"64" doc:"limiting locations, at the level" example:"leaf3:up1"`
+	State        []string          `query:"state,explode" maxItems:"4" enum:"congested,clear,too_few" doc:"states" example:"congested"`
+	MinHeavy     float64           `query:"min_heavy_ratio" minimum:"0" maximum:"1" doc:"least share of heavily loaded observations" example:"0.1"`
+	MinRoomBPS   optional[float64] `query:"min_room_bps" doc:"least mean of min_abw, bit/s" example:"1e9"`
+	MaxRoomBPS   optional[float64] `query:"max_room_bps" doc:"most mean of min_abw, bit/s" example:"40e9"`
+	MinRoomRatio optional[float64] `query:"min_room_ratio" doc:"least mean of min_abw_ratio, 0 to 1" example:"0.1"`
+	MaxRoomRatio optional[float64] `query:"max_room_ratio" doc:"most mean of min_abw_ratio, 0 to 1" example:"0.2"`
 }
 
 // filter resolves names.

@@ -20,11 +20,11 @@ const maxMoments = 3600
 type timelineInput struct {
 	SignalInput
 	TimesInput
-	Step    string `query:"step" maxLength:"20" doc:"with from and to: length of a window, such as 10s; otherwise about 120 windows"`
-	Windows int    `query:"windows" default:"60" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory"`
+	Step    string `query:"step" maxLength:"20" doc:"with from and to: length of a window, such as 10s; otherwise about 120 windows" example:"10s"`
+	Windows int    `query:"windows" default:"60" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory" example:"10"`
 	WaitInput
 	GroupInput
-	Top int `query:"top" default:"3" minimum:"0" maximum:"100" doc:"locations of each window, of all cells"`
+	Top int `query:"top" default:"3" minimum:"0" maximum:"100" doc:"locations of each window, of all cells" example:"5"`
 }
 
 func (in *timelineInput) chosen() *FilterInput { return &FilterInput{GroupInput: in.GroupInput} }

@@ -18,11 +18,11 @@ import (
 type watchInput struct {
 	SignalInput
 	FilterInput
-	Windows   int    `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows the snapshot adds up"`
-	After     string `query:"after" maxLength:"60" doc:"a revision that was seen: go on from there, without a snapshot"`
-	LastID    string `header:"Last-Event-ID" maxLength:"60" doc:"the same, as browsers send it"`
-	Heartbeat string `query:"heartbeat" default:"15s" maxLength:"20" doc:"longest silence, 1s to 60s"`
-	Encoding  string `query:"encoding" default:"json" enum:"json,frames" doc:"of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in base64, by the identities of groups and locations, as /api/v1/frames gives them"`
+	Windows   int    `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows the snapshot adds up" example:"10"`
+	After     string `query:"after" maxLength:"60" doc:"a revision that was seen: go on from there, without a snapshot" example:"0000000000000007-42"`
+	LastID    string `header:"Last-Event-ID" maxLength:"60" doc:"the same, as browsers send it" example:"0000000000000007-42"`
+	Heartbeat string `query:"heartbeat" default:"15s" maxLength:"20" doc:"longest silence, 1s to 60s" example:"10s"`
+	Encoding  string `query:"encoding" default:"json" enum:"json,frames" doc:"of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in base64, by the identities of groups and locations, as /api/v1/frames gives them" example:"frames"`
 }
 
 const watchDescription = `Server-sent events, each with the revision as its id: snapshot (model Cells), synced, and then a
@@ -168,6 +168,7 @@ func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
 		// A reader that goes away before synced has not got it all: only that carries an id.
 		e := &event{name: model.EventSnapshot, content: content{value: value, view: v, chosen: chosen}}
 		if w.in.Encoding == inFrames {
+			value.Values = []model.Cell{} // which are in the frames
 			e.content = content{value: value}
 			e.bytes, err = asFrames(v.only(chosen), value.From, value.To, &value.Frames)
 		}

@@ -88,6 +88,7 @@ func (w *watch) windowFrames(ctx context.Context, into *model.WindowEvent, v *vi
 			cells, into.Base = changed, &last.window.Start
 		}
 	}
+	into.Values = []model.Cell{} // which are in the frames
 	size, err := asFrames(cells, into.Start, into.End, &into.Frames)
 	return content{value: into, bytes: size}, err
 }
