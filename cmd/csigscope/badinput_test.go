@@ -35,6 +35,9 @@ func TestBadInput(t *testing.T) {
 		"folder":             {[]string{"replay", "--store", "none", t.TempDir()}, exitFailed, []string{"holds no pcap"}},
 		"no file":            {[]string{"replay"}, exitUsage, []string{"no capture file", "--help"}},
 		"unknown flag":       {[]string{"replay", "--fabrik", "x"}, exitUsage, []string{"--fabrik", "--help"}},
+		"unknown command":    {[]string{"repl"}, exitUsage, []string{`"repl"`, "did you mean replay?", "--help"}},
+		"unknown subcommand": {[]string{"schema", "migrat"}, exitUsage, []string{`"migrat" of csigscope schema`, "did you mean migrate?"}},
+		"nothing like it":    {[]string{"query", "bogus"}, exitUsage, []string{`"bogus"`, "csigscope query --help"}},
 		"unknown key":        {[]string{"config", "check", "--config", unknownKey}, exitUsage, []string{unknownKey, "line 3", `"resolution"`, "config dump"}},
 		"overlapping bucket": {[]string{"config", "check", "--config", badTable}, exitUsage, []string{badTable, "tables[0]", "bucket 2", "10us"}},
 		"bad fabric":         {[]string{"config", "check", "--fabric", badFabric}, exitUsage, []string{badFabric, "fabric.yaml:3:", "10.0.0.0/33"}},
@@ -43,6 +46,8 @@ func TestBadInput(t *testing.T) {
 		"unreachable server": {[]string{"query", "extent", "--store", "clickhouse://127.0.0.1:1/db?dial_timeout=1s"}, exitFailed, []string{"127.0.0.1:1", "refused"}},
 		"unknown signal":     {[]string{"query", "cells", "--signal", "abw"}, exitUsage, []string{"abw", "min_abw_ratio"}},
 		"unknown scenario":   {[]string{"emit", "--scenario", "x", "--out", dir}, exitUsage, []string{`"x"`, "quickstart"}},
+		"report's folder":    {[]string{"report", "--out", filepath.Join(dir, "gone", "r.html"), empty}, exitUsage, []string{"--out", "no such file"}},
+		"JUnit's folder":     {[]string{"conform", "--device", "leaf1", "--junit", filepath.Join(empty, "j.xml"), empty, empty}, exitUsage, []string{"--junit", "empty.pcap"}},
 		"public listener":    {[]string{"query", "serve", "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "no TLS certificate"}},
 	}
 	for name, tt := range tests {

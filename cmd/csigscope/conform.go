@@ -95,6 +95,11 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
+	if f.junit != "" {
+		if err := expectFolder("--junit", f.junit); err != nil {
+			return err
+		}
+	}
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
 		return err
@@ -216,14 +221,6 @@ func (f *conformFlags) write(w io.Writer, c *replay.Conformance) error {
 		return writeIndented(w, c)
 	}
 	return writeConformance(w, c)
-}
-
-func createFile(path string, write func(io.Writer) error) error {
-	out, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write file: %w", err)
-	}
-	return errors.Join(write(out), out.Close())
 }
 
 // writeConformance prints a result for people.

@@ -79,6 +79,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
   csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
   csigscope query cells --signal min_abw_ratio
   csigscope decode capture.pcap | head`,
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,6 +93,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newTraceCommand(), newCollectCommand(), newExportCommand(), newQueryCommand(),
 		newDashboardsCommand(), newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(), newReferenceCommand(root),
 	)
+	refuseUnknown(root)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.PersistentFlags().BoolP("verbose", "v", false, "log what is going on to standard error")
 	return root
 }

@@ -75,7 +75,7 @@ func writeReference(w io.Writer, cmd *cobra.Command) {
 		return
 	}
 	fmt.Fprintf(w, "\n## %s\n\n%s\n", cmd.CommandPath(), cmp.Or(cmd.Long, cmd.Short))
-	if cmd.Runnable() {
+	if cmd.Runnable() && !cmd.HasSubCommands() {
 		fmt.Fprintf(w, "\n```\n%s\n```\n", cmd.UseLine())
 	}
 	if cmd.Example != "" {

@@ -85,6 +85,11 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
+	if f.out != "-" {
+		if err := expectFolder("--out", f.out); err != nil {
+			return err
+		}
+	}
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
 		return err
