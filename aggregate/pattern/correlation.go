@@ -67,16 +67,63 @@ func detrend(values []float64, at []int) {
 // the pairs that there are, so that it does not fall off with the lag. Both have one
 // length. It is nil where one of them never changes.
 func correlate(a, b []float64, most int) []float64 {
-	n := len(a)
-	size := 1 << bits.Len(uint(2*n-1))
-	left, right := make([]complex128, size), make([]complex128, size)
-	var powerA, powerB float64
-	for i := range n {
-		left[i], right[i] = complex(a[i], 0), complex(b[i], 0)
-		powerA, powerB = powerA+a[i]*a[i], powerB+b[i]*b[i]
-	}
+	powerA, powerB := power(a), power(b)
 	if powerA == 0 || powerB == 0 {
 		return nil
+	}
+	out := make([]float64, most+1)
+	addProducts(out, a, b)
+	scale := float64(len(a)) / math.Sqrt(powerA*powerB)
+	for k := range out {
+		out[k] *= scale / float64(len(a)-k)
+	}
+	return out
+}
+
+// autocorrelate gives the correlation of a series in parts with itself, as correlate does,
+// over the pairs within its parts. Some part is longer than most.
+func autocorrelate(parts [][]float64, most int) []float64 {
+	out := make([]float64, most+1)
+	sum, total := 0.0, 0
+	for _, p := range parts {
+		sum, total = sum+power(p), total+len(p)
+	}
+	if sum == 0 {
+		return nil
+	}
+	for _, p := range parts {
+		addProducts(out[:min(len(out), len(p))], p, p)
+	}
+	for k := range out {
+		out[k] *= float64(total) / sum / float64(pairs(parts, k))
+	}
+	return out
+}
+
+// pairs is how many windows of parts are so far apart.
+func pairs(parts [][]float64, lag int) (n int) {
+	for _, p := range parts {
+		n += max(len(p)-lag, 0)
+	}
+	return n
+}
+
+func power(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v * v
+	}
+	return sum
+}
+
+// addProducts adds the sums of a[i]*b[i+k] over i to out[k].
+func addProducts(out, a, b []float64) {
+	if len(out) == 0 {
+		return
+	}
+	size := 1 << bits.Len(uint(2*len(a)-1))
+	left, right := make([]complex128, size), make([]complex128, size)
+	for i := range a {
+		left[i], right[i] = complex(a[i], 0), complex(b[i], 0)
 	}
 	transform(left, false)
 	transform(right, false)
@@ -84,12 +131,9 @@ func correlate(a, b []float64, most int) []float64 {
 		left[i] = cmplx.Conj(left[i]) * right[i]
 	}
 	transform(left, true)
-	out := make([]float64, most+1)
-	scale := float64(n) / (math.Sqrt(powerA*powerB) * float64(size))
 	for k := range out {
-		out[k] = real(left[k]) * scale / float64(n-k)
+		out[k] += real(left[k]) / float64(size)
 	}
-	return out
 }
 
 // transform is the fast Fourier transform in place (radix 2), unscaled; len(x) is a power

@@ -104,7 +104,7 @@ func Straggler(series [][]float64, r *Rhythm) (*Late, error) {
 // beginnings are the windows in which steps of a job begin, but for a cut first one, and
 // behind the last whole one.
 func beginnings(total []float64, period float64) (list []int) {
-	for _, r := range stepsOf(total, period) {
+	for _, r := range stepsOf([][]float64{total}, period)[0] {
 		if r.from == 0 || len(list) > 0 && float64(r.from-list[len(list)-1]) < period/2 {
 			continue // cut, or the rest of a step whose last part is somebody's alone
 		}
@@ -119,7 +119,7 @@ func beginnings(total []float64, period float64) (list []int) {
 func endsOf(series [][]float64, period float64, begins []int) [][]int {
 	ends := make([][]int, max(len(begins)-1, 0))
 	for _, s := range series {
-		runs := stepsOf(s, period)
+		runs := stepsOf([][]float64{s}, period)[0]
 		for i := range ends {
 			end := -1
 			for _, r := range runs {

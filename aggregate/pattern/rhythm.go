@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Bounds of a series.
@@ -49,34 +50,52 @@ type Rhythm struct {
 // Find gives the rhythm of a series, the value of each window in order; NaN is unknown. It
 // is nil where there is no period that is more than chance: at least 2 windows long, and
 // as a rule eight times in the series. The error is ErrLength.
-func Find(values []float64) (*Rhythm, error) {
-	if len(values) < MinWindows || len(values) > MaxWindows {
-		return nil, fmt.Errorf("find period in %d windows: %w", len(values), ErrLength)
+func Find(values []float64) (*Rhythm, error) { return FindIn([][]float64{values}) }
+
+// FindIn is Find of a series of which parts are known, some time apart, in their order. A
+// period has to fit into the longest of them as it has to into a series. The windows of all
+// parts together are bounded as those of a series are, else the error is ErrLength.
+func FindIn(parts [][]float64) (*Rhythm, error) {
+	total, longest := 0, 0
+	for _, p := range parts {
+		total, longest = total+len(p), max(longest, len(p))
 	}
-	series := ranked(values)
-	r := correlate(series, series, len(series)/2)
+	if longest < MinWindows || total > MaxWindows {
+		return nil, fmt.Errorf("find period in %d windows: %w", total, ErrLength)
+	}
+	series := cutLike(ranked(slices.Concat(parts...)), parts)
+	r := autocorrelate(series, longest/2)
 	if r == nil {
 		return nil, nil
 	}
-	period, strength, chance := fundamental(r, series)
+	period, strength, chance := fundamental(r, series, longest)
 	if period == 0 {
 		return nil, nil
 	}
 	out := &Rhythm{Strength: strength, Chance: chance}
 	steady := false
 	out.Period, steady = lengthOf(r, period, chance)
-	out.measure(values, !steady)
+	out.measure(parts, !steady)
 	return out, nil
+}
+
+// cutLike cuts a series into parts as long as others are.
+func cutLike(series []float64, like [][]float64) [][]float64 {
+	parts := make([][]float64, len(like))
+	for i, p := range like {
+		parts[i], series = series[:len(p)], series[len(p):]
+	}
+	return parts
 }
 
 // fundamental is the lag of the first of the highest peaks of a series' autocorrelation, if
 // it is no chance; else 0.
-func fundamental(r, series []float64) (period, strength, chance float64) {
+func fundamental(r []float64, series [][]float64, longest int) (period, strength, chance float64) {
 	memory := 1
 	for memory < len(r) && r[memory] > 0 {
 		memory++
 	}
-	most := len(series) / fewest
+	most := longest / fewest
 	chance = level(r, series, memory, most)
 	peaks := peaksOf(r[:most+1], memory)
 	best := 0.0
@@ -103,18 +122,22 @@ func fundamental(r, series []float64) (period, strength, chance float64) {
 // that it takes to fall off, the memory: the more is left there, the fewer independent
 // values there are. How far it gets from 0 by chance is bounded by Bernstein's inequality,
 // which knows that two rare bursts which happen to be so far apart are a large part of all.
-func level(r, series []float64, memory, most int) float64 {
+func level(r []float64, series [][]float64, memory, most int) float64 {
 	inflation := 1.0
 	for _, v := range r[1:min(memory, len(r))] {
 		inflation += 2 * v * v
 	}
-	var power, largest float64
-	for _, v := range series {
-		power, largest = power+v*v, max(largest, v*v)
+	var sum, largest float64
+	total := 0
+	for _, part := range series {
+		sum, total = sum+power(part), total+len(part)
+		for _, v := range part {
+			largest = max(largest, v*v)
+		}
 	}
-	n := float64(len(series) - most)
+	n := float64(pairs(series, most))
 	variance := inflation / n
-	term := inflation * largest / power * float64(len(series)) / n
+	term := inflation * largest / sum * float64(total) / n
 	lags := max(float64(most)/float64(memory), 2)
 	odds := math.Log(lags / falseAlarm)
 	return odds*term/3 + math.Sqrt(odds*term/3*odds*term/3+2*odds*variance)

@@ -39,12 +39,17 @@ func averaged(values []float64, width int) []float64 {
 
 // threshold is half of the way from what the quietest tenth of the known windows does not
 // exceed to what the busiest tenth reaches.
-func threshold(values []float64) float64 {
-	known := make([]float64, 0, len(values))
-	for _, v := range values {
-		if !math.IsNaN(v) {
-			known = append(known, v)
+func threshold(parts [][]float64) float64 {
+	var known []float64
+	for _, values := range parts {
+		for _, v := range values {
+			if !math.IsNaN(v) {
+				known = append(known, v)
+			}
 		}
+	}
+	if len(known) == 0 {
+		return 0
 	}
 	slices.Sort(known)
 	return (known[len(known)/10] + known[len(known)-1-len(known)/10]) / 2
@@ -53,16 +58,27 @@ func threshold(values []float64) float64 {
 // run is a stretch of busy windows: from the first to behind the last.
 type run struct{ from, to int }
 
-// stepsOf are the busy stretches of a series, those together that less than a pause is
-// between. An unknown window is as the one before.
-func stepsOf(values []float64, period float64) (list []run) {
-	values = averaged(values, int(smooth*period)/2*2+1)
-	half := threshold(values)
-	short := int(math.Max(pause*period, 1))
+// stepsOf are the busy stretches of each part of a series, those together that less than a
+// pause is between. An unknown window is as the one before.
+func stepsOf(parts [][]float64, period float64) [][]run {
+	smoothed := make([][]float64, len(parts))
+	for i, values := range parts {
+		smoothed[i] = averaged(values, int(smooth*period)/2*2+1)
+	}
+	half := threshold(smoothed)
+	lists := make([][]run, len(parts))
+	for i, values := range smoothed {
+		lists[i] = busyRuns(values, half, int(math.Max(pause*period, 1)))
+	}
+	return lists
+}
+
+// busyRuns are the stretches above a level, those together that less than short is between.
+func busyRuns(values []float64, level float64, short int) (list []run) {
 	busy := false
 	for i, v := range values {
 		if !math.IsNaN(v) {
-			busy = v > half
+			busy = v > level
 		}
 		if !busy {
 			continue
@@ -77,27 +93,34 @@ func stepsOf(values []float64, period float64) (list []run) {
 }
 
 // measure counts steps, and how long they and the quiet between them take. The step that
-// the series begins in is left out, since it is cut. Periods that wander are counted.
-func (r *Rhythm) measure(values []float64, wanders bool) {
-	list := stepsOf(values, r.Period)
-	if len(list) > 0 && list[0].from == 0 {
-		list = list[1:]
+// a part begins in is left out, since it is cut. Periods that wander are counted.
+func (r *Rhythm) measure(parts [][]float64, wanders bool) {
+	var idle []float64
+	quiet, whole := 0, 0
+	lists := stepsOf(parts, r.Period)
+	for i, list := range lists {
+		if len(list) > 0 && list[0].from == 0 {
+			list = list[1:]
+			lists[i] = list
+		}
+		if len(list) == 0 {
+			continue
+		}
+		for k := range list[1:] {
+			gap := list[k+1].from - list[k].to
+			idle = append(idle, float64(gap))
+			quiet += gap
+		}
+		whole += list[len(list)-1].from - list[0].from
 	}
-	if len(list) < 2 {
+	if len(idle) == 0 {
 		return
-	}
-	idle := make([]float64, 0, len(list)-1)
-	quiet := 0
-	for i := range list[1:] {
-		gap := list[i+1].from - list[i].to
-		idle = append(idle, float64(gap))
-		quiet += gap
 	}
 	r.Steps = len(idle)
 	if wanders {
-		r.count(list)
+		r.count(lists)
 	}
-	r.Duty = 1 - float64(quiet)/float64(list[len(list)-1].from-list[0].from)
+	r.Duty = 1 - float64(quiet)/float64(whole)
 	r.Idle = median(idle)
 }
 
@@ -111,17 +134,19 @@ const (
 
 // count corrects the period to the mean of those that are clear: the autocorrelation sees
 // few of periods that wander.
-func (r *Rhythm) count(list []run) {
+func (r *Rhythm) count(lists [][]run) {
 	var windows, periods float64
 	good := 0
-	for i := range list[1:] {
-		length := float64(list[i+1].from - list[i].from)
-		whole := math.Round(length / r.Period)
-		if whole > 0 && math.Abs(length/r.Period-whole) <= clear {
-			windows, periods, good = windows+length, periods+whole, good+1
+	for _, list := range lists {
+		for i := 1; i < len(list); i++ {
+			length := float64(list[i].from - list[i-1].from)
+			whole := math.Round(length / r.Period)
+			if whole > 0 && math.Abs(length/r.Period-whole) <= clear {
+				windows, periods, good = windows+length, periods+whole, good+1
+			}
 		}
 	}
-	if good >= leastCounted && float64(good) >= mostClear*float64(len(list)-1) {
+	if good >= leastCounted && float64(good) >= mostClear*float64(r.Steps) {
 		r.Period = windows / periods
 	}
 }

@@ -48,11 +48,12 @@ are distributed, what repeats, what each tap and cell is missing, what is wrong 
 packets to open in Wireshark), and what could not be known. The HTML is one file without
 scripts that can be sent along with a ticket.
 
-No store is needed. Steps are of 1ms, and of captures with more than --steps of them wider.
-What the captures add up to takes at most --memory, beside what decoding takes. Where that is
-too little, they go once more through the embedded engine, in a temporary folder or in
---engine-dir, and the numbers are the same; without the engine steps get wider still, or
-cells are left out, and the report says so.
+No store is needed. Steps are of 1ms, and of captures with more than --steps of them wider:
+then what repeats faster is looked for in stretches of 1ms steps. What the captures add up to
+takes at most --memory, beside what decoding takes. Where that is too little, they go once
+more through the embedded engine, in a temporary folder or in --engine-dir, and the numbers
+are the same; without the engine steps get wider still, or cells are left out, and the report
+says so.
 
 With --fail-on, findings of that severity or worse make the exit code 3.`,
 		Example: `  csigscope report capture.pcapng --fabric fabric.yaml                # report.html
@@ -69,7 +70,7 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
 	flags.StringVarP(&f.format, "output", "o", "html", "output `FORMAT`: html, json or markdown")
 	flags.StringVar(&f.out, "out", "", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are findings of this `SEVERITY` or worse: error, warning or info")
-	flags.IntVar(&f.steps, "steps", 16384, "steps of time that are held apart, at most: what repeats is found in them, from two and a half steps on")
+	flags.IntVar(&f.steps, "steps", 16384, "steps of time that are held apart, at most, and as many of 1ms in stretches of longer captures: what repeats is found in them, from two and a half steps on")
 	flags.StringVar(&f.memory, "memory", "512MiB", "`SIZE` of what the captures add up to in memory")
 	flags.StringVar(&f.engine, "use-engine", engineAuto, "go through the embedded engine: auto, where memory does not suffice, always or never")
 	flags.StringVar(&f.engineDir, "engine-dir", "", "empty `FOLDER` that the engine stores in, and that is kept (default a temporary one)")

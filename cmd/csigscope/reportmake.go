@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -65,7 +64,7 @@ func (r *reportRun) numbers() (numbers *reportNumbers, leave func() error, err e
 	}
 	limited, hint := memory.Limited(), "(--use-engine)"
 	if r.flags.engine == engineAlways || r.flags.engine == engineAuto && len(limited) > 0 {
-		stored, leave, err := r.throughEngine(memory.Wanted())
+		stored, leave, err := r.throughEngine(memory)
 		if err == nil || r.flags.engine == engineAlways || !errors.Is(err, chdb.ErrNoEngine) {
 			return stored, leave, err
 		}
@@ -99,10 +98,11 @@ func (r *reportRun) write(numbers *reportNumbers, e *replay.Examined) (*report.R
 	}
 	doc.Coverage.SetTaps(numbers.taps, n.taps())
 	doc.Unknown = append(unknownOf(numbers.result, e, n), numbers.unknown...)
-	if step := numbers.data.Span().Step; step > reportResolutions.Fine {
-		doc.Unknown = append(doc.Unknown, fmt.Sprintf("steps of time are of %s: what repeats faster than every %s is not found (--steps, or a part of the captures)", step, step*5/2))
+	missed, err := report.Missed(ctx, numbers.data, reportResolutions.Fine)
+	if missed != "" {
+		doc.Unknown = append(doc.Unknown, missed)
 	}
-	return doc, nil
+	return doc, err
 }
 
 // config is the replay that a report is made of.

@@ -37,6 +37,26 @@ type Steps interface {
 	LocationSteps(context.Context, csig.Signal, time.Duration) ([]LocationStep, error)
 	// CellSteps has a list for each of the cells.
 	CellSteps(context.Context, csig.Signal, []aggregate.CellID) ([][]CellStep, error)
+	Sampler
+}
+
+// Sampler knows stretches of time in shorter steps, where all of it is known in longer
+// ones.
+type Sampler interface {
+	// Samples are those of some cells, which may be none, the shortest steps first.
+	Samples(context.Context, csig.Signal, []aggregate.CellID) ([]Sample, error)
+}
+
+// Sample is stretches of time that are known in steps of a length.
+type Sample struct {
+	Step      time.Duration
+	Stretches []Stretch // ascending
+}
+
+// Stretch is a stretch of time, within the span.
+type Stretch struct {
+	First, Last int64        // starts of the first and the last step, Unix ns
+	Cells       [][]CellStep // of each of the cells
 }
 
 // Details are for a closer look.

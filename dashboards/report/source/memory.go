@@ -34,6 +34,7 @@ type Memory struct {
 	timeline *aggregate.Timeline
 	codes    *aggregate.Codes
 	flows    *aggregate.FlowTotals
+	samples  []*aggregate.Stretches // the shortest steps first
 	maxRows  int
 	maxSteps int
 	fine     time.Duration
@@ -62,9 +63,10 @@ func (r Resolutions) List() []time.Duration {
 // NewMemory makes a Memory of blocks at the resolutions.
 func NewMemory(r Resolutions, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
-	m := &Memory{maxRows: entries(20, rowBytes), maxSteps: l.Steps, fine: r.Fine, window: r.Window}
+	m := &Memory{maxRows: entries(15, rowBytes), maxSteps: l.Steps, fine: r.Fine, window: r.Window}
 	m.total = aggregate.NewSummary(r.Total, m.maxRows)
-	m.timeline = aggregate.NewTimeline(r.Fine, l.Steps, entries(40, rowBytes))
+	m.timeline = aggregate.NewTimeline(r.Fine, l.Steps, entries(35, rowBytes))
+	m.samples = newSamples(r.Fine, l)
 	m.codes = aggregate.NewCodes(r.Window, maxWindows, entries(30, codeBytes))
 	m.flows = aggregate.NewFlowTotals(r.Total, entries(10, flowBytes))
 	return m
@@ -74,6 +76,11 @@ func NewMemory(r Resolutions, l Limits) *Memory {
 func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	for _, sink := range []aggregate.Sink{m.total, m.timeline, m.codes, m.flows} {
 		if err := sink.WriteBlock(ctx, b); err != nil {
+			return err
+		}
+	}
+	for _, s := range m.samples {
+		if err := s.WriteBlock(ctx, b); err != nil {
 			return err
 		}
 	}

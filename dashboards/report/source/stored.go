@@ -23,11 +23,13 @@ type Stored struct {
 	store *store.Store
 	fine  time.Duration
 	span  report.Span
+	report.Sampler
 }
 
 // NewStored asks the store about a span: steps are a multiple of the fine resolution.
-func NewStored(s *store.Store, fine time.Duration, span report.Span) *Stored {
-	return &Stored{store: s, fine: fine, span: span}
+// Samples of shorter steps are not in the store.
+func NewStored(s *store.Store, fine time.Duration, span report.Span, samples report.Sampler) *Stored {
+	return &Stored{store: s, fine: fine, span: span, Sampler: samples}
 }
 
 // query is about the whole range, in windows of 1 min.

@@ -1,0 +1,173 @@
+package report
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+)
+
+const (
+	seconds     = 1000 // windows of 1 ms
+	stretchOf   = 4096 // steps, as source.Memory holds them by default
+	inWindow    = 20   // observations of a window
+	aperiodics  = 100  // seeds of each kind, where make accuracy asks
+	seedsOfKind = 8    // else
+)
+
+// scalesOf are what is known of a cell, of which each window has a load: stretches of 1 ms
+// and of 20 ms, spread over the time, and all of it in steps of a length.
+func scalesOf(load []float64, step int, rng *rand.Rand) [][]cellSeries {
+	all := cellPart{make([]uint64, len(load)), make([]uint64, len(load))}
+	for i, v := range load {
+		for range inWindow {
+			all.all[i]++
+			if rng.Float64() < 0.02+0.96*min(v, 1) {
+				all.heavy[i]++
+			}
+		}
+	}
+	var scales [][]cellSeries
+	for _, ms := range []int{1, 20} {
+		if ms >= step {
+			continue
+		}
+		s := cellSeries{step: time.Duration(ms) * time.Millisecond}
+		every := 1
+		for len(load)/(ms*stretchOf*every) > 4 {
+			every *= 2
+		}
+		for from := rng.IntN(ms*stretchOf/2) / ms * ms; from < len(load); from += ms * stretchOf * every {
+			s.parts = append(s.parts, added(all, from, min(from+ms*stretchOf, len(load)), ms))
+		}
+		scales = append(scales, []cellSeries{s})
+	}
+	whole := cellSeries{step: time.Duration(step) * time.Millisecond, parts: []cellPart{added(all, 0, len(load), step)}}
+	return append(scales, []cellSeries{whole})
+}
+
+// added are windows from one to another in steps of several.
+func added(p cellPart, from, to, windows int) cellPart {
+	n := (to - from + windows - 1) / windows
+	out := cellPart{make([]uint64, n), make([]uint64, n)}
+	for i := from; i < to; i++ {
+		out.heavy[(i-from)/windows] += p.heavy[i]
+		out.all[(i-from)/windows] += p.all[i]
+	}
+	return out
+}
+
+// jobLoad is busy for two fifths of each period. Steps are late by up to a tenth of it, or
+// periods are off by as much. The mean period is given.
+func jobLoad(windows int, period float64, wanders bool, rng *rand.Rand) (load []float64, mean float64) {
+	load = make([]float64, windows)
+	n, first, last := 0, 0.0, 0.0
+	for at := rng.Float64() * period; at < float64(windows); n++ {
+		from := at
+		if n == 0 {
+			first = at
+		}
+		last = at
+		if wanders {
+			at += period * (1 + 0.1*(2*rng.Float64()-1))
+		} else {
+			from += 0.1 * period * rng.Float64()
+			at += period
+		}
+		to := from + 0.4*period
+		for i := int(from); i <= int(to) && i < windows; i++ {
+			load[i] += min(to, float64(i+1)) - max(from, float64(i))
+		}
+	}
+	return load, (last - first) / float64(n-1)
+}
+
+// TestPeriodsOfLongCaptures: periods from 5 ms to 2 s are found within 1 % in a minute, and in
+// 20 minutes, where all of it is known in steps of 10 and 100 ms.
+func TestPeriodsOfLongCaptures(t *testing.T) {
+	t.Parallel()
+	worst := 0.0
+	for _, test := range []struct {
+		windows, step int
+		periods       []float64
+	}{
+		{60 * seconds, 10, []float64{5, 7.3, 20, 61.7, 250, 700, 2000}},
+		{1200 * seconds, 100, []float64{5, 20, 333, 2000}},
+	} {
+		for i, period := range test.periods {
+			for _, wanders := range []bool{false, true} {
+				rng := rand.New(rand.NewPCG(uint64(i), uint64(test.windows)))
+				load, want := jobLoad(test.windows, period, wanders, rng)
+				in, found := findAmong(scalesOf(load, test.step, rng), 0)
+				if found == nil {
+					t.Errorf("%g ms in %d s, wandering %t: nothing is found", period, test.windows/seconds, wanders)
+					continue
+				}
+				got := float64(in.length(found.Period, in.steps)) / 1e6
+				off := math.Abs(got/want - 1)
+				if worst = max(worst, off); off > 0.01 || math.Abs(found.Duty-0.4) > 0.15 {
+					t.Errorf("%g ms in %d s, wandering %t: %.3f ms in steps of %s, congested %.2f of the time, want %.3f ms", period, test.windows/seconds, wanders, got, in.step, found.Duty, want)
+				}
+			}
+		}
+	}
+	t.Logf("off by %.2f %% at most", 100*worst)
+}
+
+// aperiodicLoads are of kinds of traffic without a period.
+var aperiodicLoads = map[string]func(rng *rand.Rand) func() float64{
+	"noise": func(rng *rand.Rand) func() float64 {
+		return rng.ExpFloat64
+	},
+	"memory": func(rng *rand.Rand) func() float64 {
+		v := 0.0
+		return func() float64 { v = 0.995*v + 0.1*rng.NormFloat64(); return math.Abs(v) }
+	},
+	"on and off": onAndOff(func(rng *rand.Rand) float64 { return 15 * rng.ExpFloat64() }),
+	"heavy-tailed": onAndOff(func(rng *rand.Rand) float64 {
+		return 3 * math.Pow(1-rng.Float64(), -1/1.3)
+	}),
+}
+
+func onAndOff(length func(*rand.Rand) float64) func(*rand.Rand) func() float64 {
+	return func(rng *rand.Rand) func() float64 {
+		on, left := 0.0, 0.0
+		return func() float64 {
+			for left <= 0 {
+				on, left = 1-on, left+length(rng)
+			}
+			left--
+			return on
+		}
+	}
+}
+
+// TestNoPeriodInLongCaptures: of a hundred seeds of what does not repeat, at most one has a
+// period in any of the steps of time that are looked at.
+func TestNoPeriodInLongCaptures(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(seedsOfKind)
+	if os.Getenv("CSIGSCOPE_RHYTHMS") != "" {
+		seeds = aperiodics
+	}
+	for name, kind := range aperiodicLoads {
+		found := 0
+		for seed := range seeds {
+			rng := rand.New(rand.NewPCG(seed, 9))
+			next := kind(rng)
+			load := make([]float64, 60*seconds)
+			for i := range load {
+				load[i] = next()
+			}
+			if in, r := findAmong(scalesOf(load, 10, rng), 0); r != nil {
+				found++
+				t.Logf("%s, seed %d: %+v in steps of %s", name, seed, *r, in.step)
+			}
+		}
+		t.Logf("%s: %d of %d seeds have a period", name, found, seeds)
+		if found > 1 {
+			t.Errorf("%s: %d of %d seeds have a period", name, found, seeds)
+		}
+	}
+}
