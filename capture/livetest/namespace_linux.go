@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,8 +16,9 @@ import (
 
 const namespaceEnv = "CSIGSCOPE_TEST_NAMESPACE"
 
-// InNamespace runs the test in a child process that has a network of its own, for
-// which no rights are needed, and is true there. In CI it has to be possible.
+// InNamespace runs the test, or the part of one, in a child process that has a network of
+// its own, for which no rights are needed, and is true there. In CI it has to be possible.
+// Those that run in parallel do not see each other's links and ports.
 func InNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(namespaceEnv) != "" {
@@ -49,15 +51,18 @@ func InNamespace(t *testing.T) bool {
 	return false
 }
 
-// selection is the test, with those of its parts that -run chose.
+// selection is the test or part of one, with those of its parts that -run chose.
 func selection(t *testing.T) string {
-	all := "^" + t.Name() + "$"
+	levels := strings.Split(t.Name(), "/")
+	for i, name := range levels {
+		levels[i] = "^" + regexp.QuoteMeta(name) + "$"
+	}
 	if run := flag.Lookup("test.run"); run != nil {
-		if _, parts, ok := strings.Cut(run.Value.String(), "/"); ok {
-			return all + "/" + parts
+		if chosen := strings.Split(run.Value.String(), "/"); len(chosen) > len(levels) {
+			levels = append(levels, chosen[len(levels):]...)
 		}
 	}
-	return all
+	return strings.Join(levels, "/")
 }
 
 // Missing ends a test that lacks something of the system.
@@ -96,12 +101,13 @@ func MakeLink(t *testing.T) {
 		IP(t, "link", "set", end, "up")
 	}
 	// The carrier comes a moment later.
-	for range 200 {
+	for range 6000 {
 		if b, err := os.ReadFile("/sys/class/net/" + TapEnd + "/operstate"); err != nil || strings.TrimSpace(string(b)) == "up" {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	t.Fatal("the link does not come up within 30 s")
 }
 
 // Sender sends whole frames into the link.

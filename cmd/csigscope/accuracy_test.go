@@ -28,11 +28,14 @@ import (
 // make accuracy sets it.
 const accuracyEnv = "CSIGSCOPE_ACCURACY"
 
-// shortRun is how long a scenario is simulated otherwise, and laterRuns how long those
-// are that congest later.
+// shortRun is how long a scenario is simulated otherwise, and otherRuns how long those are
+// that congest later, or have as many packets within less.
 const shortRun = 1200 * time.Millisecond
 
-var laterRuns = map[string]time.Duration{"quickstart": 2200 * time.Millisecond, "noisy-taps": 2200 * time.Millisecond, "partial-deployment": 2200 * time.Millisecond}
+var otherRuns = map[string]time.Duration{
+	"quickstart": 2200 * time.Millisecond, "noisy-taps": 2200 * time.Millisecond, "partial-deployment": 2200 * time.Millisecond,
+	"fabric-like": 300 * time.Millisecond,
+}
 
 // locatorLayouts are the tag layouts of the table and what their locators name.
 var locatorLayouts = []struct {
@@ -55,6 +58,7 @@ var unfit = map[string]bool{"mixed-generations compact class": true}
 // location that each heavy cell and window names against the true port. With tags, and
 // taps that miss nothing, no location is ever wrong.
 func TestAccuracy(t *testing.T) {
+	t.Parallel()
 	file := os.Getenv(accuracyEnv)
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
@@ -69,7 +73,7 @@ func TestAccuracy(t *testing.T) {
 			continue
 		}
 		if file == "" {
-			s.Duration, s.Packets = min(s.Duration, max(shortRun, laterRuns[name])), 0
+			s.Duration, s.Packets = min(s.Duration, cmp.Or(otherRuns[name], shortRun)), 0
 		} else if s.Packets > 0 {
 			s.Packets = min(s.Packets, 2_000_000)
 		}

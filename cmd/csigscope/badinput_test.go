@@ -18,6 +18,7 @@ func writeFile(t *testing.T, path, text string) string {
 // TestBadInput: each mistake gives one clear line on what is wrong, where, and what
 // to do, and the exit code of its class.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, text string) string { return writeFile(t, filepath.Join(dir, name), text) }
 	empty, nonsense := file("empty.pcap", ""), file("nonsense.pcap", "this is no capture at all")
@@ -72,6 +73,7 @@ func TestBadInput(t *testing.T) {
 // TestMissingEngine: without the library, what does not store works, and what does
 // says how to get it.
 func TestMissingEngine(t *testing.T) {
+	t.Parallel()
 	e := emit(t, "--scenario", "quickstart", "--duration", "200ms")
 	env := append(os.Environ(), "CSIGSCOPE_ENGINE="+filepath.Join(t.TempDir(), "none.so"))
 	args := append([]string{"replay", "--fabric", e.fabric()}, e.captures(t)...)
@@ -85,6 +87,7 @@ func TestMissingEngine(t *testing.T) {
 // TestCutFile: a cut capture yields all of its intact packets, and then says where it
 // was cut; the other captures are not harmed.
 func TestCutFile(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart", "--duration", "500ms", "--classic")
 	files := e.captures(t)
@@ -113,6 +116,7 @@ func TestCutFile(t *testing.T) {
 // TestUnknownAddress: addresses that the fabric does not know are counted in a group
 // that shows it.
 func TestUnknownAddress(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart", "--duration", "500ms")
 	text, err := os.ReadFile(e.fabric())

@@ -88,6 +88,7 @@ func countedBy(t *testing.T, text string) string {
 // one, and between two. Each time the same command goes on where it was, and the last one
 // comes to the numbers of an undisturbed replay.
 func TestPacedReplayKilled(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart", "--duration", "3s")
 	dir := t.TempDir()
@@ -158,6 +159,7 @@ func TestPacedReplayKilled(t *testing.T) {
 }
 
 func TestCheckpointFlags(t *testing.T) {
+	t.Parallel()
 	e := emit(t, "--scenario", "quickstart")
 	for _, every := range []string{"-1s", "1ms"} {
 		r := runBinary(t, os.Environ(), append([]string{"replay", "--store", "none", "--pace", "1", "--checkpoint", every}, e.captures(t)...)...)

@@ -2,27 +2,42 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// freeAddress is a loopback address that nobody listens on.
+// givenPorts are those of freeAddress.
+var givenPorts sync.Map
+
+// freeAddress is a loopback address that nobody listens on. Its port is below those that
+// kernels choose from, which may be another program's by the time that it is listened on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, given := givenPorts.LoadOrStore(address, true); !given {
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // TestClickHouseListen opens a store to other programs, as the README shows it, and
 // has further commands meet the engine that runs.
 func TestClickHouseListen(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--duration", "2s", "--seed", "3")
 	dir := filepath.Join(t.TempDir(), "store")
@@ -73,6 +88,7 @@ func ask(t *testing.T, address, sql string) string {
 
 // TestBackupAndRestore moves a store by a backup: both answer alike.
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--duration", "2s", "--seed", "3")
 	dir := t.TempDir()

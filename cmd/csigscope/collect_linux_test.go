@@ -18,24 +18,42 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// TestCollect runs the built binary on a link of its own, into the embedded engine.
+// TestCollect runs the built binary into the embedded engine, each part on a link of its
+// own.
 func TestCollect(t *testing.T) {
 	env := engineEnv(t)
-	if !livetest.InNamespace(t) {
-		return
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T, []string)
+	}{
+		{"hanging", collectHanging},
+		{"reload", collectReload},
+		{"taps", collectTapRows},
+		{"sandbox", collectSandboxed},
+		{"feed", collectFeed},
+		{"kill", collectKill},
+		{"truth", collectTruth},
+		{"mirror", collectMirrored},
+		{"drops", collectDrops},
+		{"systemd", collectUnderSystemd},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			if inNamespace(t) {
+				livetest.MakeLink(t)
+				part.run(t, env)
+			}
+		})
 	}
-	livetest.IP(t, "link", "set", "lo", "up")
-	livetest.MakeLink(t)
-	t.Run("truth", func(t *testing.T) { collectTruth(t, env) })
-	t.Run("mirror", func(t *testing.T) { collectMirrored(t, env) })
-	t.Run("drops", func(t *testing.T) { collectDrops(t, env) })
-	t.Run("hanging", func(t *testing.T) { collectHanging(t, env) })
-	t.Run("systemd", func(t *testing.T) { collectUnderSystemd(t, env) })
-	t.Run("reload", func(t *testing.T) { collectReload(t, env) })
-	t.Run("kill", func(t *testing.T) { collectKill(t, env) })
-	t.Run("feed", func(t *testing.T) { collectFeed(t, env) })
-	t.Run("taps", func(t *testing.T) { collectTapRows(t, env) })
-	t.Run("sandbox", func(t *testing.T) { collectSandboxed(t, env) })
+}
+
+// inNamespace is livetest.InNamespace for tests of the built binary.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	if _, err := binary(); err != nil {
+		t.Fatal(err)
+	}
+	return livetest.InNamespace(t)
 }
 
 // collecting is a running csigscope collect.

@@ -10,6 +10,7 @@ import (
 // TestCollectExample: the annotated example is a good configuration, and dumped it is
 // one again.
 func TestCollectExample(t *testing.T) {
+	t.Parallel()
 	example := filepath.Join("testdata", "collect.yaml")
 	if r := runBinary(t, os.Environ(), "config", "check", "--config", example); r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
@@ -28,6 +29,7 @@ func TestCollectExample(t *testing.T) {
 
 // TestCollectMistakes: each gives one line, with its place, and exit code 2.
 func TestCollectMistakes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, tt := range []struct{ name, config, want string }{
 		{"no taps", "", "nothing to collect"},

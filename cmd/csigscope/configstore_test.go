@@ -15,6 +15,7 @@ import (
 
 // TestStoreSection: a dump of a section is the section, but for its password.
 func TestStoreSection(t *testing.T) {
+	t.Parallel()
 	const text = `store:
   dsn: clickhouse://u:s3cret@h:9440/db?secure=true
   limits: {time: 10s, read_rows: 2e9, memory: 1GiB, result_rows: 1000}
@@ -81,6 +82,7 @@ func TestDocumentedStoreSection(t *testing.T) {
 }
 
 func TestStoreSectionMistakes(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"store:\n  dns: none\n":                                `line 2: unknown key "dns"`,
 		"store:\n  outbox:\n    sise: 1GB\n":                   `line 3: unknown key "sise"`,
@@ -117,12 +119,13 @@ func retention(t *testing.T, env []string, dir string) store.Retention {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o := chdb.Options{Dir: dir, Command: []string{path, "engine", "--dir", dir}}
 	for _, v := range env {
-		if value, ok := strings.CutPrefix(v, chdb.LibraryEnv+"="); ok {
-			t.Setenv(chdb.LibraryEnv, value)
+		if library, ok := strings.CutPrefix(v, chdb.LibraryEnv+"="); ok {
+			o.Library = library
 		}
 	}
-	engine, err := chdb.Start(t.Context(), chdb.Options{Dir: dir, Command: []string{path, "engine", "--dir", dir}})
+	engine, err := chdb.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +144,7 @@ func retention(t *testing.T, env []string, dir string) store.Retention {
 
 // TestStoreSectionIsUsed by all that store and ask, after flags and environment.
 func TestStoreSectionIsUsed(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -188,6 +192,7 @@ func TestStoreSectionIsUsed(t *testing.T) {
 
 // TestServeTrims: a command that goes on keeps the store within its budget.
 func TestServeTrims(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dir := t.TempDir()
 	dsn := "--store=embedded:" + filepath.Join(dir, "store")

@@ -50,6 +50,7 @@ func vxlanOn(port uint16) []byte {
 // TestUDPTunnels: a tunnel on a port of one's own is walked once it is configured, and
 // the ports that are configured replace the usual ones.
 func TestUDPTunnels(t *testing.T) {
+	t.Parallel()
 	type object struct {
 		Src   string   `json:"src"`
 		Encap []string `json:"encap"`
@@ -88,6 +89,7 @@ func TestUDPTunnels(t *testing.T) {
 }
 
 func TestUDPTunnelMistakes(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"decode:\n  udp_tunnels:\n    8472: vxlan\n    8472: geneve\n": "line 4: udp_tunnels: port 8472 is already defined",
 		"decode:\n  udp_tunnels:\n    1: vxlan\n    2: gre\n":          `line 4: udp_tunnels: port 2: tunnel "gre": expected one of`,

@@ -105,6 +105,7 @@ func TestConformMetrics(t *testing.T) {
 
 // TestConformForPeople reads what is printed, and what goes wrong.
 func TestConformForPeople(t *testing.T) {
+	t.Parallel()
 	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps+`faults: [{match: "leaf3:*", kind: lm-only}]`+"\n")
 	e := emit(t, "--scenario-file", file, "--capture-untagged")
 	in, up1 := filepath.Join(e.dir, "in.pcapng"), filepath.Join(e.dir, "up1.pcapng")

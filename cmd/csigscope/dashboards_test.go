@@ -31,6 +31,7 @@ type drawn struct {
 // Grafana uses, and looks at the frames: a panel draws nothing, and says nothing, where
 // its frame has the wrong shape.
 func TestDashboardQueries(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
 	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "10s", "--fine", "10ms", store)
@@ -287,6 +288,7 @@ func checkSquare(t *testing.T, title string, frame *data.Frame) {
 
 // TestDashboardsWrite: colours come from the fabric file, and mistakes are named.
 func TestDashboardsWrite(t *testing.T) {
+	t.Parallel()
 	e := emit(t, "--duration", "100ms")
 	dir := filepath.Join(t.TempDir(), "grafana")
 	out := mustRun(t, os.Environ(), "dashboards", "write", "--dir", dir, "--fabric", e.fabric(), "--clickhouse", "https://db.example")

@@ -26,7 +26,7 @@ func TestPipelineScreenshots(t *testing.T) {
 		t.Skip("takes a picture of a dashboard: make screenshots")
 	}
 	env := engineEnv(t)
-	if !livetest.InNamespace(t) {
+	if !inNamespace(t) {
 		return
 	}
 	const running, alone, scraped = 60 * time.Second, 30 * time.Second, time.Second

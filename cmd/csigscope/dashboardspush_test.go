@@ -13,6 +13,7 @@ import (
 // TestDashboardsPush: the token goes to Grafana and nowhere else, what Grafana says comes
 // to the terminal, and mistakes are found before anybody is asked.
 func TestDashboardsPush(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)

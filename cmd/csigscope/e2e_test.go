@@ -44,6 +44,7 @@ func replayInto(t *testing.T, env []string, dsn string, e emitted, files []strin
 // built binary and the engine: with a locator that carries port ids, the mode of
 // every heavily loaded cell and window is the truth's.
 func TestModeEqualsTruth(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	seeds := []string{"1", "2", "3", "4"}
 	if testing.Short() {
@@ -66,6 +67,7 @@ func TestModeEqualsTruth(t *testing.T) {
 // TestCompactLocator: seven bits name stage, orientation and capacity. The mode is an
 // honest set that holds the true port, at its stage.
 func TestCompactLocator(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "demo", "--format", "compact")
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
@@ -84,6 +86,7 @@ func TestCompactLocator(t *testing.T) {
 // TestReflections: where no tag is seen, what receivers reflect to senders tells the
 // same story, each measurement once.
 func TestReflections(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "demo", "--seed", "5")
 	config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "csig:\n  tpids: []\n")
@@ -101,6 +104,7 @@ func TestReflections(t *testing.T) {
 // TestReplayIsIdempotent replays the same captures again, renamed, in another order,
 // on another number of cores, in pieces and at a pace: no number changes.
 func TestReplayIsIdempotent(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart", "--classic")
 	files := e.captures(t)

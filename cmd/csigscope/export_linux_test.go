@@ -16,11 +16,11 @@ import (
 // away for a while: every packet is stored once, and what was found of them. An exporter
 // that ends while the collector is away leaves its windows to the next one.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
-	if !livetest.InNamespace(t) {
+	if !inNamespace(t) {
 		return
 	}
-	livetest.IP(t, "link", "set", "lo", "up")
 	livetest.MakeLink(t)
 	dir := t.TempDir()
 	dsn, address, ops := "embedded:"+filepath.Join(dir, "store"), freeAddress(t), freeAddress(t)

@@ -17,11 +17,11 @@ import (
 // the collector's store names every packet is stored once, none is ever stored twice, what
 // the taps say they took in is what is there, and all runs have ended.
 func TestExportKilled(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
-	if !livetest.InNamespace(t) {
+	if !inNamespace(t) {
 		return
 	}
-	livetest.IP(t, "link", "set", "lo", "up")
 	livetest.MakeLink(t)
 	dir := t.TempDir()
 	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)

@@ -43,6 +43,7 @@ func rogueScenario(t *testing.T, dir string) string {
 // replayed, by the name of its ports, once however often that is; under another
 // configuration other things are found instead. Its sound twin has none.
 func TestFindingsOfReplay(t *testing.T) {
+	t.Parallel()
 	env, dir := engineEnv(t), t.TempDir()
 	rogue := emit(t, "--scenario-file", rogueScenario(t, dir))
 	dsn := "embedded:" + filepath.Join(dir, "store")
@@ -94,6 +95,7 @@ func TestFindingsOfReplay(t *testing.T) {
 // TestFindingsWithoutStore: what is found is counted, by severity, with nothing to store it
 // in and so no hint where to look; nothing is where nothing was looked for.
 func TestFindingsWithoutStore(t *testing.T) {
+	t.Parallel()
 	scenario := rogueScenario(t, t.TempDir())
 	off := writeFile(t, filepath.Join(t.TempDir(), "off.yaml"), "findings: {detect: false}\n")
 	for name, test := range map[string]struct {
@@ -117,6 +119,7 @@ func TestFindingsWithoutStore(t *testing.T) {
 }
 
 func TestFindingsConfig(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"findings:\n  senders: [10.0.0.0/8, rack1]": `line 2: "rack1": expected a prefix`,
 		"findings: {sender: [10.0.0.0/8]}":          "sender",

@@ -79,6 +79,7 @@ func storedFlows(t *testing.T, env []string, args ...string) (flows flowCounts, 
 // TestFlows: a replay stores the flows that suffer with what decoding the captures by hand
 // counts, at 1 s and 1 min, the same in one piece and in many.
 func TestFlows(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "permutation", "--duration", "2s", "--classic")
 	files := e.captures(t)
@@ -111,6 +112,7 @@ func TestFlows(t *testing.T) {
 }
 
 func TestFlowsConfig(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"flows: {top: -1}":               "line 1",
 		"flows: {top: 100000}":           "line 1: flows: top flows 100000: expected 0 to 10000",

@@ -16,8 +16,14 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
-// binary builds the command once and gives its path.
+// binaryEnv names the built command to the processes that tests make of the test binary.
+const binaryEnv = "CSIGSCOPE_TEST_BINARY"
+
+// binary builds the command once, for child processes too, and gives its path.
 var binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(binaryEnv); path != "" {
+		return path, nil
+	}
 	dir, err := os.MkdirTemp("", "csigscope-test-")
 	if err != nil {
 		return "", err
@@ -27,12 +33,13 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("build csigscope: %w: %s", err, out)
 	}
-	return path, nil
+	return path, os.Setenv(binaryEnv, path)
 })
 
 func TestMain(m *testing.M) {
+	inherited := os.Getenv(binaryEnv)
 	code := m.Run()
-	if path, err := binary(); err == nil {
+	if path := os.Getenv(binaryEnv); path != inherited {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
 	os.Exit(code)

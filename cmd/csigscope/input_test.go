@@ -103,6 +103,7 @@ func feedFile(fifo, file string) error {
 
 // TestNoCSIG: a capture of plain traffic is no mistake; there is just nothing in it.
 func TestNoCSIG(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"--classic=true", "--classic=false"} {
 		e := emit(t, "--scenario", "quickstart", "--duration", "300ms", "--tag-every", "-1", "--ack-every", "-1", "--capture-untagged", format)
 		r := runBinary(t, os.Environ(), append([]string{"decode"}, e.captures(t)...)...)
@@ -122,6 +123,7 @@ func TestNoCSIG(t *testing.T) {
 
 // TestRefusedLinkType: the error names what the capture is of.
 func TestRefusedLinkType(t *testing.T) {
+	t.Parallel()
 	file := writeLinkFrames(t, 105, []byte("no Ethernet"), []byte("neither"))
 	for _, args := range [][]string{{"decode"}, {"replay", "--store", "none"}} {
 		r := runBinary(t, os.Environ(), append(args, file)...)

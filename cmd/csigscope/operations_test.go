@@ -105,6 +105,7 @@ func (p *daemonProcess) get(server, path string) (status int, body string) {
 // TestServeOperations: the page's process says how it is, gives up its rights, and goes
 // on when the engine is killed, which is then started again without those rights.
 func TestServeOperations(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	store := filepath.Join(t.TempDir(), "store")
 	mustRun(t, env, "replay", "--scenario", "ring", "--duration", "1s", "--store", "embedded:"+store)
@@ -198,6 +199,7 @@ func childOf(t *testing.T, pid int) int {
 
 // TestOperationsUsage: addresses that others reach, and profiles there, are refused.
 func TestOperationsUsage(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"--ops-listen", "0.0.0.0:9464"},
 		{"--ops-listen", "nonsense"},

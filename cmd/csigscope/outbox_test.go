@@ -13,6 +13,7 @@ import (
 // TestReplayKilled kills replays at any moment; one that is let through gives what an
 // undisturbed one gives.
 func TestReplayKilled(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart")
 	dir := t.TempDir()
@@ -50,6 +51,7 @@ func TestReplayKilled(t *testing.T) {
 }
 
 func TestOutboxFlags(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart")
 	store := filepath.Join(t.TempDir(), "store")

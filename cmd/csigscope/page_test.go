@@ -64,6 +64,7 @@ type queriedCell struct {
 // TestDemoPage runs the demo as a newcomer does and looks at its page: every cell is
 // drawn in the colour of its data, and the colours tell what the store answers.
 func TestDemoPage(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dir := t.TempDir()
 	url := serveBinary(t, env, "demo", "--dir", dir, "--listen", "127.0.0.1:0")
@@ -150,6 +151,7 @@ func rackNumber(t *testing.T, name string) int {
 // TestDemoOnce: the report and its data are written, and the report asks no one for
 // anything.
 func TestDemoOnce(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dir := t.TempDir()
 	mustRun(t, env, "demo", "--once", "--dir", dir, "--duration", "3s")

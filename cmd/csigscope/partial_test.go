@@ -52,6 +52,7 @@ type extentRow struct {
 // TestInterruptedReplay: a first pass that was interrupted is shown and named as
 // incomplete, everywhere; a whole pass before it stays what is shown.
 func TestInterruptedReplay(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart", "--duration", "1s")
 	file := e.captures(t)[0]

@@ -11,6 +11,7 @@ import (
 
 // TestReport writes reports of a fabric with every fault, and of one without.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	e := emit(t, "--scenario", "rogue", "--duration", "2600ms")
 	args := []string{"report", e.dir, "--fabric", e.fabric()}
 	html := filepath.Join(t.TempDir(), "r.html")
@@ -57,6 +58,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestReportUsage(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		args []string
 		code int

@@ -13,6 +13,7 @@ import (
 // TestReportThroughEngine: a report has the same numbers from memory and from the store, and
 // goes there by itself where memory does not suffice.
 func TestReportThroughEngine(t *testing.T) {
+	t.Parallel()
 	temporary := t.TempDir()
 	env := append(engineEnv(t), "TMPDIR="+temporary)
 	e := emit(t, "--scenario", "incast", "--duration", "2s")

@@ -9,6 +9,7 @@ import (
 
 // TestRestoreBesideOutbox loses a store after its backup, but not its outbox.
 func TestRestoreBesideOutbox(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dir := t.TempDir()
 	folder, box := filepath.Join(dir, "store"), filepath.Join(dir, "outbox")

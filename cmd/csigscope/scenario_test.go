@@ -14,6 +14,7 @@ import (
 // them with the built binary, from files and without any: the summaries are equal but
 // for the time they took.
 func TestNamedScenariosReplay(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"overlay":    nil,
 		"ipv6":       {"--compress", "gzip"},
@@ -55,6 +56,7 @@ func summaryOf(text string) string {
 
 // TestScenarioIsOneFile: what emit dumps, it reads back, and emits the same of.
 func TestScenarioIsOneFile(t *testing.T) {
+	t.Parallel()
 	list := mustRun(t, os.Environ(), "emit", "--list")
 	for _, name := range emitter.Names() {
 		if !strings.Contains(list, name+"  ") {
@@ -91,6 +93,7 @@ func TestScenarioIsOneFile(t *testing.T) {
 // TestTunnelEndsAreConfigured: the fabric file knows hosts by the addresses outside and
 // inside of tunnels, so that either names the same cells and locations.
 func TestTunnelEndsAreConfigured(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	inner := writeFile(t, filepath.Join(dir, "inner.yaml"), "decode:\n  endpoints: inner\n")
 	for i, encap := range []string{"ipip", "gre", "nvgre", "vxlan", "vxlan-gpe", "geneve", "gtpu", "srv6"} {

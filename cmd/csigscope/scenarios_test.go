@@ -16,6 +16,7 @@ var storedObservations = regexp.MustCompile(`(?m)^observations +\d+ += (\d+) sto
 // Every built-in scenario goes through the real commands: what emit writes, replay
 // reads with the fabric file beside it.
 func TestEveryScenarioReplays(t *testing.T) {
+	t.Parallel()
 	for _, name := range emitter.Names() {
 		t.Run(name, func(t *testing.T) {
 			e := emit(t, "--scenario", name, "--packets", "20000")
@@ -34,6 +35,7 @@ func TestEveryScenarioReplays(t *testing.T) {
 
 // The fairness scenarios draw their flows, and max(PD) is the fairer control.
 func TestFairnessIsDrawn(t *testing.T) {
+	t.Parallel()
 	ratio := regexp.MustCompile(`the fastest flow gets ([0-9.]+) times the rate`)
 	read := func(name string) float64 {
 		dir := filepath.Join(t.TempDir(), name)

@@ -12,6 +12,7 @@ import (
 // TestSchemaVerify has nothing to find in what replay stores, at every resolution, with
 // a second pass under another configuration and with few keys.
 func TestSchemaVerify(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
 	e := emit(t, "--scenario", "demo", "--duration", "2s")
@@ -45,6 +46,7 @@ func TestSchemaVerify(t *testing.T) {
 
 // TestSchemaDrop deletes a store in the ways that it may and may not be.
 func TestSchemaDrop(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	store := "--store=embedded:" + dir
@@ -82,6 +84,7 @@ func TestConfirm(t *testing.T) {
 }
 
 func TestSchemaGrants(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -103,6 +106,7 @@ func TestSchemaGrants(t *testing.T) {
 
 // TestSchemaTrim keeps rows for less long, and then in less room.
 func TestSchemaTrim(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
 	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "1s", "--fine", "10ms", "--fine-all", store)
@@ -140,6 +144,7 @@ func TestParseBytes(t *testing.T) {
 }
 
 func TestSchemaPrint(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args []string
 		code int

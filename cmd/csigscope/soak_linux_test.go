@@ -27,6 +27,7 @@ const soakEnv = "CSIGSCOPE_SOAK"
 // proxy, while one fault follows the other. In the end every packet that was sent outside
 // of the gaps is stored once, and memory and descriptors did not grow.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	duration := 10 * time.Second
 	if text := os.Getenv(soakEnv); text != "" {
 		var err error
@@ -37,10 +38,9 @@ func TestSoak(t *testing.T) {
 		t.Skip("SKIPPED: short tests")
 	}
 	env := engineEnv(t)
-	if !livetest.InNamespace(t) {
+	if !inNamespace(t) {
 		return
 	}
-	livetest.IP(t, "link", "set", "lo", "up")
 	livetest.MakeLink(t)
 	const hostSend, hostTap = "hsend", "htap"
 	livetest.IP(t, "link", "add", hostSend, "mtu", "9000", "type", "veth", "peer", "name", hostTap, "mtu", "9000")

@@ -9,6 +9,7 @@ import (
 // TestQueryTaps: what taps took in is what the replay says, also after a second replay,
 // and answers are covered.
 func TestQueryTaps(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 	e := emit(t, "--scenario", "quickstart", "--duration", "2s")

@@ -10,6 +10,7 @@ import (
 
 // TestTrace follows packets between two taps, one of which has a clock of its own.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), `
 base: alltoall
 duration: 500ms

@@ -125,6 +125,7 @@ func (c *typedCell) check(t *testing.T, what string, want typedCell) {
 // TestTypesToCome: a type that the profile does not define is decoded, aggregated,
 // stored and answered as its table says, and counted as unknown without one.
 func TestTypesToCome(t *testing.T) {
+	t.Parallel()
 	env := engineEnv(t)
 	dir := t.TempDir()
 	config := writeFile(t, filepath.Join(dir, "config.yaml"), typesConfig(t))
