@@ -10,6 +10,15 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
+// sequential keeps a test out of short ones, which look for data races: all of it is done by
+// one goroutine, as shards are used.
+func sequential(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: one goroutine has nothing for the race detector")
+	}
+}
+
 // fakeResolver groups IPv4 addresses by /24 and knows one location for each
 // locator metadata value, of one of three speeds.
 type fakeResolver struct{}

@@ -29,6 +29,7 @@ func captures(n int) [][]decode.Observation {
 // A shard that was reset gives what a new one gives, whatever came before, also
 // where the budget of keys runs out and where series are dropped in between.
 func TestReset(t *testing.T) {
+	sequential(t)
 	caps := captures(6)
 	for _, maxKeys := range []int{20, 100, 300, 600, 1200, 0} {
 		t.Run(fmt.Sprint(maxKeys), func(t *testing.T) {

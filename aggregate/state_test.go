@@ -52,6 +52,7 @@ func restored(t testing.TB, s *aggregate.Shard, cfg aggregate.Config, sink aggre
 // A shard that is restored from its state again and again, at any moment, writes what
 // one writes that was never interrupted, and counts the same.
 func TestStateTwin(t *testing.T) {
+	sequential(t)
 	for i, cfg := range stateConfigs(t) {
 		for seed := range uint64(4) {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -123,6 +124,7 @@ func smallState(t testing.TB, cfg aggregate.Config, sink aggregate.Sink) []byte 
 // A state that is cut, longer, of other settings or of a shard that has failed is an
 // error.
 func TestStateRefused(t *testing.T) {
+	sequential(t)
 	cfg := stateConfigs(t)[1]
 	state := smallState(t, cfg, &collector{})
 	refused := func(cfg aggregate.Config, state []byte, what string) {

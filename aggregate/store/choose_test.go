@@ -14,6 +14,7 @@ import (
 
 // TestChosenFlows: filters take what they say, whatever family addresses are of.
 func TestChosenFlows(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	first, second, others := aFlow(source, 1, testStart, 1), aFlow(source, 1, testStart, 2), aFlow(source, 1, testStart, 0)
@@ -58,6 +59,7 @@ func TestChosenFlows(t *testing.T) {
 
 // TestChosenFindings: names are looked up as they are, whatever is in them.
 func TestChosenFindings(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	names := []string{"plain", `it's`, `back\slash`, `\' OR 1=1 --`, "') UNION ALL SELECT 1 --", "nul\x00", "{x:String}", "tab\t\n", "ключ", `\`}

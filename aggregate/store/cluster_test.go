@@ -8,6 +8,7 @@ import (
 
 // TestClusterStatements has the engine parse what a cluster is made of.
 func TestClusterStatements(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	statements, err := ClusterStatements("elsewhere", "prod-1")
 	if err != nil {
@@ -45,6 +46,7 @@ func TestClusterStatements(t *testing.T) {
 // the distributed ones, which need a cluster, and has the engine plan the questions
 // that the views are for. What a cluster makes of them is not shown by it.
 func TestClusterPlans(t *testing.T) {
+	sequential(t)
 	s := open(t, engineOptions(t))
 	statements, err := ClusterStatements(DefaultDatabase, "default")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 // TestCodes: codes add up to what was measured, tags alone where a cell has any, and
 // windows and cells are told apart.
 func TestCodes(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	r := row{
 		resolution: int64(time.Second), window: testStart.UnixNano(), signal: uint8(csig.MaxDelay), kind: 1, src: 10, dst: 11, location: 5,

@@ -50,6 +50,7 @@ func covered(t *testing.T) *Store {
 }
 
 func TestCoverageWindows(t *testing.T) {
+	sequential(t)
 	s := covered(t)
 	q := Query{From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second, Step: time.Second}
 	at := func(i int) time.Time { return testStart.Add(time.Duration(i) * time.Second) }
@@ -78,6 +79,7 @@ func TestCoverageWindows(t *testing.T) {
 // TestCoverageOfWhatNobodyTook: while nobody captured, time is missing; while packets were
 // dropped, packets are.
 func TestCoverageOfWhatNobodyTook(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	at := func(ms int) time.Time { return testStart.Add(time.Duration(ms) * time.Millisecond) }
 	of := aggregate.Source{Producer: 7, Incarnation: 1, Epoch: 1}
@@ -102,6 +104,7 @@ func TestCoverageOfWhatNobodyTook(t *testing.T) {
 }
 
 func TestCoverageCells(t *testing.T) {
+	sequential(t)
 	s := covered(t)
 	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second}
 	want := []CellCoverage{
@@ -121,6 +124,7 @@ func TestCoverageCells(t *testing.T) {
 
 // TestMissing: gaps that overlap are one part, cut at the range; those of records are none.
 func TestMissing(t *testing.T) {
+	sequential(t)
 	s := covered(t)
 	at := testStart.Add
 	if err := s.WriteGap(t.Context(), Gap{Source: aggregate.Source{Producer: 9}, From: at(5 * time.Second), To: at(6 * time.Second), Reason: GapRestart}); err != nil {

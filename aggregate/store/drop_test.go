@@ -8,6 +8,7 @@ import (
 )
 
 func TestDrop(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	fillTables(t, s)
 	c, err := s.Contents(t.Context())
@@ -48,6 +49,7 @@ func TestDrop(t *testing.T) {
 }
 
 func TestDropForeign(t *testing.T) {
+	sequential(t)
 	s := open(t, engineOptions(t))
 	exec := func(statement string) {
 		t.Helper()

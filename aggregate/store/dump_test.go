@@ -163,6 +163,7 @@ func restore(t testing.TB, s *Store, file string) {
 // TestDumpOfThisSchema wants a dump of every version from now on, and writes it when
 // told to.
 func TestDumpOfThisSchema(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	file := dumpFile(schemaVersion(t, s))
 	_, err := os.Stat(file)

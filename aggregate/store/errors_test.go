@@ -93,6 +93,7 @@ func TestWriteBlockRefuses(t *testing.T) {
 
 // TestEndsOfTime stores the first and the last windows that there are.
 func TestEndsOfTime(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	for _, g := range []time.Duration{time.Millisecond, time.Second, time.Minute} {
 		for _, start := range []int64{0, endOfTime - int64(time.Minute)} {
@@ -108,6 +109,7 @@ func TestEndsOfTime(t *testing.T) {
 }
 
 func TestReadOnlyStore(t *testing.T) {
+	sequential(t)
 	o := engineOptions(t)
 	if err := open(t, o).Migrate(t.Context()); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 // TestGrantsInTheEngine runs the statements where the engine manages access, and else
 // has it parse them.
 func TestGrantsInTheEngine(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	for _, access := range []Access{AccessReader, AccessWriter, AccessOwner} {
 		g := Grants{User: "grafana it's", Access: access, Password: "secret", Salt: bytes.Repeat([]byte{0xab}, 16)}

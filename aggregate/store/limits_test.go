@@ -83,6 +83,7 @@ func TestProbe(t *testing.T) {
 
 // TestLimitError has the engine refuse a question for what it costs.
 func TestLimitError(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	fillTables(t, s)
 	for _, setting := range []string{"max_rows_to_read = 1", "max_memory_usage = 1000"} {

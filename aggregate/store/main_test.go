@@ -10,6 +10,15 @@ import (
 
 func TestMain(m *testing.M) { chdbtest.Main(m) }
 
+// sequential keeps a test out of short ones, which look for data races: it writes, and then
+// asks one question after the other. Those that are left write, send, trim and ask at once.
+func sequential(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: one question after the other has nothing for the race detector")
+	}
+}
+
 // engineOptions reaches a real engine of the test's own.
 func engineOptions(t testing.TB) Options {
 	t.Helper()

@@ -50,6 +50,7 @@ func TestMigrateTogether(t *testing.T) {
 // TestMigrateWithoutRights: who may not create anything can go on with a schema that is
 // current, and makes none.
 func TestMigrateWithoutRights(t *testing.T) {
+	sequential(t)
 	o := engineOptions(t)
 	writer := o
 	writer.Migrator = o.Reader
@@ -67,6 +68,7 @@ func TestMigrateWithoutRights(t *testing.T) {
 // TestMigrateChanged replaces a view whose text has changed, and refuses a database
 // that a newer program has migrated.
 func TestMigrateChanged(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	record := func(version uint32, name string) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	ctx := t.Context()
 	groups := []fabric.Group{
@@ -58,6 +59,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestExtent(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	ctx := t.Context()
 	e, err := s.Extent(ctx)
@@ -120,6 +122,7 @@ func checkSignals(t *testing.T, s *Store, r row) {
 // TestDistribution reads back what was packed, at the ends of the ranges, with both
 // ways of unpacking.
 func TestDistribution(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	r := row{resolution: int64(time.Second), window: testStart.UnixNano(), kind: 1, distCode: []uint16{0, 31, 65535}, distCount: []uint64{1, 1 << 63, 300}}
 	empty := r

@@ -89,6 +89,7 @@ func TestTaps(t *testing.T) {
 
 // TestFlows: the worst first, tags before reflections, windows added up, and the others.
 func TestFlows(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	a := aFlow(source, 1, testStart, 1)
@@ -140,6 +141,7 @@ func TestFlows(t *testing.T) {
 
 // TestFindings: rows of one finding add up; what is too long is cut.
 func TestFindings(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	first := aFinding(source, 1, testStart)
@@ -162,6 +164,7 @@ func TestFindings(t *testing.T) {
 
 // TestRecordsRefused has rows that no table can hold.
 func TestRecordsRefused(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	for name, write := range map[string]func() error{
 		"tap before 1970":     func() error { return s.WriteTaps(t.Context(), []TapRow{{From: -1}}) },

@@ -8,6 +8,7 @@ import (
 )
 
 func TestRetention(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	want := func(when string, want Retention) {
 		t.Helper()

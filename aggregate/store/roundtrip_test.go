@@ -89,8 +89,8 @@ var allSignals = []csig.Signal{
 }
 
 // compareCells asks for every signal and level, and compares with what brute force
-// makes of the rows.
-func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration) {
+// makes of the rows, and with what is in the memories.
+func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...*aggregate.Summary) {
 	t.Helper()
 	for _, signal := range allSignals {
 		for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
@@ -105,6 +105,9 @@ func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration) 
 			}
 			if diff := cmp.Diff(cellsOf(rows, signal, ancestry(level)), got); diff != "" {
 				t.Fatalf("%s at level %d (-want +got):\n%s", signal, level, diff)
+			}
+			for _, memory := range memories {
+				compareMemory(t, memory, signal, level, got)
 			}
 		}
 	}
@@ -121,6 +124,7 @@ func checkMean(t *testing.T, signal csig.Signal, r *CellRow) {
 }
 
 func TestCells(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	writeAncestry(t, s)
 	for _, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
@@ -138,8 +142,7 @@ func TestCells(t *testing.T) {
 				}
 			}
 			write(t, s, list)
-			compareCells(t, s, rows, resolution)
-			compareMemory(t, s, memory, resolution)
+			compareCells(t, s, rows, resolution, memory)
 
 			// The same blocks in another order, several times: nothing adds up.
 			rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -151,28 +154,18 @@ func TestCells(t *testing.T) {
 }
 
 // compareMemory holds the definition in SQL and the one in memory equal.
-func compareMemory(t *testing.T, s *Store, memory *aggregate.Summary, resolution time.Duration) {
+func compareMemory(t *testing.T, memory *aggregate.Summary, signal csig.Signal, level fabric.Level, got []CellRow) {
 	t.Helper()
-	for _, signal := range allSignals {
-		for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
-			q := testQuery()
-			q.Signal, q.Level, q.Resolution = signal, level, resolution
-			got, err := s.Cells(t.Context(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			above := ancestry(level)
-			want := memory.Cells(signal, func(id aggregate.LocationID) aggregate.LocationID {
-				return aggregate.LocationID(above(uint64(id)))
-			})
-			if len(got) != len(want) {
-				t.Fatalf("%s: %d cells stored, %d in memory", signal, len(got), len(want))
-			}
-			for i := range got {
-				if diff := cmp.Diff(want[i], statsOf(signal, &got[i])); diff != "" {
-					t.Fatalf("%s at level %d (-memory +stored):\n%s", signal, level, diff)
-				}
-			}
+	above := ancestry(level)
+	want := memory.Cells(signal, func(id aggregate.LocationID) aggregate.LocationID {
+		return aggregate.LocationID(above(uint64(id)))
+	})
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d cells stored, %d in memory", signal, len(got), len(want))
+	}
+	for i := range got {
+		if diff := cmp.Diff(want[i], statsOf(signal, &got[i])); diff != "" {
+			t.Fatalf("%s at level %d (-memory +stored):\n%s", signal, level, diff)
 		}
 	}
 }
@@ -193,6 +186,7 @@ func statsOf(signal csig.Signal, r *CellRow) aggregate.CellStats {
 // TestWithoutValue has observations of a known type without a table, and of an
 // unknown type, whose distribution is of raw codes: they count and have no mean.
 func TestWithoutValue(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	memory := aggregate.NewSummary(time.Second, 100)
 	r := row{resolution: int64(time.Second), window: testStart.UnixNano(), signal: uint8(csig.MaxDelay), kind: 1, src: 1, dst: 2, location: 3, observations: 12}

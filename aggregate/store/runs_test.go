@@ -67,6 +67,7 @@ func (t runTest) want(when string, observations uint64) {
 }
 
 func TestReplaysSupersede(t *testing.T) {
+	sequential(t)
 	rt := runTest{t, openStore(t)}
 	first, second, third := rt.run(100, RunReplay), rt.run(20, RunReplay), rt.run(3, RunReplay)
 	rt.begin(first)
@@ -89,6 +90,7 @@ func TestReplaysSupersede(t *testing.T) {
 
 // TestPartialRuns are those whose numbers are shown and not whole.
 func TestPartialRuns(t *testing.T) {
+	sequential(t)
 	rt := runTest{t, openStore(t)}
 	want := func(when string, epochs ...uint64) {
 		t.Helper()
@@ -134,6 +136,7 @@ func TestPartialRuns(t *testing.T) {
 }
 
 func TestLiveRunsAddUp(t *testing.T) {
+	sequential(t)
 	rt := runTest{t, openStore(t)}
 	for _, epoch := range []uint64{100, 20} {
 		r := rt.run(epoch, RunLive)
@@ -145,6 +148,7 @@ func TestLiveRunsAddUp(t *testing.T) {
 
 // TestOtherProducersStay has two captures in one store.
 func TestOtherProducersStay(t *testing.T) {
+	sequential(t)
 	rt := runTest{t, openStore(t)}
 	other := rt.run(1000, RunReplay)
 	other.Producer = 78
@@ -161,6 +165,7 @@ func TestOtherProducersStay(t *testing.T) {
 // TestEndEarlier: of a producer that has one life at a time, those before the latest one
 // are over.
 func TestEndEarlier(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	life := func(producer, incarnation, epoch uint64) Run {
 		return Run{Source: aggregate.Source{Producer: producer, Incarnation: incarnation, Epoch: epoch}, Mode: RunLive, Name: "host/eth0"}
@@ -187,6 +192,7 @@ func TestEndEarlier(t *testing.T) {
 // TestWriteGaps: gaps of one beginning are apart by what they are of, and replace
 // themselves.
 func TestWriteGaps(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	g := Gap{Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, From: testStart, To: testStart.Add(time.Minute), Reason: "exporter_full"}
 	first, second, third := g, g, g

@@ -30,6 +30,7 @@ func (s share) wrong() bool {
 // TestShares: shares are of the window or the range that a row belongs to, and of what has
 // no location as well.
 func TestShares(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	writeAncestry(t, s)
 	rng := rand.New(rand.NewPCG(11, 11))

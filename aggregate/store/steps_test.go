@@ -77,6 +77,7 @@ func worked(t *testing.T, pattern string) *Store {
 }
 
 func TestGroupSteps(t *testing.T) {
+	sequential(t)
 	const pattern = "  ##-  ###   ##--  ##"
 	s := worked(t, pattern)
 	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Duration(len(pattern)) * time.Second), Resolution: time.Second, Step: time.Second}
@@ -104,6 +105,7 @@ func TestGroupSteps(t *testing.T) {
 
 // TestGroupWindows: what the group does, and nobody else, once.
 func TestGroupWindows(t *testing.T) {
+	sequential(t)
 	s := worked(t, "# -")
 	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(3 * time.Second), Resolution: time.Second, Step: time.Second}
 	got := readStrings(t, s, "SELECT toString(tuple(toUnixTimestamp(window_start) - "+fmt.Sprint(testStart.Unix())+", bytes, observations, heavy, rate, heavy_share)) FROM "+

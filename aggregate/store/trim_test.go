@@ -14,6 +14,7 @@ import (
 // TestTrimRecords: flows go with the windows of their day, and what outlives windows goes
 // after them, month by month. What is left adds up, and what went is known.
 func TestTrimRecords(t *testing.T) {
+	sequential(t)
 	s := recorded(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	for g, length := range map[int]time.Duration{secondGrain: time.Second, minuteGrain: time.Minute} {
@@ -72,6 +73,7 @@ func TestTrimRecords(t *testing.T) {
 // TestTrimmedRunsAreCompared: a run of which flows and findings were deleted is still held
 // against what its taps counted.
 func TestTrimmedRunsAreCompared(t *testing.T) {
+	sequential(t)
 	const broken = "taps counted other observations than are stored"
 	s := recorded(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}

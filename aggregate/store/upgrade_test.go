@@ -86,6 +86,7 @@ func (u *upgradeTest) compare(t *testing.T) {
 // TestMigrateDumps brings the database of every older version, with rows in it, to
 // this schema: it ends the same as a new one, and every row is what it was.
 func TestMigrateDumps(t *testing.T) {
+	sequential(t)
 	for _, file := range dumps(t) {
 		t.Run(file, func(t *testing.T) {
 			u := newUpgradeTest(t)
@@ -143,6 +144,7 @@ func (m *mortal) PrepareBatch(ctx context.Context, query string, o ...driver.Pre
 // TestMigrateResumes migrates from nothing and from every dump, killed after each
 // statement: each attempt gets one statement further than the one before.
 func TestMigrateResumes(t *testing.T) {
+	sequential(t)
 	for _, file := range append([]string{""}, dumps(t)...) {
 		t.Run("from "+file, func(t *testing.T) {
 			u := newUpgradeTest(t)

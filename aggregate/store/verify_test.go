@@ -149,6 +149,7 @@ func plantBy(t *testing.T, s *Store, table, where, order string, change map[stri
 }
 
 func TestVerify(t *testing.T) {
+	sequential(t)
 	s := verified(t, 2)
 	if found := faults(t, s); len(found) != 0 {
 		t.Fatalf("faults in a clean store: %v", found)
@@ -208,6 +209,7 @@ func TestVerify(t *testing.T) {
 }
 
 func TestVerifyRuns(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	now := time.Now()
 	run := func(producer, incarnation uint64, mode RunMode, done bool) {
@@ -258,6 +260,7 @@ func TestVerifyRuns(t *testing.T) {
 
 // TestVerifyExpired has seconds that expired before their minutes.
 func TestVerifyExpired(t *testing.T) {
+	sequential(t)
 	s := verified(t, 4)
 	if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope.partials_1s"); err != nil {
 		t.Fatal(err)
@@ -275,6 +278,7 @@ func TestVerifyExpired(t *testing.T) {
 }
 
 func TestVerifyOldSchema(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	if err := s.apply(t.Context(), migration{Version: 3, Name: "superseded", Statements: []string{"SELECT 1"}}); err != nil {
 		t.Fatal(err)

@@ -99,6 +99,7 @@ func recordFaults(t *testing.T, s *Store) map[string]uint64 {
 
 // TestVerifyRecords breaks each rule by hand.
 func TestVerifyRecords(t *testing.T) {
+	sequential(t)
 	s := recorded(t)
 	exec := func(statement string) {
 		t.Helper()
@@ -200,6 +201,7 @@ func TestVerifyRecords(t *testing.T) {
 
 // TestVerifyFlows breaks each rule of flows by hand.
 func TestVerifyFlows(t *testing.T) {
+	sequential(t)
 	s := verified(t, 2)
 	flowsOfPartials(t, s, "partials_1s", time.Second)
 	flowsOfPartials(t, s, "partials_1m", time.Minute)

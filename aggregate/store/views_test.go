@@ -14,6 +14,7 @@ import (
 // TestViewsWithBoundParameters asks every parameterized view as other programs do, with
 // parameters of the query, and wants each of its parameters to be required.
 func TestViewsWithBoundParameters(t *testing.T) {
+	sequential(t)
 	s := covered(t)
 	list, err := migrations(s.database, s.version)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 )
 
 func TestWindows(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	writeAncestry(t, s)
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -75,6 +76,7 @@ func compareWindows(t *testing.T, s *Store, rows []row, q Query) {
 
 // TestFilters asks for single cells and for parts of the range.
 func TestFilters(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	rng := rand.New(rand.NewPCG(3, 3))
 	g := traffic{resolution: time.Second, windows: 60, groups: 4, locations: 6, signals: []csig.Signal{csig.MinABWRatio}}
@@ -105,6 +107,7 @@ func TestFilters(t *testing.T) {
 // TestResolution has 1 min rows that know less than the 1 s rows: which of them
 // answered shows in the observations.
 func TestResolution(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	r := row{
 		resolution: int64(time.Second), signal: uint8(csig.MinABWRatio), kind: 1,
@@ -145,6 +148,7 @@ func TestResolution(t *testing.T) {
 }
 
 func TestBadQuestions(t *testing.T) {
+	sequential(t)
 	s := openStore(t)
 	for name, change := range map[string]func(*Query){
 		"empty range":       func(q *Query) { q.To = q.From },
