@@ -47,6 +47,9 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	r.seq++
 	s.counts.Blocks++
 	s.counts.Rows += uint64(b.Len())
+	if s.cfg.Watch != nil {
+		s.cfg.Watch.Closed(b, s.cfg.Weight)
+	}
 	return s.sink.WriteBlock(ctx, b)
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // Watch looks for what is out of the ordinary. It says of what a shard meets for the first
-// time whether that is, and is handed those observations alone: where all is well a shard
-// asks it next to nothing. One shard uses it.
+// time whether that is, and is handed those observations and windows that close: where all is well
+// a shard asks it next to nothing. One shard uses it.
 type Watch interface {
 	// Strange tells whether all observations of a source are to be watched. A shard
 	// remembers the answer.
@@ -19,6 +19,9 @@ type Watch interface {
 	From(t *csig.Table, at LocationID, capacity uint64) uint32
 	// Watched takes observations. The list is the shard's again when it returns.
 	Watched(list []Watched)
+	// Closed takes the rows of a window that closes, in which each observation counts weight
+	// times. The block is the shard's again when it returns.
+	Closed(b *Block, weight uint64)
 }
 
 // NotWatched is beyond all codes.

@@ -31,6 +31,8 @@ func (w *heavyWatch) Watched(list []aggregate.Watched) {
 	}
 }
 
+func (*heavyWatch) Closed(*aggregate.Block, uint64) {}
+
 // expect adds what is to be noticed of an observation. Of those of strange sources the
 // watch is shown all values that name a location.
 func (w *heavyWatch) expect(o *decode.Observation, place string) {
@@ -143,6 +145,8 @@ type counting struct {
 	heavyWatch
 	n int
 }
+
+func (c *counting) Closed(*aggregate.Block, uint64) {}
 
 func (c *counting) Watched(list []aggregate.Watched) { c.n += len(list) }
 

@@ -77,6 +77,7 @@ type savedLane struct {
 	Seen feed.Seen         `json:"seen"`
 
 	Findings []finding.Finding `json:"findings,omitempty"`
+	Runs     []finding.Run     `json:"runs,omitempty"` // of which findings may come
 }
 
 // savedTally is what is counted of a chunk, or of all before. Links have a JSON of their
@@ -161,7 +162,7 @@ func (w *worker) appendLanes(b []byte) (lanes []savedLane, _ []byte, err error) 
 				return nil, b, w.failed(err)
 			}
 		}
-		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen(), l.findings()})
+		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen(), l.findings(), l.runs()})
 	}
 	return lanes, b, nil
 }
@@ -275,6 +276,7 @@ func (w *worker) restoreLane(saved *savedLane, state []byte) error {
 	}
 	if l.watch != nil {
 		l.watch.Resume(saved.Findings)
+		l.watch.ResumeRuns(saved.Runs)
 	}
 	l.of = saved.Of
 	*l.Seen() = saved.Seen

@@ -49,6 +49,14 @@ func (l *lane) findings() []finding.Finding {
 	return l.watch.Findings()
 }
 
+// runs are those that the lane's findings may come of.
+func (l *lane) runs() []finding.Run {
+	if l.watch == nil {
+		return nil
+	}
+	return l.watch.Runs()
+}
+
 // writeTaps hands over what the taps of a chunk came to.
 func writeTaps(ctx context.Context, cfg *Config, src *source, list []TapCounts) error {
 	if cfg.Taps == nil || len(list) == 0 {

@@ -14,12 +14,13 @@ import (
 
 // Version changes whenever a Watcher finds something else in the same observations, or
 // names it otherwise.
-const Version = 1
+const Version = 2
 
 // Watcher finds what single observations show: unauthorised senders, values of senders
 // that are not initial, unknown locators, values above the capacity, reserved bits and
-// orphans, in the sense of Detector. What takes all observations of a time to tell is left
-// to that: stuck ports, other profiles, and which source forges unknown locators.
+// orphans, in the sense of Detector; and what windows show: stuck ports. What takes all
+// observations of a time to tell is left to that: flows without their tags, other profiles,
+// and which source forges unknown locators.
 //
 // It is the aggregate.Watch of one shard, and as little safe for concurrent use. It
 // allocates when it meets a subject, and nothing for each observation of it.
@@ -28,6 +29,7 @@ type Watcher struct {
 	file   string // that packets are numbered in, empty where they are not
 	cases  map[watchKey]*Finding
 	sizes  [NumKinds]int
+	runs   runs
 	places map[aggregate.LocationID]*watchedPlace
 	limits map[limitKey]uint32 // least codes that are above a capacity
 	before []Finding           // of the watcher that this one goes on after
@@ -40,6 +42,7 @@ type watchKey struct {
 	layout uint8
 	addr   netip.Addr
 	at     aggregate.LocationID
+	signal csig.Signal // of StuckPort
 	beyond bool
 }
 
@@ -75,6 +78,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
 	w.sizes, w.places = [NumKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
+	w.runs = runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run)}
 }
 
 // Resume goes on from what Findings gave of another Watcher. It keeps the list.
@@ -208,6 +212,9 @@ func (w *Watcher) begin(k watchKey) *Finding {
 		at, _ := w.cfg.Locator.Location(k.at)
 		f.Subject = at.Name
 		f.place(&at)
+		if k.kind == StuckPort {
+			f.Subject += " " + k.signal.String()
+		}
 	case !k.beyond && (k.kind == ReservedBits || k.kind == OrphanTag):
 		f.Subject = csig.LayoutAt(int(k.layout)).String()
 	default:

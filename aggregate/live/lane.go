@@ -66,13 +66,14 @@ func (l *lane) open(plan *Plan, state []byte) error {
 // was found before.
 func (l *lane) shard() (aggregate.Config, error) {
 	cfg := l.plan.shard(l.Tap, l.ring, l.source)
-	found := l.findings()
+	found, runs := l.findings(), l.runs()
 	if l.watch = nil; l.plan.Finding != nil {
 		var err error
 		if l.watch, err = finding.NewWatcher(*l.plan.Finding, ""); err != nil {
 			return cfg, err
 		}
 		l.watch.Resume(found)
+		l.watch.ResumeRuns(runs)
 		cfg.Watch, cfg.WatchSent = l.watch, l.Place == "sender"
 	}
 	if l.session != "" {
@@ -88,6 +89,14 @@ func (l *lane) findings() []finding.Finding {
 		return l.before.Findings
 	}
 	return l.watch.Findings()
+}
+
+// runs are those that the lane's findings may come of.
+func (l *lane) runs() []finding.Run {
+	if l.watch == nil {
+		return nil
+	}
+	return l.watch.Runs()
 }
 
 // add takes frames in.

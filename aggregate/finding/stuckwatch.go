@@ -1,0 +1,192 @@
+package finding
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+const (
+	// stuckWindow is the length of the windows in which a Watcher looks for stuck ports:
+	// one that all taps have.
+	stuckWindow = int64(time.Second)
+	// stuckWindows is how many in a row it takes: values of the one in between are from
+	// all of its time.
+	stuckWindows = 3
+	// stuckPause is how long a port may write nothing and go on.
+	stuckPause = 10 * stuckWindow
+	// maxRuns bounds the ports and signals that are followed.
+	maxRuns = 1 << 14
+)
+
+// A Run is a port that writes one value of a signal from window to window.
+type Run struct {
+	At       aggregate.LocationID
+	Signal   csig.Signal
+	Encoding aggregate.Encoding
+	Value    uint64 // in stored units
+	Count    uint64 // observations
+	Told     uint64 // of them, those that a finding counts
+	Windows  int
+	From, To int64 // beginning of the first window, end of the last one, Unix ns
+}
+
+type runKey struct {
+	at       aggregate.LocationID
+	signal   csig.Signal
+	encoding aggregate.Encoding
+}
+
+// runs are those of a Watcher.
+type runs struct {
+	of   map[runKey]*Run
+	here map[runKey]*Run // of the block at hand
+}
+
+// Closed implements aggregate.Watch: a port is stuck that writes one value in stuckWindows
+// windows of 1 s, StuckCount times or more, and that no flow through it contradicts. Values
+// that are coarse say nothing: a port whose load is steady writes one of 32 for long. Windows
+// without flows that name the port tell nothing.
+func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
+	if b.Resolution != stuckWindow {
+		return
+	}
+	clear(w.runs.here)
+	for i := range b.Len() {
+		if n := b.Observations[i] - b.Trimmed[i]; n == 0 || b.Heavy[i] != n || b.Min[i] != b.Max[i] || b.Location[i] == 0 {
+			continue
+		}
+		k := keyOfRow(b, i)
+		r := w.runs.here[k]
+		if r == nil {
+			r = &Run{At: k.at, Signal: k.signal, Encoding: k.encoding, Value: b.Min[i], Windows: 1, From: b.WindowStart, To: b.WindowStart + b.Resolution}
+			w.runs.here[k] = r
+		}
+		if r.Value != b.Min[i] {
+			r.Windows = 0
+		}
+		r.Count += (b.Observations[i] - b.Trimmed[i]) / max(weight, 1)
+	}
+	if len(w.runs.of)+len(w.runs.here) > 0 {
+		w.otherwise(b)
+	}
+	for k, r := range w.runs.here {
+		known, agree := flowsAgree(b, r)
+		switch was := w.runs.of[k]; {
+		case r.Windows == 0, known && !agree, was != nil && was.Value != r.Value, !w.mayStick(r):
+			delete(w.runs.of, k)
+		}
+		if r.Windows > 0 && agree && w.mayStick(r) {
+			w.goOn(k, r)
+		}
+	}
+}
+
+// flowsAgree tells whether flows of the window name the port of a run most of the time, and
+// whether all values of these are as tight: one that was less would have been replaced by a
+// port that writes a constant.
+func flowsAgree(b *aggregate.Block, r *Run) (known, agree bool) {
+	for i := range b.Flows {
+		f := &b.Flows[i]
+		if aggregate.LocationID(f.Location) != r.At || csig.Signal(f.Signal) != r.Signal {
+			continue
+		}
+		known = true
+		if r.Signal.Aggregation().Direction() == csig.Min && f.Max > r.Value || r.Signal.Aggregation().Direction() == csig.Max && f.Min < r.Value {
+			return true, false
+		}
+	}
+	return known, known
+}
+
+func keyOfRow(b *aggregate.Block, i int) runKey {
+	return runKey{aggregate.LocationID(b.Location[i]), csig.Signal(b.Signal[i]), aggregate.Encoding(b.Encoding[i])}
+}
+
+// otherwise ends runs of ports that write other values as well.
+func (w *Watcher) otherwise(b *aggregate.Block) {
+	for i := range b.Len() {
+		n := b.Observations[i] - b.Trimmed[i]
+		if n == 0 || b.Heavy[i] == n && b.Min[i] == b.Max[i] {
+			continue
+		}
+		k := keyOfRow(b, i)
+		delete(w.runs.of, k)
+		if r := w.runs.here[k]; r != nil {
+			r.Windows = 0
+		}
+	}
+}
+
+// mayStick tells whether a value of a port means something: it is fine, and not the
+// tightest one, which a saturated port writes.
+func (w *Watcher) mayStick(r *Run) bool {
+	if at, ok := w.cfg.Locator.Location(r.At); !ok || at.Kind != fabric.KindPort {
+		return false
+	}
+	t := w.table(r.Encoding.Layout(), r.Signal)
+	if t == nil || t.Codes() < minCodes {
+		return false
+	}
+	tightest := uint32(0)
+	if t.Aggregation().Direction() == csig.Max {
+		tightest = t.Codes() - 1
+	}
+	return r.Value != t.Value(tightest)
+}
+
+// table is that of a signal.
+func (w *Watcher) table(l csig.Layout, s csig.Signal) *csig.Table {
+	for t := range uint8(16) {
+		if table := w.cfg.Domain.Table(l, t); table != nil && table.Signal() == s {
+			return table
+		}
+	}
+	return nil
+}
+
+// goOn makes a window part of a run, or the first one of another.
+func (w *Watcher) goOn(k runKey, r *Run) {
+	was := w.runs.of[k]
+	switch {
+	case was == nil && len(w.runs.of) >= maxRuns:
+		return
+	case was == nil, r.From > was.To+stuckPause:
+		w.runs.of[k] = r
+		return
+	case r.From >= was.To:
+		was.Windows++
+		was.To = r.To
+	}
+	if was.Count += r.Count; was.Windows < stuckWindows || was.Count < w.cfg.StuckCount {
+		return
+	}
+	f := w.caseOf(watchKey{kind: StuckPort, at: k.at, signal: k.signal})
+	if f.Count == 0 {
+		f.Evidence = fmt.Sprintf("%d observations of %d windows in a row that name %s say %s, to the bit",
+			was.Count, was.Windows, f.Subject, csig.FormatQuantity(k.signal.Unit(), float64(was.Value)))
+	}
+	w.made = nil
+	f.during(was.From, was.To)
+	f.Count += was.Count - was.Told
+	was.Told = was.Count
+}
+
+// Runs are what the Watcher would forget otherwise, for the ResumeRuns of another one.
+func (w *Watcher) Runs() (list []Run) {
+	for _, r := range w.runs.of {
+		list = append(list, *r)
+	}
+	return list
+}
+
+// ResumeRuns goes on with runs of another Watcher.
+func (w *Watcher) ResumeRuns(list []Run) {
+	for i := range list {
+		r := list[i]
+		w.runs.of[runKey{r.At, r.Signal, r.Encoding}] = &r
+	}
+}

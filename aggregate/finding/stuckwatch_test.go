@@ -1,0 +1,211 @@
+package finding
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// wrote is a row of what names a port in a window.
+type wrote struct {
+	window   int64 // number
+	at       uint64
+	min, max uint64
+	n, heavy uint64
+	trimmed  uint64
+	least    uint64 // that a flow through the port has, 0: min
+	hidden   bool   // no flow is known that names the port
+}
+
+// steady is n observations of one heavy value of the port 12.
+func steady(window int64, n uint64) wrote {
+	return wrote{window: window, at: 12, min: 5000, max: 5000, n: n, heavy: n}
+}
+
+// close hands rows over, those of one window as one block.
+func (w *Watcher) close(encoding aggregate.Encoding, length time.Duration, weight uint64, rows ...wrote) {
+	for i := 0; i < len(rows); {
+		b := &aggregate.Block{Resolution: int64(length), WindowStart: 1e18 + rows[i].window*int64(length)}
+		for at := rows[i].window; i < len(rows) && rows[i].window == at; i++ {
+			r := &rows[i]
+			b.Signal, b.Encoding = append(b.Signal, uint8(csig.MaxDelay)), append(b.Encoding, uint8(encoding))
+			b.Location, b.Observations, b.Trimmed = append(b.Location, r.at), append(b.Observations, r.n), append(b.Trimmed, r.trimmed)
+			b.Min, b.Max, b.Heavy = append(b.Min, r.min), append(b.Max, r.max), append(b.Heavy, r.heavy)
+			if !r.hidden {
+				b.Flows = append(b.Flows, aggregate.FlowRow{Signal: uint8(csig.MaxDelay), Location: r.at, Min: cmp.Or(r.least, r.min), Max: r.max})
+			}
+		}
+		w.Closed(b, weight)
+	}
+}
+
+// TestWatcherStuck: a port is stuck that writes one fine, heavy value that is not the
+// tightest one for three windows, and nothing else.
+func TestWatcherStuck(t *testing.T) {
+	t.Parallel()
+	encoding := aggregate.Encoding(wide.Index())
+	last := func(w *Watcher) uint64 {
+		return w.cfg.Domain.Table(wide, 2).Value(w.cfg.Domain.Table(wide, 2).Codes() - 1)
+	}
+	sound := wrote{window: 2, at: 12, min: 100, max: 9000, n: 3, heavy: 1}
+	light := wrote{window: 2, at: 12, min: 100, max: 100, n: 3}
+	for _, test := range []struct {
+		name string
+		show func(*Watcher)
+		want string
+	}{
+		{"stuck", func(w *Watcher) { w.close(encoding, time.Second, 1, steady(1, 90), steady(2, 90), steady(3, 90)) }, "stuck-port leaf1:up12 max_delay 270"},
+		{"of several cells", func(w *Watcher) {
+			w.close(encoding, time.Second, 1, steady(1, 50), steady(1, 40), steady(2, 90), steady(3, 80), steady(3, 10), steady(4, 1))
+		}, "stuck-port leaf1:up12 max_delay 271"},
+		{"late ones", func(w *Watcher) {
+			w.close(encoding, time.Second, 1, steady(1, 90), steady(2, 90), steady(3, 90), steady(2, 5))
+		}, "stuck-port leaf1:up12 max_delay 275"},
+		{"with pauses", func(w *Watcher) { w.close(encoding, time.Second, 1, steady(1, 90), steady(9, 90), steady(19, 90)) }, "stuck-port leaf1:up12 max_delay 270"},
+		{"twice", func(w *Watcher) {
+			w.close(encoding, time.Second, 1, steady(1, 90), steady(2, 90), steady(3, 90), sound, steady(5, 90), steady(6, 90), steady(7, 90))
+		}, "stuck-port leaf1:up12 max_delay 540"},
+		{"flows are known now and then", func(w *Watcher) {
+			hidden := steady(2, 90)
+			hidden.hidden = true
+			w.close(encoding, time.Second, 1, steady(1, 90), hidden, steady(3, 90), steady(4, 90))
+		}, "stuck-port leaf1:up12 max_delay 270"},
+		{"no flows are known", func(w *Watcher) {
+			for i := range int64(9) {
+				hidden := steady(i, 90)
+				hidden.hidden = true
+				w.close(encoding, time.Second, 1, hidden)
+			}
+		}, ""},
+		{"a flow through it has a better value", func(w *Watcher) {
+			better := steady(3, 90)
+			better.least = 4000
+			w.close(encoding, time.Second, 1, steady(1, 90), steady(2, 90), better, steady(4, 90), steady(5, 90))
+		}, ""},
+		{"too few windows", func(w *Watcher) { w.close(encoding, time.Second, 1, steady(1, 900), steady(2, 900)) }, ""},
+		{"late ones make no window", func(w *Watcher) { w.close(encoding, time.Second, 1, steady(1, 900), steady(2, 900), steady(1, 900)) }, ""},
+		{"too few", func(w *Watcher) { w.close(encoding, time.Second, 1, steady(1, 60), steady(2, 60), steady(3, 60)) }, ""},
+		{"each counts ten times", func(w *Watcher) { w.close(encoding, time.Second, 10, steady(1, 600), steady(2, 600), steady(3, 600)) }, ""},
+		{"too long a pause", func(w *Watcher) { w.close(encoding, time.Second, 1, steady(1, 90), steady(13, 90), steady(14, 90)) }, ""},
+		{"another value in a window", func(w *Watcher) {
+			w.close(encoding, time.Second, 1, steady(1, 90), steady(2, 90), sound, steady(3, 90), steady(4, 90))
+		}, ""},
+		{"another value before it in a window", func(w *Watcher) {
+			w.close(encoding, time.Second, 1, steady(1, 90), sound, steady(2, 90), steady(3, 90), steady(4, 90))
+		}, ""},
+		{"what is not heavy", func(w *Watcher) {
+			w.close(encoding, time.Second, 1, steady(1, 90), light, steady(3, 90), steady(4, 90))
+		}, ""},
+		{"another value of another cell", func(w *Watcher) {
+			other := steady(3, 90)
+			other.min, other.max = 6000, 6000
+			w.close(encoding, time.Second, 1, steady(1, 90), steady(2, 90), steady(3, 90), other, steady(4, 90))
+		}, ""},
+		{"another value in each window", func(w *Watcher) {
+			for i := range int64(9) {
+				r := steady(i, 90)
+				r.min, r.max = 5000+uint64(i), 5000+uint64(i)
+				w.close(encoding, time.Second, 1, r)
+			}
+		}, ""},
+		{"a saturated port", func(w *Watcher) {
+			for i := range int64(9) {
+				r := steady(i, 90)
+				r.min, r.max = last(w), last(w)
+				w.close(encoding, time.Second, 1, r)
+			}
+		}, ""},
+		{"trimmed ones", func(w *Watcher) {
+			for i := range int64(9) {
+				w.close(encoding, time.Second, 1, wrote{window: i, at: 12, n: 90, trimmed: 90})
+			}
+		}, ""},
+		{"no port", func(w *Watcher) {
+			for i := range int64(9) {
+				r := steady(i, 90)
+				r.at = 1099
+				w.close(encoding, time.Second, 1, r)
+			}
+		}, ""},
+		{"windows of another length", func(w *Watcher) {
+			w.close(encoding, time.Minute, 1, steady(1, 90), steady(2, 90), steady(3, 90))
+		}, ""},
+		{"coarse values", func(w *Watcher) {
+			w.close(aggregate.Encoding(uec.Index()), time.Second, 1, steady(1, 90), steady(2, 90), steady(3, 90))
+		}, ""},
+	} {
+		w := newWatcher(t, "", nil)
+		test.show(w)
+		if got := w.text(); got != test.want {
+			t.Errorf("%s: found %q, want %q", test.name, got, test.want)
+		}
+		for _, f := range w.Findings() {
+			if f.Device != "leaf1" || f.Port != "leaf1:up12" || f.From != 1e18+1e9 || f.To <= f.From || !strings.Contains(f.Evidence, "leaf1:up12 max_delay say 5 us") {
+				t.Errorf("%s: %+v", test.name, f)
+			}
+		}
+	}
+}
+
+// TestWatcherStuckGoesOn: wherever a Watcher takes over from another one, the same is found.
+func TestWatcherStuckGoesOn(t *testing.T) {
+	t.Parallel()
+	encoding := aggregate.Encoding(wide.Index())
+	for cut := range int64(8) {
+		w := newWatcher(t, "", nil)
+		for i := range int64(8) {
+			if i == cut {
+				next := newWatcher(t, "", nil)
+				next.Resume(w.Findings())
+				next.ResumeRuns(w.Runs())
+				w = next
+			}
+			w.close(encoding, time.Second, 1, steady(i, 100))
+		}
+		if got := w.text(); got != "stuck-port leaf1:up12 max_delay 800" {
+			t.Errorf("cut at %d: %s", cut, got)
+		}
+	}
+}
+
+// anywhere is a locator of which each location is a port.
+type anywhere struct{ ports }
+
+func (anywhere) Location(id aggregate.LocationID) (fabric.Location, bool) {
+	return fabric.Location{ID: id, Name: fmt.Sprint("leaf1:up", id), Kind: fabric.KindPort, Device: "leaf1"}, true
+}
+
+// TestWatcherStuckBounds: ports past the bound are not followed, and windows without
+// anything odd cost no memory.
+func TestWatcherStuckBounds(t *testing.T) {
+	w := newWatcher(t, "", func(c *Config) { c.Locator, c.MaxSubjects = anywhere{}, 4 })
+	encoding := aggregate.Encoding(wide.Index())
+	for window := range int64(4) {
+		list := make([]wrote, maxRuns+100)
+		for i := range list {
+			list[i] = steady(window, 100)
+			list[i].at = uint64(i + 1)
+		}
+		w.close(encoding, time.Second, 1, list...)
+	}
+	sum := uint64(0)
+	for _, f := range w.Findings() {
+		sum += f.Count
+	}
+	if len(w.runs.of) != maxRuns || len(w.Findings()) != 5 || sum != 400*maxRuns {
+		t.Errorf("%d runs, %d findings of %d", len(w.runs.of), len(w.Findings()), sum)
+	}
+	sound := &aggregate.Block{
+		Resolution: int64(time.Second), WindowStart: 2e18, Signal: []uint8{uint8(csig.MaxDelay)}, Kind: []uint8{1}, Encoding: []uint8{uint8(encoding)},
+		Location: []uint64{12}, Observations: []uint64{10}, Trimmed: []uint64{0}, Heavy: []uint64{3}, Min: []uint64{5}, Max: []uint64{9000},
+	}
+	if n := testing.AllocsPerRun(100, func() { w.Closed(sound, 1) }); n != 0 {
+		t.Errorf("%v allocations for a window without anything odd", n)
+	}
+}

@@ -1,0 +1,121 @@
+package replay_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+// incast is a recording of few packets that is long enough for windows to show stuck ports.
+func incast(t *testing.T, faults ...emitter.Behavior) (recording, finding.Config) {
+	t.Helper()
+	rec := record(t, func(s *emitter.Scenario) {
+		named, err := emitter.Named("incast")
+		if err != nil {
+			t.Fatal(err)
+		}
+		*s = named
+		s.Duration, s.Faults = 7*time.Second, faults
+		classic(s)
+	})
+	return rec, finding.Config{Domain: rec.domain, Locator: rec.fabric}
+}
+
+// TestWatchedStuck: the ports that are stuck are found while a capture is replayed, 3 to 4 s
+// after they are, and no other port and none of the sound twin; the same on more cores, at a
+// pace, and interrupted.
+func TestWatchedStuck(t *testing.T) {
+	t.Parallel()
+	sound, looked := incast(t)
+	var f findings
+	cfg := sound.config(new(blocks))
+	cfg.Taps, cfg.Finding = f.take, &looked
+	replayed(t, cfg)
+	if got := f.lines(); len(got) != 0 {
+		t.Errorf("without a fault: found %q", got)
+	}
+
+	stuck := constant
+	stuck.Start = time.Second
+	rec, looked := incast(t, stuck)
+	run := func(change func(*replay.Config), run func(replay.Config) *replay.Result) map[tapIdentity][]finding.Finding {
+		var f findings
+		cfg := rec.config(new(blocks))
+		cfg.Taps, cfg.Finding = f.take, &looked
+		change(&cfg)
+		run(cfg)
+		return f.at
+	}
+	whole := func(cfg replay.Config) *replay.Result { return replayed(t, cfg) }
+	want := run(func(*replay.Config) {}, whole)
+	found := 0
+	for _, list := range want {
+		for _, f := range list {
+			found++
+			if f.Kind != finding.StuckPort || f.Device != "spine1" || !strings.HasPrefix(f.Port, "spine1:down") || f.Count < 200 || f.To-f.From < int64(3*time.Second) {
+				t.Errorf("found %+v", f)
+			}
+		}
+	}
+	if found < 2 { // the ports that 200 values of a signal name
+		t.Errorf("%d findings", found)
+	}
+	paced := func(c *replay.Config) { c.Pace = 1e12 }
+	if diff := gocmp.Diff(want, run(paced, whole)); diff != "" {
+		t.Errorf("paced:\n%s", diff)
+	}
+	resumed := 0
+	got := run(paced, func(cfg replay.Config) (result *replay.Result) {
+		result, _, resumed = interrupted(t, cfg, 3, 40)
+		return result
+	})
+	if diff := gocmp.Diff(want, got); diff != "" || resumed == 0 {
+		t.Errorf("interrupted %d times:\n%s", resumed, diff)
+	}
+}
+
+// TestWatchedSilent: without faults nothing is found: where flows of constant rate make sound
+// ports say one value for seconds, and, where the table of faults is asked for, in the other
+// scenarios of the library.
+func TestWatchedSilent(t *testing.T) {
+	t.Parallel()
+	scenarios, seeds := []string{"permutation"}, uint64(1)
+	if os.Getenv(faultsEnv) != "" {
+		seeds = 2
+		scenarios = slices.DeleteFunc(emitter.Names(), func(name string) bool {
+			// As in TestFaultFree; seconds of the fast flows of fairness take minutes.
+			return slices.Contains([]string{"figure5", "worst-case", "fabric-like"}, name) || strings.HasPrefix(name, "fairness")
+		})
+	}
+	for _, name := range scenarios {
+		for seed := range seeds {
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
+				rec := record(t, func(s *emitter.Scenario) {
+					named, err := emitter.Named(name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					*s = named
+					s.Seed, s.Duration, s.Faults = seed+1, 6*time.Second, nil
+				})
+				looked := finding.Config{Domain: rec.domain, Locator: rec.fabric}
+				var f findings
+				cfg := rec.config(new(blocks))
+				cfg.Taps, cfg.Finding, cfg.ChunkBytes = f.take, &looked, -1
+				replayed(t, cfg)
+				if got := f.lines(); len(got) != 0 {
+					t.Errorf("found %q", got)
+				}
+			})
+		}
+	}
+}
