@@ -6,6 +6,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,6 +22,26 @@ type Tap struct {
 	Weight      uint64 // each packet stands for so many; at least 1
 	Place       string // what it is called: receiver, sender or mid
 }
+
+// TapAt is how packets of a tap at a place count, "" for a receiver: each for weight, at
+// least 1. Only whole paths may enter the heatmaps: a tap at the receiver sees tags that
+// have passed every hop and reflections that have arrived.
+func TapAt(place string, weight uint64) Tap {
+	return Tap{Weight: 1}.With(cmp.Or(place, receiver), weight)
+}
+
+// With is the tap at another place or with another weight; "" and 0 change nothing.
+func (t Tap) With(place string, weight uint64) Tap {
+	if place != "" {
+		terminal := place == receiver
+		t.Tags, t.Reflections, t.Place = terminal, terminal, place
+	}
+	t.Weight = cmp.Or(weight, t.Weight)
+	return t
+}
+
+// receiver is the place at the end of all paths.
+const receiver = "receiver"
 
 // Tally is what a Feeder counts.
 type Tally struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/live/journal"
+	"github.com/csigscope/csigscope/aggregate/live/taps"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 )
 
@@ -31,9 +32,9 @@ type capturing struct {
 	network *network
 	using   atomic.Pointer[network] // the same, for other goroutines
 	config  *collectConfig
-	taps    liveTaps
+	taps    taps.Set
 	opened  time.Time                // the first taps
-	open    atomic.Pointer[liveTaps] // the same, for other goroutines
+	open    atomic.Pointer[taps.Set] // the same, for other goroutines
 	live    *live.Pipeline
 	names   namesWriter
 	ops     *operations
@@ -74,10 +75,10 @@ func (c *capturing) begin() (instance string, err error) {
 }
 
 // use has everybody see what is captured, and how.
-func (c *capturing) use(n *network, taps liveTaps) {
+func (c *capturing) use(n *network, set taps.Set) {
 	c.names.Use(n.naming())
 	c.using.Store(n)
-	c.open.Store(&taps)
+	c.open.Store(&set)
 }
 
 // run captures until ctx ends. What comes before the pipeline ends with ctx; what others do
@@ -138,16 +139,16 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	if a, b := c.config.Instance, config.Instance; a.text != b.text {
 		return fmt.Errorf("instance %q was %q: changing it takes a restart", b.text, a.text)
 	}
-	taps, err := openTaps(config, n, c.place, c.taps, c.logger)
+	set, err := openTaps(config, n, c.place, c.taps, c.logger)
 	if err != nil {
 		return err
 	}
 	c.names.Use(n.naming())
-	if err := c.live.Reload(ctx, c.plan(n, taps, c.taps)); err != nil {
+	if err := c.live.Reload(ctx, n.plan(set, c.taps)); err != nil {
 		return err
 	}
-	c.network, c.config, c.taps = n, config, taps
-	c.use(n, taps)
+	c.network, c.config, c.taps = n, config, set
+	c.use(n, set)
 	c.tellFixed(n, config)
 	if c.reloaded != nil {
 		return c.reloaded(n)

@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
-	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/live/taps"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -28,7 +30,7 @@ type collectMirror struct {
 	MaxSessions quantity                 `yaml:"max_sessions,omitempty"` // further ones count together
 }
 
-var clocks = []string{"collector", clockSwitch}
+var clocks = []string{string(taps.ClockCollector), string(taps.ClockSwitch)}
 
 func (m *collectMirror) name() string {
 	return cmp.Or(m.Name.text, m.Kind.text+" "+m.Listen.text)
@@ -41,7 +43,7 @@ func (m *collectMirror) check() error {
 	if err := checkWords(m.name(), []choice{{"kind", m.Kind, []string{"erspan", "gretap", "vxlan", "tzsp"}}, {"place", m.Place, places}, {"clock", m.Clock, clocks}}); err != nil {
 		return err
 	}
-	if err := m.checkSessions(); err != nil {
+	if _, err := m.sessions(); err != nil {
 		return err
 	}
 	cfg, err := m.socket()
@@ -86,54 +88,45 @@ func (m *collectMirror) mirrors(port uint16) (kinds capture.Mirrors) {
 	return kinds
 }
 
-// mirrorHow is how frames of a mirror are taken in. It is as it was at the start: what a
-// running socket brings cannot be had twice.
-type mirrorHow struct {
-	socket   capture.MirrorSocketConfig
-	mirrors  capture.Mirrors
-	sessions int
-	switched map[string]string // clocks, by session of the configuration
+// mirrorSession is how frames of one session of a mirror count. What it leaves out is as
+// the mirror has it.
+type mirrorSession struct {
+	Place  word     `yaml:"place,omitempty"`
+	Weight quantity `yaml:"weight,omitempty"`
+	Clock  word     `yaml:"clock,omitempty"` // collector or switch
 }
 
-// how also tells clocks apart.
-func (m *collectMirror) how(cfg capture.MirrorSocketConfig) mirrorHow {
-	how := mirrorHow{cfg, m.mirrors(cfg.Listen.Port()), m.maxSessions(), map[string]string{"": m.Clock.text}}
-	for text, s := range m.Sessions {
-		if s.Clock.text != "" {
-			how.switched[text] = s.Clock.text
-		}
+const (
+	// defaultMaxSessions is how many sessions of a mirror are taps of their own.
+	defaultMaxSessions = 64
+	largestMaxSessions = 1024
+)
+
+func (m *collectMirror) maxSessions() int { return int(cmp.Or(m.MaxSessions.n, defaultMaxSessions)) }
+
+// sessions are those that the section names. An error tells of values out of bounds.
+func (m *collectMirror) sessions() (map[taps.SessionMatch]taps.Session, error) {
+	if n := m.MaxSessions.n; n > largestMaxSessions {
+		return nil, fmt.Errorf("%s: max_sessions %d: expected at most %d", m.name(), n, largestMaxSessions)
 	}
-	return how
-}
-
-func newMirrorTap(m *collectMirror, n *network, place string) (*liveTap, error) {
-	cfg, err := m.socket()
+	if n, most := len(m.Sessions), m.maxSessions(); n > most {
+		return nil, fmt.Errorf("%s: %d sessions: expected at most max_sessions, %d", m.name(), n, most)
+	}
+	kind, err := capture.ParseMirrorKind(m.Kind.text)
 	if err != nil {
 		return nil, err
 	}
-	how, table := m.how(cfg), m.table()
-	t := &liveTap{name: m.name(), from: m.Listen.text, how: how, fixed: true, feed: n.placed(m.name(), place, m.Place, m.Weight)}
-	t.sessions = m.sessions(n, t.feed)
-	socket, err := capture.NewMirrorSocket(cfg)
-	if err != nil {
-		return nil, err
-	}
-	t.open = func() error {
-		if err := socket.Open(); err != nil {
-			return fmt.Errorf("mirror %q: %w", t.name, err)
+	sessions := make(map[taps.SessionMatch]taps.Session, len(m.Sessions))
+	for _, text := range slices.Sorted(maps.Keys(m.Sessions)) {
+		match, err := taps.ParseSession(kind, text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name(), err)
 		}
-		t.mirror = capture.NewMirrorReader(socket, capture.MirrorConfig{
-			Mirrors: how.mirrors, MaxSessions: how.sessions, Reserved: len(table),
-			Known:      func(k capture.SessionKey) bool { _, known := table.find(k); return known },
-			SwitchTime: func(k capture.SessionKey) bool { return m.switched(table, k) },
-		})
-		t.sources = []live.Source{t.mirror}
-		t.state = func() capture.LinkState { return capture.LinkUp }
-		t.count = func() capture.TapCounters {
-			c := socket.Counters()
-			return capture.TapCounters{Frames: c.Packets, Received: c.Packets + c.Dropped, Dropped: c.Dropped}
+		s := m.Sessions[text]
+		if err := checkWords(fmt.Sprintf("%s: session %q", m.name(), text), []choice{{"place", s.Place, places}, {"clock", s.Clock, clocks}}); err != nil {
+			return nil, err
 		}
-		return nil
+		sessions[match] = taps.Session{Place: s.Place.text, Weight: s.Weight.n, Clock: taps.Clock(s.Clock.text)}
 	}
-	return t, nil
+	return sessions, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -78,15 +77,8 @@ func (c *capturing) beat(ctx context.Context) error {
 	}
 }
 
-// tapsUp is nil while the links of all taps are up: a dead tap is no quiet one.
-func (c *capturing) tapsUp(context.Context) error {
-	for _, t := range *c.open.Load() {
-		if s := t.state(); s != capture.LinkUp {
-			return fmt.Errorf("tap %s: interface %s is %s", t.name, t.from, s)
-		}
-	}
-	return nil
-}
+// tapsUp is nil while the links of all taps are up.
+func (c *capturing) tapsUp(context.Context) error { return c.open.Load().Up() }
 
 // tapMetrics are the taps that are open.
 func (c *capturing) tapMetrics() (list []metrics.Tap) {
@@ -99,9 +91,9 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 	for _, t := range *c.open.Load() {
 		n := t.Counters()
 		m := metrics.Tap{
-			Name: t.name, Up: t.state() == capture.LinkUp, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
+			Name: t.Name(), Up: t.State() == capture.LinkUp, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
 			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,
-			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.name],
+			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.Name()],
 		}
 		// Frames from the future are of a clock that is ahead; one that is behind looks
 		// like silence.
@@ -115,17 +107,18 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 // to.
 func (c *capturing) mirrorMetrics() (list []metrics.Mirror) {
 	for _, t := range *c.open.Load() {
-		if t.mirror == nil {
+		mirror := t.Mirror()
+		if mirror == nil {
 			continue
 		}
-		counts := t.mirror.Counters()
-		m := metrics.Mirror{Name: t.name, Packets: make(map[string]uint64), Excess: counts.Excess}
+		counts := mirror.Counters()
+		m := metrics.Mirror{Name: t.Name(), Packets: make(map[string]uint64), Excess: counts.Excess}
 		for result, n := range counts.Results {
 			m.Packets[capture.Mirror(result).String()] = n
 		}
-		for _, s := range t.mirror.Sessions()[1:] {
+		for _, s := range mirror.Sessions()[1:] {
 			m.Sessions = append(m.Sessions, metrics.MirrorSession{
-				Name: t.sessions(s.Name).Name, Frames: s.Frames, Lost: s.Lost, SwitchTimes: s.SwitchTimes, Unusable: s.Unusable,
+				Name: t.SessionName(s.Name), Frames: s.Frames, Lost: s.Lost, SwitchTimes: s.SwitchTimes, Unusable: s.Unusable,
 			})
 		}
 		list = append(list, m)

@@ -47,10 +47,10 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 		return c, err
 	}
 	if c.live, err = c.newPipeline(instance); err != nil {
-		return c, errors.Join(err, c.taps.close())
+		return c, errors.Join(err, c.taps.Close())
 	}
 	if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, &c.watching}, f.exposed, c.logger); err != nil {
-		return c, errors.Join(err, c.taps.close())
+		return c, errors.Join(err, c.taps.Close())
 	}
 	c.use(c.network, c.taps)
 	return c, nil
@@ -92,7 +92,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		c.watching = append(c.watching, c.feed.memory)
 	}
 	cfg.Journal = names.Announce(journal.Watched{Journal: cfg.Journal, By: &c.watching})
-	return live.New(cfg, c.plan(c.network, c.taps, nil), states)
+	return live.New(cfg, c.network.plan(c.taps, nil), states)
 }
 
 // openJournal finds the checkpoint that an earlier process left, stores what was closed in

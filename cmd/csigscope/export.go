@@ -164,13 +164,13 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 		err = f.restrict(cmd, config, spool)
 	}
 	if err != nil {
-		return nil, errors.Join(err, e.taps.close())
+		return nil, errors.Join(err, e.taps.Close())
 	}
 	if e.client, err = openClient(config, spool, e.logger); err != nil {
-		return nil, errors.Join(err, e.taps.close())
+		return nil, errors.Join(err, e.taps.Close())
 	}
 	if err = e.openPipeline(instance, spool); err != nil {
-		return nil, errors.Join(err, e.taps.close(), e.client.Close(), e.closeCheckpoints())
+		return nil, errors.Join(err, e.taps.Close(), e.client.Close(), e.closeCheckpoints())
 	}
 	e.use(e.network, e.taps)
 	return e, nil
@@ -194,7 +194,7 @@ func (e *exporting) openPipeline(instance, spool string) error {
 		return err
 	}
 	cfg.Journal = e.spool
-	e.live, err = live.New(cfg, e.plan(e.network, e.taps, nil), states)
+	e.live, err = live.New(cfg, e.network.plan(e.taps, nil), states)
 	return err
 }
 

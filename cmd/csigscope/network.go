@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
@@ -108,9 +107,7 @@ func (n *network) named(name string) (spec fabric.TapSpec, found bool) {
 	return spec, found
 }
 
-// placedAs is how packets of a tap count. Only whole paths may enter the heatmaps: a tap at
-// the receiver sees tags that have passed every hop and reflections that have arrived.
+// placedAs is how packets of a tap count.
 func placedAs(spec fabric.TapSpec) feed.Tap {
-	terminal := spec.Place == "receiver" || spec.Place == ""
-	return feed.Tap{Tags: terminal, Reflections: terminal, Weight: uint64(max(spec.Weight, 1)), Place: cmp.Or(spec.Place, "receiver")}
+	return feed.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
 }

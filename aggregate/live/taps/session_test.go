@@ -1,0 +1,83 @@
+package taps
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/capture"
+)
+
+// TestSessions: what says most of a session holds, over what is said of its tap's name, over
+// what the mirror is.
+func TestSessions(t *testing.T) {
+	m := Mirror{
+		Name: "spine", At: feed.TapAt("mid", 3), Clock: ClockSwitch, Sessions: make(map[SessionMatch]Session),
+		Placed: func(name string) (feed.Tap, bool) { return feed.TapAt("sender", 5), name == "spine/192.0.2.1/8" },
+	}
+	for text, s := range map[string]Session{
+		"192.0.2.1/7": {Place: "receiver"}, "7": {Weight: 9, Clock: ClockCollector}, "192.0.2.1": {Weight: 11},
+	} {
+		match, err := ParseSession(capture.MirrorERSPAN, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Sessions[match] = s
+	}
+	for session, want := range map[string]struct {
+		name     string
+		tap      feed.Tap
+		switched bool
+	}{
+		"erspan/192.0.2.1/7":  {"spine/192.0.2.1/7", feed.TapAt("receiver", 3), true},
+		"erspan/192.0.2.2/7":  {"spine/192.0.2.2/7", feed.TapAt("mid", 9), false},
+		"erspan/192.0.2.1/8":  {"spine/192.0.2.1/8", feed.TapAt("sender", 11), true},
+		"erspan/192.0.2.2/8":  {"spine/192.0.2.2/8", feed.TapAt("mid", 3), true},
+		capture.OtherSessions: {"spine/" + capture.OtherSessions, feed.TapAt("mid", 3), false},
+	} {
+		got := m.session(session)
+		if got.Name != want.name || got.Tap != want.tap || (got.Behind > 0) != want.switched {
+			t.Errorf("%s: %+v, want %+v", session, got, want)
+		}
+	}
+	if _, known := m.find(capture.SessionKey{Kind: capture.MirrorERSPAN, Source: netip.MustParseAddr("192.0.2.2"), ID: 8}); known {
+		t.Error("a session that nothing is said of is known")
+	}
+}
+
+// TestParseSession: what sessions cannot be called.
+func TestParseSession(t *testing.T) {
+	for _, text := range []string{"", "x", "192.0.2.1/x", "/7", "192.0.2/7", "192.0.2.1/7/8", "1024", "-1"} {
+		if k, err := ParseSession(capture.MirrorERSPAN, text); err == nil {
+			t.Errorf("%q: is taken for %+v", text, k)
+		}
+	}
+}
+
+// TestClockChanged: a mirror is captured in another way when a clock has changed, and in the
+// same when only places have.
+func TestClockChanged(t *testing.T) {
+	match, err := ParseSession(capture.MirrorVXLAN, "7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap := func(s Session) *Tap {
+		t.Helper()
+		got, err := newMirror(&Mirror{
+			Name: "leaf", From: "127.0.0.1:4789", Kinds: capture.Mirrors{VXLAN: 4789}, MaxSessions: 4, Sessions: map[SessionMatch]Session{match: s},
+			Socket: capture.MirrorSocketConfig{Listen: netip.MustParseAddrPort("127.0.0.1:4789")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.open = func() error { t.Error("it is opened anew"); return nil }
+		return got
+	}
+	old := tap(Session{Place: "mid"})
+	if anew, err := tap(Session{Place: "sender", Weight: 2}).goOn(old); anew || err != nil {
+		t.Errorf("another place: anew %t, %v", anew, err)
+	}
+	if _, err := tap(Session{Place: "mid", Clock: ClockSwitch}).goOn(old); err == nil {
+		t.Error("another clock goes on")
+	}
+}
