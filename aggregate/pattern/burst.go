@@ -41,8 +41,9 @@ type Count struct {
 type Within struct {
 	Load Load
 	// Low and High are the means of the two parts that the values fall into, and Duty the
-	// share of them in the upper one. Of a steady load they are nearly the same.
-	Low, High, Duty float64
+	// share of them in the upper one. Of a steady load they are nearly the same. Upper is
+	// the least value of the upper part, 0 where there is none.
+	Low, High, Duty, Upper float64
 	// Apart is the share of the variance that is between the parts: 1 of two values, 0.64
 	// of a normal and 0.75 of a uniform distribution.
 	Apart float64
@@ -112,7 +113,7 @@ func split(sorted []Count, times, sum, variance float64) Within {
 		low, high := belowSum/below, (sum-belowSum)/(times-below)
 		if v := below / times * (1 - below/times) * (high - low) * (high - low); v > between {
 			between = v
-			best = Within{Low: low, High: high, Duty: 1 - below/times}
+			best = Within{Low: low, High: high, Duty: 1 - below/times, Upper: sorted[i+1].Value}
 		}
 	}
 	if variance > 0 {

@@ -129,10 +129,16 @@ func (b *builder) closer(ctx context.Context, one *Signal, cells []aggregate.Cel
 	for i, k := range worst {
 		one.Worst[i] = WorstCell{
 			Cell: shown[k], Path: b.path(&cells[k], shown[k].Candidates), Distributions: distributions(axes, of[i]),
-			Load: b.load(b.data.Span().Window, of[i]),
+			Load: b.load(b.data.Span().Window, of[i], b.capacity(&cells[k])),
 		}
 	}
 	return nil
+}
+
+// capacity is that of the mode of a cell in kbit/s, 0 where it is not known.
+func (b *builder) capacity(c *aggregate.CellStats) uint64 {
+	at, _ := b.names.Location(c.Mode)
+	return at.Capacity
 }
 
 // path is the way of a cell's packets, with the hops that its mode may be at.

@@ -104,26 +104,6 @@ func TestWideDistributions(t *testing.T) {
 	}
 }
 
-// TestLoad: bursts and steady load have one mean and two descriptions.
-func TestLoad(t *testing.T) {
-	t.Parallel()
-	s := sample(t, 70).Signals[0]
-	l := s.Worst[0].Load
-	if l == nil || l.Bursty != 1 || l.Steady+l.Unclear != 0 || l.InBursts == nil || math.Abs(*l.InBursts-0.25) > 1e-9 || *l.Within > 0.1 || *l.Between < 0.9 {
-		t.Fatalf("load is %+v", l)
-	}
-	for text, load := range map[string]report.Load{
-		"bursts in 1 of 1 windows":             *l,
-		"steady in 2 of 3 windows of 1s":       {Window: time.Second, Steady: 2, Unclear: 1},
-		"neither steady nor in clear bursts":   {Window: time.Second, Unclear: 4},
-		"25.0 % of their observations met 4.7": *l,
-	} {
-		if !strings.Contains(load.String(), text) {
-			t.Errorf("%q lacks %q", load.String(), text)
-		}
-	}
-}
-
 // TestPath: the hop that the mode may be at is marked.
 func TestPath(t *testing.T) {
 	t.Parallel()

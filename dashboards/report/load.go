@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -13,78 +14,140 @@ import (
 )
 
 // Load says how the bottleneck of a cell was used within windows: what means cannot tell.
-// Only shares can be told, such as available bandwidth of capacity.
 type Load struct {
 	Window  time.Duration `json:"window_ns"`
 	Steady  int           `json:"steady"` // windows
 	Bursty  int           `json:"bursty"`
 	Unclear int           `json:"unclear"`
 	// Of the bursty windows, weighted by observations: the share of those in bursts, and
-	// the mean values within and between bursts.
+	// the mean values within and between bursts, in the signal's unit.
 	InBursts *float64 `json:"in_bursts"`
 	Within   *float64 `json:"within"`
 	Between  *float64 `json:"between"`
+
+	within, between string
 }
 
-// load describes the windows of a cell, nil where the signal is no share.
-func (b *builder) load(window time.Duration, codes []aggregate.CodeCount) *Load {
-	if b.signal.Unit() != csig.Ratio {
-		return nil
-	}
-	windows := map[int64][]pattern.Count{}
+// measured is what some observations of a window measured: as a share of a whole, and in
+// stored units.
+type measured struct {
+	pattern.Count
+	value, whole float64
+}
+
+// load describes the windows of a cell, nil where there is no share to tell it by. The
+// capacity is that of the cell's bottleneck in kbit/s, 0 where it is not known.
+func (b *builder) load(window time.Duration, codes []aggregate.CodeCount, capacity uint64) *Load {
+	windows := map[int64][]measured{}
 	for _, c := range codes {
-		if v, ok := b.value(c); ok {
-			windows[c.Start] = append(windows[c.Start], pattern.Count{Value: v, Times: c.N})
+		if one, ok := b.measured(c, capacity); ok {
+			windows[c.Start] = append(windows[c.Start], one)
 		}
 	}
+	if len(windows) == 0 {
+		return nil
+	}
 	l := &Load{Window: window}
-	var all, tight, within, between float64
+	var in, out mean
 	for _, at := range slices.Sorted(maps.Keys(windows)) { // sums are the same whatever the order of codes was
-		counts := windows[at]
-		slices.SortFunc(counts, func(x, y pattern.Count) int {
+		list := windows[at]
+		slices.SortFunc(list, func(x, y measured) int {
 			return cmp.Or(cmp.Compare(x.Value, y.Value), cmp.Compare(x.Times, y.Times))
 		})
+		counts := make([]pattern.Count, len(list))
+		for i := range list {
+			counts[i] = list[i].Count
+		}
 		w, err := pattern.Describe(counts)
 		switch {
 		case err != nil || w.Load == pattern.Unclear:
 			l.Unclear++
+			continue
+		case w.Load == pattern.Steady && b.signal.Unit() != csig.Ratio && spread(list) > wideSpread:
+			l.Unclear++ // shares of what is far beyond the threshold are all alike
 			continue
 		case w.Load == pattern.Steady:
 			l.Steady++
 			continue
 		}
 		l.Bursty++
-		times := 0.0
-		for _, c := range counts {
-			times += float64(c.Times)
+		for i := range list {
+			if (list[i].Value >= w.Upper) == (b.signal.Direction() == csig.Max) {
+				in.add(&list[i])
+			} else {
+				out.add(&list[i])
+			}
 		}
-		in, inMean, outMean := w.Duty, w.High, w.Low
-		if b.signal.Direction() == csig.Min {
-			in, inMean, outMean = 1-w.Duty, w.Low, w.High
-		}
-		all, tight = all+times, tight+times*in
-		within, between = within+times*in*inMean, between+times*(1-in)*outMean
 	}
 	if l.Bursty > 0 {
-		share, low, high := tight/all, within/tight, between/(all-tight)
+		unit := b.signal.Unit().PerStored()
+		share, low, high := in.times/(in.times+out.times), in.sum/in.times, out.sum/out.times
+		l.within, l.between = b.text(low), b.text(high)
+		low, high = low*unit, high*unit
 		l.InBursts, l.Within, l.Between = &share, &low, &high
 	}
 	return l
 }
 
-// value is the middle of what a code stands for, as a share.
-func (b *builder) value(c aggregate.CodeCount) (float64, bool) {
+// wideSpread is the most spread of a steady load: as much as shares about the threshold have.
+const wideSpread = 0.2
+
+// spread is the standard deviation of values, as a share of the whole.
+func spread(list []measured) float64 {
+	var times, sum, squares, whole float64
+	for _, v := range list {
+		n := float64(v.Times)
+		times, sum, squares, whole = times+n, sum+n*v.value, squares+n*v.value*v.value, whole+n*v.whole
+	}
+	return math.Sqrt(max(squares*times-sum*sum, 0)) / whole
+}
+
+// mean adds up values.
+type mean struct{ times, sum float64 }
+
+func (m *mean) add(v *measured) {
+	m.times += float64(v.Times)
+	m.sum += float64(v.Times) * v.value
+}
+
+// measured is the middle of what a code stands for. What is no share by itself, such as a
+// delay, is compared with the threshold from which it is heavy: its share of both together
+// is a half there, and never more than 1.
+func (b *builder) measured(c aggregate.CodeCount, capacity uint64) (one measured, ok bool) {
 	if int(c.Encoding) >= csig.NumLayouts {
-		return 0, false
+		return measured{}, false
 	}
 	table := b.domain.Table(c.Encoding.Layout(), b.signal.Type())
 	if table == nil || table.Signal() != b.signal {
-		return 0, false
+		return measured{}, false
 	}
 	first, last := csig.DistCodes(c.Code)
 	most := table.Codes() - 1
 	low, high := table.Value(min(first, most)), table.Value(min(last, most))
-	return b.signal.Unit().FromStored(low + (high-low)/2), true
+	stored := low + (high-low)/2
+	one = measured{Count: pattern.Count{Value: b.signal.Unit().FromStored(stored), Times: c.N}, value: float64(stored)}
+	if b.signal.Unit() == csig.Ratio {
+		return one, true
+	}
+	threshold := heavyFrom(table, capacity)
+	one.whole = one.value + threshold
+	one.Value = one.value / one.whole
+	return one, threshold > 0
+}
+
+// heavyFrom is from or up to what values are heavy, in stored units, 0 where that cannot be
+// told.
+func heavyFrom(table *csig.Table, capacity uint64) float64 {
+	lo, hi, ok := table.HeavyCodes(capacity)
+	if !ok {
+		return 0
+	}
+	if table.Signal().Direction() == csig.Min {
+		_, high, _ := table.Range(hi)
+		return float64(high)
+	}
+	low, _, _ := table.Range(lo)
+	return float64(low)
 }
 
 // String is the load in words.
@@ -93,7 +156,7 @@ func (l *Load) String() string {
 	switch {
 	case l.Bursty > 0:
 		s := fmt.Sprintf("bursts in %d of %d windows of %s: %s of their observations met %s, the others %s", l.Bursty, n, l.Window,
-			percent(*l.InBursts), percent(*l.Within), percent(*l.Between))
+			percent(*l.InBursts), l.within, l.between)
 		if l.Steady > 0 {
 			s += fmt.Sprintf("; steady in %d", l.Steady)
 		}

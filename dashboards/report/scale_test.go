@@ -84,7 +84,7 @@ func jobLoad(windows int, period float64, wanders bool, rng *rand.Rand) (load []
 }
 
 // TestPeriodsOfLongCaptures: periods from 5 ms to 2 s are found within 1 % in a minute, and in
-// 20 minutes, where all of it is known in steps of 10 and 100 ms.
+// 10 minutes, where all of it is known in steps of 10 and 100 ms.
 func TestPeriodsOfLongCaptures(t *testing.T) {
 	t.Parallel()
 	worst := 0.0
@@ -93,7 +93,7 @@ func TestPeriodsOfLongCaptures(t *testing.T) {
 		periods       []float64
 	}{
 		{60 * seconds, 10, []float64{5, 7.3, 20, 61.7, 250, 700, 2000}},
-		{1200 * seconds, 100, []float64{5, 20, 333, 2000}},
+		{600 * seconds, 100, []float64{5, 2000}},
 	} {
 		for i, period := range test.periods {
 			for _, wanders := range []bool{false, true} {
