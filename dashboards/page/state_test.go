@@ -124,6 +124,9 @@ func TestKeyboard(t *testing.T) {
 	}
 	v.Press("?")
 	v.Wait("document.getElementById('keyhelp').open")
+	if words := pagetest.Evaluate[string](v, "document.getElementById('keyhelp').innerText"); !strings.Contains(words, "untouched") || !strings.Contains(words, "less than 10") {
+		t.Errorf("the help says %q", words)
+	}
 	v.Screenshot("help")
 	v.Press(kb.Escape)
 	v.Wait("!document.getElementById('keyhelp').open")

@@ -117,7 +117,7 @@ const App = (() => {
     find("map-panel").hidden = !map.layout(model, find("map-panel").clientWidth - 28, scale, view.theme);
     // The time heatmap takes what the window has left, and never less than ten rows.
     const taken = find("map-panel").hidden ? 0 : find("map-panel").offsetHeight + 12;
-    const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 52 - taken;
+    const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 80 - taken;
     const shown = ranked.slice(0, Math.max(10, Math.floor(below / Timeline.ROW))).map((c) => c.location);
     timeline.layout(signal, view.level, shown, find("timeline").parentElement.clientWidth - 28, scale);
     Header.show({ view, model, signal, matrices, timeline, ranked });

@@ -47,7 +47,7 @@ class Chart {
       cursor: { y: false, drag: { x: false, y: false } },
       scales: { x: { time: true }, share: { range: [0, 1] } },
       axes: [{ ...axis, values: clock, space: 90 }, { ...axis, size: 84, values: quantity },
-        { ...axis, scale: "share", side: 1, size: 48, grid: { show: false }, values: (_, list) => list.map((v) => `${Math.round(100 * v)} %`) }],
+        { ...axis, scale: "share", side: 1, size: 60, grid: { show: false }, values: (_, list) => list.map((v) => `${Math.round(100 * v)} %`) }],
       series: [
         { label: "time", value: (_, v) => (v === null ? "" : clock(_, [v])[0]) },
         { label: "least", stroke: "transparent", points: { show: false }, value },

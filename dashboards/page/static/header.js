@@ -19,8 +19,10 @@ const Header = (() => {
     const { low, high, log } = signal.domain;
     find("scale-low").textContent = Format.quantity(low, unit);
     find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
+    find("time-ramp").style.background = Color.gradient(view.theme, "right", Timeline.FAINTEST);
+    find("time-high").textContent = Format.share(timeline.peak || 1);
+    find("few-note").textContent = `less than ${bundle.min_observations}`;
     const notes = ["share of each window's observations"];
-    if (timeline.peak) notes.push(`at most ${Format.share(timeline.peak)}`);
     const rows = timeline.locations.length;
     if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
     find("timeline-note").textContent = notes.join(", ");
@@ -55,7 +57,7 @@ const Header = (() => {
   function moment({ view, model, frame, waiting, map }) {
     if (!waiting) Panels.states(frame.states());
     find("map-note").textContent = map.most ? "how many cells have a port as the mode of their bottleneck" : "no cell is congested";
-    find("map-high").textContent = `${map.most || 1} cells`;
+    find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
     const whole = view.window === -1;
     const now = view.window === Live.NOW;
     find("whole").ariaPressed = String(whole);

@@ -10,6 +10,10 @@ const Panels = (() => {
     max_nqd: ["max nQD", "Mean of the maximum normalized queue depth"],
   };
   const STATES = { congested: "congested", clear: "clear", few: "too few", none: "no data" };
+  const LEVELS = {
+    location: "Ports, or the smallest set of them that a tag leaves possible", set: "Sets of ports, such as the uplinks of a leaf",
+    device: "Switches", stage: "Stages of the fabric, such as leaf or spine",
+  };
 
   const find = (id) => document.getElementById(id);
 
@@ -73,7 +77,9 @@ const Panels = (() => {
       input.name = "level";
       input.checked = name === current;
       input.addEventListener("change", () => choose(name));
-      return element("label", "", input, element("span", "", name));
+      const label = element("label", "", input, element("span", "", name));
+      label.title = LEVELS[name] || "";
+      return label;
     }));
     box.hidden = names.length < 2;
   }

@@ -15,7 +15,7 @@ const Source = (() => {
     const { signal: aborted } = request;
     try {
       const extent = await ask("api/v1/extent", {}, aborted);
-      if (extent.empty) throw new Error("Nothing is stored yet.");
+      if (extent.empty) throw new Error("Nothing is stored yet: csigscope collect and replay store what they see. Reload when they have.");
       const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
       Panels.banner("");
       App.open(bundle);

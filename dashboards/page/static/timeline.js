@@ -3,6 +3,7 @@
 // The heatmap of heavy observations: time to the right, one row a location.
 class Timeline {
   static ROW = 14; // height of a row in CSS pixels
+  static FAINTEST = 0.15; // where in the ramp the least share is
 
   constructor(canvas) {
     this.canvas = canvas;
@@ -41,7 +42,7 @@ class Timeline {
     if (!this.signal.seen[window]) return null;
     const heavy = this.rows[index].heavy[window];
     if (!heavy) return Color.neutral(view.theme).clear;
-    return Color.ramp(view.theme, 0.15 + (0.85 * heavy) / this.signal.seen[window] / this.peak);
+    return Color.ramp(view.theme, Timeline.FAINTEST + ((1 - Timeline.FAINTEST) * heavy) / this.signal.seen[window] / this.peak);
   }
 
   draw(view) {

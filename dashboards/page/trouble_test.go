@@ -1,0 +1,76 @@
+package page_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestTrouble: what a server refuses, or fails to say, is told in its words and leaves what was
+// shown; it is gone when the server answers again.
+func TestTrouble(t *testing.T) {
+	var trouble atomic.Pointer[http.HandlerFunc]
+	one := stored(t, 1) // a group that talks to itself, under a name that no fabric file gave it
+	one.Rows = slices.DeleteFunc(one.Rows, func(r querytest.Row) bool { return r.Src != recenttest.FirstGroup || r.Dst != recenttest.FirstGroup })
+	one.Rows = append(one.Rows, querytest.Row{
+		Window: one.Rows[0].Window, Signal: csig.MaxDelay, Kind: decode.Tag, Src: recenttest.FirstGroup, Dst: recenttest.FirstGroup,
+		Location: recenttest.FirstLocation, Observations: 100, Sum: 3e6, Min: 1e3, Max: 9e5, Heavy: 50, HeavySum: 3e6,
+	})
+	one.GroupRows[0].Name = "2001:db8:1:2::/64"
+	next := served(t, one, nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f := trouble.Load(); f != nil && r.URL.Path == "/api/v1/bundle" {
+			(*f)(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	v := pagetest.Visit(t, server.URL+"/#signal=type_9", "light")
+	v.Excuse("Failed to load resource") // what browsers say of each status that is an error
+	v.Screenshot("one-group")
+	drawn := v.Colors("left", 1)
+	if signal := pagetest.Evaluate[string](v, "csigscope.current().signal"); signal != "max_delay" || drawn[0] == nil {
+		t.Fatalf("of one group and a signal that nothing tells of, %s is shown, %v", signal, drawn)
+	}
+	v.Says("time-high", "25 %") // 50 of the 200 of its first window are heavy
+	v.Says("map-high", "1 cell")
+	for want, answer := range map[string]http.HandlerFunc{
+		"more than 100 requests a second: ask less often": problem(http.StatusTooManyRequests, "more than 100 requests a second: ask less often"),
+		"the answer took too long: take a shorter range":  problem(http.StatusGatewayTimeout, "the answer took too long: take a shorter range"),
+		"The server answered 502.": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<h1>Bad gateway</h1>", http.StatusBadGateway)
+		},
+		"The server does not answer: what is shown may be old.": func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		},
+	} {
+		trouble.Store(&answer)
+		v.Click("#reload")
+		v.Says("banner", want)
+		v.Wait("!document.getElementById('banner').hidden")
+		if now := v.Colors("left", 1); now[0] == nil || *now[0] != *drawn[0] {
+			t.Errorf("%s: what was drawn has changed", want)
+		}
+	}
+	trouble.Store(nil)
+	v.Click("#reload")
+	v.Wait("document.getElementById('banner').hidden")
+}
+
+// problem answers as the API does where it refuses.
+func problem(code int, detail string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(`{"detail": "` + detail + `"}`))
+	}
+}
