@@ -1,0 +1,102 @@
+package report_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/dashboards/report"
+	"github.com/csigscope/csigscope/dashboards/report/source"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestLoad: bursts and steady load have one mean and two descriptions.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	s := sample(t, 70).Signals[0]
+	l := s.Worst[0].Load
+	if l == nil || l.Bursty != 1 || l.Steady+l.Unclear != 0 || l.InBursts == nil || math.Abs(*l.InBursts-0.25) > 1e-9 || *l.Within > 0.1 || *l.Between < 0.9 {
+		t.Fatalf("load is %+v", l)
+	}
+	for text, load := range map[string]report.Load{
+		"bursts in 1 of 1 windows":             *l,
+		"steady in 2 of 3 windows of 1s":       {Window: time.Second, Steady: 2, Unclear: 1},
+		"neither steady nor in clear bursts":   {Window: time.Second, Unclear: 4},
+		"25.0 % of their observations met 4.7": *l,
+	} {
+		if !strings.Contains(load.String(), text) {
+			t.Errorf("%q lacks %q", load.String(), text)
+		}
+	}
+}
+
+// sized are ports of 10 Gbit/s.
+type sized struct{ named }
+
+func (n sized) Location(id aggregate.LocationID) (fabric.Location, bool) {
+	l, ok := n.named.Location(id)
+	l.Capacity = 10_000_000
+	return l, ok
+}
+
+// loadOf is that of a cell in a window, in which each value was measured so many times.
+func loadOf(t *testing.T, signal csig.Signal, names report.Names, values map[uint64]uint64) *report.Load {
+	t.Helper()
+	layout := csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
+	table := domain(t).Table(layout, signal.Type())
+	b := &aggregate.Block{
+		Resolution: int64(time.Second), Signal: []uint8{uint8(signal)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{uint8(layout.Index())},
+		SrcGroup: []uint64{1}, DstGroup: []uint64{2}, Location: []uint64{3}, Observations: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{1}, Min: []uint64{1}, Max: []uint64{9},
+		Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{1}, HeavySum: []uint64{1},
+	}
+	for value, n := range values {
+		code := uint32(0)
+		for low, _, _ := table.Range(code); low < value; low, _, _ = table.Range(code) {
+			code++
+		}
+		b.DistCode, b.DistCount = append(b.DistCode, csig.DistIndex(code)), append(b.DistCount, n)
+		b.Observations[0] += n
+	}
+	b.DistEnd = []uint32{uint32(len(b.DistCode))}
+	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 64 << 20, Steps: 10})
+	if err := memory.WriteBlock(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	signals, err := report.Signals(t.Context(), memory, names, domain(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signals[0].Worst[0].Load
+}
+
+// TestLoadOfDelays: delays and bandwidths have bursts too, compared with what is heavy, which
+// for a bandwidth depends on the port.
+func TestLoadOfDelays(t *testing.T) {
+	t.Parallel()
+	spread := map[uint64]uint64{}
+	for i := range uint64(40) {
+		spread[100_000+i*20_000] = 10
+	}
+	for name, test := range map[string]struct {
+		signal csig.Signal
+		names  report.Names
+		values map[uint64]uint64
+		says   string
+	}{
+		"delays in bursts":        {csig.MaxDelay, named{}, map[uint64]uint64{1500: 250, 2500: 50, 80_000: 60, 120_000: 40}, "bursts in 1 of 1 windows of 1s: 25.0 % of their observations met 96.36 us, the others 1.771 us"},
+		"steady delays":           {csig.MaxDelay, named{}, map[uint64]uint64{50_000: 250, 55_000: 50}, "steady in 1 of 1 windows"},
+		"long delays of any kind": {csig.MaxDelay, named{}, spread, "neither steady nor in clear bursts"},
+		"bandwidth in bursts":     {csig.MinABW, sized{}, map[uint64]uint64{100_000: 50, 9_000_000: 50}, "bursts in 1 of 1 windows of 1s: 50.0 % of their observations met 110.6 Mbit/s, the others 8.978 Gbit/s"},
+		"steady bandwidth":        {csig.MinABW, sized{}, map[uint64]uint64{5_000_000: 50, 5_500_000: 50}, "steady in 1 of 1 windows"},
+		"of unknown ports":        {csig.MinABW, named{}, map[uint64]uint64{100_000: 50, 9_000_000: 50}, ""},
+	} {
+		l := loadOf(t, test.signal, test.names, test.values)
+		if l == nil && test.says != "" || l != nil && (test.says == "" || !strings.Contains(l.String(), test.says)) {
+			t.Errorf("%s: %v, want %q", name, l, test.says)
+		}
+	}
+}
