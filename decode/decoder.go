@@ -49,6 +49,8 @@ type Config struct {
 	// UDPTunnels are the tunnels over UDP by destination port: VXLAN, VXLANGPE,
 	// Geneve, GTPU and PSP. Nil stands for DefaultUDPTunnels. New copies it.
 	UDPTunnels map[uint16]Encap
+	// Segments keeps each frame's innermost TCP header for Segment.
+	Segments bool
 }
 
 // Result is what one frame says. The caller owns it and hands the same one to
@@ -75,8 +77,10 @@ type Decoder struct {
 	innerTags      bool
 	counters       Counters
 
-	nest nesting     // of the frame at hand
-	ends Observation // its endpoints, once the walk is inside a tunnel
+	nest    nesting     // of the frame at hand
+	ends    Observation // its endpoints, once the walk is inside a tunnel
+	keeps   bool        // its segment
+	segment TCPSegment  // its innermost one, if any
 }
 
 // New makes a Decoder. It fails without a domain, and when UDP ports contradict
@@ -89,6 +93,7 @@ func New(cfg Config) (*Decoder, error) {
 		reflections: cfg.Domain.Reflections(),
 		inner:       cfg.Endpoints == Inner,
 		innerTags:   cfg.InnerTags,
+		keeps:       cfg.Segments,
 	}
 	for _, id := range cfg.Domain.TPIDs() {
 		if l, ok := cfg.Domain.LayoutOf(id); ok {
@@ -144,6 +149,9 @@ func (d *Decoder) start(r *Result) {
 	}
 	r.N, r.Encap.n = 0, 0
 	d.nest = nesting{}
+	if d.keeps {
+		d.segment.TCP = nil
+	}
 }
 
 func (d *Decoder) finish(r *Result) {

@@ -36,6 +36,7 @@ type endpoints struct {
 	ip       []byte
 	proto    uint8
 	segments bool // a segment routing header stands between
+	fragment bool // a fragment header does: more of the packet follows
 }
 
 // noLength stands for a length of 0, which segmentation offload leaves in
@@ -110,6 +111,7 @@ func (d *Decoder) walkIPv6(b []byte, r *Result) Reason {
 			d.setProto(b[0], r)
 			return r.done()
 		}
+		e.fragment = e.fragment || next == protoFragment
 		if next == protoRouting && b[2] == segmentRouting {
 			if !r.Encap.push(SRv6, 0) {
 				return TooDeep

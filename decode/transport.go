@@ -66,9 +66,13 @@ func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
 		}
 	}
 	headerLen := int(header[12]>>4) * 4
-	switch {
-	case headerLen < tcpLen || headerLen > left:
+	if headerLen < tcpLen || headerLen > left {
 		return BadTransport
+	}
+	if d.keeps {
+		d.keep(b, left, e)
+	}
+	switch {
 	case headerLen == tcpLen || len(d.reflections) == 0:
 		return r.done()
 	case headerLen <= len(b):

@@ -51,6 +51,7 @@ var errNoEthernet = errors.New("trace: expected captures of Ethernet packets")
 // in common, or tags whose reflections are in the other. They are read twice. Where captures
 // end early or are damaged, there is a result of what could be read beside the error.
 func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
+	cfg.Decode.Segments = true
 	d, err := decode.New(cfg.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
@@ -148,11 +149,7 @@ func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 		t.out.NoTime++
 		return
 	}
-	id, hops, ok := t.known.Of(f.Data)
-	if !ok {
-		t.out.Unknown++
-		return
-	}
+	id, hops, known := t.known.Of(f.Data)
 	s := hop.Sighting{ID: id, TimeNS: f.TimeNS, Hops: hops}
 	t.decoder.Decode(f.Data, &t.result)
 	var reflection *csig.Tag
@@ -165,28 +162,30 @@ func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 			s.Src, s.Dst = o.Addrs()
 		}
 	}
-	if t.takes(id) {
+	if known && t.takes(id) {
 		tap.Packets = append(tap.Packets, s)
 	}
-	t.mark(tap, &s, reflection, f)
+	if marked := t.mark(tap, &s, reflection, f); !known && !marked {
+		t.out.Unknown++
+	}
 }
 
 // maxConversations bounds what is remembered to know tags again by their reflections.
 const maxConversations = 1 << 16
 
-// mark takes in a TCP segment with the newest tag of its conversation, which the receiver
+// mark takes in a TCP segment, in whatever tunnel, with the newest tag of its conversation, which the receiver
 // reflects if it acknowledges up to here, and the reflection that comes with an
-// acknowledgement. Without such numbers nothing tells which tag is reflected.
-func (t *tracer) mark(tap *hop.Tap, s *hop.Sighting, reflection *csig.Tag, f *capture.Frame) {
-	segment, ok := t.known.Segment(f.Data)
+// acknowledgement. Without such numbers, as over UDP, nothing tells which tag is reflected.
+func (t *tracer) mark(tap *hop.Tap, s *hop.Sighting, reflection *csig.Tag, f *capture.Frame) (marked bool) {
+	segment, ok := t.known.Segment()
 	if !ok {
-		return
+		return false
 	}
 	if reflection != nil {
 		tap.Reflections = t.append(tap.Reflections, segment.Back(), segment.Ack, *reflection, f)
 	}
 	if !segment.Data {
-		return
+		return true
 	}
 	if s.Tagged {
 		if len(t.newest) >= maxConversations {
@@ -197,6 +196,7 @@ func (t *tracer) mark(tap *hop.Tap, s *hop.Sighting, reflection *csig.Tag, f *ca
 	if tag, ok := t.newest[segment.Conversation]; ok {
 		tap.Tags = t.append(tap.Tags, segment.Conversation, segment.End, tag, f)
 	}
+	return true
 }
 
 func (t *tracer) append(list []hop.Mark, c conform.Conversation, end uint32, tag csig.Tag, f *capture.Frame) []hop.Mark {

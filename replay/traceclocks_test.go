@@ -37,7 +37,7 @@ type apart struct {
 }
 
 // clocksOf emits a fabric whose second tap has a clock of its own, and asks a trace for it.
-func clocksOf(t *testing.T, taps []emitter.Tap, seed uint64) apart {
+func clocksOf(t *testing.T, taps []emitter.Tap, seed uint64, change ...func(*emitter.Scenario)) apart {
 	t.Helper()
 	const jitter = 5 * time.Microsecond
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -47,6 +47,9 @@ func clocksOf(t *testing.T, taps []emitter.Tap, seed uint64) apart {
 	}
 	s = s.WithSize(2, 2, 2)
 	s.Seed, s.Duration, s.CaptureUntagged, s.SnapLen = seed, 400*time.Millisecond, true, 96
+	for _, c := range change {
+		c(&s)
+	}
 	s.Taps = slices.Clone(taps)
 	for i := range s.Taps {
 		s.Taps[i].Jitter = jitter
@@ -128,6 +131,27 @@ func TestClockBounds(t *testing.T) {
 		}
 	})
 	appendTo(t, file, text.String())
+}
+
+// TestClocksThroughTunnels: tags and their reflections tell clocks apart in every encapsulation
+// that does not hide TCP.
+func TestClocksThroughTunnels(t *testing.T) {
+	t.Parallel()
+	hidden := []string{"macsec-encrypted", "esp", "psp"}
+	for i, encap := range emitter.Encapsulations() {
+		if slices.Contains(hidden, encap) {
+			continue
+		}
+		t.Run(encap, func(t *testing.T) {
+			t.Parallel()
+			a := clocksOf(t, clockCases[1].taps, uint64(i), func(s *emitter.Scenario) {
+				s.Encap, s.Duration, s.SnapLen, s.IP = encap, 60*time.Millisecond, 256, 4+2*(i%2)
+			})
+			if !a.inside || a.offset > 10_000 {
+				t.Errorf("off by %.0f ns, within the bound: %t", a.offset, a.inside)
+			}
+		})
+	}
 }
 
 // appendTo adds text to a file, unless it has no name.

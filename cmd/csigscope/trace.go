@@ -41,7 +41,8 @@ no device may change, and which tap came first by their TTL. For each two taps t
 same packets it prints how far their clocks are apart and how fast they drift, with a bound,
 how long packets take, and which ports gave tags other values on the way. Clocks are told
 apart also where no packet passes both taps, as those at receivers of different racks: by tags
-that one of them saw, and their reflections with TCP acknowledgements that the other did.
+that one of them saw, and their reflections with TCP acknowledgements that the other did, in
+whatever tunnel.
 
 Delays and queues are not told from clocks by one direction alone: then the offset is
 bounded on one side. With both, its error is at most half of the shortest round trip, and

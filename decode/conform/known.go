@@ -54,28 +54,24 @@ type Conversation struct {
 // Back is the other direction.
 func (c Conversation) Back() Conversation { return Conversation{c.Dst, c.Src, c.DstPort, c.SrcPort} }
 
-// Segment reads the TCP header right behind that of IP. ok is false for fragments and where
-// there is none.
-func (k *Known) Segment(frame []byte) (s Segment, ok bool) {
-	etherType, packet, ok := k.decoder.Network(frame)
+// Segment is the innermost TCP segment of the frame that the decoder decoded last: the same
+// one whatever tunnel it travels in where it is captured. ok is false where that cannot be
+// read (decode.Decoder.Segment).
+func (k *Known) Segment() (s Segment, ok bool) {
+	p, ok := k.decoder.Segment()
 	if !ok {
 		return s, false
 	}
-	p, ok := k.id.split(etherType, packet)
-	fragment := etherType == etherIPv4 && ok && binary.BigEndian.Uint16(packet[6:])&0x3fff != 0
-	if !ok || fragment || p.proto != protoTCP || len(p.rest) < 13 {
-		return s, false
-	}
-	if etherType == etherIPv4 {
-		copy(s.Src[:], packet[12:16])
-		copy(s.Dst[:], packet[16:20])
+	if len(p.IP) == ipv4Len {
+		copy(s.Src[:], p.IP[12:16])
+		copy(s.Dst[:], p.IP[16:20])
 	} else {
-		copy(s.Src[:], packet[8:24])
-		copy(s.Dst[:], packet[24:40])
+		copy(s.Src[:], p.IP[8:24])
+		copy(s.Dst[:], p.IP[24:40])
 	}
-	s.SrcPort, s.DstPort = binary.BigEndian.Uint16(p.rest), binary.BigEndian.Uint16(p.rest[2:])
-	data := max(p.claimed-int(p.rest[12]>>4)*4, 0)
-	s.Data, s.End = data > 0, binary.BigEndian.Uint32(p.rest[4:])+uint32(data)
-	s.Ack = binary.BigEndian.Uint32(p.rest[8:])
+	s.SrcPort, s.DstPort = binary.BigEndian.Uint16(p.TCP), binary.BigEndian.Uint16(p.TCP[2:])
+	data := max(p.Left-int(p.TCP[12]>>4)*4, 0)
+	s.Data, s.End = data > 0, binary.BigEndian.Uint32(p.TCP[4:])+uint32(data)
+	s.Ack = binary.BigEndian.Uint32(p.TCP[8:])
 	return s, true
 }
