@@ -50,7 +50,13 @@ func Options(t testing.TB, dir string) chdb.Options {
 // Start runs an engine over a temporary folder until the test ends.
 func Start(t testing.TB) *chdb.Engine {
 	t.Helper()
-	engine, err := chdb.Start(t.Context(), Options(t, t.TempDir()))
+	return StartIn(t, t.TempDir())
+}
+
+// StartIn runs an engine over dir until the test ends.
+func StartIn(t testing.TB, dir string) *chdb.Engine {
+	t.Helper()
+	engine, err := chdb.Start(t.Context(), Options(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
