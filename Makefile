@@ -123,8 +123,8 @@ screenshots: engine $(PANELS) $(SCREENS) ## take the pictures of the page and of
 	CSIGSCOPE_README_SCREENSHOTS=$(CURDIR)/dashboards/page/screenshots $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/csigscope
 	CSIGSCOPE_GRAFANA_SCREENSHOTS=$(CURDIR)/dashboards/grafana/screenshots $(GO) test -count=1 -v -run '^Test(Dashboard|Pipeline)Screenshots$$' ./cmd/csigscope
 
-fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP)
-	.ci/fuzz $(or $(FUZZTIME),1m) $(SKIP)
+fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP, SLOW=TIME of slow ones)
+	.ci/fuzz $(or $(FUZZTIME),1m) "$(SKIP)" $(SLOW)
 
 clean: ## remove what was built
 	rm -rf bin .cache
