@@ -187,10 +187,19 @@ func (v *Visitor) Wait(condition string) {
 	v.WaitFor(condition, 20*time.Second)
 }
 
-// WaitFor is the same for what may take longer.
+// WaitFor is the same for what may take longer. A page that is being loaded may take the place of
+// the one that was asked, at any time: then that one is asked.
 func (v *Visitor) WaitFor(condition string, limit time.Duration) {
 	v.t.Helper()
-	v.Do(chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(limit)))
+	for end := time.Now().Add(limit); ; {
+		err := chromedp.Do(v.ctx, chromedp.Poll[chromedp.Void](condition, chromedp.WithPollingTimeout(time.Until(end))))
+		switch {
+		case err == nil:
+			return
+		case !strings.Contains(err.Error(), "Cannot find context") && !strings.Contains(err.Error(), "context was destroyed"), time.Now().After(end):
+			v.t.Fatalf("wait for %s: %v", condition, err)
+		}
+	}
 }
 
 // Reload does what makes the page load anew, and waits until it begins to.
