@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func (c *Client) dial() error {
 	}
 	bearer := func() string { return "" }
 	if c.cfg.TokenFile != "" {
-		w, err := credential.Watch(func() (string, error) { return readToken(c.cfg.TokenFile) }, c.cfg.Now, c.cfg.Logger, c.cfg.TokenFile)
+		w, err := credential.Watch(func() (string, error) { return credential.ReadToken(c.cfg.TokenFile) }, c.cfg.Now, c.cfg.Logger, c.cfg.TokenFile)
 		if err != nil {
 			return err
 		}
@@ -71,7 +70,7 @@ func (c *Client) dial() error {
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
-	c.http = &http.Client{Transport: &bearerTransport{transport, bearer}}
+	c.http = &http.Client{Transport: &credential.Bearer{Transport: transport, Token: bearer}}
 	for _, u := range c.cfg.Collectors {
 		u = strings.TrimSuffix(u, "/")
 		c.peers = append(c.peers, peer{u, connect.NewClient[rawRequest, wire.PushResponse](c.http, u+wire.IngestServicePushProcedure, c.options()...)})
@@ -120,34 +119,6 @@ func dialTLS(k *credential.Watched[credential.Keys], dialer *net.Dialer) func(ct
 
 // dialTime bounds the making of a connection, and its handshake.
 const dialTime = 10 * time.Second
-
-// readToken reads a bearer token from a file of its own.
-func readToken(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read token: %w", err)
-	}
-	t := strings.TrimSpace(string(text))
-	if t == "" || len(t) > credential.MaxTokenBytes || strings.ContainsAny(t, " \r\n\t") {
-		return "", fmt.Errorf("read token from %s: expected one token of at most %d bytes", path, credential.MaxTokenBytes)
-	}
-	return t, nil
-}
-
-// bearerTransport adds the token, where there is one.
-type bearerTransport struct {
-	*http.Transport
-	token func() string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if token := t.token(); token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	return t.Transport.RoundTrip(r)
-}
 
 // push sends one request to a collector.
 func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/live/journal"
+	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/ingest"
 )
@@ -76,9 +77,9 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	c.worst = newWorst()
 	c.watching = sinks{c.worst}
 	if c.flags.api != "" {
-		names := &liveNames{fabric: func() *fabric.Fabric { return c.using.Load().fabric }}
+		names := &api.BothNames{Fabric: func() *fabric.Fabric { return c.using.Load().fabric }}
 		if c.config.Ingest.Listen.text != "" {
-			names.stored = c.db.store
+			names.Stored = c.db.store
 		}
 		access := &c.network.config.API
 		d, err := access.open(c.cmd.Context(), "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
@@ -86,9 +87,9 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 			return nil, err
 		}
 		if c.feed, err = newLiveFeed(c.cmd, d, names, c.db); err != nil {
-			return nil, errors.Join(err, d.listener.Close())
+			return nil, errors.Join(err, d.Close())
 		}
-		c.reloaded = func(n *network) error { return d.reconfigure(&n.config.API) }
+		c.reloaded = func(n *network) error { return d.Use(n.config.API.settings()) }
 		c.watching = append(c.watching, c.feed.memory)
 	}
 	cfg.Journal = names.Announce(journal.Watched{Journal: cfg.Journal, By: &c.watching})
@@ -148,7 +149,7 @@ func (c *collector) lastWords() string { return c.left() + "; rows in the outbox
 func (c *collector) close() error {
 	var failed error
 	if c.feed != nil {
-		c.feed.door.listener.Close()
+		c.feed.door.Close()
 	}
 	if c.db != nil {
 		failed = c.db.Close()

@@ -11,6 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/alto"
+	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/page"
@@ -124,13 +125,13 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defer d.listener.Close()
+	defer d.Close()
 	memory.Publish()
 	server, err := newPageServer(db, s.Name, memory, d)
 	if err != nil {
 		return err
 	}
-	names := &liveNames{fabric: func() *fabric.Fabric { return n.fabric }}
+	names := &api.BothNames{Fabric: func() *fabric.Fabric { return n.fabric }}
 	server.handler = withALTO(server.handler, alto.Config{Memory: memory, Groups: names.Groups, Prefixes: names.Prefixes, Logger: db.logger})
 	announce(cmd, d)
 	return server.run(cmd.Context())

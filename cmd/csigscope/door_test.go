@@ -20,6 +20,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/client"
+	"github.com/csigscope/csigscope/aggregate/query/door"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
 	"github.com/csigscope/csigscope/dashboards/page"
@@ -47,7 +48,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // openTestDoor serves one window of 4 cells as the configuration says.
-func openTestDoor(t *testing.T, c *apiConfig, address string, exposed bool) (*door, *lockedBuffer) {
+func openTestDoor(t *testing.T, c *apiConfig, address string, exposed bool) (*door.Door, *lockedBuffer) {
 	t.Helper()
 	memory := recent.New(recent.Config{})
 	start := time.Now().Truncate(time.Second)
@@ -67,7 +68,7 @@ func openTestDoor(t *testing.T, c *apiConfig, address string, exposed bool) (*do
 	ctx, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := serve(ctx, d.server(page.Handler(a)), d.listener); err != nil {
+		if err := d.Serve(ctx, page.Handler(a)); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
@@ -99,8 +100,8 @@ func TestDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, log := openTestDoor(t, config, "127.0.0.1:0", false)
-	if !strings.HasPrefix(d.url(), "https://") {
-		t.Fatalf("at %s", d.url())
+	if !strings.HasPrefix(d.URL(), "https://") {
+		t.Fatalf("at %s", d.URL())
 	}
 	good, bad := writeFile(t, filepath.Join(dir, "good"), "sesame\n"), writeFile(t, filepath.Join(dir, "bad"), "open\n")
 	for _, tc := range []struct {
@@ -114,7 +115,7 @@ func TestDoor(t *testing.T) {
 		{"nothing", "no valid credential", []string{"--server-ca", ca.File}},
 		{"a server that nobody vouches for", "certificate", []string{"--token-file", good}},
 	} {
-		c, err := newTestAsker(t, d.url(), tc.flags...)
+		c, err := newTestAsker(t, d.URL(), tc.flags...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,13 +125,13 @@ func TestDoor(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{"/": 200, "/app.js": 200, "/?token=sesame": 400, "/api/v1/health": 401, "/api/v1/frames": 401, "/openapi.json": 401, "/other.js": 401} {
-		if got := getStatus(t, ca, d.url()+path); got != want {
+		if got := getStatus(t, ca, d.URL()+path); got != want {
 			t.Errorf("%s without a credential: %d, want %d", path, got, want)
 		}
 	}
 	call := func(token string) int {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "POST", d.url()+"/csigscope.query.v1.QueryService/Cells", strings.NewReader("{}"))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", d.URL()+"/csigscope.query.v1.QueryService/Cells", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func TestDoor(t *testing.T) {
 		t.Errorf("calls: %d with a token, %d with a wrong one", good, bad)
 	}
 	var endpoints []string
-	for _, e := range d.control.Stats().Endpoints {
+	for _, e := range d.Stats().Endpoints {
 		endpoints = append(endpoints, e.Name)
 	}
 	if want := []string{"/", "/api/v1/cells", "/app.js", "/csigscope.query.v1.QueryService/", "other"}; !slices.Equal(endpoints, want) {
@@ -217,7 +218,7 @@ func TestDoorBeyondLoopback(t *testing.T) {
 	} {
 		d, err := tc.config.open(t.Context(), "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler))
 		if err == nil {
-			d.listener.Close()
+			d.Close()
 		}
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -231,7 +232,7 @@ func TestDoorAnonymous(t *testing.T) {
 	d, _ := openTestDoor(t, &apiConfig{Limits: apiLimitsConfig{Requests: quantity{n: 1}}}, "127.0.0.1:0", false)
 	ask := func(method, path, host string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, d.url()+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), method, d.URL()+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +259,7 @@ func TestDoorAnonymous(t *testing.T) {
 	if codes[0] != 200 || codes[2] != 429 {
 		t.Errorf("answered with %v", codes)
 	}
-	if err := d.reconfigure(&apiConfig{Limits: apiLimitsConfig{Requests: quantity{n: 100}}}); err != nil {
+	if err := d.Use((&apiConfig{Limits: apiLimitsConfig{Requests: quantity{n: 100}}}).settings()); err != nil {
 		t.Fatal(err)
 	}
 	if code, body := ask("GET", "/api/v1/health", "localhost"); code != 200 {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/door"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/dashboards/page"
@@ -108,10 +109,10 @@ func (o *operations) watchStore(db *openedStore) error {
 }
 
 // watchDoor exports who comes in by a door, and asks the API behind it.
-func (o *operations) watchDoor(d *door, a *api.API) error {
+func (o *operations) watchDoor(d *door.Door, a *api.API) error {
 	return o.export(metrics.NewAPI(func() metrics.API {
 		watchers, lagging := a.Counts()
-		return metrics.API{Stats: d.control.Stats(), Watchers: watchers, Lagging: lagging}
+		return metrics.API{Stats: d.Stats(), Watchers: watchers, Lagging: lagging}
 	}))
 }
 

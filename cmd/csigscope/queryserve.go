@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/csigscope/csigscope/aggregate/query/door"
 )
 
 func newQueryServe() *cobra.Command {
@@ -62,7 +64,7 @@ gives up all files but the store's; systemd is told when it is ready.`,
 		if err != nil {
 			return err
 		}
-		defer d.listener.Close()
+		defer d.Close()
 		db, err := openRestricted(cmd, dsn, &ops, append(config.API.files(), path)...)
 		if err != nil {
 			return err
@@ -86,16 +88,16 @@ gives up all files but the store's; systemd is told when it is ready.`,
 		return o.run(cmd.Context(), func(ctx context.Context) error {
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return server.run(ctx) })
-			g.Go(func() error { return d.reload(ctx, path, o.logger) })
+			g.Go(func() error { return reloadDoor(ctx, d, path, o.logger) })
 			return g.Wait()
 		})
 	}
 	return cmd
 }
 
-// reload reads the configuration again at each SIGHUP, until ctx ends. One that is wrong
+// reloadDoor reads the configuration again at each SIGHUP, until ctx ends. One that is wrong
 // changes nothing.
-func (d *door) reload(ctx context.Context, path string, logger *slog.Logger) error {
+func reloadDoor(ctx context.Context, d *door.Door, path string, logger *slog.Logger) error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)
@@ -107,7 +109,7 @@ func (d *door) reload(ctx context.Context, path string, logger *slog.Logger) err
 		}
 		config, err := loadConfig(path)
 		if err == nil {
-			err = d.reconfigure(&config.API)
+			err = d.Use(config.API.settings())
 		}
 		if err != nil {
 			logger.Error("reload refused, going on as before", slog.String("error", err.Error()))

@@ -24,7 +24,7 @@ func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ..
 	if err != nil {
 		return nil, err
 	}
-	again := holding(files...)
+	again := daemon.Holding(files...)
 	folders.Read = append(folders.Read, again...)
 	if embedded {
 		if err := daemon.Restrict(folders, logger); err != nil {

@@ -2,9 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +54,7 @@ func (f *collectFlags) folders(cmd *cobra.Command, c *collectConfig, a *apiConfi
 	if f.api != "" {
 		files = append(files, a.files()...)
 	}
-	allowed.Read = holding(files...)
+	allowed.Read = daemon.Holding(files...)
 	switch db.target.Kind {
 	case store.KindNone:
 		return allowed, false, nil
@@ -88,7 +85,7 @@ func (f *collectFlags) folders(cmd *cobra.Command, c *collectConfig, a *apiConfi
 		}
 		allowed.Write = append(allowed.Write, dir)
 	}
-	return allowed, embedded, makeFolders(allowed.Write)
+	return allowed, embedded, allowed.Make()
 }
 
 // restrict gives up all files but those of the spool, and in the folders of what is read
@@ -98,36 +95,11 @@ func (f *exportFlags) restrict(cmd *cobra.Command, c *exportConfig, spool string
 		return nil
 	}
 	allowed := daemon.Folders{
-		Read:  holding(f.network.config, f.network.fabric, c.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.CA),
+		Read:  daemon.Holding(f.network.config, f.network.fabric, c.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.CA),
 		Write: []string{spool},
 	}
-	if err := makeFolders(allowed.Write); err != nil {
+	if err := allowed.Make(); err != nil {
 		return err
 	}
 	return daemon.Restrict(allowed, newLogger(cmd, cmd.ErrOrStderr()))
-}
-
-// holding are the folders that hold the files, and those that links to files lead to: a
-// file that is replaced is another one, in the same folder.
-func holding(files ...string) (folders []string) {
-	for _, file := range files {
-		if file == "" {
-			continue
-		}
-		folders = append(folders, filepath.Dir(file))
-		if real, err := filepath.EvalSymlinks(file); err == nil && filepath.Dir(real) != filepath.Dir(file) {
-			folders = append(folders, filepath.Dir(real))
-		}
-	}
-	return folders
-}
-
-// makeFolders makes what is not there, for its owner alone: a rule can only be of what is.
-func makeFolders(list []string) error {
-	for _, dir := range list {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make folder: %w", err)
-		}
-	}
-	return nil
 }

@@ -1,15 +1,9 @@
 package main
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"net/url"
-	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,47 +29,13 @@ func newServerClient(cmd *cobra.Command, server string) (*client.Client, error) 
 	if err == nil && u.Scheme == "http" && (files != credential.TLSFiles{} || tokenFile != "" && !credential.IsLoopback(u.Hostname())) {
 		return nil, wrong(errors.New("expected https, since credentials would travel in the clear"))
 	}
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: 10 * time.Second,
-	}
-	keys, err := files.Watch(time.Now, slog.New(slog.DiscardHandler))
+	h, err := credential.NewClient(files, tokenFile)
 	if err != nil {
 		return nil, usageError{err}
-	}
-	if keys != nil {
-		k := keys.Get()
-		transport.TLSClientConfig.RootCAs = k.Pool
-		if k.Cert != nil {
-			transport.TLSClientConfig.Certificates = []tls.Certificate{*k.Cert}
-		}
-	}
-	h := &http.Client{Transport: transport}
-	if tokenFile != "" {
-		text, err := os.ReadFile(tokenFile)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--token-file: %w", err)}
-		}
-		h.Transport = &bearer{transport, "Bearer " + strings.TrimSpace(string(text))}
-		// The token is for this server: it follows no redirect elsewhere.
-		h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
 	c, err := client.New(server, h)
 	if err != nil {
 		return nil, wrong(err)
 	}
 	return c, nil
-}
-
-// bearer shows a token with each request.
-type bearer struct {
-	next          http.RoundTripper
-	authorization string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", b.authorization)
-	return b.next.RoundTrip(r)
 }

@@ -1,4 +1,4 @@
-package main
+package api
 
 import (
 	"context"
@@ -22,9 +22,9 @@ func (s storedNames) Locations(context.Context) ([]fabric.Location, error) {
 	return s.locations, s.err
 }
 
-// TestLiveNames: what exporters have described is named beside what this process knows,
+// TestBothNames: what exporters have described is named beside what this process knows,
 // which comes first; a store that is away takes nothing from it.
-func TestLiveNames(t *testing.T) {
+func TestBothNames(t *testing.T) {
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestLiveNames(t *testing.T) {
 	}
 	for _, failing := range []error{nil, errors.New("away")} {
 		stored.err = failing
-		n := &liveNames{fabric: func() *fabric.Fabric { return f }, stored: stored}
+		n := &BothNames{Fabric: func() *fabric.Fabric { return f }, Stored: stored}
 		groups, err1 := n.Groups(t.Context())
 		locations, err2 := n.Locations(t.Context())
 		wantGroups, wantLocations := len(f.Groups()), len(f.Locations())
