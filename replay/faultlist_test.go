@@ -3,6 +3,7 @@ package replay_test
 import (
 	"fmt"
 	"net/netip"
+	"testing"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/finding"
@@ -24,6 +25,8 @@ type injected struct {
 	blind                     string
 	// missed is why it is not found where some of its values arrive.
 	missed string
+	// hidden, unless nil, is what the captures lack for it to be found, empty if nothing.
+	hidden func(*faulty, *testing.T) string
 	// hideable faults write values, which later hops may replace before any receiver sees
 	// one.
 	hideable bool
@@ -105,7 +108,7 @@ func senders(but ...string) func(*faulty) {
 var injections = []injected{
 	{
 		name: "stuck", at: []string{"spine1"}, reported: "stuck-port", hideable: true,
-		missed: "fewer than 200 in a row of a port and a signal",
+		missed: "fewer than 50 in a row of a port and a signal",
 		change: faults(constant),
 	},
 	{
@@ -163,7 +166,7 @@ var injections = []injected{
 	},
 	{
 		name: "strip", at: []string{"spine1"}, reported: "stripped-flows", elsewhere: true,
-		missed: "fewer than 20 tags are missing of a flow",
+		missed: "fewer than 20 tags are missing of a flow", hidden: (*faulty).edgesExplain,
 		change: devices(emitter.Behavior{Match: "spine1", Kind: emitter.Strip}),
 	},
 	{

@@ -280,7 +280,8 @@ func (s *score) add(list []finding.Finding, f *injected) (outcome string) {
 
 // outcome counts a run of report by whether it finds a fault and its place. why is what it
 // does not find all for; missed tells of a fault that nothing shows.
-func (s *score) outcome(e *faulty, f *injected, list []finding.Finding, want string) (why string, missed bool) {
+func (s *score) outcome(t *testing.T, e *faulty, f *injected, list []finding.Finding, want string) (why string, missed bool) {
+	t.Helper()
 	switch {
 	case want == "" || e.hides(f) && !found(list, want, f.at):
 		s.hidden += min(len(want), 1)
@@ -294,6 +295,12 @@ func (s *score) outcome(e *faulty, f *injected, list []finding.Finding, want str
 		s.misses++
 		return "another fault of one of these places explains it as well", false
 	default:
+		if f.hidden != nil {
+			if why = f.hidden(e, t); why != "" {
+				s.hidden++
+				return why, false
+			}
+		}
 		s.misses++
 		return cmp.Or(f.missed, fmt.Sprintf("of %d values, %d are of it", e.observed, e.differ)), true
 	}
@@ -308,6 +315,7 @@ func (f *faulty) hides(i *injected) bool { return i.hideable && f.differ == 0 }
 func faultRow(t *testing.T, scenario string, f *injected, duration time.Duration, reported, judged *score) []string {
 	t.Helper()
 	e := newFaulty(t, scenario, f, duration)
+	defer os.RemoveAll(filepath.Dir(e.senders)) // all rows together are gigabytes
 	row, reason := []string{scenario, f.name}, f.blind
 	if e.hides(f) {
 		reason = fmt.Sprintf("none of %d values at receivers is of it", e.observed)
@@ -319,7 +327,7 @@ func faultRow(t *testing.T, scenario string, f *injected, duration time.Duration
 		}
 		list, after := e.report(t, senders, want, f.at)
 		text := reported.add(list, f)
-		why, missed := reported.outcome(e, f, list, want)
+		why, missed := reported.outcome(t, e, f, list, want)
 		row, reason = append(row, text, packets(after)), cmp.Or(reason, why)
 		if missed && scenario == "ring" {
 			t.Errorf("%s, %s: %s at %v is not found, but %s", scenario, f.name, want, f.at, text)

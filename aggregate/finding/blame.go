@@ -29,7 +29,7 @@ const (
 	// minAffected is how many flows it takes to be sure of what they have in common.
 	minAffected = 3
 	// certainty is how many times likelier one explanation is than chance, for each of
-	// those that were tried. Explanations within doubt times of the best are named as well.
+	// those that were tried and that flows tell apart. Explanations within doubt times of the best are named as well.
 	certainty, doubt = 100, 20
 	// wider is how many times likelier an explanation by several ports must be than one by a
 	// single port, since more flows pass them anyway.
@@ -97,13 +97,29 @@ type who struct {
 // suspect is how likely flows pass one: those that something happened to, and the others.
 type suspect struct {
 	affected, kept []float64
+	flows          uint64 // a hash of which flows pass it, how likely
+}
+
+// testable is how many of the suspects can be told apart at all: those that enough flows
+// pass, and not the same ones. Which flows are affected is nothing to it, so that as many
+// explanations were tried.
+func testable(of map[who]*suspect) int {
+	apart := make(map[uint64]struct{}, len(of))
+	for _, s := range of {
+		if len(s.affected)+len(s.kept) >= minAffected {
+			apart[s.flows] = struct{}{}
+		}
+	}
+	return max(len(apart), 1)
 }
 
 // suspects are all that flows may pass, and their senders.
 func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected, nKept int) {
 	of = map[who]*suspect{}
 	share := map[who]float64{}
+	number := 0
 	add := func(f *flow, isAffected bool) bool {
+		number++
 		paths := c.paths(f)
 		if len(paths) == 0 {
 			return false
@@ -127,6 +143,8 @@ func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected
 				s = new(suspect)
 				of[id] = s
 			}
+			s.flows = (s.flows ^ uint64(number)<<52 ^ math.Float64bits(p)) * 0x9e3779b97f4a7c15 // flows have one order
+			s.flows ^= s.flows >> 29
 			if isAffected {
 				s.affected = append(s.affected, min(p, 1))
 			} else {
@@ -225,7 +243,7 @@ func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID)
 	if len(v.at) > maxCandidates {
 		return verdict{} // that says nothing
 	}
-	v.sure = nAffected >= minAffected && best-chance >= math.Log(certainty*float64(len(of)))
+	v.sure = nAffected >= minAffected && best-chance >= math.Log(certainty*float64(testable(of)))
 	return v
 }
 

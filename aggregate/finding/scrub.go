@@ -13,6 +13,9 @@ import (
 // maxValues is how many values of a source are told apart, of those that are frequent.
 const maxValues = 8
 
+// minPassed is how often one value comes behind the edge that tells of what was forged.
+const minPassed = 5
+
 // values are the most frequent values with their locator metadata, of one source. What is
 // rarer takes the place of the rarest and inherits its number, as in Space-Saving (Metwally
 // et al., 2005).
@@ -72,16 +75,16 @@ func (l *layoutState) forged(s *seen, limit int) {
 }
 
 // passed are the values of a source that a tap at it saw and that came behind the edge as
-// they were. A port may write the same: the values of others have them as seldom as those
-// of a forger stand out.
+// they were, if they are minStrays together. A port may write the same now and then: the
+// values of others have them as seldom as those of a forger stand out.
 func (s *strays) passed(src netip.Addr) (list []*value) {
-	one := s.sources[src]
+	one, all := s.sources[src], uint64(0)
 	for i := range one.wrote.list {
 		if one.wrote.list[i].key == 0 {
 			continue
 		}
 		here := one.arrived.find(one.wrote.list[i].key)
-		if here == nil || here.n-here.inherited < minStrays {
+		if here == nil || here.n-here.inherited < minPassed {
 			continue
 		}
 		var elsewhere uint64
@@ -92,7 +95,11 @@ func (s *strays) passed(src netip.Addr) (list []*value) {
 		}
 		if float64(here.n)*float64(s.all.touched-one.touched) >= strayFactor*float64(elsewhere)*float64(one.touched) {
 			list = append(list, here)
+			all += here.n - here.inherited
 		}
+	}
+	if all < minStrays {
+		return nil
 	}
 	return list
 }

@@ -16,6 +16,8 @@ const (
 	// stuckWindows is how many in a row it takes: values of the one in between are from
 	// all of its time.
 	stuckWindows = 3
+	// stuckObservations is how many observations it takes.
+	stuckObservations = 200
 	// stuckPause is how long a port may write nothing and go on.
 	stuckPause = 10 * stuckWindow
 	// maxRuns bounds the ports and signals that are followed.
@@ -47,7 +49,7 @@ type runs struct {
 }
 
 // Closed implements aggregate.Watch: a port is stuck that writes one value in stuckWindows
-// windows of 1 s, StuckCount times or more, and that no flow through it contradicts. Values
+// windows of 1 s, stuckObservations times or more, and that no flow through it contradicts. Values
 // that are coarse say nothing: a port whose load is steady writes one of 32 for long. Windows
 // without flows that name the port tell nothing.
 func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
@@ -161,7 +163,7 @@ func (w *Watcher) goOn(k runKey, r *Run) {
 		was.Windows++
 		was.To = r.To
 	}
-	if was.Count += r.Count; was.Windows < stuckWindows || was.Count < w.cfg.StuckCount {
+	if was.Count += r.Count; was.Windows < stuckWindows || was.Count < stuckObservations {
 		return
 	}
 	f := w.caseOf(watchKey{kind: StuckPort, at: k.at, signal: k.signal})
