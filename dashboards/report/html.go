@@ -16,7 +16,7 @@ var page string
 // network. Names from captures are escaped.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour, "code": code,
+		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour, "code": code, "moment": moment,
 		"heat": heatSVG, "histogram": histogramSVG, "bars": barsSVG,
 	}).Parse(page)
 	if err != nil {
@@ -39,6 +39,15 @@ func share(part float64) string {
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
+
+// moment is the time of RFC 3339 as clock has it; what is none stays as it is.
+func moment(text string) string {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	return clock(t)
+}
 
 // code is a text in which what stands between backquotes is code.
 func code(text string) template.HTML {

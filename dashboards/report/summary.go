@@ -1,34 +1,19 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 )
 
-// Summary is the document in a few sentences.
+// Summary is the document in a few sentences, what is wrong first.
 func (r *Report) Summary() []string {
-	list := []string{}
+	list := []string{r.findings()}
 	for i := range r.Signals {
 		list = append(list, r.Signals[i].summary())
 	}
-	if len(list) == 0 {
+	if len(r.Signals) == 0 {
 		list = append(list, "No signal was measured.")
 	}
-	bad := map[string]int{}
-	for i := range r.Findings {
-		bad[r.Findings[i].Severity]++
-	}
-	var parts []string
-	for _, severity := range []string{"error", "warning", "info"} {
-		if n := bad[severity]; n > 0 {
-			if n > 1 && severity != "info" {
-				severity += "s"
-			}
-			parts = append(parts, fmt.Sprintf("%d %s", n, severity))
-		}
-	}
-	list = append(list, "Findings: "+cmp.Or(strings.Join(parts, ", "), "none")+".")
 	quiet := len(r.Coverage.Silent)
 	for i := range r.Coverage.Taps {
 		if r.Coverage.Taps[i].Note != "" {
@@ -39,6 +24,39 @@ func (r *Report) Summary() []string {
 		list = append(list, fmt.Sprintf("%d of %d taps are silent or say little.", quiet, len(r.Coverage.Taps)+len(r.Coverage.Silent)))
 	}
 	return list
+}
+
+// namedFindings is how many findings the summary names, the worst.
+const namedFindings = 3
+
+// findings says how many there are, and names the first ones.
+func (r *Report) findings() string {
+	bad := map[string]int{}
+	var names []string
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		bad[f.Severity]++
+		if len(names) < namedFindings {
+			names = append(names, f.Kind+" of "+f.Subject)
+		}
+	}
+	var parts []string
+	for _, severity := range []string{"error", "warning", "info"} {
+		if n := bad[severity]; n > 0 {
+			if n > 1 && severity != "info" {
+				severity += "s"
+			}
+			parts = append(parts, fmt.Sprintf("%d %s", n, severity))
+		}
+	}
+	if len(parts) == 0 {
+		return "Findings: none."
+	}
+	text := "Findings: " + strings.Join(parts, ", ") + ": " + strings.Join(names, ", ")
+	if more := len(r.Findings) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + "."
 }
 
 func (s *Signal) summary() string {
@@ -52,7 +70,14 @@ func (s *Signal) summary() string {
 		if c.Mode != "" {
 			text += fmt.Sprintf(", most of them at %s", c.Mode)
 		}
+		if c.MeanText != "" {
+			text += ", the mean is " + c.MeanText
+		}
 		text += "."
+	}
+	if len(s.Rhythms) > 0 {
+		x := &s.Rhythms[0]
+		text += fmt.Sprintf(" %s to %s repeats every %s.", x.Src, x.Dst, short(x.PeriodNS))
 	}
 	if len(s.Flows.Top) > 0 {
 		f := &s.Flows.Top[0]
