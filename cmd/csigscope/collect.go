@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,36 +75,9 @@ systemd is told when it is ready, reloads and ends.`,
 	addExposedFlag(cmd, "--api-listen", &f.apiExposed)
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		defer signal.Stop(reload)
-		o, err := newOperations(cmd, &f.ops)
-		if err != nil {
-			return err
-		}
-		c, err := newCollector(cmd, &f)
-		if err != nil {
-			return err
-		}
-		if err = c.watch(o); err == nil {
-			err = o.run(endsTwice(cmd.Context(), c.lastWords), func(ctx context.Context) error { return c.run(ctx, reload) })
-		}
-		return errors.Join(err, c.close())
+		return runCapturing(cmd, &f.ops, func() (capturer, error) { return newCollector(cmd, &f) })
 	}
 	return cmd
-}
-
-// endsTwice is a context after whose end, by a signal, the next signal ends the process,
-// once it has said what that means.
-func endsTwice(ctx context.Context, lastWords func() string) context.Context {
-	context.AfterFunc(ctx, func() {
-		again := make(chan os.Signal, 1)
-		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-		<-again
-		fmt.Fprintln(os.Stderr, "csigscope: ended at once:", lastWords())
-		os.Exit(exitFailed)
-	})
-	return ctx
 }
 
 // read reads the configuration and the fabric file, with the flags over them.

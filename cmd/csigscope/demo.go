@@ -77,18 +77,10 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if f.dsn == "" {
 		f.dsn = store.KindEmbedded + ":" + filepath.Join(own, "store")
 	}
-	out := cmd.OutOrStdout()
-	captures := filepath.Join(own, "captures")
-	network, err := emitter.Fabric(s)
-	if err != nil {
-		return usageError{err}
-	}
-	fmt.Fprintf(out, "simulating %s of a fabric of %d switches and %d hosts ...\n", s.Duration, len(network.Devices), len(network.Hosts))
-	report, err := runEmitter(cmd, s, captures)
+	report, err := simulate(cmd, s, filepath.Join(own, "captures"))
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d packets sent, %d captured in %d files\n", report.Sent, report.Captured, len(report.Captures))
 	n, err := openNetwork("", report.Fabric)
 	if err != nil {
 		return err
@@ -114,20 +106,39 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	}
 	memory := recent.New(recent.Config{})
 	*r.sinks = append(*r.sinks, memory)
-	fmt.Fprintf(out, "replaying into %s ...\n\n", db.target)
+	fmt.Fprintf(cmd.OutOrStdout(), "replaying into %s ...\n\n", db.target)
 	if err := r.run(cmd, db, "text"); err != nil {
 		return err
 	}
 	if f.once {
 		return f.write(cmd, db, s.Name)
 	}
+	memory.Publish()
+	return f.show(cmd, db, n, memory, s.Name)
+}
+
+// simulate writes what a scenario's taps capture into a folder, and says how much it is.
+func simulate(cmd *cobra.Command, s emitter.Scenario, captures string) (report emitter.Report, err error) {
+	network, err := emitter.Fabric(s)
+	if err != nil {
+		return report, usageError{err}
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "simulating %s of a fabric of %d switches and %d hosts ...\n", s.Duration, len(network.Devices), len(network.Hosts))
+	if report, err = runEmitter(cmd, s, captures); err == nil {
+		fmt.Fprintf(out, "%d packets sent, %d captured in %d files\n", report.Sent, report.Captured, len(report.Captures))
+	}
+	return report, err
+}
+
+// show serves the page until the command is interrupted.
+func (f *demoFlags) show(cmd *cobra.Command, db *openedStore, n *network, memory *recent.Memory, name string) error {
 	d, err := new(apiConfig).open(cmd.Context(), "--listen", f.listen, false, db.logger)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	memory.Publish()
-	server, err := newPageServer(db, s.Name, memory, d)
+	server, err := newPageServer(db, name, memory, d)
 	if err != nil {
 		return err
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,21 +71,7 @@ gave way in a full spool, or that the collector refused.`,
 	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		defer signal.Stop(reload)
-		o, err := newOperations(cmd, &f.ops)
-		if err != nil {
-			return err
-		}
-		e, err := newExporting(cmd, &f)
-		if err != nil {
-			return err
-		}
-		if err = e.watch(o); err == nil {
-			err = o.run(endsTwice(cmd.Context(), e.lastWords), func(ctx context.Context) error { return e.run(ctx, reload) })
-		}
-		return errors.Join(err, e.client.Close(), e.closeCheckpoints())
+		return runCapturing(cmd, &f.ops, func() (capturer, error) { return newExporting(cmd, &f) })
 	}
 	return cmd
 }
@@ -136,6 +120,9 @@ type exporting struct {
 
 // lastWords are what ending at once means.
 func (e *exporting) lastWords() string { return e.left() + "; windows in the spool wait for it" }
+
+// close lets go of what is open.
+func (e *exporting) close() error { return errors.Join(e.client.Close(), e.closeCheckpoints()) }
 
 func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e := &exporting{}

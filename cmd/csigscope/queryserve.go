@@ -14,10 +14,15 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/door"
 )
 
+// serveFlags are those of query serve.
+type serveFlags struct {
+	dsn, listen, clickhouse, name string
+	exposed                       bool
+	ops                           operationsFlags
+}
+
 func newQueryServe() *cobra.Command {
-	var dsn, listen, clickhouse, name string
-	var exposed bool
-	var ops operationsFlags
+	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the page and its API over what is stored",
@@ -43,56 +48,58 @@ gives up all files but the store's; systemd is told when it is ready.`,
   curl 'http://127.0.0.1:8123/?database=csigscope' -d 'SHOW TABLES'`,
 		Args: usageArgs(cobra.NoArgs),
 	}
-	addStoreFlag(cmd, &dsn)
-	addClickHouseFlag(cmd, &clickhouse)
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the page; beyond loopback with TLS and credentials of the section api alone")
-	addExposedFlag(cmd, "--listen", &exposed)
+	addStoreFlag(cmd, &f.dsn)
+	addClickHouseFlag(cmd, &f.clickhouse)
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the page; beyond loopback with TLS and credentials of the section api alone")
+	addExposedFlag(cmd, "--listen", &f.exposed)
 	cmd.Flags().Lookup("config").Usage = "configuration `FILE` (YAML), of which the sections store and api are used"
-	ops.add(cmd.Flags())
-	cmd.Flags().StringVar(&name, "name", "", "`NAME` that the page shows for the fabric")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := newOperations(cmd, &ops)
-		if err != nil {
-			return err
-		}
-		path := flagText(cmd, "config")
-		config, err := loadConfig(path)
-		if err != nil {
-			return err
-		}
-		d, err := config.API.open(cmd.Context(), "--listen", listen, exposed, o.logger)
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		db, err := openRestricted(cmd, dsn, &ops, append(config.API.files(), path)...)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		if err := db.listen(cmd, clickhouse); err != nil {
-			return err
-		}
-		db.keepTrimmed(cmd.Context())
-		server, err := newPageServer(db, name, nil, d)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(o.watchStore(db), o.watchDoor(d, server.api)); err != nil {
-			return err
-		}
-		if server.handler, err = o.beside(server.handler); err != nil {
-			return err
-		}
-		announce(cmd, d)
-		return o.run(cmd.Context(), func(ctx context.Context) error {
-			g, ctx := errgroup.WithContext(ctx)
-			g.Go(func() error { return server.run(ctx) })
-			g.Go(func() error { return reloadDoor(ctx, d, path, o.logger) })
-			return g.Wait()
-		})
-	}
+	f.ops.add(cmd.Flags())
+	cmd.Flags().StringVar(&f.name, "name", "", "`NAME` that the page shows for the fabric")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return cmd
+}
+
+func (f *serveFlags) run(cmd *cobra.Command) error {
+	o, err := newOperations(cmd, &f.ops)
+	if err != nil {
+		return err
+	}
+	path := flagText(cmd, "config")
+	config, err := loadConfig(path)
+	if err != nil {
+		return err
+	}
+	d, err := config.API.open(cmd.Context(), "--listen", f.listen, f.exposed, o.logger)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	db, err := openRestricted(cmd, f.dsn, &f.ops, append(config.API.files(), path)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := db.listen(cmd, f.clickhouse); err != nil {
+		return err
+	}
+	db.keepTrimmed(cmd.Context())
+	server, err := newPageServer(db, f.name, nil, d)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(o.watchStore(db), o.watchDoor(d, server.api)); err != nil {
+		return err
+	}
+	if server.handler, err = o.beside(server.handler); err != nil {
+		return err
+	}
+	announce(cmd, d)
+	return o.run(cmd.Context(), func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return server.run(ctx) })
+		g.Go(func() error { return reloadDoor(ctx, d, path, o.logger) })
+		return g.Wait()
+	})
 }
 
 // reloadDoor reads the configuration again at each SIGHUP, until ctx ends. One that is wrong
