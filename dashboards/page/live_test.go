@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,6 +136,31 @@ func TestLive(t *testing.T) {
 	server.CloseClientConnections()
 	server.Close()
 	v.WaitFor("csigscope.current().stale && document.getElementById('age').textContent.startsWith('no connection')", 30*time.Second)
+}
+
+// TestLiveBeforeStore: windows may close before anything of them is stored; the page waits for
+// that, and shows them then.
+func TestLiveBeforeStore(t *testing.T) {
+	f, empty := newFeed(liveRacks), &querytest.Memory{}
+	f.close(t)
+	var store atomic.Pointer[http.Handler]
+	use := func(m *querytest.Memory) {
+		h := served(t, m, f.Memory)
+		store.Store(&h)
+	}
+	use(empty)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*store.Load()).ServeHTTP(w, r) }))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
+	v.Wait("Live.moment() !== null")
+	v.Wait("document.getElementById('banner').textContent.startsWith('Nothing is stored yet')")
+	use(stored(t, liveRacks))
+	v.Wait("App.model() && !csigscope.current().waiting")
+	v.Says("banner", "")
+	cells := f.close(t)
+	v.Wait(cellIs(cells))
+	checkLive(t, v, cells)
 }
 
 // checkLive holds every cell on the page against those of the window in memory.

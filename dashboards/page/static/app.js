@@ -131,6 +131,7 @@ const App = (() => {
   function drawAll() {
     if (pending) cancelAnimationFrame(pending);
     pending = 0;
+    if (!signal) return; // a window may close before anything of it is stored
     const now = view.window === Live.NOW;
     const next = now ? Live.frame(signal, view.level) : signal.frame(view.window, direction);
     waiting = !next;
