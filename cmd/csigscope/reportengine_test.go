@@ -17,10 +17,14 @@ func TestReportThroughEngine(t *testing.T) {
 	temporary := t.TempDir()
 	env := append(engineEnv(t), "TMPDIR="+temporary)
 	e := emit(t, "--scenario", "incast", "--duration", "2s")
+	const again = "through the embedded engine"
 	document := func(args ...string) report.Report {
 		t.Helper()
-		args = append([]string{"report", e.dir, "--fabric", e.fabric(), "-o", "json", "--out", "-"}, args...)
-		r := decodeJSON[report.Report](t, mustRun(t, env, args...))
+		run := runBinary(t, env, append([]string{"report", e.dir, "--fabric", e.fabric(), "-o", "json", "--out", "-"}, args...)...)
+		if forced := slices.Contains(args, "--use-engine"); run.code != exitDone || !forced != strings.Contains(run.stderr, again) {
+			t.Errorf("%q: exit code %d: %s", args, run.code, run.stderr)
+		}
+		r := decodeJSON[report.Report](t, run.stdout)
 		r.GeneratedAt = r.From
 		return r
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -63,14 +64,18 @@ func (r *reportRun) numbers() (numbers *reportNumbers, leave func() error, err e
 		return nil, nil, err
 	}
 	limited, hint := memory.Limited(), "(--use-engine)"
-	if r.flags.engine == engineAlways || r.flags.engine == engineAuto && len(limited) > 0 {
+	full := len(limited) > 0
+	if r.flags.engine == engineAlways || r.flags.engine == engineAuto && full {
+		if full {
+			fmt.Fprintf(r.cmd.ErrOrStderr(), "what the captures add up to takes more than --memory %s: reading them once more, through the embedded engine\n", r.flags.memory)
+		}
 		stored, leave, err := r.throughEngine(memory)
 		if err == nil || r.flags.engine == engineAlways || !errors.Is(err, chdb.ErrNoEngine) {
 			return stored, leave, err
 		}
 		hint = "(make engine), which is not installed"
 	}
-	if len(limited) > 0 {
+	if full {
 		limited = append(limited, "what there was no memory for takes more of it (--memory), or the embedded engine "+hint)
 	}
 	numbers.unknown = append(numbers.unknown, limited...)
