@@ -44,8 +44,10 @@ type runKey struct {
 
 // runs are those of a Watcher.
 type runs struct {
-	of   map[runKey]*Run
-	here map[runKey]*Run // of the block at hand
+	of map[runKey]*Run
+	// Of the block at hand; flows by port and signal alone.
+	here  map[runKey]*Run
+	flows map[runKey]bounds
 }
 
 // Closed implements aggregate.Watch: a port is stuck that writes one value in stuckWindows
@@ -75,33 +77,48 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 	if len(w.runs.of)+len(w.runs.here) > 0 {
 		w.otherwise(b)
 	}
+	if len(w.runs.here) > 0 {
+		w.runs.bound(b)
+	}
 	for k, r := range w.runs.here {
-		known, agree := flowsAgree(b, r)
+		may := r.Windows > 0 && w.mayStick(r)
+		known, agree := w.runs.flowsAgree(r)
 		switch was := w.runs.of[k]; {
-		case r.Windows == 0, known && !agree, was != nil && was.Value != r.Value, !w.mayStick(r):
+		case !may, known && !agree, was != nil && was.Value != r.Value:
 			delete(w.runs.of, k)
 		}
-		if r.Windows > 0 && agree && w.mayStick(r) {
+		if may && agree {
 			w.goOn(k, r)
 		}
+	}
+}
+
+// bounds are those of the values of flows.
+type bounds struct{ least, most uint64 }
+
+// bound finds the bounds of the flows that name ports most of the time.
+func (r *runs) bound(b *aggregate.Block) {
+	clear(r.flows)
+	for i := range b.Flows {
+		f := &b.Flows[i]
+		k := runKey{at: aggregate.LocationID(f.Location), signal: csig.Signal(f.Signal)}
+		was, known := r.flows[k]
+		if !known {
+			was = bounds{f.Min, f.Max}
+		}
+		r.flows[k] = bounds{min(was.least, f.Min), max(was.most, f.Max)}
 	}
 }
 
 // flowsAgree tells whether flows of the window name the port of a run most of the time, and
 // whether all values of these are as tight: one that was less would have been replaced by a
 // port that writes a constant.
-func flowsAgree(b *aggregate.Block, r *Run) (known, agree bool) {
-	for i := range b.Flows {
-		f := &b.Flows[i]
-		if aggregate.LocationID(f.Location) != r.At || csig.Signal(f.Signal) != r.Signal {
-			continue
-		}
-		known = true
-		if r.Signal.Aggregation().Direction() == csig.Min && f.Max > r.Value || r.Signal.Aggregation().Direction() == csig.Max && f.Min < r.Value {
-			return true, false
-		}
+func (r *runs) flowsAgree(of *Run) (known, agree bool) {
+	has, known := r.flows[runKey{at: of.At, signal: of.Signal}]
+	if of.Signal.Aggregation().Direction() == csig.Min {
+		return known, known && has.most <= of.Value
 	}
-	return known, known
+	return known, known && has.least >= of.Value
 }
 
 func keyOfRow(b *aggregate.Block, i int) runKey {

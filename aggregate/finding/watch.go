@@ -78,7 +78,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
 	w.sizes, w.places = [NumKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
-	w.runs = runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run)}
+	w.runs = runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), flows: make(map[runKey]bounds)}
 }
 
 // Resume goes on from what Findings gave of another Watcher. It keeps the list.
