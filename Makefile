@@ -16,7 +16,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-conform bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
+.PHONY: help build engine demo test torture bench bench-conform bench-tap bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -13,7 +13,6 @@ import (
 // TestSettle brings rows into a database that had never seen them, and such as it has
 // lost; and forgets them where that is asked for.
 func TestSettle(t *testing.T) {
-	sequential(t)
 	o := engineOptions(t)
 	dir := t.TempDir()
 	o.Outbox = &Outbox{Dir: dir}

@@ -51,14 +51,15 @@ func InNamespace(t *testing.T) bool {
 	return false
 }
 
-// selection is the test or part of one, with those of its parts that -run chose.
+// selection is the test or part of one, with those of its parts that -run chose; with all of
+// them where that has alternatives, of which each has levels of its own.
 func selection(t *testing.T) string {
 	levels := strings.Split(t.Name(), "/")
 	for i, name := range levels {
 		levels[i] = "^" + regexp.QuoteMeta(name) + "$"
 	}
 	if run := flag.Lookup("test.run"); run != nil {
-		if chosen := strings.Split(run.Value.String(), "/"); len(chosen) > len(levels) {
+		if chosen := strings.Split(run.Value.String(), "/"); len(chosen) > len(levels) && !strings.Contains(run.Value.String(), "|") {
 			levels = append(levels, chosen[len(levels):]...)
 		}
 	}
