@@ -35,6 +35,7 @@ type Examined struct {
 	Decoded               decode.Counters
 	Findings              []finding.Finding
 	Untracked             uint64 // observations and packets of more flows than are told apart
+	Pathless              uint64 // reflections of such that clear no port
 	Ways                  []Way  // in any order
 }
 
@@ -59,7 +60,7 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		}
 	}
 	e.out.Decoded, e.out.Findings = d.Counters(), f.Findings()
-	e.out.Untracked, e.out.Ways = f.Untracked(), w.list()
+	e.out.Untracked, e.out.Pathless, e.out.Ways = f.Untracked(), f.Pathless(), w.list()
 	return &e.out, errors.Join(p.ends...)
 }
 

@@ -74,8 +74,9 @@ type Config struct {
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. What goes beyond is counted
 	// as one.
 	MaxSubjects int
-	// MaxFlows bounds the flows that are told apart, 0: 16384, at 400 bytes each; negative:
-	// none, which leaves stripped flows and rogue insertions unseen, and devices unnamed.
+	// MaxFlows bounds the flows that are told apart, 0: 16384, at 400 bytes each, and as many
+	// of which there are reflections alone, at 100 bytes; negative: none, which leaves
+	// stripped flows and rogue insertions unseen, and devices unnamed.
 	MaxFlows int
 }
 
@@ -113,7 +114,7 @@ func New(cfg Config) (*Detector, error) {
 	d := &Detector{cfg: cfg, cases: make(map[caseKey]*Finding)}
 	d.places.of = make(map[aggregate.LocationID]*place)
 	d.leaks = make(map[string]*receivers)
-	d.flows = flows{of: make(map[flowKey]*flow), most: cfg.MaxFlows}
+	d.flows = newFlows(cfg.MaxFlows)
 	for i := range d.layouts {
 		d.layouts[i].init(csig.LayoutAt(i))
 	}
@@ -124,6 +125,10 @@ func New(cfg Config) (*Detector, error) {
 // of stripped flows and rogue insertions.
 func (d *Detector) Untracked() uint64 { return d.flows.beyond }
 
+// Pathless counts reflections of flows beyond MaxFlows of which nothing else was seen: what
+// they tell does not clear ports that seem stuck.
+func (d *Detector) Pathless() uint64 { return d.flows.alone.beyond }
+
 // seen is an observation with what the detector makes of it.
 type seen struct {
 	tap      *Tap
@@ -131,7 +136,7 @@ type seen struct {
 	src, dst netip.Addr // of the measured path
 	layout   *layoutState
 	flow     *flow // nil: beyond the bound, or no tag at an end of its path
-	path     *flow // which the value is of: flow, or that of a reflection
+	path     *path // which the value is of, nil where no flow is known
 }
 
 // Observe takes an observation with its time, packet number and addresses. It keeps no
@@ -159,8 +164,9 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 	}
 	layout.n++
 	if o.Kind == decode.Tag {
-		s.flow = d.flows.tagged(tap.Place, o)
-		s.path = s.flow
+		if s.flow = d.flows.tagged(tap.Place, o); s.flow != nil {
+			s.path = &s.flow.path
+		}
 	} else {
 		s.path = d.flows.reflected(o)
 	}

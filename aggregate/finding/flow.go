@@ -5,16 +5,11 @@ import (
 	"cmp"
 	"net/netip"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
 )
 
-// maxNamed is how many ports that a flow's tags name are remembered, flowPackets how many
-// of its packets without a tag.
-const (
-	maxNamed    = 4
-	flowPackets = 4
-)
+// flowPackets is how many of a flow's packets without a tag are remembered.
+const flowPackets = 4
 
 // flowKey is a five-tuple.
 type flowKey struct {
@@ -39,11 +34,11 @@ func (k *flowKey) compare(o *flowKey) int {
 
 // flow is what is seen of a flow at the ends of its path.
 type flow struct {
+	path
 	key                       flowKey
 	sent, got                 traffic // at taps of senders, of receivers
 	reserved, orphans, strays uint64  // tags with reserved bits, or out of place; values with locators that nobody writes
 	touched                   uint64
-	named                     [maxNamed]aggregate.LocationID // ports that its tags and reflections name
 	run, best                 gap
 }
 
@@ -67,6 +62,11 @@ type flows struct {
 	of     map[flowKey]*flow
 	most   int
 	beyond uint64
+	alone  paths // of other flows
+}
+
+func newFlows(most int) flows {
+	return flows{of: make(map[flowKey]*flow), most: most, alone: paths{of: make(map[flowKey]*path), most: most}}
 }
 
 func (f *flows) get(o *decode.Observation) *flow {
@@ -80,7 +80,7 @@ func (f *flows) get(o *decode.Observation) *flow {
 			f.beyond++
 			return nil
 		}
-		one = &flow{key: key}
+		one = &flow{key: key, path: f.alone.take(&key)}
 		f.of[key] = one
 	}
 	return one
@@ -149,23 +149,4 @@ func (f *flow) longest() *gap {
 		return &f.run
 	}
 	return &f.best
-}
-
-// reflected is the flow whose path a reflection is of; nil beyond the bound.
-func (f *flows) reflected(o *decode.Observation) *flow {
-	forth := decode.Observation{Src: o.Dst, Dst: o.Src, SrcPort: o.DstPort, DstPort: o.SrcPort, Proto: o.Proto}
-	return f.get(&forth)
-}
-
-// passed remembers a port that a value of the flow names.
-func (f *flow) passed(at aggregate.LocationID) {
-	for i, one := range f.named {
-		switch one {
-		case at:
-			return
-		case 0:
-			f.named[i] = at
-			return
-		}
-	}
 }

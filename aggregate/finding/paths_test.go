@@ -109,7 +109,7 @@ func TestFlowBounds(t *testing.T) {
 	}{{10, 10, true}, {-1, 0, false}, {1000, 60, false}} {
 		n := newNetwork(t)
 		n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return f.spine != 2 }
-		n.flows.most = test.most
+		n.flows = newFlows(test.most)
 		n.mesh(90)
 		if len(n.flows.of) != test.flows || n.Untracked() > 0 != test.counted {
 			t.Errorf("at most %d: %d flows, %d packets of others", test.most, len(n.flows.of), n.Untracked())

@@ -41,6 +41,7 @@ func unknownOf(result *replay.Result, e *replay.Examined, n *network) []string {
 	say(result.Frames[decode.Hidden], "packets are encrypted by MACsec: tags inside them are hidden")
 	say(e.Decoded.Encrypted, "packets are in ESP or PSP: reflections inside are for the hosts alone to see")
 	say(e.Untracked, "packets are of more flows than are told apart: whether these lose tags is not known")
+	say(e.Pathless, "reflections are of more flows than are told apart: they do not clear ports that seem stuck")
 	say(result.Counts.Unknown, "observations are of a signal type that no table gives a meaning")
 	say(result.Damaged.Bytes, "bytes of damaged captures are left out")
 	for link, packets := range result.SkippedLink {
