@@ -4,9 +4,9 @@
 // writes the table of all kinds.
 //
 // It knows observations, the ends of packets without a tag, the place of a tap, which port
-// a locator means, and which ways packets may take. It must never know where frames come
-// from, time windows, or where findings go. What only a pair of captures around a device
-// can tell, package decode/conform does.
+// a locator means, which ways packets may take, and the rows of windows that close. It must
+// never know where frames come from, how windows are made, or where findings go. What only a
+// pair of captures around a device can tell, package decode/conform does.
 //
 // # Who it is
 //

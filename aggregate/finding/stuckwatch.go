@@ -2,6 +2,7 @@ package finding
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -13,8 +14,8 @@ const (
 	// stuckWindow is the length of the windows in which a Watcher looks for stuck ports:
 	// one that all taps have.
 	stuckWindow = int64(time.Second)
-	// stuckWindows is how many in a row it takes: values of the one in between are from
-	// all of its time.
+	// stuckWindows is how many it takes, none of them more than stuckPause after the one
+	// before: values of the one in between are from all of its time.
 	stuckWindows = 3
 	// stuckObservations is how many observations it takes.
 	stuckObservations = 200
@@ -22,6 +23,8 @@ const (
 	stuckPause = 10 * stuckWindow
 	// maxRuns bounds the ports and signals that are followed.
 	maxRuns = 1 << 14
+	// largeWindow is how many ports and signals of a window a map is kept for.
+	largeWindow = 1 << 10
 )
 
 // A Run is a port that writes one value of a signal from window to window.
@@ -45,9 +48,15 @@ type runKey struct {
 // runs are those of a Watcher.
 type runs struct {
 	of map[runKey]*Run
+	// swept is the beginning of the window in which those were last looked for that are over.
+	swept int64
 	// Of the block at hand; flows by port and signal alone.
 	here  map[runKey]*Run
 	flows map[runKey]bounds
+}
+
+func newRuns() runs {
+	return runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), flows: make(map[runKey]bounds)}
 }
 
 // Closed implements aggregate.Watch: a port is stuck that writes one value in stuckWindows
@@ -58,27 +67,9 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 	if b.Resolution != stuckWindow {
 		return
 	}
-	clear(w.runs.here)
-	for i := range b.Len() {
-		if n := b.Observations[i] - b.Trimmed[i]; n == 0 || b.Heavy[i] != n || b.Min[i] != b.Max[i] || b.Location[i] == 0 {
-			continue
-		}
-		k := keyOfRow(b, i)
-		r := w.runs.here[k]
-		if r == nil {
-			r = &Run{At: k.at, Signal: k.signal, Encoding: k.encoding, Value: b.Min[i], Windows: 1, From: b.WindowStart, To: b.WindowStart + b.Resolution}
-			w.runs.here[k] = r
-		}
-		if r.Value != b.Min[i] {
-			r.Windows = 0
-		}
-		r.Count += (b.Observations[i] - b.Trimmed[i]) / max(weight, 1)
-	}
+	w.steady(b, weight)
 	if len(w.runs.of)+len(w.runs.here) > 0 {
 		w.otherwise(b)
-	}
-	if len(w.runs.here) > 0 {
-		w.runs.bound(b)
 	}
 	for k, r := range w.runs.here {
 		may := r.Windows > 0 && w.mayStick(r)
@@ -93,12 +84,56 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 	}
 }
 
+// steady finds the locations that write one heavy value in a window, of those that a flow
+// names or that did so before. There may be many more, at will of who sends.
+func (w *Watcher) steady(b *aggregate.Block, weight uint64) {
+	w.runs.here = emptied(w.runs.here)
+	w.runs.flows = emptied(w.runs.flows)
+	w.runs.bound(b)
+	for i := range b.Len() {
+		if n := b.Observations[i] - b.Trimmed[i]; n == 0 || b.Heavy[i] != n || b.Min[i] != b.Max[i] || b.Location[i] == 0 {
+			continue
+		}
+		k := keyOfRow(b, i)
+		r := w.runs.here[k]
+		if r == nil {
+			if !w.follows(k) {
+				continue
+			}
+			r = &Run{At: k.at, Signal: k.signal, Encoding: k.encoding, Value: b.Min[i], Windows: 1, From: b.WindowStart, To: b.WindowStart + b.Resolution}
+			w.runs.here[k] = r
+		}
+		if r.Value != b.Min[i] {
+			r.Windows = 0
+		}
+		r.Count += (b.Observations[i] - b.Trimmed[i]) / max(weight, 1)
+	}
+}
+
+// follows tells whether a window may begin a run, or matters to one.
+func (w *Watcher) follows(k runKey) bool {
+	if w.runs.of[k] != nil {
+		return true
+	}
+	_, named := w.runs.flows[runKey{at: k.at, signal: k.signal}]
+	return named
+}
+
+// emptied is the map without what is in it. One that was large is made anew: clearing it would
+// take as long in each window ever after.
+func emptied[V any](m map[runKey]V) map[runKey]V {
+	if len(m) > largeWindow {
+		return make(map[runKey]V)
+	}
+	clear(m)
+	return m
+}
+
 // bounds are those of the values of flows.
 type bounds struct{ least, most uint64 }
 
 // bound finds the bounds of the flows that name ports most of the time.
 func (r *runs) bound(b *aggregate.Block) {
-	clear(r.flows)
 	for i := range b.Flows {
 		f := &b.Flows[i]
 		k := runKey{at: aggregate.LocationID(f.Location), signal: csig.Signal(f.Signal)}
@@ -171,7 +206,7 @@ func (w *Watcher) table(l csig.Layout, s csig.Signal) *csig.Table {
 func (w *Watcher) goOn(k runKey, r *Run) {
 	was := w.runs.of[k]
 	switch {
-	case was == nil && len(w.runs.of) >= maxRuns:
+	case was == nil && !w.runs.room(r.From):
 		return
 	case was == nil, r.From > was.To+stuckPause:
 		w.runs.of[k] = r
@@ -184,14 +219,24 @@ func (w *Watcher) goOn(k runKey, r *Run) {
 		return
 	}
 	f := w.caseOf(watchKey{kind: StuckPort, at: k.at, signal: k.signal})
-	if f.Count == 0 {
-		f.Evidence = fmt.Sprintf("%d observations of %d windows in a row that name %s say %s, to the bit",
+	if f.Count == 0 && f.Subject != beyond { // those say no one value
+		f.Evidence = fmt.Sprintf("%d observations of %d windows of 1 s, with pauses of up to 10 s, that name %s say %s, to the bit",
 			was.Count, was.Windows, f.Subject, csig.FormatQuantity(k.signal.Unit(), float64(was.Value)))
 	}
 	w.made = nil
 	f.during(was.From, was.To)
 	f.Count += was.Count - was.Told
 	was.Told = was.Count
+}
+
+// room tells whether there is room for one more run, and makes it where runs are over: ports
+// that went silent. It looks once a window.
+func (r *runs) room(from int64) bool {
+	if len(r.of) >= maxRuns && from > r.swept {
+		r.swept = from
+		maps.DeleteFunc(r.of, func(_ runKey, of *Run) bool { return of.To+stuckPause < from })
+	}
+	return len(r.of) < maxRuns
 }
 
 // Runs are what the Watcher would forget otherwise, for the ResumeRuns of another one.

@@ -181,22 +181,29 @@ func (anywhere) Location(id aggregate.LocationID) (fabric.Location, bool) {
 	return fabric.Location{ID: id, Name: fmt.Sprint("leaf1:up", id), Kind: fabric.KindPort, Device: "leaf1"}, true
 }
 
-// TestWatcherStuckBounds: ports past the bound are not followed, and windows without
-// anything odd cost no memory.
+// steadyPorts are windows in which as many ports, from one on, write one value.
+func steadyPorts(window int64, first, n int) []wrote {
+	list := make([]wrote, n)
+	for i := range list {
+		list[i] = steady(window, 100)
+		list[i].at = uint64(first + i)
+	}
+	return list
+}
+
+// TestWatcherStuckBounds: ports past the bound are not followed, those of findings past it are
+// told as others, and windows without anything odd cost no memory.
 func TestWatcherStuckBounds(t *testing.T) {
 	w := newWatcher(t, "", func(c *Config) { c.Locator, c.MaxSubjects = anywhere{}, 4 })
 	encoding := aggregate.Encoding(wide.Index())
 	for window := range int64(4) {
-		list := make([]wrote, maxRuns+100)
-		for i := range list {
-			list[i] = steady(window, 100)
-			list[i].at = uint64(i + 1)
-		}
-		w.close(encoding, time.Second, 1, list...)
+		w.close(encoding, time.Second, 1, steadyPorts(window, 1, maxRuns+100)...)
 	}
 	sum := uint64(0)
 	for _, f := range w.Findings() {
-		sum += f.Count
+		if sum += f.Count; f.Subject == beyond && (f.ID != Others(StuckPort).ID || f.Evidence != Others(StuckPort).Evidence) {
+			t.Errorf("others: %+v", f)
+		}
 	}
 	if len(w.runs.of) != maxRuns || len(w.Findings()) != 5 || sum != 400*maxRuns {
 		t.Errorf("%d runs, %d findings of %d", len(w.runs.of), len(w.Findings()), sum)
@@ -205,7 +212,41 @@ func TestWatcherStuckBounds(t *testing.T) {
 		Resolution: int64(time.Second), WindowStart: 2e18, Signal: []uint8{uint8(csig.MaxDelay)}, Kind: []uint8{1}, Encoding: []uint8{uint8(encoding)},
 		Location: []uint64{12}, Observations: []uint64{10}, Trimmed: []uint64{0}, Heavy: []uint64{3}, Min: []uint64{5}, Max: []uint64{9000},
 	}
+	w.Closed(sound, 1) // what was large is gone
 	if n := testing.AllocsPerRun(100, func() { w.Closed(sound, 1) }); n != 0 {
 		t.Errorf("%v allocations for a window without anything odd", n)
+	}
+}
+
+// TestWatcherStuckSilentPorts: ports that went silent leave their room to others.
+func TestWatcherStuckSilentPorts(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t, "", func(c *Config) { c.Locator = anywhere{} })
+	encoding := aggregate.Encoding(wide.Index())
+	w.close(encoding, time.Second, 1, steadyPorts(0, 1, maxRuns)...)
+	const after = 1 + stuckPause/stuckWindow
+	for window := int64(1); window < after+4; window++ {
+		w.close(encoding, time.Second, 1, steadyPorts(window, 1+maxRuns, 3)...)
+		if room := window > after; len(w.runs.of) != maxRuns && !room || len(w.runs.of) != 3 && room {
+			t.Fatalf("window %d: %d runs", window, len(w.runs.of))
+		}
+	}
+	if got := len(w.Findings()); got != 3 {
+		t.Errorf("found %s", w.text())
+	}
+}
+
+// TestWatcherStuckRawLocations: locations that no flow names cost no memory, however many there
+// are that say one value.
+func TestWatcherStuckRawLocations(t *testing.T) {
+	w := newWatcher(t, "", nil)
+	b := &aggregate.Block{Resolution: int64(time.Second), WindowStart: 2e18}
+	for i := range 10_000 {
+		b.Signal, b.Kind, b.Encoding = append(b.Signal, uint8(csig.MaxDelay)), append(b.Kind, 1), append(b.Encoding, uint8(wide.Index()))
+		b.Location, b.Observations, b.Trimmed = append(b.Location, uint64(1001+i)), append(b.Observations, 1), append(b.Trimmed, 0)
+		b.Min, b.Max, b.Heavy = append(b.Min, 5000), append(b.Max, 5000), append(b.Heavy, 1)
+	}
+	if n := testing.AllocsPerRun(10, func() { w.Closed(b, 1) }); n != 0 || len(w.runs.of)+len(w.runs.here) > 0 {
+		t.Errorf("%v allocations, %d runs, %d ports of the window", n, len(w.runs.of), len(w.runs.here))
 	}
 }

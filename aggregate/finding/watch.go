@@ -14,7 +14,7 @@ import (
 
 // Version changes whenever a Watcher finds something else in the same observations, or
 // names it otherwise.
-const Version = 2
+const Version = 3
 
 // Watcher finds what single observations show: unauthorised senders, values of senders
 // that are not initial, unknown locators, values above the capacity, reserved bits and
@@ -78,7 +78,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
 	w.sizes, w.places = [NumKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
-	w.runs = runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), flows: make(map[runKey]bounds)}
+	w.runs = newRuns()
 }
 
 // Resume goes on from what Findings gave of another Watcher. It keeps the list.
@@ -219,6 +219,7 @@ func (w *Watcher) begin(k watchKey) *Finding {
 		f.Subject = csig.LayoutAt(int(k.layout)).String()
 	default:
 		*f = Others(k.kind)
+		return f
 	}
 	f.ID = idOf(f.Kind, f.Subject)
 	f.Evidence = fmt.Sprintf(directly[f.Kind], f.Subject)

@@ -114,6 +114,9 @@ func TestWatcherBounds(t *testing.T) {
 			if len(f.Packets) > 0 {
 				t.Errorf("live packets have numbers: %+v", f)
 			}
+			if others := Others(f.Kind); f.ID == others.ID && f.Evidence != others.Evidence {
+				t.Errorf("others: %+v", f)
+			}
 		}
 		return sum
 	}
