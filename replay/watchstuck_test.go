@@ -32,7 +32,8 @@ func incast(t *testing.T, faults ...emitter.Behavior) (recording, finding.Config
 
 // TestWatchedStuck: the ports that are stuck are found while a capture is replayed, 3 to 4 s
 // after they are, and no other port and none of the sound twin; the same on more cores, at a
-// pace, and interrupted.
+// pace, and interrupted. Each piece of a file is looked at by itself, also at a pace: nothing
+// is found in pieces that are too short for three windows.
 func TestWatchedStuck(t *testing.T) {
 	t.Parallel()
 	sound, looked := incast(t)
@@ -68,6 +69,16 @@ func TestWatchedStuck(t *testing.T) {
 	}
 	if found < 2 { // the ports that 200 values of a signal name
 		t.Errorf("%d findings", found)
+	}
+	// Larger than the capture: one piece, whoever reads it.
+	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Workers = 3 }, whole)); diff != "" {
+		t.Errorf("on more cores:\n%s", diff)
+	}
+	for _, pace := range []float64{0, 1e12} {
+		pieces := func(c *replay.Config) { c.Pace, c.ChunkBytes, c.Workers = pace, 256<<10, 3 }
+		if got := run(pieces, whole); len(got) != 0 {
+			t.Errorf("in pieces of less than a second, pace %g: %+v", pace, got)
+		}
 	}
 	paced := func(c *replay.Config) { c.Pace = 1e12 }
 	if diff := gocmp.Diff(want, run(paced, whole)); diff != "" {

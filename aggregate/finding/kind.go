@@ -105,7 +105,7 @@ var kinds = [NumKinds]about{
 	},
 	StuckPort: {
 		"stuck-port", Warning, "section 5.1.1",
-		"a port that writes one heavily loaded value, to the bit, and not the tightest one", "50 in a row that take 200 ms, or 600 ms where all are of one source; none of a flow that passes the port and is not as tight; while windows are made, 200 in 3 windows of 1 s in a row of one tap, of values with 256 codes or more, where flows that name the port are known (`flows: top`)", "the port; or, where all are of one source, that or the source",
+		"a port that writes one heavily loaded value, to the bit, and not the tightest one", "50 in a row that take 200 ms, or 600 ms where all are of one source; none of a flow that passes the port and is not as tight; while windows are made, 200 in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or one piece of a capture (a replay's `--chunk-size`; 0 does not cut), of values with 256 codes or more, where flows that name the port are known (`flows: top`)", "the port; or, where all are of one source, that or the source",
 		"the load of the port is constant, and its buckets are wide",
 	},
 	StrippedFlows: {
