@@ -22,17 +22,33 @@ type pacedReplay struct {
 }
 
 // checkpointNumber is that of the checkpoint on disk, 0 for none.
-func (p *pacedReplay) checkpointNumber() uint64 {
-	b, err := os.ReadFile(p.checkpointFile())
+func (p *pacedReplay) checkpointNumber() uint64 { return checkpointNumber(p.dir) }
+
+func (p *pacedReplay) checkpointFile() string { return checkpointFile(p.dir) }
+
+// checkpointFile is the checkpoint of the one command whose outbox is in the folder.
+func checkpointFile(dir string) string {
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "checkpoints", "1", "checkpoint"))
+	return strings.Join(found, "")
+}
+
+// checkpointNumber is that of the file, 0 for none.
+func checkpointNumber(dir string) uint64 {
+	b, err := os.ReadFile(checkpointFile(dir))
 	if err != nil || len(b) < 16 {
 		return 0
 	}
 	return enc.LittleEndian.Uint64(b[8:])
 }
 
-func (p *pacedReplay) checkpointFile() string {
-	found, _ := filepath.Glob(filepath.Join(p.dir, "*", "checkpoints", "1", "checkpoint"))
-	return strings.Join(found, "")
+// reachCheckpoint waits until there is the checkpoint of the number, or a later one.
+func reachCheckpoint(dir string, number uint64) bool {
+	for begun := time.Now(); checkpointNumber(dir) < number; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			return false
+		}
+	}
+	return true
 }
 
 // kill kills the replay some time after it has taken as many checkpoints, and gives the
@@ -51,12 +67,10 @@ func (p *pacedReplay) kill(t *testing.T, checkpoints uint64, after time.Duration
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for begun := time.Now(); p.checkpointNumber() < before+checkpoints; time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			t.Fatalf("no checkpoint: %s", &stderr)
-		}
+	if !reachCheckpoint(p.dir, before+checkpoints) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("no checkpoint: %s", &stderr)
 	}
 	if p.meanwhile != nil {
 		p.meanwhile()

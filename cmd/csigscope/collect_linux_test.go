@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/live/journal"
+	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
@@ -127,6 +129,27 @@ func (c *collecting) waitLog(text string, n int) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	c.t.Fatalf("%q does not come in the log %d times:\n%s", text, n, c.log())
+}
+
+// waitCheckpoints waits for so many more checkpoints of a command that stores in the folder.
+func (c *collecting) waitCheckpoints(dir string, more uint64) {
+	c.t.Helper()
+	if !reachCheckpoint(dir, checkpointNumber(dir)+more) {
+		c.t.Fatalf("no checkpoint in %s:\n%s", dir, c.log())
+	}
+}
+
+// waitCounted waits until a checkpoint has so many observations: metrics tell of them when
+// it is about to be made.
+func (c *collecting) waitCounted(address, dir string, observations int) {
+	c.t.Helper()
+	line := fmt.Sprintf("\ncsigscope_observations_total %d\n", observations)
+	for begun := time.Now(); !strings.Contains(fetch(c.t, address+"/metrics"), line); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			c.t.Fatalf("%q does not come in metrics:\n%s", line, c.log())
+		}
+	}
+	c.waitCheckpoints(dir, 1)
 }
 
 // storedCells are what is stored of all cells of all signals.
@@ -271,8 +294,8 @@ func collectReload(t *testing.T, env []string) {
 		c.waitLog("reload refused", refused)
 	}
 	sent := stop()
-	// Metrics are those of the last checkpoint: the next one knows of all that was sent.
-	time.Sleep(1500 * time.Millisecond)
+	// Metrics are those of the last checkpoint.
+	c.waitCounted(address, filepath.Join(dir, "store"), len(sent))
 	metrics := fetch(t, address+"/metrics")
 	for _, want := range []string{
 		fmt.Sprintf("csigscope_tap_frames_total{tap=%q} %d\n", livetest.TapEnd, len(sent)), fmt.Sprintf("csigscope_observations_total %d\n", len(sent)),
@@ -305,20 +328,23 @@ func collectReload(t *testing.T, env []string) {
 }
 
 // collectKill kills collect under traffic. What was sent outside of the gap that the next
-// one records is stored, and the gap begins at most a checkpoint interval before the kill.
+// one records is stored, and the gap begins where the last checkpoint ended.
 func collectKill(t *testing.T, env []string) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
 	address := freeAddress(t)
-	args := []string{"collect", "--interface", livetest.TapEnd, "--store", "embedded:" + store, "--checkpoint", "500ms"}
+	args := []string{"collect", "--interface", livetest.TapEnd, "--store", "embedded:" + store, "--instance", "one", "--checkpoint", "500ms"}
 	c := runUntil(t, env, "collecting", args...)
 	stop := traffic(t, 2000)
-	time.Sleep(2200 * time.Millisecond)
+	c.waitCheckpoints(store, 4)
+	last := checkpointNumber(store)
+	time.Sleep(200 * time.Millisecond) // between two of them, as a rule
 	killed := time.Now()
 	c.end(syscall.SIGKILL)
+	number, until := checkpointLeft(t, store)
 	c = runUntil(t, env, "collecting", args...)
 	again := time.Now()
-	time.Sleep(1500 * time.Millisecond)
+	c.waitCheckpoints(store, 3)
 	sent := stop()
 	c.end(syscall.SIGTERM)
 
@@ -331,8 +357,9 @@ func collectKill(t *testing.T, env []string) {
 		t.Fatalf("gaps: got %q, want one of a restart", row)
 	}
 	outside := uint64(0)
-	for _, at := range sent {
-		if ns := at.UnixNano(); ns < from || ns > to {
+	for i, at := range sent {
+		// One was on its way by the time that the next one was due.
+		if at.UnixNano() > to || i+1 < len(sent) && sent[i+1].UnixNano() < from {
 			outside++
 		}
 	}
@@ -341,10 +368,31 @@ func collectKill(t *testing.T, env []string) {
 	if got < outside || got > uint64(len(sent)) {
 		t.Errorf("%d packets were sent outside of the gap and %d in all, %d are stored", outside, len(sent), got)
 	}
-	if before := killed.Sub(time.Unix(0, from)); before < 0 || before > 1200*time.Millisecond {
-		t.Errorf("the gap begins %s before the kill, with checkpoints every 500 ms", before)
+	if from != until || number < last || time.Unix(0, from).After(killed) {
+		t.Errorf("the gap begins %s before the kill; checkpoint %d ended %s before it, and %d was there",
+			killed.Sub(time.Unix(0, from)), number, killed.Sub(time.Unix(0, until)), last)
 	}
 	if time.Unix(0, to).After(again) || time.Unix(0, to).Before(killed) {
 		t.Errorf("the gap ends %s after the kill, the next process was there after %s", time.Unix(0, to).Sub(killed), again.Sub(killed))
 	}
+}
+
+// checkpointLeft is the number of the checkpoint that a killed collect left, and the time
+// (Unix ns) up to which it has what its one tap saw.
+func checkpointLeft(t *testing.T, dir string) (number uint64, until int64) {
+	t.Helper()
+	f, err := checkpoint.Open(checkpoint.Options{Dir: filepath.Dir(filepath.Dir(checkpointFile(dir))), Name: "collect one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	saved, err := f.Load()
+	if err != nil || saved == nil {
+		t.Fatalf("checkpoint: %v, %v", saved, err)
+	}
+	states, err := journal.States(saved)
+	if err != nil || len(states) != 1 {
+		t.Fatalf("%d states in the checkpoint, %v", len(states), err)
+	}
+	return saved.Number, states[0].At
 }

@@ -51,10 +51,11 @@ func collectHanging(t *testing.T, env []string) {
 	dir := t.TempDir()
 	var hang [2]*collecting
 	var engines [2]int
+	addresses := [2]string{freeAddress(t), freeAddress(t)}
 	run := func(i int) *collecting {
 		instance := strconv.Itoa(i)
 		return runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(dir, instance),
-			"--instance", instance, "--checkpoint", "200ms")
+			"--instance", instance, "--checkpoint", "200ms", "--ops-listen", addresses[i])
 	}
 	for i := range hang {
 		hang[i] = run(i)
@@ -64,8 +65,8 @@ func collectHanging(t *testing.T, env []string) {
 	for range sentEach {
 		sender.Send(livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85))
 	}
-	time.Sleep(time.Second) // a checkpoint has them
 	for i, c := range hang {
+		c.waitCounted(addresses[i], filepath.Join(dir, strconv.Itoa(i)), sentEach)
 		signalAll(t, syscall.SIGSTOP, engines[i])
 		signalAll(t, syscall.SIGTERM, c.cmd.Process.Pid)
 	}

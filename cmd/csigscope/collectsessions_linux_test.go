@@ -51,7 +51,7 @@ func mirrorTo(t *testing.T, network, address string) func(packet ...byte) {
 // counts as the mirror itself.
 func collectMirrored(t *testing.T, env []string) {
 	dir := t.TempDir()
-	dsn, address := "embedded:"+filepath.Join(dir, "store"), "127.0.0.1:4789"
+	dsn, address, metrics := "embedded:"+filepath.Join(dir, "store"), "127.0.0.1:4789", freeAddress(t)
 	const section = `collect:
   checkpoint: {every: 200ms}
   mirrors:
@@ -67,7 +67,7 @@ func collectMirrored(t *testing.T, env []string) {
 	config := filepath.Join(dir, "config.yaml")
 	writeFile(t, config, fmt.Sprintf(section, 1, "switch"))
 	start := func() *collecting {
-		return runUntil(t, env, "collecting from leaf (127.0.0.1), spine ("+address+")", "collect", "--config", config, "--store", dsn)
+		return runUntil(t, env, "collecting from leaf (127.0.0.1), spine ("+address+")", "collect", "--config", config, "--store", dsn, "--ops-listen", metrics)
 	}
 	c := start()
 	vxlan, erspan := mirrorTo(t, "udp", address), mirrorTo(t, "ip:47", "127.0.0.1")
@@ -88,7 +88,7 @@ func collectMirrored(t *testing.T, env []string) {
 		}
 	}
 	send()
-	time.Sleep(600 * time.Millisecond) // the next checkpoint has them
+	c.waitCounted(metrics, filepath.Join(dir, "store"), 21*packets+packets*9/10)
 	c.end(syscall.SIGKILL)
 	c = start()
 	writeFile(t, config, fmt.Sprintf(section, 5, "switch"))
