@@ -12,7 +12,7 @@ import (
 // find adds what the ring has found since the last barrier to what is found since the last
 // cut. Pipelines count on, and from 0 in another process. The first one of a barrier came
 // after the last one of the barrier before.
-func (g *ringRecord) find(s *live.RingStats, before time.Time) {
+func (g *ringRecord) find(s *live.RingStats, before, now time.Time) {
 	earlier := make(map[uint64]*finding.Finding, len(g.seen.Findings))
 	for i := range g.seen.Findings {
 		earlier[g.seen.Findings[i].ID] = &g.seen.Findings[i]
@@ -25,9 +25,19 @@ func (g *ringRecord) find(s *live.RingStats, before time.Time) {
 			}
 			f.From = min(max(was.To, before.UnixNano()), f.To)
 		}
+		if f.To > now.Add(clockSlack).UnixNano() {
+			f.To = now.UnixNano()
+			f.From = min(f.From, f.To)
+		}
 		g.found(&f)
 	}
 }
+
+// clockSlack is how far ahead of this process's clock those may be that packets have their
+// times from, of network cards and switches; collectors take windows that far ahead too. What
+// seems to be found later was found by now: a clock has stepped, and by one such packet all
+// later rows of the finding would be of the future.
+const clockSlack = time.Minute
 
 // MaxFindings is how many findings go with a row of a tap at most.
 const MaxFindings = 256

@@ -1,12 +1,16 @@
 package journal
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 // foundIdentity is that of a row of findings.
@@ -94,6 +98,82 @@ func TestFindingsRecorded(t *testing.T) {
 	}
 	if of4 != 5 || next.conflict {
 		t.Errorf("%d of the new configuration, conflict %t", of4, next.conflict)
+	}
+}
+
+// TestFindingsOfTheFuture: a packet of a clock that has stepped ahead makes neither its own
+// row nor later ones of the same finding those of another time than it was found at.
+func TestFindingsOfTheFuture(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	r := newRecording(t, start)
+	r.find(7, 1)
+	r.ring.Findings = []finding.Finding{{
+		Kind: finding.OrphanTag, ID: 7, From: r.at.UnixNano(), To: r.at.Add(time.Hour).UnixNano(), Count: 2,
+	}}
+	for range 60 {
+		r.second(1, 0)
+	}
+	r.ring.Findings = slices.Clone(r.ring.Findings)
+	r.ring.Findings[0].Count += 3 // the last one stays in the future
+	for range 60 {
+		r.second(1, 0)
+	}
+	if len(r.found) != 2 {
+		t.Fatalf("%d rows of findings, want 2", len(r.found))
+	}
+	for _, f := range r.found {
+		tap := r.written[[2]uint64{f.Epoch, f.Seq}]
+		if f.From < tap.From || f.To < f.From || f.To > tap.To {
+			t.Errorf("%d from %v to %v, in a row from %v to %v", f.Count, time.Unix(0, f.From), time.Unix(0, f.To), time.Unix(0, tap.From), time.Unix(0, tap.To))
+		}
+	}
+	if got := r.sums()[7][0]; got != 5 {
+		t.Errorf("%d found, want 5", got)
+	}
+}
+
+// TestWaitingFindingsBounded: while nothing can be written, the oldest findings go where
+// too many wait, and the rows of their taps stay. What one barrier brings is written, however
+// much it is.
+func TestWaitingFindingsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("of one goroutine: left out by -short")
+	}
+	const (
+		of    = 64 // findings of each ring
+		rings = maxFindingRows/of + 1
+		each  = rings * of
+	)
+	r := newRecording(t, time.Unix(1_700_000_000, 0))
+	r.last = true // rows are cut at every barrier
+	count := uint64(0)
+	r.cfg.Stats = func() (list []live.RingStats) {
+		count++
+		for i := range rings {
+			s := r.ring
+			s.Ring = i
+			for id := range uint64(of) {
+				s.Findings = append(s.Findings, finding.Finding{Kind: finding.OrphanTag, ID: id, From: 1, To: 1, Count: count})
+			}
+			list = append(list, s)
+		}
+		return list
+	}
+	r.failing = errors.New("the store is away")
+	for range 3 {
+		r.barrier()
+	}
+	if n := len(r.state.Findings); n != maxFindingRows+each {
+		t.Fatalf("%d findings wait, want %d and %d of the last barrier", n, maxFindingRows, each)
+	}
+	last := r.state.Rows[len(r.state.Rows)-1].Seq
+	if at := len(r.state.Findings) - 1; len(r.state.Rows) != 3*rings || r.state.Findings[at].Seq != last || r.state.Findings[at-each].Seq != last-1 {
+		t.Errorf("%d rows wait, want all %d with the latest findings", len(r.state.Rows), 3*rings)
+	}
+	r.failing, r.found = nil, make(map[foundIdentity]store.FindingRow)
+	r.barrier()
+	if n := len(r.found); n != maxFindingRows+each || len(r.state.Findings) != 0 {
+		t.Errorf("%d findings are written, %d wait, want %d written", n, len(r.state.Findings), maxFindingRows+each)
 	}
 }
 

@@ -21,6 +21,9 @@ const (
 	tapPeriod = time.Minute
 	// maxTapRows bounds the rows that wait while they cannot be written.
 	maxTapRows = 10_000
+	// maxFindingRows bounds the findings that wait with them, all of which are in every
+	// checkpoint: those of 128 rows at most, about 10 MB.
+	maxFindingRows = 128 * MaxFindings
 	// recordsSection is the section of a checkpoint with the rows of taps.
 	recordsSection = "taprows"
 	// ringSeq is where the ring is in the number of a row.
@@ -112,6 +115,7 @@ func (r *Recorder) barrier(now time.Time, states []live.State) ([]byte, error) {
 	if r.cut.IsZero() {
 		r.cut, r.before = now, now
 	}
+	r.forgetFindings()
 	due := r.cfg.Ending() || now.Sub(r.cut) >= tapPeriod
 	goesOn := func(name string, ring int) bool {
 		return slices.ContainsFunc(states, func(s live.State) bool { return s.Name == name && s.Ring == ring })
@@ -154,6 +158,15 @@ func (r *Recorder) forget(n int) {
 	r.state.Rows = slices.Delete(r.state.Rows, 0, n)
 }
 
+// forgetFindings lets go of the oldest ones beyond the bound. What is cut at a barrier is
+// written at its end, however much that is: only what came back from there waits.
+func (r *Recorder) forgetFindings() {
+	if n := len(r.state.Findings) - maxFindingRows; n > 0 {
+		r.cfg.Logger.Error("findings of taps are lost: too many wait", slog.Int("findings", n))
+		r.state.Findings = slices.Delete(r.state.Findings, 0, n)
+	}
+}
+
 // flush writes the rows and gaps that wait; what cannot be written is tried again.
 func (r *Recorder) flush(ctx context.Context) {
 	if len(r.state.Rows) > 0 {
@@ -194,7 +207,7 @@ func (r *Recorder) take(s *live.RingStats, t Tap, now time.Time, due bool) {
 	g.begun = true
 	g.frames(s, t, r.before, now)
 	g.observations(s, t)
-	g.find(s, r.before)
+	g.find(s, r.before, now)
 	r.endMissing(g, now, due || s.Wrote != s.Source)
 	if due || s.Wrote != s.Source {
 		r.finish(g, now)
