@@ -28,7 +28,7 @@ type Counts struct {
 	UndescribedItems           uint64 // to be sent again with their description
 	RetriedItems               uint64 // to be sent again, since the store did not take them in time
 
-	Refused      [NumReasons]uint64 // requests, connections, names and items, by reason
+	Refused      [NumReasons]uint64 // requests, connections, names, items and findings of stored ones, by reason
 	RefusedItems uint64             // of Refused, the items
 	// Rejected is how many observations of stored batches the aggregation rejected.
 	Rejected uint64

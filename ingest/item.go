@@ -24,6 +24,7 @@ type item struct {
 
 	rows, folded, foldedObservations, rejected uint64
 	flows, foldedFlows, findings               uint64
+	futureFindings, pastFindings               uint64 // that were taken out of told
 }
 
 func blockItem(b *wire.Block) *item {

@@ -214,6 +214,8 @@ func (p *push) finish(durable bool) {
 			c.storedFlows.Add(it.flows)
 			c.overflowFlows.Add(it.foldedFlows)
 			c.storedFindings.Add(it.findings)
+			p.refuseFindings(it, ReasonFuture, it.futureFindings)
+			p.refuseFindings(it, ReasonPast, it.pastFindings)
 			c.overflowObservations.Add(it.foldedObservations)
 			c.rejectedObs.Add(it.rejected)
 		case wire.Outcome_OUTCOME_REPEAT:

@@ -134,6 +134,7 @@ func TestHostileRecords(t *testing.T) {
 		{"from after to", func(r *wire.Record) { r.GetTap().FromNs = r.GetTap().ToNs + 1 }, wire.Outcome_OUTCOME_INVALID},
 		{"of the future", func(r *wire.Record) { r.GetTap().FromNs += 3600e9; r.GetTap().ToNs += 3600e9 }, wire.Outcome_OUTCOME_FUTURE},
 		{"of the past", func(r *wire.Record) { r.GetTap().FromNs, r.GetTap().ToNs = 1, 1e9 }, wire.Outcome_OUTCOME_PAST},
+		{"up to no time that a store has", func(r *wire.Record) { r.GetTap().ToNs = endOfTime }, wire.Outcome_OUTCOME_INVALID},
 		{"a gap for no reason", func(r *wire.Record) {
 			r.What = &wire.Record_Gap{Gap: &wire.Gap{FromNs: 1, ToNs: now.UnixNano()}}
 		}, wire.Outcome_OUTCOME_INVALID},

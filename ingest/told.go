@@ -55,6 +55,10 @@ var (
 	errGap    = errors.New("a gap of no windows, or for no reason")
 )
 
+// endOfTime is 2106, Unix ns: stores take no later times, and all that came with one would
+// come again for ever.
+const endOfTime = int64(4_291_747_200e9)
+
 // checkRecord finds out whether a record is to be stored.
 func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	var from, to int64
@@ -69,7 +73,7 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	default:
 		err = errRecord
 	}
-	if err == nil && (from <= 0 || to < from) {
+	if err == nil && (from <= 0 || to < from || to >= endOfTime) {
 		err = fmt.Errorf("from %d to %d ns: out of range", from, to)
 	}
 	if err != nil {
@@ -78,10 +82,9 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	if v := p.checkTime(from, to); v != toStore {
 		return v
 	}
-	if v := p.checkFindings(m); v != toStore {
-		return v
+	if err := p.checkFindings(it, m); err != nil {
+		return invalid(err)
 	}
-	it.findings = uint64(len(m.GetFindings()))
 	if v := p.checkDescribed(it, m.GetDescription()); v != toStore {
 		return v
 	}

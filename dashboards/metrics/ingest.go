@@ -28,14 +28,14 @@ type Exporter struct {
 // Ingest is what a collector has taken from exporters.
 type Ingest struct {
 	Exporters []Exporter
-	Refused   map[string]uint64 // requests, connections, names and items, by a fixed set of reasons
+	Refused   map[string]uint64 // requests, connections, names, items and findings, by a fixed set of reasons
 }
 
 // NewIngest exports what exporters hand in, each of them, and what was refused.
 func NewIngest(read func() Ingest) *Collector {
 	c := new(Collector)
 	named := new(first)
-	refused := c.counter("ingest_refused_total", "Requests, connections, names and items refused.", "reason")
+	refused := c.counter("ingest_refused_total", "Requests, connections, names and items refused, and findings of items that were taken.", "reason")
 	exporters := c.gauge("ingest_exporters", "Exporters that are known: configured, or met.")
 	last := c.gauge("exporter_last_seen_timestamp_seconds", "Time of the exporter's last request, 0 for one that is configured and has not come; the earliest for other.", "exporter")
 	offset := c.gauge("exporter_clock_offset_seconds", "How far the exporter's clock is ahead of the collector's, negative behind, less the delay of its fastest request in some minutes; the largest for other. Absent where that is not known.", "exporter")

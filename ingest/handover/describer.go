@@ -10,12 +10,8 @@ import (
 	"github.com/csigscope/csigscope/ingest"
 )
 
-const (
-	// describeEvery is how often names that appeared are told.
-	describeEvery = 5 * time.Second
-	// recentNetworks are those that rows may still come under.
-	recentNetworks = 2
-)
+// describeEvery is how often names that appeared are told.
+const describeEvery = 5 * time.Second
 
 // Describer tells collectors what the numbers in blocks stand for. It is safe for
 // concurrent use; Run is called once.
@@ -42,7 +38,7 @@ func (d *Describer) Use(n journal.Network) {
 		return
 	}
 	d.describe() // what is let go of
-	if d.networks = append(d.networks, n); len(d.networks) > recentNetworks {
+	if d.networks = append(d.networks, n); len(d.networks) > journal.RecentNetworks {
 		d.networks = d.networks[1:]
 	}
 	d.describe()

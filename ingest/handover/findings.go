@@ -13,9 +13,6 @@ import (
 // What a row of a tap brings with it has room in a record.
 const _ = uint(ingest.MaxFindings - journal.MaxFindings)
 
-// maxWireEvidence is what collectors take of the text of a finding, in bytes.
-const maxWireEvidence = 1 << 10
-
 // wireFindings are the findings under the number of a tap's row.
 func wireFindings(list []store.FindingRow, of *store.TapRow) (found []*wire.Finding) {
 	for i := range list {
@@ -25,7 +22,7 @@ func wireFindings(list []store.FindingRow, of *store.TapRow) (found []*wire.Find
 		}
 		found = append(found, &wire.Finding{
 			Kind: f.Kind, Id: f.ID, Severity: f.Severity, FromNs: f.From, ToNs: f.To, Count: f.Count,
-			Device: f.Device, Port: f.Port, Location: uint64(f.Location), Evidence: strings.ToValidUTF8(f.Evidence[:min(len(f.Evidence), maxWireEvidence)], ""),
+			Device: f.Device, Port: f.Port, Location: uint64(f.Location), Evidence: strings.ToValidUTF8(f.Evidence[:min(len(f.Evidence), ingest.MaxEvidence)], ""),
 		})
 	}
 	return found

@@ -1609,7 +1609,7 @@ func (x *Tap) GetSuperFrames() uint64 {
 
 // Finding is something that broke the protocol or contradicted the configuration, since
 // the Tap before. Those of the same kind and id, of all periods and taps, are one, whose
-// counts add up.
+// counts add up. One of a time that no window is taken of is passed over, alone.
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                    // lower case and -, at most 32 bytes

@@ -20,13 +20,14 @@ const (
 	// namesEvery is how often names that appeared are written.
 	namesEvery = 2 * time.Second
 	firstNames = 100 * time.Millisecond
-	// recentNetworks are those that rows may still come under, of maxNetworks whose names
-	// wait to be written.
-	recentNetworks = 2
-	maxNetworks    = 64
+	// maxNetworks are those whose names wait to be written.
+	maxNetworks = 64
 	// lastNames is how long the last names may take when the process ends.
 	lastNames = 10 * time.Second
 )
+
+// RecentNetworks is under how many networks, the latest ones, rows may still come.
+const RecentNetworks = 2
 
 // Network is what rows are made under: the configuration and the fabric by which their
 // numbers have names. Networks that are equal mean the same by them.
@@ -152,7 +153,7 @@ func (n *Names) write(ctx context.Context) error {
 	failed := []error{n.beginRuns(ctx, met)}
 	for i, net := range networks {
 		err := n.writeNetwork(ctx, net)
-		if err == nil && i < len(networks)-recentNetworks {
+		if err == nil && i < len(networks)-RecentNetworks {
 			n.forget(net)
 		}
 		failed = append(failed, err)
