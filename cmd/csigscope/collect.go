@@ -48,8 +48,9 @@ Once a second all that is not stored yet goes into a checkpoint on disk. When th
 process is killed, the next one goes on from there: lost are the packets since, and the
 table gaps says from when to when.
 
-What single packets show that breaks the protocol or the configuration is stored by the
-minute (csigscope query findings, section findings of the configuration).
+What single packets show that breaks the protocol or the configuration, and ports that are
+stuck from window to window, is stored by the minute (csigscope query findings, section
+findings of the configuration).
 
 --ops-listen serves /metrics for Prometheus, /healthz (200 while checkpoints go on) and
 /readyz (200 while the links of all taps are up and the store answers, else why not).

@@ -45,9 +45,9 @@ SIGTERM or Ctrl-C takes in what was captured by then and closes all windows; wha
 collector does not take at once is sent by the next export. SIGHUP reads the files again,
 as collect does.
 
-What single packets show that breaks the protocol or the configuration goes along by the
-minute, and is stored beside what the collector's own taps find (section findings of the
-configuration).
+What single packets show that breaks the protocol or the configuration, and ports that are
+stuck from window to window, goes along by the minute, and is stored beside what the
+collector's own taps find (section findings of the configuration).
 
 Once a second all that is not in the spool yet goes into a checkpoint beside it. When the
 process is killed, the next one goes on from there: lost are the packets since, and the

@@ -92,9 +92,9 @@ A replay that is interrupted or fails is not done: what an earlier one of the sa
 gave stays visible. Where there is none, what was stored is shown, and named as incomplete
 by query and schema verify, until the file is replayed to its end.
 
-What single packets show that breaks the protocol or the configuration is counted in the
-summary and stored as well (csigscope query findings); section findings of the
-configuration says who may send tags.
+What single packets show that breaks the protocol or the configuration, and ports that are
+stuck from window to window, is counted in the summary and stored as well (csigscope query
+findings); section findings of the configuration says who may send tags.
 
 With --scenario or --scenario-file, what emit would write is simulated and replayed at
 once, without files; the scenario is its identity.`,
