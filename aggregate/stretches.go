@@ -150,11 +150,12 @@ func (s *Stretches) Step() time.Duration { return time.Duration(s.step) }
 // Length is that of a stretch.
 func (s *Stretches) Length() time.Duration { return time.Duration(s.length) }
 
-// Full tells whether there was no memory for any stretch.
+// Full tells whether there was no memory for any stretch, so that none is left. Where time
+// was observed in few places alone, it may be that none of them has a number that stays.
 func (s *Stretches) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.full
+	return s.every > 1 && len(s.kept) == 0
 }
 
 // Starts are those of the stretches in which anything was observed, ascending, Unix ns.

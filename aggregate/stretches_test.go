@@ -100,3 +100,24 @@ func TestStretchesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestStretchesOfOurTime: numbers of stretches are far from 0, and none may be left long
+// before there are no more multiples to try.
+func TestStretchesOfOurTime(t *testing.T) {
+	t.Parallel()
+	const now = 1_763_000_000_000                            // ms
+	for limit, want := range map[int]int{2000: 0, 3000: 1} { // bytes; a stretch of both cells takes 2336
+		s := aggregate.NewStretches(time.Millisecond, time.Millisecond, 100, 4, limit)
+		if s.Full() {
+			t.Error("full before the first block")
+		}
+		for ms := range int64(1000) {
+			if err := s.WriteBlock(t.Context(), stretchBlock(now+ms)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(s.Starts()); n != want || s.Full() != (want == 0) {
+			t.Errorf("%d bytes: %d stretches, want %d, full %t", limit, n, want, s.Full())
+		}
+	}
+}

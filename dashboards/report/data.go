@@ -45,6 +45,9 @@ type Steps interface {
 type Sampler interface {
 	// Samples are those of some cells, which may be none, the shortest steps first.
 	Samples(context.Context, csig.Signal, []aggregate.CellID) ([]Sample, error)
+	// Unsampled are the steps of which there was no memory for any stretch, the shortest
+	// first.
+	Unsampled() []time.Duration
 }
 
 // Sample is stretches of time that are known in steps of a length.

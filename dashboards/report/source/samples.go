@@ -31,14 +31,44 @@ func newSamples(fine time.Duration, l Limits) (list []*aggregate.Stretches) {
 	return list
 }
 
-// Samples implements report.Sampler.
-func (m *Memory) Samples(_ context.Context, signal csig.Signal, cells []aggregate.CellID) ([]report.Sample, error) {
+// samples are stretches of what was observed from first to last, Unix ns.
+type samples struct {
+	list        []*aggregate.Stretches // the shortest steps first
+	first, last int64
+}
+
+// Sampler knows the stretches of all blocks that are written, and holds nothing else of the
+// Memory.
+func (m *Memory) Sampler() report.Sampler {
 	first, last := m.timeline.Extent()
+	return &samples{m.samples, first, last}
+}
+
+// Samples implements report.Sampler.
+func (m *Memory) Samples(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) ([]report.Sample, error) {
+	return m.Sampler().Samples(ctx, signal, cells)
+}
+
+// Unsampled implements report.Sampler.
+func (m *Memory) Unsampled() []time.Duration { return m.Sampler().Unsampled() }
+
+// Unsampled implements report.Sampler.
+func (a *samples) Unsampled() (steps []time.Duration) {
+	for _, s := range a.list {
+		if s.Full() {
+			steps = append(steps, s.Step())
+		}
+	}
+	return steps
+}
+
+// Samples implements report.Sampler.
+func (a *samples) Samples(_ context.Context, signal csig.Signal, cells []aggregate.CellID) ([]report.Sample, error) {
 	var list []report.Sample
-	for _, s := range m.samples {
+	for _, s := range a.list {
 		one := report.Sample{Step: s.Step()}
 		for _, start := range s.Starts() {
-			stretch := report.Stretch{First: max(start, aligned(first, one.Step)), Last: min(start+int64(s.Length()), last+1) - 1}
+			stretch := report.Stretch{First: max(start, aligned(a.first, one.Step)), Last: min(start+int64(s.Length()), a.last+1) - 1}
 			stretch.Last = aligned(stretch.Last, one.Step)
 			for _, c := range cells {
 				steps := s.Of(start, signal, c)
