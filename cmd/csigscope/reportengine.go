@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/dashboards/report"
 	"github.com/csigscope/csigscope/dashboards/report/source"
 )
 
@@ -20,11 +20,8 @@ const (
 )
 
 // throughEngine stores the captures with the embedded engine, in a folder of the report's
-// own, and asks there. leave ends the engine and removes a temporary folder.
-func (r *reportRun) throughEngine(memory *source.Memory) (numbers *reportNumbers, leave func() error, err error) {
-	if _, err := chdb.FindLibrary(""); err != nil {
-		return nil, nil, err // before a folder is made
-	}
+// own, and asks there about the span. leave ends the engine and removes a temporary folder.
+func (r *reportRun) throughEngine(span report.Span, samples report.Sampler) (numbers *reportNumbers, leave func() error, err error) {
 	dir, remove, err := r.scratch()
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +31,7 @@ func (r *reportRun) throughEngine(memory *source.Memory) (numbers *reportNumbers
 		return nil, nil, errors.Join(err, remove())
 	}
 	leave = func() error { return errors.Join(db.Close(), remove()) }
-	if numbers, err = r.stored(db, memory); err != nil {
+	if numbers, err = r.stored(db, span, samples); err != nil {
 		return nil, nil, errors.Join(err, leave())
 	}
 	return numbers, leave, nil
@@ -80,9 +77,8 @@ func (r *reportRun) scratch() (dir string, remove func() error, err error) {
 	return dir, func() error { return os.RemoveAll(dir) }, nil
 }
 
-// stored replays the captures into the store, after they were added up in memory.
-func (r *reportRun) stored(db *openedStore, memory *source.Memory) (*reportNumbers, error) {
-	span := memory.Wanted()
+// stored replays the captures into the store.
+func (r *reportRun) stored(db *openedStore, span report.Span, samples report.Sampler) (*reportNumbers, error) {
 	ctx := r.cmd.Context()
 	c, err := r.config()
 	if err != nil {
@@ -104,7 +100,7 @@ func (r *reportRun) stored(db *openedStore, memory *source.Memory) (*reportNumbe
 	if err != nil {
 		return nil, err
 	}
-	numbers := &reportNumbers{data: source.NewStored(db.store, resolutions.Fine, span, memory), result: run.replay.Result()}
+	numbers := &reportNumbers{data: source.NewStored(db.store, resolutions.Fine, span, samples), result: run.replay.Result()}
 	for i := range rows {
 		t := &rows[i].TapRow
 		numbers.taps = append(numbers.taps, reportTap(t, r.network.tap(t.Name, r.flags.place).Weight))

@@ -66,12 +66,16 @@ func (r *reportRun) numbers() (numbers *reportNumbers, leave func() error, err e
 	limited, hint := memory.Limited(), "(--use-engine)"
 	full := len(limited) > 0
 	if r.flags.engine == engineAlways || r.flags.engine == engineAuto && full {
-		if full {
-			fmt.Fprintf(r.cmd.ErrOrStderr(), "what the captures add up to takes more than --memory %s: reading them once more, through the embedded engine\n", r.flags.memory)
-		}
-		stored, leave, err := r.throughEngine(memory)
-		if err == nil || r.flags.engine == engineAlways || !errors.Is(err, chdb.ErrNoEngine) {
-			return stored, leave, err
+		_, err := chdb.FindLibrary("")
+		switch {
+		case err == nil:
+			if full {
+				fmt.Fprintf(r.cmd.ErrOrStderr(), "what the captures add up to takes more than --memory %s: reading them once more, through the embedded engine\n", r.flags.memory)
+			}
+			// The engine takes memory of its own: nothing holds the other from here on.
+			return r.throughEngine(memory.Wanted(), memory.Sampler())
+		case r.flags.engine == engineAlways || !errors.Is(err, chdb.ErrNoEngine):
+			return nil, nil, err
 		}
 		hint = "(make engine), which is not installed"
 	}
