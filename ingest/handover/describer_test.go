@@ -62,10 +62,10 @@ func TestDescriber(t *testing.T) {
 	using.Wait()
 	end()
 	running.Wait()
-	if len(d.networks) != recentNetworks || len(d.described) != len(networks) {
-		t.Fatalf("%d networks are held and %d told, want %d and %d", len(d.networks), len(d.described), recentNetworks, len(networks))
+	if len(d.networks) != journal.RecentNetworks || len(d.described) != len(networks) {
+		t.Fatalf("%d networks are held and %d told, want %d and %d", len(d.networks), len(d.described), journal.RecentNetworks, len(networks))
 	}
-	for _, n := range networks[len(networks)-recentNetworks:] {
+	for _, n := range networks[len(networks)-journal.RecentNetworks:] {
 		if got, want := d.described[n.Epoch], len(n.Fabric.Groups())+len(n.Fabric.Locations()); got != want || want < names {
 			t.Errorf("%s: %d names are told, want %d, and %d at least", n.Text, got, want, names)
 		}
