@@ -35,7 +35,7 @@ func aFlow(source aggregate.Source, seq uint64, at time.Time, port uint16) FlowR
 
 func aFinding(source aggregate.Source, seq uint64, at time.Time) FindingRow {
 	return FindingRow{
-		Source: source, Seq: seq, Kind: "rogue insertion", ID: 77, Severity: SeverityError, From: at.UnixNano(), To: at.UnixNano() + 5, Count: 3,
+		Source: source, Seq: seq, Kind: "rogue-insertion", ID: 77, Severity: SeverityError, From: at.UnixNano(), To: at.UnixNano() + 5, Count: 3,
 		Device: "leaf1", Port: "up1", Location: 5, Evidence: "S=31 'then' 4\n", Packets: []uint64{9, 1 << 63},
 	}
 }
@@ -148,7 +148,7 @@ func TestFindings(t *testing.T) {
 	again := aFinding(source, 2, testStart.Add(time.Second))
 	again.Evidence, again.Severity = "later", SeverityWarning
 	long := aFinding(source, 3, testStart.Add(time.Minute))
-	long.Kind, long.Severity, long.Evidence, long.Packets = "scrub failure", SeverityInfo, strings.Repeat("x", 5000), make([]uint64, 100)
+	long.Kind, long.Severity, long.Evidence, long.Packets = "scrub-failure", SeverityInfo, strings.Repeat("x", 5000), make([]uint64, 100)
 	for range 2 {
 		if err := s.WriteFindings(t.Context(), []FindingRow{first, again, long}); err != nil {
 			t.Fatal(err)

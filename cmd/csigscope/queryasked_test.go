@@ -70,7 +70,7 @@ func TestAskServer(t *testing.T) {
 		"flows --signal max_delay --top 7":                       {7, []string{"src", "src_port", "proto", "heavy", "location"}},
 		"flows --signal max_delay --src rack1 " + past:           {27, []string{"dst_group"}},
 		"findings --severity error,warning --top 1000":           {20, []string{"severity", "kind", "id", "evidence"}},
-		"findings --kind rogue_insertion --device leaf1 " + past: {3, []string{"device", "location"}},
+		"findings --kind rogue-insertion --device leaf1 " + past: {3, []string{"device", "location"}},
 		"path --src rack1 --dst rack2":                           {1, []string{"room", "limit", "age_s", "completeness", "mode_share"}},
 		"path --src rack1 --dst rack2 --signal min_abw " + past:  {1, []string{"room", "candidates", "runner_up"}},
 	} {

@@ -59,7 +59,7 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	others.Seq, others.Flow, others.Location, others.LocationHeavy, others.Heavy, others.Measured = 1, store.Flow{}, 0, 0, 0, 0
 	must(s.WriteFlows(t.Context(), []store.FlowRow{flow, others}))
 	must(s.WriteFindings(t.Context(), []store.FindingRow{{
-		Source: aggregate.Source{Producer: 1}, Kind: "rogue insertion", ID: 77, Severity: store.SeverityError, From: recordsStart.UnixNano(), To: recordsStart.UnixNano() + 5,
+		Source: aggregate.Source{Producer: 1}, Kind: "rogue-insertion", ID: 77, Severity: store.SeverityError, From: recordsStart.UnixNano(), To: recordsStart.UnixNano() + 5,
 		Count: 3, Device: "leaf1", Port: "up1", Location: 5, Evidence: "S=31", Packets: []uint64{9},
 	}}))
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
@@ -86,7 +86,7 @@ func TestRecords(t *testing.T) {
 		{"leaf1:up1", "Flows of $src to $dst", 1, flows},
 		{"spine1:down1", "Flows of $src to $dst", 0, nil},
 		{"", "Worst flows of $group", 2, flows},
-		{"", "Findings", 1, []string{"error", "rogue insertion", "leaf1", "leaf1:up1", "S=31"}},
+		{"", "Findings", 1, []string{"error", "rogue-insertion", "leaf1", "leaf1:up1", "S=31"}},
 		{"leaf1:up1", "Findings", 1, []string{"error"}},
 		{"spine1:down1", "Findings", 0, nil},
 	} {

@@ -81,7 +81,7 @@ func TestCellDetail(t *testing.T) {
 		}
 	}
 	finding := query.FindingRow{
-		Kind: "stuck_port", ID: 7, Severity: "warning", First: querytest.Start, Last: querytest.Start.Add(time.Minute), Count: 12,
+		Kind: "stuck-port", ID: 7, Severity: "warning", First: querytest.Start, Last: querytest.Start.Add(time.Minute), Count: 12,
 		Device: device, Evidence: "<b>always the same</b>",
 	}
 	elsewhere := finding
@@ -101,7 +101,7 @@ func TestCellDetail(t *testing.T) {
 	v.Screenshot("chosen")
 
 	v.Open(server.URL + "/#" + fragment(t, v, "src").Encode())
-	v.Wait("csigscope.current().series && document.getElementById('detail-findings').innerText.includes('stuck_port')")
+	v.Wait("csigscope.current().series && document.getElementById('detail-findings').innerText.includes('stuck-port')")
 	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('detail').scrollIntoView()")
 	over := pagetest.Evaluate[pagetest.Rect](v, "(({x, y, width, height}) => ({x, y, width, height}))(document.querySelector('#detail-chart .u-over').getBoundingClientRect())")
 	x, y := over.X+over.Width-1, over.Y+10
@@ -133,7 +133,7 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 		"detail-facts":    {"congested", pagetest.Evaluate[string](v, "Format.quantity(%v, 'ns')", row.Mean), share(row.Heavy, row.Observations)},
 		"detail-places":   {name + " mode", share(row.ModeCount, row.Heavy)},
 		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "25 % of 40 heavy at " + name},
-		"detail-findings": {"stuck_port (warning)", "12 times", device, "<b>always the same</b>"},
+		"detail-findings": {"stuck-port (warning)", "12 times", device, "<b>always the same</b>"},
 	} {
 		for _, want := range wants {
 			if got := text(id); !strings.Contains(got, want) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 )
@@ -198,6 +199,32 @@ func TestDocumentSpeaks(t *testing.T) {
 	}
 	if fields < 150 || parameters < 100 {
 		t.Errorf("%d fields and %d parameters", fields, parameters)
+	}
+}
+
+// TestDocumentNamesKinds: what is shown as a kind of findings is one, in answers and questions.
+func TestDocumentNamesKinds(t *testing.T) {
+	d := newServed(t, 4, nil).document(t)
+	shown := slices.Clone(d.Components.Schemas["Finding"].Properties["kind"].Examples)
+	for _, p := range d.Paths["/api/v1/findings"]["get"].Parameters {
+		if p.Name == "kind" {
+			for _, e := range append(p.Schema.Examples, p.Example) {
+				list, _ := e.([]any)
+				shown = append(shown, list...)
+			}
+		}
+	}
+	var kinds []any
+	for k := range finding.Kind(finding.NumKinds) {
+		kinds = append(kinds, k.String())
+	}
+	for _, name := range shown {
+		if !slices.Contains(kinds, name) {
+			t.Errorf("%v is shown as a kind, expected one of %v", name, kinds)
+		}
+	}
+	if len(shown) < 2 {
+		t.Errorf("%d kinds are shown: %v", len(shown), shown)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // FindingInput chooses findings.
 type FindingInput struct {
 	LastInput
-	Kind     []string `query:"kind,explode" maxItems:"64" doc:"kinds of findings" example:"rogue insertion"`
+	Kind     []string `query:"kind,explode" maxItems:"64" doc:"kinds of findings" example:"rogue-insertion"`
 	Severity []string `query:"severity,explode" maxItems:"3" enum:"info,warning,error" doc:"severities" example:"error"`
 	Device   []string `query:"device,explode" maxItems:"64" doc:"devices that they are about" example:"leaf3"`
 	Location []string `query:"location,explode" maxItems:"64" doc:"locations that they are about" example:"leaf3:up1"`

@@ -68,8 +68,8 @@ func TestFindings(t *testing.T) {
 		t.Errorf("first %+v", f)
 	}
 	for parameters, takes := range map[string]func(model.Finding) bool{
-		"kind=scrub_failure":                                func(f model.Finding) bool { return f.Kind == "scrub_failure" },
-		"kind=scrub_failure&kind=x":                         func(f model.Finding) bool { return f.Kind == "scrub_failure" },
+		"kind=scrub-failure":                                func(f model.Finding) bool { return f.Kind == "scrub-failure" },
+		"kind=scrub-failure&kind=x":                         func(f model.Finding) bool { return f.Kind == "scrub-failure" },
 		"severity=error&severity=warning":                   func(f model.Finding) bool { return f.Severity != "info" },
 		"device=leaf1":                                      func(f model.Finding) bool { return f.Device == "leaf1" },
 		"location=leaf1:up1":                                func(f model.Finding) bool { return f.Location == "leaf1:up1" },

@@ -37,7 +37,7 @@ type Flows struct {
 
 // Finding is something that broke the protocol or the configuration.
 type Finding struct {
-	Kind     string    `json:"kind" doc:"what rule was broken" example:"rogue insertion"`
+	Kind     string    `json:"kind" doc:"what rule was broken" example:"rogue-insertion"`
 	ID       string    `json:"id" doc:"what it is about: kind and id name a finding" example:"9f86d081884c7d65"`
 	Severity string    `json:"severity" enum:"info,warning,error" doc:"how bad it is" example:"error"`
 	First    time.Time `json:"first" doc:"when it was first seen in the range" example:"2026-01-20T09:00:00Z"`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -216,11 +217,11 @@ func Flows(m *Memory, n int) (list []Flow) {
 
 // Findings makes so many findings of m's first second.
 func Findings(m *Memory, n int) (list []query.FindingRow) {
-	severities := []string{"error", "warning", "info"}
+	severities, kinds := []string{"error", "warning", "info"}, []finding.Kind{finding.RogueInsertion, finding.ScrubFailure}
 	for i := range n {
 		place := m.Places[i%len(m.Places)]
 		list = append(list, query.FindingRow{
-			Kind: []string{"rogue_insertion", "scrub_failure"}[i%2], ID: 1<<60 + uint64(i), Severity: severities[i*3/n],
+			Kind: kinds[i%2].String(), ID: 1<<60 + uint64(i), Severity: severities[i*3/n],
 			First: Start, Last: Start.Add(time.Duration(i+1) * time.Millisecond), Count: uint64(i + 1),
 			Device: place.Device, Port: "up1", Location: place.ID, Evidence: fmt.Sprintf("S=%d 'then' 4", i), Packets: []uint64{9, 1 << 60},
 		})
