@@ -116,18 +116,26 @@ func TestTapEndsAtIdle(t *testing.T) {
 	r := openTap(t, capture.TapConfig{}).Rings()[0]
 	var b capture.Batch
 	last := int64(0)
-	for range 5 {
+	// A call that a signal interrupts tells nothing: the runtime sends them.
+	for advanced, calls := 0, 0; advanced < 5; calls++ {
+		if calls == 200 {
+			t.Fatalf("the clock went on %d times in %d calls", advanced, calls)
+		}
 		began := time.Now()
 		if err := r.ReadBatch(&b); err != nil || b.N != 0 {
 			t.Fatalf("%d frames, error %v", b.N, err)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 5*time.Second { // it waits for some ms; a busy machine for more
 			t.Errorf("an idle call took %s", took)
 		}
-		if q := r.QuietUntil(); q <= last || time.Since(time.Unix(0, q)) > 2*time.Second {
+		q := r.QuietUntil()
+		if q < last || q > last && time.Since(time.Unix(0, q)) > 2*time.Second {
 			t.Errorf("quiet until %d after %d, at %d", q, last, time.Now().UnixNano())
 		}
-		last = r.QuietUntil()
+		if q > last {
+			advanced++
+		}
+		last = q
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
