@@ -118,14 +118,14 @@ func TestTapEndsAtIdle(t *testing.T) {
 	last := int64(0)
 	// A call that a signal interrupts tells nothing: the runtime sends them.
 	for advanced, calls := 0, 0; advanced < 5; calls++ {
-		if calls == 200 {
+		if calls == 50 {
 			t.Fatalf("the clock went on %d times in %d calls", advanced, calls)
 		}
 		began := time.Now()
 		if err := r.ReadBatch(&b); err != nil || b.N != 0 {
 			t.Fatalf("%d frames, error %v", b.N, err)
 		}
-		if took := time.Since(began); took > 5*time.Second { // it waits for some ms; a busy machine for more
+		if took := time.Since(began); took > time.Second {
 			t.Errorf("an idle call took %s", took)
 		}
 		q := r.QuietUntil()

@@ -1,13 +1,9 @@
 package replay_test
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"testing"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
-	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -21,28 +17,13 @@ type fiveTuple struct {
 // tags are those of flows, as captures have them.
 func (f *faulty) tags(t *testing.T, files []string) map[fiveTuple]int {
 	t.Helper()
-	d, err := decode.New(f.Decode)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := capture.MergeFiles(files, capture.Options{})
-	defer m.Close()
 	n := map[fiveTuple]int{}
-	var result decode.Result
-	for {
-		frame, _, err := m.Next()
-		if errors.Is(err, io.EOF) {
-			return n
-		} else if err != nil {
-			t.Fatal(err)
+	f.eachTag(t, files, func(o *decode.Observation) {
+		if o.Flags&decode.Orphan == 0 {
+			n[fiveTuple{o.Src, o.Dst, o.SrcPort, o.DstPort, o.Proto}]++
 		}
-		feed.Decode(d, decode.Ethernet, frame, &result)
-		for i := range result.Obs[:result.N] {
-			if o := &result.Obs[i]; o.Kind == decode.Tag && o.Flags&decode.Orphan == 0 {
-				n[fiveTuple{o.Src, o.Dst, o.SrcPort, o.DstPort, o.Proto}]++
-			}
-		}
-	}
+	})
+	return n
 }
 
 // edgesExplain tells whether tags are missing of flows to hosts alone that get none at all:

@@ -117,24 +117,35 @@ func (f *faulty) truth(t *testing.T, path string) {
 // another spine, or without a tag, shows nothing of it.
 func (f *faulty) frozen(t *testing.T) (n int) {
 	t.Helper()
+	f.eachTag(t, []string{f.in}, func(o *decode.Observation) {
+		if o.Tag.D {
+			n++
+		}
+	})
+	return n
+}
+
+// eachTag shows all tags of captures, orphans too.
+func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observation)) {
+	t.Helper()
 	d, err := decode.New(f.Decode)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := capture.MergeFiles([]string{f.in}, capture.Options{})
+	m := capture.MergeFiles(files, capture.Options{})
 	defer m.Close()
 	var result decode.Result
 	for {
 		frame, _, err := m.Next()
 		if errors.Is(err, io.EOF) {
-			return n
+			return
 		} else if err != nil {
 			t.Fatal(err)
 		}
 		feed.Decode(d, decode.Ethernet, frame, &result)
 		for i := range result.Obs[:result.N] {
-			if o := &result.Obs[i]; o.Kind == decode.Tag && o.Tag.D {
-				n++
+			if o := &result.Obs[i]; o.Kind == decode.Tag {
+				show(o)
 			}
 		}
 	}
