@@ -2,11 +2,13 @@ package replay
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/hop"
@@ -60,9 +62,9 @@ func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
-	out, first := &Traced{}, &pass{}
+	out, first, times := &Traced{}, &pass{}, xxhash.New()
 	for _, path := range cfg.Files {
-		if err := first.read(ctx, path, func(b *packets) error { out.scan(scan, b); return nil }); err != nil {
+		if err := first.read(ctx, path, func(b *packets) error { out.scan(scan, times, b); return nil }); err != nil {
 			return nil, fmt.Errorf("trace: %w", err)
 		}
 	}
@@ -71,7 +73,7 @@ func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	if cut > 0 && prefix < minPrefix {
 		return nil, fmt.Errorf("trace: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", prefix, minPrefix)
 	}
-	t := &tracer{out: out, decoder: d, known: conform.NewKnown(d, prefix), seed: maphash.MakeSeed(), limit: cfg.MaxPackets}
+	t := &tracer{out: out, decoder: d, known: conform.NewKnown(d, prefix, times.Sum64()), limit: cfg.MaxPackets}
 	if t.limit <= 0 {
 		t.limit = 1 << 20
 	}
@@ -96,11 +98,14 @@ func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	return out, errors.Join(ends...)
 }
 
-// scan counts packets and looks at how much of them there is.
-func (t *Traced) scan(s *conform.Scan, b *packets) {
+// scan counts packets and looks at how much of them there is, and at their times: by those,
+// which nobody can foresee who sends them, packets come into the sample, so that of the same
+// captures it is the same one.
+func (t *Traced) scan(s *conform.Scan, times *xxhash.Digest, b *packets) {
 	t.Packets += uint64(len(b.frames))
 	for i := range b.frames {
 		f := &b.frames[i]
+		_, _ = times.Write(binary.LittleEndian.AppendUint64(nil, uint64(f.TimeNS))) // never fails
 		if !b.ethernet(f) {
 			t.SkippedLink.Add(b.interfaces[f.Interface].Link, 1)
 			continue
@@ -109,12 +114,12 @@ func (t *Traced) scan(s *conform.Scan, b *packets) {
 	}
 }
 
-// tracer samples packets and segments: those whose number begins with so many zeros.
+// tracer samples packets and segments: those whose number begins with so many zeros, 64 at
+// most. No number is 0, so that none is in the sample at last, however many are made alike.
 type tracer struct {
 	out     *Traced
 	decoder *decode.Decoder
 	known   *conform.Known
-	seed    maphash.Seed
 	limit   int
 	zeros   uint
 	result  decode.Result
@@ -141,7 +146,7 @@ func (t *tracer) read(ctx context.Context, path string, tap *hop.Tap) error {
 	})
 }
 
-func (t *tracer) takes(id uint64) bool { return t.zeros == 0 || id>>(64-t.zeros) == 0 }
+func (t *tracer) takes(id uint64) bool { return id>>(64-t.zeros) == 0 }
 
 // see takes in what of a packet is in the sample.
 func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
@@ -200,7 +205,7 @@ func (t *tracer) mark(tap *hop.Tap, s *hop.Sighting, reflection *csig.Tag, f *ca
 }
 
 func (t *tracer) append(list []hop.Mark, c conform.Conversation, end uint32, tag csig.Tag, f *capture.Frame) []hop.Mark {
-	id := maphash.Comparable(t.seed, conform.Segment{Conversation: c, End: end})
+	id := t.known.Upto(&c, end)
 	if !t.takes(id) {
 		return list
 	}

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"math"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -30,14 +31,22 @@ func traced(t *testing.T, scenario string, offset time.Duration, ppb int64, jitt
 		t.Fatal(err)
 	}
 	_, domain := networkOf(t, &report)
-	traced, err := replay.Trace(t.Context(), replay.TraceConfig{
+	cfg := replay.TraceConfig{
 		Files:  []string{filepath.Join(dir, "a.pcapng"), filepath.Join(dir, "b.pcapng")},
-		Decode: decode.Config{Domain: domain}, Error: jitter, MaxPackets: 12_000,
-	})
-	if err != nil {
-		t.Fatal(err)
+		Decode: decode.Config{Domain: domain}, Error: jitter,
 	}
-	return traced.Hops
+	run := func(limit int) []replay.Hop {
+		cfg.MaxPackets = limit
+		traced, err := replay.Trace(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return traced.Hops
+	}
+	if once, again := run(12_000), run(12_000); !reflect.DeepEqual(once, again) {
+		t.Errorf("a sample says %+v, and again %+v", once, again)
+	}
+	return run(0)
 }
 
 // The clocks of two taps are told apart from the delays between them, and the bound holds.
@@ -49,6 +58,9 @@ func TestTraceClocks(t *testing.T) {
 		t.Fatalf("%+v", hops)
 	}
 	h := hops[0]
+	if n := h.Forward.Packets + h.Backward.Packets; n < 10_000 {
+		t.Errorf("%d packets passed both taps, too few for the goals", n)
+	}
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).UnixNano()
 	truth := float64(offset) + float64(h.Clock.At-start)*ppb/1e9
 	low, high := h.Clock.Bound(h.Clock.At)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Match says what of a packet a device leaves alone.
@@ -47,10 +49,12 @@ type identity struct {
 	flow  uint64 // of the five-tuple, 0 without one
 }
 
-// identifier makes identities. Equal ones come from one identifier alone: its hash is
-// seeded at random, so that nobody can make packets that look alike.
+// identifier makes identities. With a seed, equal ones come from one identifier alone, and
+// nobody can make packets that look alike. Without, they are the same wherever the key is.
 type identifier struct {
-	seed    maphash.Seed
+	seed    *maphash.Seed
+	key     uint64
+	keyed   xxhash.Digest
 	match   Match
 	prefix  int // bytes of what follows the IP header that count, 0 for all
 	scratch [ipv6Len + 4]byte
@@ -159,12 +163,25 @@ func (i *identifier) limit(b []byte) []byte {
 	return b
 }
 
-func (i *identifier) hash(b []byte) uint64 { return maphash.Bytes(i.seed, b) }
+// hash is never 0.
+func (i *identifier) hash(b []byte) uint64 {
+	if i.seed != nil {
+		return max(maphash.Bytes(*i.seed, b), 1)
+	}
+	i.keyed.ResetWithSeed(i.key)
+	_, _ = i.keyed.Write(b) // never fails
+	return max(i.keyed.Sum64(), 1)
+}
+
+func newSeed() *maphash.Seed {
+	seed := maphash.MakeSeed()
+	return &seed
+}
 
 // mix makes one hash of two, in their order.
 func (i *identifier) mix(a, b uint64) uint64 {
 	var both [16]byte
 	binary.LittleEndian.PutUint64(both[:], a)
 	binary.LittleEndian.PutUint64(both[8:], b)
-	return maphash.Bytes(i.seed, both[:])
+	return i.hash(both[:])
 }

@@ -2,7 +2,6 @@ package conform
 
 import (
 	"fmt"
-	"hash/maphash"
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -77,7 +76,7 @@ func New(cfg Config) (*Judge, error) {
 	}
 	j := &Judge{
 		cfg: cfg, domain: cfg.Decode.Domain, decoder: d, parts: 1,
-		id:       identifier{seed: maphash.MakeSeed(), match: cfg.Match, prefix: cfg.Prefix},
+		id:       identifier{seed: newSeed(), match: cfg.Match, prefix: cfg.Prefix},
 		locators: make(map[writer]*written), stripping: make([]stripping, len(cfg.Ports)),
 	}
 	j.result.Obs = make([]decode.Observation, decode.MaxObservations)

@@ -2,13 +2,14 @@ package conform
 
 import (
 	"encoding/binary"
-	"hash/maphash"
 
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Known knows packets again by what no device on the way may change, as a Judge does. It
-// is not safe for concurrent use.
+// Known knows packets again by what no device on the way may change, as a Judge does, but by
+// numbers that a key decides, so that a sample of packets by their numbers is the same in
+// every run. Who does not know the key cannot choose which packets it holds. It is not safe
+// for concurrent use.
 type Known struct {
 	decoder *decode.Decoder
 	id      identifier
@@ -16,13 +17,13 @@ type Known struct {
 
 // NewKnown makes a Known. What counts of packets that captures cut is prefix bytes behind
 // the IP header, 0 for all (Scan.Cut).
-func NewKnown(d *decode.Decoder, prefix int) *Known {
-	return &Known{decoder: d, id: identifier{seed: maphash.MakeSeed(), prefix: prefix}}
+func NewKnown(d *decode.Decoder, prefix int, key uint64) *Known {
+	return &Known{decoder: d, id: identifier{key: key, prefix: prefix}}
 }
 
 // Of is a number that no other packet is likely to have, the same wherever the packet is
-// captured, and how many hops it may still go. ok is false for packets that are not IP.
-// Numbers of different Knowns do not compare.
+// captured, never 0, and how many hops it may still go. ok is false for packets that are not
+// IP. Numbers of Knowns with other prefixes or keys do not compare.
 func (k *Known) Of(frame []byte) (id uint64, hops uint8, ok bool) {
 	etherType, packet, ok := k.decoder.Network(frame)
 	if !ok || etherType != etherIPv4 && etherType != etherIPv6 {
@@ -74,4 +75,11 @@ func (k *Known) Segment() (s Segment, ok bool) {
 	s.Data, s.End = data > 0, binary.BigEndian.Uint32(p.TCP[4:])+uint32(data)
 	s.Ack = binary.BigEndian.Uint32(p.TCP[8:])
 	return s, true
+}
+
+// Upto is a number for what a conversation carries up to a sequence number, as Of is one for
+// a packet.
+func (k *Known) Upto(c *Conversation, end uint32) uint64 {
+	tail := uint64(c.SrcPort)<<48 | uint64(c.DstPort)<<32 | uint64(end)
+	return k.id.mix(k.id.mix(k.id.hash(c.Src[:]), k.id.hash(c.Dst[:])), tail)
 }

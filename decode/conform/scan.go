@@ -2,7 +2,6 @@ package conform
 
 import (
 	"fmt"
-	"hash/maphash"
 
 	"github.com/csigscope/csigscope/decode"
 )
@@ -23,7 +22,7 @@ func NewScan(cfg *Config) (*Scan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make scan: %w", err)
 	}
-	return &Scan{decoder: d, id: identifier{seed: maphash.MakeSeed(), match: cfg.Match}}, nil
+	return &Scan{decoder: d, id: identifier{seed: newSeed(), match: cfg.Match}}, nil
 }
 
 // Add takes a packet of either side.
