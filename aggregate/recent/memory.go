@@ -20,8 +20,9 @@ type Config struct {
 	// window adds up in overflow rows; past all of it the oldest windows are forgotten
 	// early. Default 1 << 20.
 	MaxRows int
-	// Settle is how long a revision waits for further blocks of the same moment, such as
-	// those of other taps. Default 10 ms.
+	// Settle is how long a revision waits at most for further blocks of the same moment, such
+	// as those of other taps: no longer than until all have told of the newest window who told
+	// of the one before. Default 10 ms.
 	Settle time.Duration
 	// Log is how many revisions a watcher may be behind before it has to begin anew, and
 	// for how many revisions a State stays at hand. Default 32.
@@ -67,6 +68,7 @@ type Memory struct {
 	mu        sync.Mutex // of what follows
 	windows   []*filling // ascending by start
 	producers map[uint64]int64
+	whole     bool // all that is awaited of the newest window is there, since the last revision
 
 	publishing sync.Mutex // held while a revision is made
 	state      atomic.Pointer[State]
@@ -78,7 +80,8 @@ type Memory struct {
 type filling struct {
 	start     int64
 	sum       *aggregate.Summary
-	producers map[uint64]bool
+	producers map[uint64]int // blocks of each
+	awaited   awaited
 	changed   bool // since the last revision
 	shared    bool // sum is part of a State, and has to be copied before it changes
 	known     *Window
@@ -113,6 +116,7 @@ func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 		return err
 	}
 	m.meet(w, b.Producer)
+	m.whole = m.whole || w.awaited.met(b.Producer, w.producers[b.Producer])
 	w.changed = true
 	m.trim()
 	select {
@@ -142,10 +146,13 @@ func (m *Memory) at(start int64) *filling {
 	}
 	w := &filling{
 		start: start, sum: aggregate.NewSummary(m.cfg.Resolution, max(m.cfg.MaxRows/4, 1)),
-		producers: make(map[uint64]bool),
+		producers: make(map[uint64]int),
 	}
 	if i > 0 { // the window before is likely to be much like it
 		w.sum.Reserve(m.windows[i-1].sum)
+		if i == len(m.windows) && len(m.producers) < maxProducers {
+			w.awaited = awaiting(m.windows[i-1].producers)
+		}
 	}
 	m.windows = slices.Insert(m.windows, i, w)
 	return w
@@ -159,7 +166,7 @@ func (m *Memory) meet(w *filling, producer uint64) {
 	if _, known := m.producers[producer]; !known && len(m.producers) >= maxProducers {
 		return
 	}
-	w.producers[producer] = true
+	w.producers[producer]++
 	m.producers[producer] = max(m.producers[producer], w.start)
 }
 
@@ -198,13 +205,23 @@ func (m *Memory) Run(ctx context.Context) error {
 		case <-m.dirty:
 		}
 		settle.Reset(m.cfg.Settle)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-settle.C:
+		for over := false; !over && !m.isWhole(); {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-settle.C:
+				over = true
+			case <-m.dirty:
+			}
 		}
 		m.Publish()
 	}
+}
+
+func (m *Memory) isWhole() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.whole
 }
 
 // Publish makes a revision of what has changed since the last one, if anything has.
@@ -229,16 +246,22 @@ func (m *Memory) Publish() {
 		}
 		s.Windows = append(s.Windows, f.known)
 	}
+	m.whole = false
+	select {
+	case <-m.dirty: // all of that is in this revision
+	default:
+	}
 	m.mu.Unlock()
 	if len(changed) == 0 {
 		return
 	}
-	for _, w := range changed {
-		w.warm()
-	}
 	s.log = m.logged(last.log, s, changed)
 	m.state.Store(s)
 	close(last.next)
+	// Who waits makes what it asks for itself, beside this.
+	for _, w := range changed {
+		w.warm()
+	}
 }
 
 // logged is the log with a further revision, within the bounds on revisions and rows. Its

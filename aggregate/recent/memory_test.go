@@ -164,6 +164,54 @@ func TestRunSettles(t *testing.T) {
 	})
 }
 
+// TestRunGoesOn: who told of a window before is awaited in the next one, and nobody else.
+func TestRunGoesOn(t *testing.T) {
+	const settle = 10 * time.Millisecond
+	told := func(second int, producers ...uint64) (list []*aggregate.Block) {
+		for _, p := range producers {
+			list = append(list, block(p, second, 4))
+		}
+		return list
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := recent.New(recent.Config{})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = m.Run(ctx) })
+		w := m.Watch(0)
+		if _, err := w.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i, step := range []struct {
+			blocks []*aggregate.Block
+			took   time.Duration
+			why    string
+		}{
+			{told(0, 1, 2, 2), settle, "nothing is known of the first window"},
+			{told(1, 1, 2, 2), 0, "all is there"},
+			{told(2, 2, 1), settle, "a block of a producer with two is missing"},
+			{told(3, 2, 1), 0, "who had two had one the last time"},
+			{told(4, 1), settle, "one is silent"},
+			{told(5, 1, 2), 0, "who was silent is not awaited"},
+			{told(6, 2), settle, "who was not silent is"},
+			{told(5, 1, 2), settle, "late blocks await nobody"},
+			{told(7, 2), 0, "the newest window counts"},
+		} {
+			start := time.Now()
+			write(t, m, step.blocks...)
+			if _, err := w.Next(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took != step.took || m.State().Revision != uint64(i+1) {
+				t.Errorf("step %d: revision %d after %s, want %d after %s: %s", i, m.State().Revision, took, i+1, step.took, step.why)
+			}
+			time.Sleep(time.Second)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
 // TestWatchers: who is slow is told so and begins anew; who comes back goes on.
 func TestWatchers(t *testing.T) {
 	m := recent.New(recent.Config{Log: 8})
