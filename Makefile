@@ -16,7 +16,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-conform bench-tap bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
+.PHONY: help build engine demo test torture bench bench-conform bench-tap bench-watch bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N 
 
 bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less)
 	CSIGSCOPE_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
+
+bench-watch: ## tell 100 watchers of windows of 4096 cells, and answer who asks for them
+	$(GO) test -run '^$$' -bench 'Watchers|SnapshotLatency' -benchtime 1x -count 5 ./aggregate/query/api
 
 bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)

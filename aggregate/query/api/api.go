@@ -113,6 +113,7 @@ type API struct {
 	lately   lately
 	kept     keptAnswers
 	made     *made // of what is in memory
+	packer   packer
 
 	running context.Context // of those who wait: ends with Run
 	end     context.CancelFunc

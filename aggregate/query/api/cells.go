@@ -107,7 +107,7 @@ func (a *API) cellsPage(ctx context.Context, s *recent.State, k viewKey, in *cel
 		chosen = chosen[:in.Limit]
 		page.Next = cursor(s, offset+in.Limit, in.question())
 	}
-	return &content{value: page, view: v, chosen: chosen, shared: &lazily{}}, nil
+	return &content{value: page, view: v, chosen: chosen, shared: &lazily[[]byte]{}}, nil
 }
 
 // fill puts cells in place of the null that an object ends with.

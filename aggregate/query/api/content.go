@@ -17,7 +17,7 @@ type content struct {
 	chosen []int
 	bytes  int // of what value holds itself, where that is much
 	// shared is the content as JSON, for all who ask the same; nil where they are not known.
-	shared *lazily
+	shared *lazily[[]byte]
 }
 
 // json is the content as JSON. It is not to be written to.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -17,71 +16,72 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// What is measured is promised of a machine that does nothing else. The one that runs tests
-// may be busy, and the race detector (-short) measures itself: where a test fails, the best
-// that was measured is some times what is promised.
+// What is measured here is promised of a machine that does nothing else: make bench-watch prints
+// it, and no test depends on it.
 
-// TestManyWatchers: a closed window of 4096 cells reaches 100 watchers within 50 ms, and one
-// too many is told.
-func TestManyWatchers(t *testing.T) {
-	for _, encoding := range []string{"frames", "json"} {
-		t.Run(encoding, func(t *testing.T) { manyWatchers(t, encoding) })
+// BenchmarkWatchers: how long after a window of 4096 cells has closed the last of 100 watchers
+// has read the last byte of it. Readers look for the end of an event alone: they are on the
+// same machine here, and what they do with an event is theirs.
+func BenchmarkWatchers(b *testing.B) {
+	for _, how := range []struct{ name, parameters, accept, end string }{
+		{"json", "", "identity", "\n\n"},
+		{"json-gzip", "", "gzip", "\x00\x00\xff\xff"}, // deflate's empty block, which parts of a stream end with
+		{"frames", "?encoding=frames", "identity", "\n\n"},
+	} {
+		b.Run(how.name, func(b *testing.B) { benchmarkWatchers(b, how.parameters, how.accept, how.end) })
 	}
 }
 
-func manyWatchers(t *testing.T, encoding string) {
-	const cells, watchers, windows, limit = 4096, 100, 7, 50 * time.Millisecond
-	s := newServed(t, cells, func(c *api.Config) { c.Watchers = watchers })
-	ctx, cancel := context.WithCancel(t.Context())
+func benchmarkWatchers(b *testing.B, parameters, accept, end string) {
+	const cells, watchers, windows = 4096, 100, 15
+	s := newServed(b, cells, func(c *api.Config) { c.Watchers = watchers })
+	ctx, cancel := context.WithCancel(b.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.memory.Run(ctx) })
 	running.Go(func() { _ = s.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	s.window(t, 0)
-	url := listen(t, s) + "/api/v1/watch?encoding=" + encoding
+	s.window(b, 0)
+	url := listen(b, s) + "/api/v1/watch" + parameters
 	streams := make([]*counted, watchers)
 	for i := range streams {
-		streams[i] = openCounted(t, url)
-		for range 3 { // the beginning, the snapshot, and synced
-			streams[i].event(t)
-		}
-	}
-	if w := s.get(t, "/api/v1/watch"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
-		t.Errorf("watcher %d: %d %s", watchers+1, w.Code, w.Body)
+		streams[i] = &counted{body: openBody(b, url, "Accept-Encoding", accept), end: end, buffer: make([]byte, 64<<10)}
+		streams[i].skip(b, 3) // the beginning, the snapshot, and synced
 	}
 	var took []time.Duration
-	bytes := 0
-	for second := 1; second <= windows; second++ {
-		blocks := producersBlocks(second, cells)
-		arrived := make([]time.Duration, watchers)
-		var readers sync.WaitGroup
-		begin := time.Now()
-		for _, b := range blocks {
-			if err := s.memory.WriteBlock(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for i, w := range streams {
-			readers.Go(func() {
-				if n := w.event(t); i == 0 {
-					bytes = n
+	second, length := 0, 0
+	for b.Loop() {
+		for range windows {
+			second++
+			blocks := producersBlocks(second, cells)
+			arrived := make([]time.Duration, watchers)
+			var readers sync.WaitGroup
+			begin := time.Now()
+			for _, block := range blocks {
+				if err := s.memory.WriteBlock(b.Context(), block); err != nil {
+					b.Fatal(err)
 				}
-				arrived[i] = time.Since(begin)
-			})
+			}
+			for i, w := range streams {
+				readers.Go(func() {
+					n := w.event(b)
+					arrived[i] = time.Since(begin)
+					if i == 0 {
+						length = n
+					}
+				})
+			}
+			readers.Wait()
+			took = append(took, slices.Max(arrived))
 		}
-		readers.Wait()
-		took = append(took, slices.Max(arrived))
-	}
-	if least := cells * 20; bytes < least {
-		t.Errorf("an event of %d bytes, want %d at least", bytes, least)
 	}
 	slices.Sort(took)
-	t.Logf("a closed window of %d cells (%d kB) reached the last of %d watchers in %s at best, %s (median), %s (worst of %d)",
-		cells, bytes/1000, watchers, took[0], took[windows/2], took[windows-1], windows)
-	if !testing.Short() && encoding == "frames" && took[0] > 4*limit {
-		t.Errorf("%s at best, want %s", took[0], limit)
-	}
+	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(length)/1e3, "kB/event")
+	b.ReportMetric(milliseconds(took[0]), "ms-best")
+	b.ReportMetric(milliseconds(took[len(took)/2]), "ms-median")
+	b.ReportMetric(milliseconds(took[len(took)-1]), "ms-worst")
 }
 
 // producersBlocks are what two producers tell of a window.
@@ -96,64 +96,56 @@ func producersBlocks(second, cells int) (list []*aggregate.Block) {
 // counted is a stream whose events are taken in and not looked at.
 type counted struct {
 	body   io.Reader
+	end    string // of an event
 	buffer []byte
-	held   int // bytes of the buffer that are of the next event
 }
 
-func openCounted(t *testing.T, url string) *counted {
+// skip reads so many events, with nothing after them.
+func (c *counted) skip(t testing.TB, events int) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
+	for all := []byte(nil); bytes.Count(all, []byte(c.end)) < events; {
+		n, err := c.body.Read(c.buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c.buffer[:n]...)
 	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { response.Body.Close() })
-	return &counted{body: response.Body, buffer: make([]byte, 64<<10)}
 }
 
-// event reads to the end of an event, and gives its length.
-func (c *counted) event(t *testing.T) (length int) {
+// event reads an event with nothing after it: to where something that was read ends as events
+// do. It gives its length.
+func (c *counted) event(t testing.TB) (length int) {
 	t.Helper()
 	for {
-		if end := bytes.Index(c.buffer[:c.held], []byte("\n\n")); end >= 0 {
-			end += 2
-			c.held = copy(c.buffer, c.buffer[end:c.held])
-			return length + end
-		}
-		if c.held > 1 { // the last byte may be half of an end
-			length += c.held - 1
-			c.held = copy(c.buffer, c.buffer[c.held-1:c.held])
-		}
-		n, err := c.body.Read(c.buffer[c.held:])
-		c.held += n
+		n, err := c.body.Read(c.buffer)
 		if err != nil {
 			t.Errorf("read event: %v", err)
+			return length
+		}
+		if length += n; bytes.HasSuffix(c.buffer[:n], []byte(c.end)) {
 			return length
 		}
 	}
 }
 
-// TestSnapshotLatency asks for 4096 cells while windows close: within 5 ms, also where nobody
-// has asked before, so that nothing was prepared.
-func TestSnapshotLatency(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector measures itself")
+// BenchmarkSnapshotLatency asks for 4096 cells while windows close, also where nobody has asked
+// before, so that nothing was prepared.
+func BenchmarkSnapshotLatency(b *testing.B) {
+	var cold, warm []time.Duration
+	for b.Loop() {
+		cold, warm = coldLatencies(b, 20), warmLatencies(b, 300)
 	}
-	const limit = 5 * time.Millisecond
-	cold, warm := coldLatencies(t, 20), warmLatencies(t, 300)
-	at := func(list []time.Duration, share float64) time.Duration { return list[int(float64(len(list)-1)*share)] }
-	t.Logf("snapshot of 4096 cells: %s median, %s at the 99th percentile; asked for the first time %s at best, %s median, %s at most",
-		at(warm, 0.5), at(warm, 0.99), cold[0], at(cold, 0.5), at(cold, 1))
-	if at(warm, 0.5) > limit || at(warm, 0.99) > 20*limit || cold[0] > limit {
-		t.Errorf("want at most %s", limit)
+	b.ReportMetric(0, "ns/op")
+	for name, d := range map[string]time.Duration{
+		"ms-median": warm[len(warm)/2], "ms-p99": warm[len(warm)*99/100],
+		"ms-cold-median": cold[len(cold)/2], "ms-cold-worst": cold[len(cold)-1],
+	} {
+		b.ReportMetric(d.Seconds()*1e3, name)
 	}
 }
 
 // coldLatencies are those of the first question after a window has closed, ascending.
-func coldLatencies(t *testing.T, windows int) (took []time.Duration) {
+func coldLatencies(t testing.TB, windows int) (took []time.Duration) {
 	t.Helper()
 	s := newServed(t, 4096, nil)
 	for i := range windows {
@@ -170,7 +162,7 @@ func coldLatencies(t *testing.T, windows int) (took []time.Duration) {
 }
 
 // warmLatencies are those of questions that several ask again and again, ascending.
-func warmLatencies(t *testing.T, requests int) (took []time.Duration) {
+func warmLatencies(t testing.TB, requests int) (took []time.Duration) {
 	t.Helper()
 	s := newServed(t, 4096, nil)
 	ctx, cancel := context.WithCancel(t.Context())

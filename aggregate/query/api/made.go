@@ -93,14 +93,14 @@ func (m *made) forget(e *list.Element) {
 	m.bytes -= t.size
 }
 
-// lazily is bytes that are made once, by whoever needs them first.
-type lazily struct {
-	once sync.Once
-	b    []byte
-	err  error
+// lazily is something that is made once, by whoever needs it first.
+type lazily[T any] struct {
+	once  sync.Once
+	value T
+	err   error
 }
 
-func (l *lazily) get(f func() ([]byte, error)) ([]byte, error) {
-	l.once.Do(func() { l.b, l.err = f() })
-	return l.b, l.err
+func (l *lazily[T]) get(f func() (T, error)) (T, error) {
+	l.once.Do(func() { l.value, l.err = f() })
+	return l.value, l.err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -60,6 +61,14 @@ func decode[T any](t testing.TB, e event, name string) T {
 
 func open(t testing.TB, url string, header ...string) *stream {
 	t.Helper()
+	return newStream(openBody(t, url, header...))
+}
+
+func newStream(from io.Reader) *stream { return &stream{bufio.NewReaderSize(from, 1<<16)} }
+
+// openBody is a stream as it travels.
+func openBody(t testing.TB, url string, header ...string) io.Reader {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +84,7 @@ func open(t testing.TB, url string, header ...string) *stream {
 	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("status %d of type %s", response.StatusCode, response.Header.Get("Content-Type"))
 	}
-	return &stream{bufio.NewReaderSize(response.Body, 1<<16)}
+	return response.Body
 }
 
 func listen(t testing.TB, s *served) string {
