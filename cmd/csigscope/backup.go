@@ -19,7 +19,7 @@ checksums, while other commands go on storing: each table as it is at one moment
 ClickHouse's BACKUP; of a ClickHouse server make backups with its own means.`,
 		Example: `  csigscope schema backup /backup/csigscope-2026-01-22
   csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: folderArg,
 	}
 	addStoreFlag(cmd, &dsn)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ counted: replay their captures again. To have the backup and nothing else, give
 --discard-outbox.`,
 		Example: `  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere
   csigscope schema restore /backup/csigscope-2026-01-22 --discard-outbox`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: folderArg,
 	}
 	addStoreFlag(cmd, &dsn)
 	box.add(cmd.Flags())

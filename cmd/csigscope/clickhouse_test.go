@@ -116,7 +116,7 @@ func TestBackupAndRestore(t *testing.T) {
 		{[]string{"schema", "restore", dir, "--store=embedded:" + filepath.Join(dir, "other")}, 1, "no backup"},
 		{[]string{"schema", "backup", backup + "2", "--store=none"}, 2, "not the embedded store"},
 		{[]string{"schema", "backup", backup + "2", "--store=embedded:" + filepath.Join(dir, "missing")}, 1, "missing"},
-		{[]string{"schema", "backup"}, 2, "accepts 1 arg"},
+		{[]string{"schema", "backup"}, 2, "expected one FOLDER"},
 	} {
 		r := runBinary(t, env, tt.args...)
 		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {

@@ -59,7 +59,7 @@ systemd is told when it is ready, reloads and ends.`,
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --config csigscope.yaml --fabric fabric.yaml && pkill -HUP -f '^[^ ]*csigscope collect'
   csigscope collect --config csigscope.yaml --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	f.network.add(cmd.Flags())
 	addStoreFlag(cmd, &f.dsn)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -95,7 +93,7 @@ func loadConfig(path string) (config, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
 	if err != nil {
-		return c, fmt.Errorf("read configuration: %w", err)
+		return c, usageError{fmt.Errorf("read configuration: %w", err)}
 	}
 	if len(text) > maxConfigBytes {
 		return c, usageError{fmt.Errorf("read configuration %q: larger than %d bytes", path, maxConfigBytes)}
@@ -118,17 +116,6 @@ func loadConfig(path string) (config, error) {
 		return c, usageError{fmt.Errorf("read configuration %q: csig: %w", path, err)}
 	}
 	return c, nil
-}
-
-var yamlTypeName = regexp.MustCompile(` in type [\w.]+`)
-
-// plainYAMLError says a YAML mistake without the names of Go types.
-func plainYAMLError(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	text = strings.TrimPrefix(text, "unmarshal errors:\n")
-	text = yamlTypeName.ReplaceAllString(text, "")
-	text = regexp.MustCompile(`field (\S+) not found`).ReplaceAllString(text, `unknown key "$1" (see csigscope config dump for the known ones)`)
-	return strings.Join(strings.Fields(text), " ")
 }
 
 // merge returns c with the defaults for what it leaves out.

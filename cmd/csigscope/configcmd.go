@@ -18,7 +18,7 @@ func newConfigCommand() *cobra.Command {
 		Use:     "check",
 		Short:   "Check a configuration file and the fabric file",
 		Example: "  csigscope config check --config csigscope.yaml --fabric fabric.yaml",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 	}
 	var fabricPath string
 	check.Flags().StringVar(&path, "config", "", "configuration `FILE` (YAML)")
@@ -38,7 +38,7 @@ func newConfigCommand() *cobra.Command {
 		Use:     "dump",
 		Short:   "Print the configuration with all defaults filled in, but without the store's password",
 		Example: "  csigscope config dump > csigscope.yaml",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(path)
 			if err != nil {

@@ -68,7 +68,7 @@ The command exits with 3 if a rule was broken.`,
   csigscope conform in.pcap out.pcap --device leaf3 --junit leaf3.xml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return usageError{fmt.Errorf("%s: expected a capture before the device and at least one after it, got %d", cmd.CommandPath(), len(args))}
+				return usageError{fmt.Errorf("%s: expected a capture before the device and at least one after it, got %d (see %s --help)", cmd.Name(), len(args), cmd.CommandPath())}
 			}
 			return nil
 		},

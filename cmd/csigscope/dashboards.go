@@ -81,7 +81,7 @@ Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 		Example: `  csigscope dashboards write --dir grafana --fabric fabric.yaml
   cp -r grafana/provisioning/. /etc/grafana/provisioning/
   cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	f.add(cmd)
 	d := grafana.DefaultOptions()

@@ -25,7 +25,7 @@ makes. It needs a service account token with the role Editor. A dashboard that s
 saved in Grafana since the last push is left alone without --force; one that is provisioned
 from a file is left alone anyhow. Data sources are chosen in the dashboards themselves.`,
 		Example: `  csigscope dashboards push --url https://grafana.example --token-file token --fabric fabric.yaml`,
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()

@@ -86,6 +86,7 @@ func list(cmd *cobra.Command, c replay.ListConfig, files []string, annotate stri
 	}
 	err = l.Run(cmd.Context(), files)
 	summarizeList(cmd.ErrOrStderr(), l.Counts())
+	noteNoCSIG(cmd.ErrOrStderr(), l.Counts().Packets, l.Counts().Observations, c.Decode.Domain)
 	if c.Follow && errors.Is(err, context.Canceled) {
 		return nil // an interrupt is how following ends
 	}

@@ -12,8 +12,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/alto"
 	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/door"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/replay/emitter"
 )
@@ -46,7 +48,7 @@ heatmaps on a local page: mean available bandwidth, and the mode of the bottlene
   csigscope demo --seed 7 --listen 127.0.0.1:9999
   csigscope demo --format compact       # 7-bit locators: sets of ports
   csigscope demo --once --dir out       # writes out/report.html and out/data.json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	f.emit.add(cmd)
 	f.replay.add(cmd)
@@ -74,8 +76,19 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(id)))
+	// Simulating takes a while: what is missing is told before.
+	var d *door.Door
+	if !f.once {
+		if d, err = new(apiConfig).open(cmd.Context(), "--listen", f.listen, false, newLogger(cmd, cmd.ErrOrStderr())); err != nil {
+			return err
+		}
+		defer d.Close()
+	}
 	if f.dsn == "" {
 		f.dsn = store.KindEmbedded + ":" + filepath.Join(own, "store")
+		if _, err := chdb.FindLibrary(""); err != nil {
+			return err
+		}
 	}
 	report, err := simulate(cmd, s, filepath.Join(own, "captures"))
 	if err != nil {
@@ -114,7 +127,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return f.write(cmd, db, s.Name)
 	}
 	memory.Publish()
-	return f.show(cmd, db, n, memory, s.Name)
+	return show(cmd, db, n, memory, s.Name, d)
 }
 
 // simulate writes what a scenario's taps capture into a folder, and says how much it is.
@@ -131,13 +144,8 @@ func simulate(cmd *cobra.Command, s emitter.Scenario, captures string) (report e
 	return report, err
 }
 
-// show serves the page until the command is interrupted.
-func (f *demoFlags) show(cmd *cobra.Command, db *openedStore, n *network, memory *recent.Memory, name string) error {
-	d, err := new(apiConfig).open(cmd.Context(), "--listen", f.listen, false, db.logger)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+// show serves the page behind the door until the command is interrupted.
+func show(cmd *cobra.Command, db *openedStore, n *network, memory *recent.Memory, name string, d *door.Door) error {
 	server, err := newPageServer(db, name, memory, d)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ Scenarios: ` + strings.Join(emitter.Names(), ", ") + `.`,
   csigscope emit --scenario overlay --dump > mine.yaml
   csigscope emit --scenario-file mine.yaml --describe
   csigscope emit --scenario ring --interface eth1`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	e.scenario.add(cmd)
 	e.scenario.addOutput(cmd.Flags())

@@ -70,6 +70,9 @@ func (f *emitFlags) build(cmd *cobra.Command) (emitter.Scenario, error) {
 		s.Seed = f.seed
 	}
 	s = s.WithSize(f.leaves, f.spines, f.hosts)
+	if f.duration < 0 {
+		return s, usageError{fmt.Errorf("--duration %s: expected a time above 0", f.duration)}
+	}
 	if f.duration > 0 {
 		s.Duration = f.duration
 	}
@@ -110,7 +113,13 @@ func (f *emitFlags) build(cmd *cobra.Command) (emitter.Scenario, error) {
 	}
 	s.Classic = s.Classic || f.classic
 	s.CaptureUntagged = s.CaptureUntagged || f.untagged
-	return s, f.setFormat(&s)
+	if err := f.setFormat(&s); err != nil {
+		return s, err
+	}
+	if _, err := emitter.Fabric(s); err != nil {
+		return s, usageError{err}
+	}
+	return s, nil
 }
 
 // setFormat chooses the tag layout: wide tags whose locators name ports, or compact

@@ -19,7 +19,7 @@ func newEngineCommand() *cobra.Command {
 		Use:    "engine --dir DIR",
 		Short:  "Run the embedded ClickHouse engine over a data folder",
 		Hidden: true,
-		Args:   usageArgs(cobra.NoArgs),
+		Args:   noArgs,
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "data `FOLDER`")
 	cmd.Flags().StringVar(&o.Library, "library", "", "engine library `FILE`")

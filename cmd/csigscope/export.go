@@ -55,7 +55,7 @@ table gaps of the collector's store says from when to when. So it does of window
 gave way in a full spool, or that the collector refused.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
   csigscope export --config csigscope.yaml --fabric fabric.yaml`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	f.network.add(cmd.Flags())
 	flags := cmd.Flags()

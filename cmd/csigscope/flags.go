@@ -22,20 +22,33 @@ func flagsFromEnvironment(flags *pflag.FlagSet) error {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			failed = usageError{fmt.Errorf("environment variable %s: %w", name, err)}
+			failed = usageError{fmt.Errorf("environment variable %s: %w", name, plainFlagError(err))}
 		}
 	})
 	return failed
 }
 
-// usageArgs makes a mistake in the arguments a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
-		}
+// noArgs refuses arguments. Most are files that a flag was forgotten before.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
 		return nil
 	}
+	var hint string
+	if cmd.Flags().Lookup("config") != nil {
+		hint = ": a configuration file goes behind --config"
+	}
+	if cmd.Flags().Lookup("fabric") != nil {
+		hint += ", a fabric file behind --fabric"
+	}
+	return usageError{fmt.Errorf("%s: unexpected argument %q%s (see %s --help)", cmd.Name(), args[0], hint, cmd.CommandPath())}
+}
+
+// folderArg asks for one folder.
+func folderArg(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("%s: expected one FOLDER, got %d (see %s --help)", cmd.Name(), len(args), cmd.CommandPath())}
+	}
+	return nil
 }
 
 // filesArgs asks for at least one file.

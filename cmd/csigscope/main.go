@@ -87,7 +87,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w (see %s --help)", plainFlagError(err), cmd.CommandPath())}
 	})
 	root.AddCommand(
 		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newTraceCommand(), newCollectCommand(), newExportCommand(), newQueryCommand(),

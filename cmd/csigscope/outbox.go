@@ -31,7 +31,7 @@ const (
 func (f *outboxFlags) add(flags *pflag.FlagSet) {
 	f.flags = flags
 	flags.StringVar(&f.dir, "outbox", "", "`FOLDER` in which rows wait on disk until the store has them, or none (default in the embedded store's folder, for a server in the user's data folder)")
-	flags.Int64Var(&f.size, "outbox-size", store.DefaultOutboxBytes, "largest size of the outbox in `BYTES`; when it is full, replays wait for the store")
+	addByteFlag(flags, &f.size, "outbox-size", store.DefaultOutboxBytes, "largest `SIZE` of the outbox, such as 4GiB; when it is full, replays wait for the store")
 	flags.DurationVar(&f.keep, "outbox-keep", store.DefaultOutboxKeep, "how long rows are kept after the store took them, to be sent again if it comes back without them; at most 1h")
 }
 
@@ -58,7 +58,7 @@ func (f *outboxFlags) options(target store.Target) (*store.Outbox, error) {
 		return nil, nil
 	}
 	if f.size < minOutboxBytes {
-		return nil, usageError{fmt.Errorf("--outbox-size %d: expected at least %d", f.size, minOutboxBytes)}
+		return nil, usageError{fmt.Errorf("--outbox-size %d: expected at least %dMiB", f.size, minOutboxBytes>>20)}
 	}
 	if f.keep < 0 || f.keep > maxOutboxKeep {
 		return nil, usageError{fmt.Errorf("--outbox-keep %s: expected 0 to %s", f.keep, maxOutboxKeep)}

@@ -30,8 +30,8 @@ has none.`,
   csigscope query coverage --step 1m
   csigscope query findings --severity error
   csigscope query taps
-  csigscope query path --src rack1 --dst rack2                   # of a collector
-  csigscope query export --format parquet --out cells.parquet    # the same
+  csigscope query path --src rack1 --dst rack2                   # asks a running collect --api-listen
+  csigscope query export --format parquet --out cells.parquet    # so does this
   csigscope query cells --server http://127.0.0.1:9465           # the last window of a collector
   csigscope query cells --server http://127.0.0.1:9465 --watch   # and each one that closes
   csigscope query serve`,
@@ -41,11 +41,11 @@ has none.`,
 		askServer(newQuestionCommand("cells", "Mean and mode of the bottleneck of each cell over the range", (*answers.Question).Cells), serverQuestion{
 			parameters: []string{"signal", "level", "src", "dst", "from", "to"}, windows: 1, watch: true, ask: answers.ServedCells,
 		}),
-		newQuestionCommand("windows", "The same for each window of the range", (*answers.Question).Windows),
+		newQuestionCommand("windows", "Mean and mode of the bottleneck of each cell in each window of the range", (*answers.Question).Windows),
 		askServer(newQuestionCommand("locations", "Locations by how often heavily loaded packets name them", (*answers.Question).Locations), serverQuestion{
 			parameters: []string{"signal", "level", "from", "to", "top"}, windows: 1, ask: answers.ServedLocations,
 		}),
-		askServer(newQuestionCommand("timeline", "The same for each window of the range", (*answers.Question).Timeline), serverQuestion{
+		askServer(newQuestionCommand("timeline", "Locations by how often heavily loaded packets name them, in each window of the range", (*answers.Question).Timeline), serverQuestion{
 			parameters: []string{"signal", "level", "src", "dst", "from", "to", "step", "top"}, windows: 60, ask: answers.ServedTimeline,
 		}),
 		askServer(newQueryFlows(), serverQuestion{
@@ -71,7 +71,7 @@ type queryFlags struct {
 
 func newQuestionCommand(name, short string, answer func(*answers.Question, context.Context) (*table.Listing, error)) *cobra.Command {
 	var f queryFlags
-	cmd := &cobra.Command{Use: name, Short: short, Args: usageArgs(cobra.NoArgs)}
+	cmd := &cobra.Command{Use: name, Short: short, Args: noArgs}
 	flags := cmd.Flags()
 	addStoreFlag(cmd, &f.dsn)
 	addOutputFlag(cmd, &f.output)
@@ -94,6 +94,9 @@ func newQuestionCommand(name, short string, answer func(*answers.Question, conte
 		if err != nil {
 			return err
 		}
+		if len(t.Rows) == 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: nothing is stored that fits: csigscope query extent says what is")
+		}
 		return t.Write(cmd.OutOrStdout(), f.output)
 	}
 	return cmd
@@ -103,6 +106,9 @@ func newQuestionCommand(name, short string, answer func(*answers.Question, conte
 func (f *queryFlags) open(cmd *cobra.Command) (*openedStore, *answers.Question, error) {
 	p := answers.Params{Signal: f.signal, Src: f.src, Dst: f.dst, Top: f.top, Query: store.Query{Step: f.step, Resolution: f.resolution}}
 	var err error
+	if f.top < 1 {
+		return nil, nil, usageError{fmt.Errorf("--top %d: expected at least 1", f.top)}
+	}
 	if _, err = csig.ParseSignal(f.signal); err != nil {
 		return nil, nil, usageError{fmt.Errorf("--signal: %w", err)}
 	}
@@ -143,7 +149,7 @@ func parseRange(from, to string, begin, end *time.Time) error {
 		}
 		t, err := time.Parse(time.RFC3339Nano, o.text)
 		if err != nil {
-			return usageError{fmt.Errorf("--%s: %w", o.name, err)}
+			return usageError{fmt.Errorf("--%s %q: expected a date and time with its zone, such as 2026-01-05T09:30:00Z", o.name, o.text)}
 		}
 		*o.to = t
 	}
@@ -158,7 +164,7 @@ func openForReading(cmd *cobra.Command, dsn string) (*openedStore, error) {
 	case err != nil:
 		return nil, err
 	case db == nil:
-		return nil, usageError{fmt.Errorf("%s: --store none keeps nothing to ask for", cmd.CommandPath())}
+		return nil, usageError{fmt.Errorf("%s: --store none keeps nothing to ask for", cmd.Name())}
 	case db.engine == nil:
 		return db, nil
 	}

@@ -49,7 +49,7 @@ packets and bytes are wrong, and what is missing in the numbers of mirror sessio
 capture counts whole if any of it lies in the range. Where files have no names for their
 interfaces, a tap is called like its file. A session of a mirror is a tap, called
 MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	addStoreFlag(cmd, &dsn)
 	addOutputFlag(cmd, &output)

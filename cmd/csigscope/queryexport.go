@@ -24,7 +24,7 @@ long, is written as far as it goes, and the exit code is 1.`,
 		Example: `  csigscope query export --signal min_abw > cells.csv
   csigscope query export --table windows --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z --step 1s --format parquet --out windows.parquet
   csigscope query export --table flows --signal max_delay --format arrow --out flows.arrows`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&server, "server", defaultServer, "`URL` of the query API, such as that of collect --api-listen or query serve")

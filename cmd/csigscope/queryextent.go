@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/query/answers"
@@ -8,7 +10,7 @@ import (
 
 func newQueryExtent() *cobra.Command {
 	var dsn, output string
-	cmd := &cobra.Command{Use: "extent", Short: "What is stored: time range, signals, resolutions", Args: usageArgs(cobra.NoArgs)}
+	cmd := &cobra.Command{Use: "extent", Short: "What is stored: time range, signals, resolutions", Args: noArgs}
 	addStoreFlag(cmd, &dsn)
 	addOutputFlag(cmd, &output)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -24,6 +26,9 @@ func newQueryExtent() *cobra.Command {
 		partial, err := notePartial(cmd.Context(), cmd.ErrOrStderr(), db)
 		if err != nil {
 			return err
+		}
+		if e.Observations == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: nothing is stored in %s yet\n", db.target)
 		}
 		return answers.Extent(e, partial).Write(cmd.OutOrStdout(), output)
 	}

@@ -19,7 +19,7 @@ that is left, the limiting location with the ports that it may be, how sure that
 old, and how complete. With --from and --to it asks for history.`,
 		Example: `  csigscope query path --src rack1 --dst rack2
   csigscope query path --src rack1 --dst rack2 --signal min_abw --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z -o json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	addOutputFlag(cmd, &output)

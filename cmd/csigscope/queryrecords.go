@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/query/answers"
@@ -33,7 +35,7 @@ func newQueryFindings() *cobra.Command {
 		Short: "What broke the protocol or the configuration, the most severe first",
 		Example: `  csigscope query findings --severity error,warning
   csigscope query findings --device leaf3 --from 2026-01-20T09:00:00Z -o json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	addStoreFlag(cmd, &dsn)
@@ -57,6 +59,9 @@ func newQueryFindings() *cobra.Command {
 		t, err := answers.Findings(cmd.Context(), db.store, begin, end, filter, top)
 		if err != nil {
 			return err
+		}
+		if len(t.Rows) == 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: there are no such findings")
 		}
 		return t.Write(cmd.OutOrStdout(), output)
 	}

@@ -46,7 +46,7 @@ gives up all files but the store's; systemd is told when it is ready.`,
   csigscope query serve --config csigscope.yaml --listen 0.0.0.0:8443
   csigscope query serve --clickhouse-listen 127.0.0.1:8123
   curl 'http://127.0.0.1:8123/?database=csigscope' -d 'SHOW TABLES'`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	addStoreFlag(cmd, &f.dsn)
 	addClickHouseFlag(cmd, &f.clickhouse)

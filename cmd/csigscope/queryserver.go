@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -57,7 +58,9 @@ func askServer(cmd *cobra.Command, q serverQuestion) *cobra.Command {
 		}
 		parameters := flagValues(cmd, q.parameters...)
 		if watch {
-			return asked(c.Watch(cmd.Context(), parameters, (&watching{cmd: cmd, output: flagText(cmd, "output")}).handle))
+			w := &watching{cmd: cmd, output: flagText(cmd, "output")}
+			c.Retrying = w.retrying
+			return asked(c.Watch(cmd.Context(), parameters, w.handle))
 		}
 		t, err := q.ask(cmd.Context(), c, parameters)
 		if err != nil {
@@ -104,11 +107,15 @@ func flagText(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// asked makes what the server finds wrong with a question a mistake in usage.
+// asked makes what the server finds wrong with a question a mistake in usage, and says what
+// to look at where there is none.
 func asked(err error) error {
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Status == 422 {
 		return usageError{err}
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: nothing serves there: start collect with --api-listen, query serve or demo, or name the address of one with --server", err)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ that breaks off is opened again and goes on where it was. Where something is mis
 between, a line on standard error says so, and all cells are printed anew.`,
 		Example: `  csigscope query watch --server http://127.0.0.1:9465
   csigscope query watch --server http://127.0.0.1:9465 --signal max_delay --state congested -o ndjson`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	addOutputFlag(cmd, &output)
@@ -42,6 +42,7 @@ between, a line on standard error says so, and all cells are printed anew.`,
 			return err
 		}
 		w := &watching{cmd: cmd, output: output, left: count}
+		c.Retrying = w.retrying
 		err = c.Watch(cmd.Context(), flagValues(cmd, "signal", "level", "src", "dst", "state"), w.handle)
 		if errors.Is(err, errEnough) {
 			return nil
@@ -61,6 +62,11 @@ type watching struct {
 
 // errEnough ends a watch that was to end.
 var errEnough = errors.New("as many windows as were asked for")
+
+// retrying says that nothing comes, and why.
+func (w *watching) retrying(why error, wait time.Duration) {
+	fmt.Fprintf(w.cmd.ErrOrStderr(), "csigscope: %s: trying again in %s\n", asked(why), wait)
+}
 
 func (w *watching) handle(e *client.Event) error {
 	switch {

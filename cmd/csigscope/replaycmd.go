@@ -35,7 +35,7 @@ func (f *replayFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.fineAll, "fine-all", false, "keep fine rows of all cells, not only of those that were heavily loaded")
 	flags.Float64Var(&f.pace, "pace", 0, "replay at this multiple of the captured pace; 0 is as fast as possible")
 	flags.IntVar(&f.workers, "workers", runtime.NumCPU(), "cores to use")
-	flags.Int64Var(&f.chunkSize, "chunk-size", replay.DefaultChunkBytes, "size in `BYTES` of the pieces that a pcap is cut into for several cores; 0 reads it in one piece")
+	addByteFlag(flags, &f.chunkSize, "chunk-size", replay.DefaultChunkBytes, "`SIZE` of the pieces that a pcap is cut into for several cores; 0 reads it in one piece")
 }
 
 // config is the replay of files that the flags and the network describe.
@@ -55,15 +55,28 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 	if f.chunkSize == 0 {
 		c.ChunkBytes = -1
 	}
-	switch f.place {
-	case "receiver", "sender", "mid":
-	default:
-		return c, usageError{fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)}
+	if err := f.check(c.Resolutions[0]); err != nil {
+		return c, usageError{err}
 	}
 	if f.fine > 0 {
 		c.Resolutions = slices.Concat([]time.Duration{f.fine}, c.Resolutions)
 	}
 	return c, nil
+}
+
+// check finds values out of bounds; finest is the shortest window beside --fine.
+func (f *replayFlags) check(finest time.Duration) error {
+	switch {
+	case f.place != "receiver" && f.place != "sender" && f.place != "mid":
+		return fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)
+	case f.fine != 0 && (f.fine < aggregate.MinResolution || f.fine >= finest || finest%f.fine != 0):
+		return fmt.Errorf("--fine %s: expected a whole part of %s, of at least %s, such as 1ms or 10ms", f.fine, finest, aggregate.MinResolution)
+	case !(f.pace >= 0):
+		return fmt.Errorf("--pace %v: expected 0 (as fast as possible) or more", f.pace)
+	case f.workers < 1:
+		return fmt.Errorf("--workers %d: expected at least 1", f.workers)
+	}
+	return nil
 }
 
 func newReplayCommand() *cobra.Command {
@@ -119,6 +132,7 @@ once, without files; the scenario is its identity.`,
 	scenario.addScenario(cmd.Flags(), "", " to simulate instead of reading files")
 	f.add(cmd)
 	addStoreFlag(cmd, &dsn)
+	cmd.Flags().Lookup("store").Usage = "where to store: none (print the summary alone), " + storeTargets
 	box.add(cmd.Flags())
 	checkpoints.add(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "summary `FORMAT`: text or json")
@@ -220,6 +234,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) erro
 	if err := printSummary(cmd.OutOrStdout(), result, r.summary, r.network, output); err != nil {
 		return err
 	}
+	noteNoCSIG(cmd.ErrOrStderr(), result.Packets, result.Counts.In, r.network.domain)
 	if output == "text" && db != nil && len(result.Findings) > 0 {
 		fmt.Fprintln(cmd.OutOrStdout(), "\nwhat was found: csigscope query findings")
 	}

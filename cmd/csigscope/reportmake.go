@@ -46,6 +46,7 @@ func (r *reportRun) make() (doc *report.Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, leave()) }()
+	noteNoCSIG(r.cmd.ErrOrStderr(), numbers.result.Packets, numbers.result.Counts.In, r.network.domain)
 	e, failed := r.examine()
 	if e == nil {
 		return nil, failed

@@ -36,7 +36,7 @@ partials_*_local tables with insert_quorum = 'auto', or to the distributed table
 distributed_foreground_insert = 1. csigscope itself writes to one server and does not
 choose shards yet. The statements are tested to parse; they were never run on a cluster.`,
 		Example: "  csigscope schema print --database csigscope | less",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 	}
 	cmd.Flags().StringVar(&cluster, "cluster", "", "`NAME` of the cluster to print the schema for")
 	cmd.Flags().StringVar(&database, "database", store.DefaultDatabase, "`NAME` of the database")
@@ -65,7 +65,7 @@ func newSchemaMigrate() *cobra.Command {
 		Short: "Bring a database to this version's schema, set how long rows are kept, and send what waits in the outbox",
 		Example: `  csigscope schema migrate --store clickhouse://csigscope@db.example:9000/csigscope
   csigscope schema migrate --keep fine=2h,1s=30d`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	addStoreFlag(cmd, &dsn)
 	box.add(cmd.Flags())
@@ -98,7 +98,7 @@ func newSchemaStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List the migrations and which of them a database has",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noArgs,
 	}
 	addStoreFlag(cmd, &dsn)
 	addOutputFlag(cmd, &output)

@@ -23,7 +23,7 @@ func newSchemaDrop() *cobra.Command {
 first; where nobody can answer, it needs --yes. A database that holds anything that
 csigscope did not make is refused.`,
 		Example: "  csigscope schema drop --store embedded:old-data",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 	}
 	addStoreFlag(cmd, &dsn)
 	box.add(cmd.Flags())

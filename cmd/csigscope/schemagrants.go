@@ -33,7 +33,7 @@ Without, the user must exist. A writer may store rows, an owner may also run sch
 migrate and schema drop.`,
 		Example: `  csigscope schema grants --user grafana
   csigscope schema grants --user grafana --password-stdin < password.txt | clickhouse-client --multiquery`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&g.User, "user", "", "`NAME` of the user (required)")

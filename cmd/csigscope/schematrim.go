@@ -28,7 +28,7 @@ verify" still holds what is left against what taps counted. The budget of the co
 file (store: max_disk) is the default; to that, query serve, demo, replay and collect trim by
 themselves while they run.`,
 		Example: "  csigscope schema trim --max-disk 50GB",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    noArgs,
 	}
 	addStoreFlag(cmd, &dsn)
 	box.add(cmd.Flags())

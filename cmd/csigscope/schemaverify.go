@@ -25,7 +25,7 @@ of a day or less.
 
 The kind "info" is worth knowing and no fault: runs that a later one superseded, rows
 that were written more than once and count once, rows that were lost and are in gaps. With faults the exit code is 3.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArgs,
 	}
 	addStoreFlag(cmd, &dsn)
 	addOutputFlag(cmd, &output)

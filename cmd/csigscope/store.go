@@ -16,12 +16,14 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
+// storeTargets are what --store names.
+const storeTargets = "embedded[:DIR] (DIR is ~/.local/share/csigscope/store unless given) or clickhouse://USER@HOST:PORT/DB?secure=true&ca=FILE"
+
 // addStoreFlag adds --store, and --config where the command has none: what the file says
 // of the store holds for all of them.
 func addStoreFlag(cmd *cobra.Command, dsn *string) {
 	addStoreConfigFlag(cmd)
-	cmd.Flags().StringVar(dsn, "store", store.KindEmbedded,
-		"where to store: none, embedded[:DIR] (default in the user's data folder) or clickhouse://USER@HOST:PORT/DB?secure=true&ca=FILE")
+	cmd.Flags().StringVar(dsn, "store", store.KindEmbedded, "the store: "+storeTargets)
 }
 
 func addStoreConfigFlag(cmd *cobra.Command) {
@@ -195,8 +197,8 @@ func (db *openedStore) askEngine(o *store.Options) {
 }
 
 func checkStoreExists(dir string, target store.Target) error {
-	if _, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("open store %s: %w: run csigscope replay first, or name another with --store", target, err)
+	if _, err := os.Stat(filepath.Join(dir, "data")); err != nil {
+		return fmt.Errorf("open store %s: nothing is stored in %s: run csigscope replay first, or name another with --store", target, dir)
 	}
 	return nil
 }

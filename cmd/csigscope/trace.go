@@ -55,7 +55,7 @@ does, and fails the command in the end.`,
   csigscope trace host.pcapng leaf.pcapng spine.pcapng --timestamp-error 5us -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > maxTraced {
-				return usageError{fmt.Errorf("%s: expected 2 to %d captures, got %d", cmd.CommandPath(), maxTraced, len(args))}
+				return usageError{fmt.Errorf("%s: expected 2 to %d captures, got %d (see %s --help)", cmd.Name(), maxTraced, len(args), cmd.CommandPath())}
 			}
 			return nil
 		},

@@ -116,7 +116,10 @@ func emit(ctx context.Context, s Scenario, progress Progress, open func(m *sim, 
 		if err == nil {
 			err = m.simulate(ctx, progress)
 		}
-		err = errors.Join(err, m.taps.close(), m.truth.close(m.taps), m.closeTrace(), m.closeCounters())
+		closed := errors.Join(m.taps.close(), m.truth.close(m.taps), m.closeTrace(), m.closeCounters())
+		if err == nil { // else it is what they say as well, once a file
+			err = closed
+		}
 		m.report(&r)
 	}
 	if err != nil {

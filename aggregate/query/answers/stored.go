@@ -123,7 +123,7 @@ func Extent(e store.Extent, incomplete []string) *table.Listing {
 	return &table.Listing{
 		Columns: []string{"first", "last", "signals", "resolutions", "observations", "heavy", "incomplete"},
 		Rows: [][]any{{
-			stamp(e.First), stamp(e.Last), strings.Join(csig.SignalNames(e.Signals), " "), strings.Join(resolutions, " "), e.Observations, e.Heavy,
+			stampOrNil(e.First), stampOrNil(e.Last), strings.Join(csig.SignalNames(e.Signals), " "), strings.Join(resolutions, " "), e.Observations, e.Heavy,
 			orNil(strings.Join(incomplete, ", ")),
 		}},
 	}

@@ -20,6 +20,14 @@ func number(v float64) any {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
+// stampOrNil is a time, or nil for none.
+func stampOrNil(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return stamp(t)
+}
+
 // orNil is text, or nil where there is none.
 func orNil(text string) any {
 	if text == "" {

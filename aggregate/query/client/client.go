@@ -27,6 +27,10 @@ const (
 
 // Client asks one server. It is safe for concurrent use.
 type Client struct {
+	// Retrying, if not nil, is told why a watch opens its stream again after a wait. It is
+	// called by Watch, and set before that.
+	Retrying func(why error, wait time.Duration)
+
 	base  string
 	http  *http.Client
 	retry time.Duration // first wait before a stream is opened again

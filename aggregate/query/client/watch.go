@@ -52,6 +52,9 @@ func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*
 		if seen != began {
 			wait = c.retry
 		}
+		if c.Retrying != nil {
+			c.Retrying(err, wait)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

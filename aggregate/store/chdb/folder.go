@@ -39,7 +39,7 @@ func openFolder(dir string) (folder, error) {
 		return folder{}, fmt.Errorf("open engine folder: %w", err)
 	}
 	if err := os.Chmod(path, 0o700); err != nil {
-		return folder{}, fmt.Errorf("close engine folder to others: %w", err)
+		return folder{}, fmt.Errorf("close engine folder to others: %w: it is another user's: run as that user, or name a store of your own", err)
 	}
 	return folder{path}, nil
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWithoutTags: captures without a tag say what tags are looked for, and where to say what
+// else; those with tags do not.
+func TestWithoutTags(t *testing.T) {
+	t.Parallel()
+	none := emit(t, "--scenario", "quickstart", "--duration", "100ms", "--tag-every", "-1", "--capture-untagged")
+	some := emit(t, "--scenario", "quickstart", "--duration", "100ms")
+	for _, args := range [][]string{{"replay", "--store", "none"}, {"decode"}, {"report", "--out", filepath.Join(t.TempDir(), "r.html")}} {
+		r := runBinary(t, os.Environ(), append(args, none.captures(t)[0])...)
+		for _, want := range []string{"0x9900, 0x88b5, 0x88b6", "csig: tpids", "config dump"} {
+			if r.code != exitDone || !strings.Contains(r.stderr, want) {
+				t.Errorf("%s: exit code %d, %q does not say %q", args[0], r.code, r.stderr, want)
+			}
+		}
+		if r := runBinary(t, os.Environ(), append(args, some.captures(t)[0])...); strings.Contains(r.stderr, "tpids") {
+			t.Errorf("%s: with tags: %q", args[0], r.stderr)
+		}
+	}
+}
+
+// TestDemoTellsBefore: a demo whose page cannot be served says so before it simulates.
+func TestDemoTellsBefore(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	missing := append(os.Environ(), "CSIGSCOPE_ENGINE="+filepath.Join(t.TempDir(), "none.so"))
+	for _, tt := range []struct {
+		env  []string
+		args []string
+		want string
+	}{
+		{os.Environ(), []string{"--listen", l.Addr().String()}, "choose another port with --listen"},
+		{missing, []string{"--once"}, "make engine"},
+	} {
+		r := runBinary(t, tt.env, append([]string{"demo", "--dir", t.TempDir()}, tt.args...)...)
+		if r.code != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("exit code %d, %q and %q: want %q alone", r.code, r.stdout, r.stderr, tt.want)
+		}
+	}
+}
+
+// TestNothingThatFits: an answer without rows says that it is one.
+func TestNothingThatFits(t *testing.T) {
+	t.Parallel()
+	env := engineEnv(t)
+	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	mustRun(t, env, "schema", "migrate", "--store", dsn)
+	if r := runBinary(t, env, "query", "extent", "--store", dsn, "-o", "csv"); r.code != exitDone || strings.Contains(r.stdout, "0001") || !strings.Contains(r.stderr, "nothing is stored in "+dsn) {
+		t.Errorf("extent: exit code %d, %q, %q", r.code, r.stdout, r.stderr)
+	}
+	e := emit(t, "--scenario", "quickstart", "--duration", "100ms")
+	mustRun(t, env, append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, e.captures(t)...)...)
+	for want, args := range map[string][]string{
+		"query extent says":         {"query", "windows", "--resolution", "10ms"},
+		"there are no such finding": {"query", "findings", "--kind", "stuck-port"},
+	} {
+		if r := runBinary(t, env, append(args, "--store", dsn)...); r.code != exitDone || !strings.Contains(r.stderr, want) {
+			t.Errorf("%v: exit code %d, %q does not say %q", args, r.code, r.stderr, want)
+		}
+	}
+}
