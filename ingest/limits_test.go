@@ -57,6 +57,41 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// TestRefusedNamesAreNotKept: names beyond what an exporter may describe take no room that
+// all exporters share, however often it says them, and are taken when it may again.
+func TestRefusedNamesAreNotKept(t *testing.T) {
+	cfg, clock := testConfig(t), newClock()
+	cfg.Limits, cfg.Now, cfg.Logger = Limits{MaxNames: 3600}, clock.now, nil
+	l := newLedger()
+	s := startCollector(t, cfg, l, "")
+	describe := func(from, n int) error {
+		m := &wire.Description{}
+		for i := from; i < from+n; i++ {
+			m.Locations = append(m.Locations, &wire.Location{Id: 1000 + uint64(i), Name: "port" + strconv.Itoa(i)})
+		}
+		_, err := pushTo(t, s, &wire.PushRequest{Descriptions: []*wire.Description{m}})
+		return err
+	}
+	if err := describe(0, maxMessageNames); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := describe(maxMessageNames+i, 2); connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Errorf("%v, want refused", err)
+		}
+	}
+	s.names.mu.Lock()
+	kept := len(s.names.names)
+	s.names.mu.Unlock()
+	if kept != maxMessageNames || s.Stats().Total.Refused[ReasonNames] != 3 {
+		t.Errorf("%d names kept, want %d; %+v", kept, maxMessageNames, s.Stats().Total.Refused)
+	}
+	clock.add(2 * time.Second)
+	if err := describe(maxMessageNames, 2); err != nil || len(l.locations) != maxMessageNames+2 {
+		t.Errorf("%v, %d locations", err, len(l.locations))
+	}
+}
+
 // TestBuffered: requests that are under way hold a bounded number of bytes, whoever they
 // are from.
 func TestBuffered(t *testing.T) {

@@ -178,8 +178,27 @@ func printable(list ...string) bool {
 	return true
 }
 
+// fresh counts the names of a description that the directory does not have. It takes
+// none of them.
+func (r *registry) fresh(m *wire.Description) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range m.GetGroups() {
+		if r.compare(groupEntry(g)) == nameNew {
+			n++
+		}
+	}
+	for _, l := range m.GetLocations() {
+		if r.compare(locationEntry(l)) == nameNew {
+			n++
+		}
+	}
+	return n
+}
+
 // news is what of a description the directory does not have, and how many names are
-// refused because something else has them.
+// refused because something else has them. It takes the new names: they count against
+// maxNames from now on, so that their exporter has to have paid for them.
 func (r *registry) news(m *wire.Description) (a announcement, taken int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +206,7 @@ func (r *registry) news(m *wire.Description) (a announcement, taken int) {
 		a.epoch, a.text = m.GetEpoch(), m.GetText()
 	}
 	for _, g := range m.GetGroups() {
-		switch r.compare(nameKey{false, g.GetId()}, entryOf(g.GetName(), g)) {
+		switch r.take(groupEntry(g)) {
 		case nameNew:
 			a.groups = append(a.groups, fabric.Group{
 				ID: aggregate.GroupID(g.GetId()), Name: g.GetName(), Level: g.GetLevel(), Parent: g.GetParent(), Order: int(g.GetOrder()),
@@ -197,7 +216,7 @@ func (r *registry) news(m *wire.Description) (a announcement, taken int) {
 		}
 	}
 	for _, l := range m.GetLocations() {
-		switch r.compare(nameKey{true, l.GetId()}, entryOf(l.GetName()+"\x00"+l.GetKind(), l)) {
+		switch r.take(locationEntry(l)) {
 		case nameNew:
 			a.locations = append(a.locations, locationOf(l))
 		case nameTaken:
@@ -233,10 +252,25 @@ func (r *registry) compare(k nameKey, e nameEntry) nameState {
 		return nameTaken
 	case ok && (have.own || have.content == e.content):
 		return nameKnown
-	case !ok:
-		r.names[k] = nameEntry{name: e.name} // nobody else takes it while it is written
 	}
 	return nameNew
+}
+
+// take is compare, and keeps a new name for who writes it.
+func (r *registry) take(k nameKey, e nameEntry) nameState {
+	state := r.compare(k, e)
+	if _, ok := r.names[k]; state == nameNew && !ok {
+		r.names[k] = nameEntry{name: e.name} // nobody else takes it while it is written
+	}
+	return state
+}
+
+func groupEntry(g *wire.Group) (nameKey, nameEntry) {
+	return nameKey{false, g.GetId()}, entryOf(g.GetName(), g)
+}
+
+func locationEntry(l *wire.Location) (nameKey, nameEntry) {
+	return nameKey{true, l.GetId()}, entryOf(l.GetName()+"\x00"+l.GetKind(), l)
 }
 
 func entryOf(name string, m proto.Message) nameEntry {
@@ -267,10 +301,10 @@ func (r *registry) record(groups []*wire.Group, locations []*wire.Location, own 
 		}
 	}
 	for _, g := range groups {
-		put(nameKey{false, g.GetId()}, entryOf(g.GetName(), g))
+		put(groupEntry(g))
 	}
 	for _, l := range locations {
-		put(nameKey{true, l.GetId()}, entryOf(l.GetName()+"\x00"+l.GetKind(), l))
+		put(locationEntry(l))
 	}
 }
 

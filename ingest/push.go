@@ -107,15 +107,15 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 		s.refuse(e, ReasonDescription, slog.String("error", credential.Limited(err.Error())))
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
+	if n := s.names.fresh(d); n > 0 {
+		if err := s.spend(e, e.naming, n, ReasonNames); err != nil {
+			return err
+		}
+	}
 	a, taken := s.names.news(d)
 	if taken > 0 {
 		e.counts.refused[ReasonNameTaken].Add(uint64(taken - 1))
 		s.refuse(e, ReasonNameTaken, slog.Int("names", taken))
-	}
-	if n := len(a.groups) + len(a.locations); n > 0 {
-		if err := s.spend(e, e.naming, n, ReasonNames); err != nil {
-			return err
-		}
 	}
 	if a.text != "" || len(a.groups)+len(a.locations) > 0 {
 		c.release() // others go on when the directory is away
