@@ -70,7 +70,7 @@ func (p *Pipeline) poll(w *worker) {
 // accept takes over what a worker handed over.
 func (p *Pipeline) accept(w *worker, c *cut) {
 	w.asked, w.late, w.gone = false, false, c.last
-	w.saved = c.states
+	w.saved, w.through = c.states, c.through
 	p.keep(c.blocks)
 	if c.last && p.finishing {
 		p.left = append(p.left, w.saved...)

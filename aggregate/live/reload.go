@@ -91,7 +91,7 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
 	}
 	for _, w := range p.workers {
 		if !kept[w] && !w.leaving {
-			w.leave()
+			w.leave(p.cfg.Patience * 3 / 4) // or the barrier goes on without it
 			leaving = append(leaving, w)
 		}
 	}
@@ -100,11 +100,11 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
 }
 
 // until is the time up to which a ring that ends has all frames: the one after it must
-// not count them again.
+// not count them again. It is a frame's, not the clock's: cards have clocks of their own.
 func until(leaving []*worker, k key) int64 {
 	for _, w := range leaving {
-		if w.key == k && w.gone && len(w.saved) > 0 {
-			return w.saved[0].At + 1
+		if w.key == k && w.gone {
+			return w.through + 1
 		}
 	}
 	return 0

@@ -166,10 +166,11 @@ func runs(workers []*worker, k key) *worker {
 	return nil
 }
 
-// finish ends all workers and hands over all that they held.
+// finish ends all workers and hands over all that they held, for which half of the time
+// is left.
 func (p *Pipeline) finish(ctx context.Context) error {
 	for _, w := range p.workers {
-		w.leave()
+		w.leave(p.cfg.Drain / 2)
 	}
 	p.finishing = true
 	for len(p.workers) > 0 {
@@ -184,7 +185,9 @@ func (p *Pipeline) finish(ctx context.Context) error {
 }
 
 // leave makes the next order the last one.
-func (w *worker) leave() { w.leaving, w.next.end = true, true }
+func (w *worker) leave(within time.Duration) {
+	w.leaving, w.next.end, w.next.within = true, true, within
+}
 
 // states are those of all rings, by name and ring.
 func (p *Pipeline) states() []State {

@@ -34,7 +34,8 @@ func until(t *testing.T, what string, condition func() bool) {
 // ticking gives frames with a tag each time it is asked, of the time at hand.
 type ticking struct {
 	frame  []byte
-	burst  int // frames each time; 0 is 1
+	burst  int           // frames each time; 0 is 1
+	behind time.Duration // the clock that stamps frames
 	n      atomic.Int64
 	hang   atomic.Bool // in ReadBatch
 	fail   atomic.Bool
@@ -54,7 +55,7 @@ func (s *ticking) ReadBatch(b *capture.Batch) error {
 		return nil
 	}
 	for b.N < max(s.burst, 1) {
-		b.Frames[b.N] = capture.Frame{Data: s.frame, TimeNS: time.Now().UnixNano(), WireLen: uint32(len(s.frame))}
+		b.Frames[b.N] = capture.Frame{Data: s.frame, TimeNS: time.Now().Add(-s.behind).UnixNano(), WireLen: uint32(len(s.frame))}
 		b.N++
 	}
 	s.n.Add(int64(b.N))
@@ -141,6 +142,40 @@ func TestTapsComeAndGo(t *testing.T) {
 	// The first frames of a ring that takes over belong to the ring before it.
 	if counted.In > uint64(given) || counted.In+5 < uint64(given) || j.total(time.Second) != counted.In {
 		t.Errorf("%d frames given, %d counted, %d stored", given, counted.In, j.total(time.Second))
+	}
+}
+
+// TestClockBehind: a tap whose card's clock is behind ends although its frames never come
+// to when it was told to, in half of the time that there is, and the one that takes over
+// goes on where it ended.
+func TestClockBehind(t *testing.T) { synctest.Test(t, clockBehind) }
+
+func clockBehind(t *testing.T) {
+	j := newJournal(t)
+	a, b := tick(), tick()
+	a.behind, b.behind = 20*24*time.Hour, 20*24*time.Hour
+	cfg := config(j)
+	cfg.Drain = time.Second
+	p, err := live.New(cfg, tapsPlan(t, tapOf("a", 0, a)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "frames come", func() bool { return a.n.Load() > 20 })
+	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, b))); err != nil || p.Stats().Stalled != 0 {
+		t.Fatalf("%v, %d stalls", err, p.Stats().Stalled)
+	}
+	until(t, "frames come", func() bool { return b.n.Load() > 20 })
+	told := time.Now()
+	stop()
+	if err := wait(); err != nil || time.Since(told) > cfg.Drain*3/4 {
+		t.Errorf("%v after %s", err, time.Since(told))
+	}
+	conserved(t, p.Stats())
+	given := uint64(a.n.Load() + b.n.Load())
+	if counted := p.Stats().Counts().In; counted != given || j.total(time.Second) != given {
+		t.Errorf("%d frames given, %d counted, %d stored", given, counted, j.total(time.Second))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/feed"
@@ -44,6 +45,7 @@ type coordinated struct {
 	asked   bool     // an answer is due
 	late    bool     // and a barrier went on without it
 	saved   []State  // of the last cut
+	through int64    // of the last cut of all: it has every frame up to then
 	leaving bool     // has been told to end
 	ended   bool     // no frame will come
 	gone    bool     // answers no more
@@ -54,6 +56,8 @@ type order struct {
 	plan *Plan // what is to be done from then on; nil as before
 	tap  Tap   // with a plan
 	end  bool  // take what was captured by now, close all windows, and end
+
+	within time.Duration // with end: how long to wait for a frame that came later
 }
 
 // A cut is what a worker hands over.
@@ -62,6 +66,8 @@ type cut struct {
 	stats  []RingStats
 	blocks []*aggregate.Block
 	last   bool
+
+	through int64 // with last: when the last frame was received, by its own time
 }
 
 // event tells the coordinator of a worker.
@@ -146,7 +152,7 @@ func (w *worker) loop(ctx context.Context) error {
 		select {
 		case o := <-w.orders:
 			if o.end {
-				return w.end(ctx, batch)
+				return w.end(ctx, batch, o.within)
 			}
 			if err := w.answer(ctx, &o); err != nil {
 				return err
@@ -208,7 +214,7 @@ func (w *worker) wait(ctx context.Context, batch *capture.Batch) (ended bool, er
 		return true, nil
 	case o := <-w.orders:
 		if o.end {
-			return true, w.end(ctx, batch)
+			return true, w.end(ctx, batch, o.within)
 		}
 		return false, w.answer(ctx, &o)
 	}
@@ -233,7 +239,7 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 			return err
 		}
 	}
-	return w.handOver(false)
+	return w.handOver(&cut{})
 }
 
 // at is the time that the tap has come to: by the clock where it is idle or has ended,
@@ -264,9 +270,9 @@ func (w *worker) change(ctx context.Context, o *order) error {
 	return nil
 }
 
-// handOver answers.
-func (w *worker) handOver(last bool) error {
-	c := &cut{last: last, blocks: w.hold.take()}
+// handOver answers with the cut.
+func (w *worker) handOver(c *cut) error {
+	c.blocks = w.hold.take()
 	for _, l := range w.lanes {
 		state, err := l.save(w.at())
 		if err != nil {
@@ -281,19 +287,26 @@ func (w *worker) handOver(last bool) error {
 }
 
 // end takes what was captured before the order came, closes all windows and hands over
-// the last cut.
-func (w *worker) end(ctx context.Context, batch *capture.Batch) error {
-	stop := w.p.cfg.Now().UnixNano()
+// the last cut. A card whose clock is behind never gives a frame from after the order.
+func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Duration) error {
+	ordered := w.p.cfg.Now()
+	stop := ordered.UnixNano()
 	for !w.eof && w.last < stop && w.quiet < stop && ctx.Err() == nil {
+		if w.p.cfg.Now().Sub(ordered) > within {
+			w.p.cfg.Logger.Warn("a tap has ended before its frames' times came to its end",
+				slog.String("tap", w.name), slog.Int("ring", w.ring), slog.Duration("behind", time.Duration(stop-w.last)))
+			break
+		}
 		if err := w.take(ctx, batch); err != nil {
 			return err
 		}
 	}
+	c := &cut{last: true, through: min(w.last, w.p.cfg.Now().UnixNano())}
 	w.last, w.quiet, w.ending = max(w.last, stop), 0, true
 	for _, l := range w.lanes {
 		if err := l.close(ctx); err != nil {
 			return err
 		}
 	}
-	return w.handOver(true)
+	return w.handOver(c)
 }
