@@ -202,7 +202,7 @@ func (s *Shard) AdvanceTo(ctx context.Context, ns int64) error {
 		if !c.started {
 			c.now = c.waiting[0].TimeNS
 		}
-		c.started = true
+		s.contradict(ns) // what came behind it may be wild nevertheless
 		if err := s.release(ctx); err != nil {
 			return err
 		}

@@ -239,8 +239,16 @@ func TestAdvanceTo(t *testing.T) {
 	if err := s.Add(ctx, []decode.Observation{at(time.Hour + 1)}); err != nil {
 		t.Fatal(err)
 	}
-	if c := run(t, s, nil, 1); c.Stored != 3 {
-		t.Errorf("counts %+v, expected 3 stored", c)
+	// But not what is far ahead of the clock too.
+	if err := s.Add(ctx, []decode.Observation{at(2 * time.Hour), at(240 * time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	advance(s, 2*time.Hour)
+	if err := s.Add(ctx, []decode.Observation{at(2*time.Hour + 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if c := run(t, s, nil, 1); c.Stored != 5 || c.Late != 0 || c.Rejected[aggregate.RejectFuture] != 1 {
+		t.Errorf("counts %+v, expected 5 stored and 1 from the future", c)
 	}
 }
 
