@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -193,8 +194,16 @@ func checkTimes(from, to int64) error {
 	return nil
 }
 
-// bounded cuts text to n bytes.
-func bounded(text string, n int) string { return text[:min(len(text), n)] }
+// bounded cuts text to n bytes at most, between characters.
+func bounded(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
 
 // maxRecordName bounds names in records.
 const maxRecordName = 256

@@ -183,3 +183,18 @@ func TestRecordsRefused(t *testing.T) {
 		t.Errorf("%s rows stored", n[0])
 	}
 }
+
+// TestBounded: text that is cut stays what it was, up to a character.
+func TestBounded(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"ab\u00b5", 3, "ab"}, {"\u20ac\u20ac", 5, "\u20ac"}, {"\u20ac", 2, ""}, {"\x80\x80\x80", 2, ""},
+	} {
+		if got := bounded(test.text, test.n); got != test.want {
+			t.Errorf("%q cut to %d bytes is %q, want %q", test.text, test.n, got, test.want)
+		}
+	}
+}
