@@ -2,6 +2,7 @@ package conform
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -142,6 +143,31 @@ func TestRules(t *testing.T) {
 				t.Errorf("breaks %q, want %q: %+v", broken(r), test.broken, r.Counts)
 			}
 		})
+	}
+}
+
+// TestSameEachTime: the same captures give the same report, in whichever order their parts
+// are judged.
+func TestSameEachTime(t *testing.T) {
+	for name, port := range map[string]func(*flight) int{
+		"the tag's type": func(f *flight) int { return int(f.tag.T & 1) },
+		"whether it is one": func(f *flight) int {
+			if f.tagged {
+				return 1
+			}
+			return 0
+		},
+	} {
+		l := newLab(t, layouts[1], 7)
+		twoPorts(l)
+		before := l.send(3000 - 1)
+		after := each(func(_ *lab, f *flight) { f.port = port(f) })(l, before, l.forward(before))
+		want := l.judge(before, after)
+		for range 5 {
+			if got := l.judge(before, after); !reflect.DeepEqual(got.Findings, want.Findings) {
+				t.Fatalf("%s chooses the port: %+v, then %+v", name, want.Findings, got.Findings)
+			}
+		}
 	}
 }
 

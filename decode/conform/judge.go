@@ -2,6 +2,8 @@ package conform
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -217,7 +219,8 @@ func (j *Judge) judgeLater() {
 		chain := j.wait.find(j.wait.later[i].whole)
 		groups[chain] = append(groups[chain], i)
 	}
-	for chain, after := range groups {
+	for _, chain := range slices.Sorted(maps.Keys(groups)) {
+		after := groups[chain]
 		if before := j.wait.count(chain); before != len(after) || !j.onePort(after) {
 			j.counts.Ambiguous += uint64(min(before, len(after)))
 			j.wait.takeAll(chain)

@@ -15,8 +15,8 @@ type class struct {
 	key   uint32
 	n     uint64
 	port  uint8
-	mixed bool // they took several
-	first Example
+	mixed bool    // they took several
+	first Example // the one with the lowest number, whichever part it was judged in
 }
 
 // flowPaths are the classes of a flow: without tag or by signal type, and by the whole
@@ -64,14 +64,16 @@ func count(list *[maxClasses]class, key uint32, before *sighting, port uint8) {
 	for i := range list {
 		c := &list[i]
 		if c.n == 0 {
-			*c = class{key: key, n: 1, port: port, first: Example{Before: before.number, portNum: port, WasTag: before.seen()}}
-			return
+			c.key, c.port = key, port
+		} else if c.key != key {
+			continue
 		}
-		if c.key == key {
-			c.n++
-			c.mixed = c.mixed || c.port != port
-			return
+		if c.n == 0 || before.number < c.first.Before {
+			c.first = Example{Before: before.number, portNum: port, WasTag: before.seen()}
 		}
+		c.n++
+		c.mixed = c.mixed || c.port != port
+		return
 	}
 }
 
@@ -90,21 +92,29 @@ func (j *Judge) judgePaths() {
 	}
 }
 
-// split is an example and the number of packets that took another way than the flow's
-// first class, where every class took one way.
+// split is an example and the number of packets that took another way than the class of the
+// flow's first packet, where every class took one way.
 func split(list *[maxClasses]class) (e Example, n uint64) {
-	first := -1
+	var first *class
 	for i := range list {
 		c := &list[i]
 		switch {
 		case c.n < minClass:
 		case c.mixed:
 			return e, 0
-		case first < 0:
-			first = i
-		case c.port != list[first].port:
-			e, n = c.first, n+c.n
+		case first == nil || c.first.Before < first.first.Before:
+			first = c
 		}
+	}
+	for i := range list {
+		c := &list[i]
+		if c.n < minClass || c.port == first.port {
+			continue
+		}
+		if n == 0 || c.first.Before < e.Before {
+			e = c.first
+		}
+		n += c.n
 	}
 	return e, n
 }

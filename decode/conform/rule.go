@@ -55,9 +55,6 @@ type About struct {
 // About says what the rule demands. The rule is below NumRules.
 func (r Rule) About() About { return rules[r] }
 
-// String is the rule's name.
-func (r Rule) String() string { return rules[r].Name }
-
 var rules = [NumRules]About{
 	Direction: {
 		"direction", Error, "draft-ravi-ippm-csig-01 5.3.3, 5.4.2; IBCS 6.1",
