@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// MinObservations is how many observations, trimmed ones apart, a cell needs before its state says
-// anything.
+// MinObservations is how many observations, trimmed ones apart, a cell needs before its
+// state says anything.
 const MinObservations = 10
 
 // State is what a cell's observations say about it.

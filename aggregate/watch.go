@@ -8,8 +8,8 @@ import (
 )
 
 // Watch looks for what is out of the ordinary. It says of what a shard meets for the first
-// time whether that is, and is handed those observations and windows that close: where all is well
-// a shard asks it next to nothing. One shard uses it.
+// time whether that is, and is handed those observations and windows that close: where all
+// is well a shard asks it next to nothing. One shard uses it.
 type Watch interface {
 	// Strange tells whether all observations of a source are to be watched. A shard
 	// remembers the answer.

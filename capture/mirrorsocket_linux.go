@@ -190,8 +190,8 @@ func (s *MirrorSocket) frame(i int, f *Frame, now int64) {
 }
 
 // restoreHeaders writes the headers that end at the end of b, before a packet of that
-// length, and returns where they start. Lengths are left at 0, as before segmentation
-// offload.
+// length, and returns where they start. The IP header's length is left at 0, as before
+// segmentation offload.
 func (s *MirrorSocket) restoreHeaders(b []byte, source netip.Addr, length int) (at int) {
 	at = len(b)
 	protocol := uint8(protocolGRE)

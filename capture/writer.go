@@ -92,9 +92,9 @@ func (w *Writer) describe(in *Interface) error {
 	return w.end()
 }
 
-// Write appends a frame with a comment; an empty one is left out. A comment of
-// more than MaxComment bytes is cut, and made valid UTF-8. The frame's Data is
-// copied, with the tag that was stripped off it. Errors are those of the destination, and one for a frame whose
+// Write appends a frame with a comment; an empty one is left out. A comment of more than
+// MaxComment bytes is cut, and made valid UTF-8. The frame's Data is copied, with the tag
+// that was stripped off it. Errors are those of the destination, and one for a frame whose
 // interface has not been declared or that is longer than 1 GiB.
 func (w *Writer) Write(f *Frame, comment string) error {
 	if err := w.begin(); err != nil {

@@ -8,9 +8,9 @@ type TCPSegment struct {
 }
 
 // Segment is the innermost TCP segment of the frame that was decoded last, in whatever
-// tunnel, where Config.Segments asks for it. ok is false where there is none, or it is a fragment, encrypted, cut, or of no
-// stated length, and for a frame without a tag where no reflections over TCP are
-// configured. It is a part of that frame.
+// tunnel, where Config.Segments asks for it. ok is false where there is none, or it is a
+// fragment, encrypted, cut, or of no stated length, and for a frame without a tag where no
+// reflections over TCP are configured. It is a part of that frame.
 func (d *Decoder) Segment() (s TCPSegment, ok bool) {
 	return d.segment, d.segment.TCP != nil
 }

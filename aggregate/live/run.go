@@ -15,8 +15,8 @@ import (
 
 // Run takes frames until ctx ends, then what was captured by then, closes all windows and
 // hands them to the journal, for which it has Config.Drain. It also ends when no source
-// will have another frame. An error of a source or the journal ends it too, after what the other
-// taps captured was handed over as far as that is possible.
+// will have another frame. An error of a source or the journal ends it too, after what the
+// other taps captured was handed over as far as that is possible.
 func (p *Pipeline) Run(ctx context.Context) error {
 	defer close(p.ended)
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))

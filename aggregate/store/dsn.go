@@ -52,10 +52,11 @@ func (t Target) String() string {
 	return u.String()
 }
 
-// ParseDSN reads a target. A server's may carry the parameters secure, ca, cert, key
-// (files in PEM), skip_verify and dial_timeout; ca, cert, key and skip_verify imply
-// secure. password_file names a file whose first line is the password. max_execution_time (a time such as 30s), max_rows_to_read, max_memory_usage
-// and max_result_rows limit each question. The port defaults to 9000, with TLS to 9440. Errors never show the password.
+// ParseDSN reads a target. A server's may carry the parameters secure, ca, cert, key (files
+// in PEM), skip_verify and dial_timeout; ca, cert, key and skip_verify imply secure.
+// password_file names a file whose first line is the password. max_execution_time (a time
+// such as 30s), max_rows_to_read, max_memory_usage and max_result_rows limit each question.
+// The port defaults to 9000, with TLS to 9440. Errors never show the password.
 func ParseDSN(s string) (Target, error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch {

@@ -11,10 +11,10 @@ import (
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 )
 
-// openRestricted opens a store for reading, in a process that gives up all files but those of
-// the store, and in the folders of further files, which are read again later. The embedded engine is started after that: it is restricted as
-// well, and may be started again at any time. A server is reached before that, since its
-// target names files.
+// openRestricted opens a store for reading, in a process that gives up all files but those
+// of the store, and in the folders of further files, which are read again later. The
+// embedded engine is started after that: it is restricted as well, and may be started again
+// at any time. A server is reached before that, since its target names files.
 func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ...string) (*openedStore, error) {
 	if f.noSandbox {
 		return openForReading(cmd, dsn)

@@ -93,8 +93,9 @@ func (j *Judge) updates(t uint8) bool {
 	return j.cfg.Role != PassThrough && (j.cfg.Signals == 0 || j.cfg.Signals>>t&1 == 1)
 }
 
-// scrubbed judges an ingress edge: nothing of what a sender says may get through. What the device puts in its place is the initial value, or its own with its own
-// locator metadata, and whether that is its own is known at the end.
+// scrubbed judges an ingress edge: nothing of what a sender says may get through. What the
+// device puts in its place is the initial value, or its own with its own locator metadata,
+// and whether that is its own is known at the end.
 func (j *Judge) scrubbed(table *csig.Table, before, after *sighting) {
 	switch {
 	case table.Untouched(after.S):
