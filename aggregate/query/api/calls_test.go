@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -275,6 +276,19 @@ func TestCallsRefused(t *testing.T) {
 	} {
 		if err := tt.ask(); code(err) != tt.code || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %s: %s", name, err, tt.code, tt.says)
+		}
+	}
+	later := &wire.CellsRequest{}
+	later.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1))
+	if err := cells(later)(); code(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "later version") {
+		t.Errorf("a parameter of a later version: %v", err)
+	}
+	for _, kind := range []string{"application/json", "application/json; charset=utf-8"} {
+		r := httptest.NewRequest("POST", wire.QueryServiceCellsProcedure, strings.NewReader(`{"max_room_ration": 0.1}`))
+		r.Header.Set("Content-Type", kind)
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, r); w.Code != 400 || !strings.Contains(w.Body.String(), "max_room_ration") {
+			t.Errorf("a misspelled parameter: %d %.200s", w.Code, w.Body)
 		}
 	}
 	_, err := c.Cells(t.Context(), connect.NewRequest(&wire.CellsRequest{Src: []string{"nobody"}}))

@@ -59,6 +59,7 @@ func (a *API) registerExports(h huma.API) {
 // found.
 type exported struct {
 	state *recent.State // nil: of the store
+	most  int           // rows
 	write func(ctx context.Context, f table.Format, w io.Writer) (ending, error)
 }
 
@@ -80,7 +81,7 @@ var errEnough = errors.New("as many rows as there may be")
 
 // tableOf is a table of the rows that each finds.
 func tableOf[T any](s *recent.State, columns []table.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
-	return &exported{s, func(ctx context.Context, f table.Format, w io.Writer) (e ending, err error) {
+	return &exported{s, most, func(ctx context.Context, f table.Format, w io.Writer) (e ending, err error) {
 		to, err := table.New(f, columns, w)
 		if err != nil {
 			return e, err

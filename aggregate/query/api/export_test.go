@@ -135,7 +135,10 @@ func TestExportRecords(t *testing.T) {
 	flows := read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&src=rack1"))
 	findings := read[model.Findings](t, s.get(t, "/api/v1/findings?severity=error"))
 	for _, f := range []table.Format{table.CSV, table.Parquet, table.Arrow} {
-		rows, _ := exportOf(t, url, "export/flows?signal=max_delay&src=rack1", f)
+		rows, response := exportOf(t, url, "export/flows?signal=max_delay&src=rack1", f)
+		if most := response.Header.Get("Csigscope-Row-Limit"); most != strconv.Itoa(api.DefaultExportRecords) {
+			t.Errorf("%s: at most %s rows, want %d", f, most, api.DefaultExportRecords)
+		}
 		for i, heavy := range column(t, rows, "heavy") {
 			if v := flows.Values[i]; heavy != strconv.FormatUint(v.Heavy, 10) || column(t, rows, "src_address")[i] != v.Src || column(t, rows, "others")[i] != strconv.FormatBool(v.Others) {
 				t.Errorf("%s: flow %q of %+v", f, rows[i+1], v)

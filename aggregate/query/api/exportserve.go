@@ -28,7 +28,7 @@ func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f table.Forma
 	defer context.AfterFunc(a.running, cancel)()
 	w := &tableWriter{out: out, header: func(h http.Header) {
 		h.Set("Content-Type", f.ContentType())
-		h.Set("Csigscope-Row-Limit", fmt.Sprint(a.ExportRows))
+		h.Set("Csigscope-Row-Limit", fmt.Sprint(t.most))
 		h.Set("Csigscope-Time-Limit-S", fmt.Sprint(a.ExportTimeout.Seconds()))
 		h.Set("Trailer", "Csigscope-Rows, Csigscope-Complete, Csigscope-Cut-By")
 		if t.state != nil {

@@ -92,6 +92,11 @@ func writeProblem(w http.ResponseWriter, code int, detail string) {
 	_, _ = w.Write(body)
 }
 
+// numbers are what huma says of text that is no number, and what was expected.
+var numbers = map[string]string{
+	"invalid float": "expected a number without a unit, such as 0.5 or 40e9", "invalid integer": "expected a whole number, such as 10",
+}
+
 // explain makes the detail of a refusal say which parameters are wrong, and what to do.
 func explain(_ huma.Context, _ string, v any) (any, error) {
 	e, ok := v.(*huma.ErrorModel)
@@ -100,6 +105,9 @@ func explain(_ huma.Context, _ string, v any) (any, error) {
 	}
 	var parts []string
 	for _, d := range e.Errors {
+		if says, ok := numbers[d.Message]; ok {
+			d.Message = says
+		}
 		parts = append(parts, fmt.Sprintf("%s: %s", strings.TrimPrefix(d.Location, "query."), d.Message))
 	}
 	slices.Sort(parts)

@@ -28,7 +28,8 @@ func TestProblems(t *testing.T) {
 	}{
 		"cells?form=1":                    {422, "form: unknown query parameter"},
 		"cells?limit=0":                   {422, "limit: expected number >= 1"},
-		"cells?limit=x":                   {422, "limit: invalid integer"},
+		"cells?limit=x":                   {422, "limit: expected a whole number"},
+		"cells?max_room_bps=40G":          {422, "without a unit, such as"},
 		"cells?limit=1&limit=2":           {400, "give it once"},
 		"cells?src=%zz":                   {400, "escape"},
 		"cells?signal=max_speed":          {422, "min_abw_ratio"},
@@ -58,6 +59,7 @@ func TestProblems(t *testing.T) {
 		"path?src=pod1&dst=rack1":                {422, "several groups"},
 		"watch?heartbeat=1ms":                    {422, "from 1s to 1m"},
 		"watch?after=x":                          {422, "revision"},
+		"watch?after=99":                         {422, "ahead"},
 		"nothing":                                {404, "/openapi.json"},
 		"cells?src=" + strings.Repeat("a", 5000): {414, "fewer groups"},
 	} {

@@ -46,7 +46,7 @@ func (n *names) location(l *aggregate.LocationStats, s csig.Signal) model.Locati
 	out := n.named(l.Location)
 	out.Observations, out.Heavy, out.Cells = l.Observations, l.Heavy, uint64(l.Cells)
 	if l.Heavy > 0 {
-		out.HeavyMean = measure(s, float64(l.HeavySum)/float64(l.Heavy)*s.Unit().PerStored())
+		out.HeavyMean = measure(s, sixDigits(float64(l.HeavySum)/float64(l.Heavy)*s.Unit().PerStored()))
 	}
 	return out
 }
@@ -75,7 +75,7 @@ func (a *API) pastLocations(ctx context.Context, in *locationsInput) (*answer, e
 	out := model.Locations{About: pastAbout(q), Total: len(rows), Values: []model.Location{}}
 	for _, r := range rows[:min(in.Top, len(rows))] {
 		l := n.named(r.Location)
-		l.Observations, l.Heavy, l.Cells, l.HeavyMean = r.Observations, r.Heavy, r.Cells, measure(q.Signal, r.HeavyMean)
+		l.Observations, l.Heavy, l.Cells, l.HeavyMean = r.Observations, r.Heavy, r.Cells, measure(q.Signal, sixDigits(r.HeavyMean))
 		out.Values = append(out.Values, l)
 	}
 	return of(nil, &out)

@@ -249,7 +249,7 @@ func (a *API) state(ctx context.Context, in *WaitInput) (s *recent.State, fresh 
 		}
 		if s.Epoch == epoch && revision >= s.Revision {
 			if revision > s.Revision {
-				return s, false, wrong("after", in.After, "is ahead of the present revision %s: give that of an earlier answer", token(s))
+				return s, false, ahead(in.After, s)
 			}
 			if s, fresh, err = a.wait(ctx, revision, wait); err != nil || !fresh {
 				return s, false, err
@@ -260,6 +260,11 @@ func (a *API) state(ctx context.Context, in *WaitInput) (s *recent.State, fresh 
 		return strings.TrimPrefix(strings.TrimSpace(tag), "W/") == `"`+token(s)+`"`
 	})
 	return s, !known, nil
+}
+
+// ahead is the answer to a revision that has yet to come.
+func ahead(after string, s *recent.State) error {
+	return wrong("after", after, "is ahead of the present revision %s: give that of an earlier answer", token(s))
 }
 
 func (in *WaitInput) duration() (time.Duration, error) {

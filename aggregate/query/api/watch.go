@@ -118,6 +118,9 @@ func (a *API) newWatch(ctx context.Context, in *watchInput) (*watch, error) {
 	if !ok {
 		return nil, wrong("after", seen, "expected a revision of an earlier event, such as %s", token(s))
 	}
+	if epoch == s.Epoch && revision > s.Revision {
+		return nil, ahead(seen, s)
+	}
 	w.watcher = a.Memory.Resume(a.MaxLag, epoch, revision)
 	return w, nil
 }

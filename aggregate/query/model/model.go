@@ -123,7 +123,7 @@ type Moment struct {
 	Cells        int        `json:"cells" doc:"with an observation" example:"15"`
 	Congested    int        `json:"congested" doc:"cells in that state" example:"9"`
 	Completeness float64    `json:"completeness_ratio" doc:"producers that have told of the window, of those known; from 0 to 1" example:"1"`
-	Locations    []Location `json:"locations" nullable:"false" doc:"those with the most heavily loaded observations"`
+	Locations    []Location `json:"locations" nullable:"false" doc:"those with the most heavily loaded observations, of all cells also where src and dst are given"`
 	Cell         *Cell      `json:"cell,omitempty" doc:"where src and dst name one group each"`
 }
 

@@ -55,7 +55,7 @@ const minCompressed = 1 << 10
 func Register(mux *http.ServeMux, c Config) {
 	s := &service{c}
 	path, h := wire.NewQueryServiceHandler(s,
-		connect.WithReadMaxBytes(maxRequest), connect.WithCompressMinBytes(minCompressed),
+		connect.WithReadMaxBytes(maxRequest), connect.WithCompressMinBytes(minCompressed), inStrictJSON(),
 		connect.WithRecover(func(ctx context.Context, call connect.Spec, _ http.Header, p any) error {
 			c.Logger.ErrorContext(ctx, "answer call", slog.String("procedure", call.Procedure), slog.Any("panic", p))
 			return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))

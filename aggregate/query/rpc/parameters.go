@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -14,6 +15,9 @@ import (
 
 // parameters are the fields of a request that are set, as parameters of the same names.
 func parameters(request proto.Message) (url.Values, error) {
+	if len(request.ProtoReflect().GetUnknown()) > 0 {
+		return nil, errors.New("the request has a parameter that this server does not know: leave it out, or ask a server of a later version")
+	}
 	values := url.Values{}
 	var failed error
 	request.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
