@@ -90,6 +90,23 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestFabricWarnings: what is allowed and looks like a mistake is told by the check alone.
+func TestFabricWarnings(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, filepath.Join(t.TempDir(), "fabric.yaml"), `version: 1
+groups:
+- {name: rack1, level: rack, prefixes: [10.0.1.0/24]}
+devices:
+- {name: leaf1, stage: leaf, ports: [{name: down1, orientation: down, peer: host1, speed: 100Gbps}]}
+hosts:
+- {name: host1, addresses: [10.0.1.1, 10.0.2.1]}
+`)
+	r := runBinary(t, os.Environ(), "config", "check", "--fabric", path)
+	if r.code != exitDone || !strings.Contains(r.stderr, "warning: ") || !strings.Contains(r.stderr, "10.0.2.1") {
+		t.Errorf("exit code %d, %q does not warn of 10.0.2.1", r.code, r.stderr)
+	}
+}
+
 // TestMissingEngine: without the library, what does not store works, and what does
 // says how to get it.
 func TestMissingEngine(t *testing.T) {

@@ -15,8 +15,11 @@ func newConfigCommand() *cobra.Command {
 	}
 	var path string
 	check := &cobra.Command{
-		Use:     "check",
-		Short:   "Check a configuration file and the fabric file",
+		Use:   "check",
+		Short: "Check a configuration file and the fabric file",
+		Long: `check reads both files as all other commands do and says what is wrong in them, with lines;
+then the exit code is 2. What is allowed and yet looks like a mistake, such as an address of
+a host in no group, is a warning on standard error.`,
 		Example: "  csigscope config check --config csigscope.yaml --fabric fabric.yaml",
 		Args:    noArgs,
 	}
@@ -30,6 +33,9 @@ func newConfigCommand() *cobra.Command {
 		}
 		if _, err := n.config.Store.target(); err != nil {
 			return usageError{fmt.Errorf("check %q: %w", path, err)}
+		}
+		for _, warning := range n.fabric.Warnings() {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "configuration is good: epoch %016x\n", n.epoch)
 		return nil

@@ -43,6 +43,21 @@ func TestDocumentedConfiguration(t *testing.T) {
 	}
 }
 
+// TestDocumentedFabric: the README's fabric file is a whole one.
+func TestDocumentedFabric(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile("(?s)```yaml\n(version: 1\n.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(list) != 1 {
+		t.Fatalf("%d examples, want 1", len(list))
+	}
+	if _, err := openNetwork("", writeFile(t, filepath.Join(t.TempDir(), "fabric.yaml"), list[0][1])); err != nil {
+		t.Errorf("%v in:\n%s", err, list[0][1])
+	}
+}
+
 // typesConfig is the reference's example, which gives types 5 and 6 of compact ietf01
 // tags a meaning, and leaves 7 without.
 func typesConfig(t *testing.T) string {
