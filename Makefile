@@ -89,7 +89,8 @@ accuracy: ## print how often the location that replay names is the true port, an
 	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFault(s|Free)$$' ./replay
 	@rm -f .cache/traced.txt
 	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestTraceAttribution)$$' ./replay
-	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures)$$' ./cmd/csigscope ./dashboards/report
+	@rm -f .cache/rhythms.txt
+	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod)$$' ./cmd/csigscope ./dashboards/report
 	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt .cache/rhythms.txt
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)

@@ -90,7 +90,7 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 		return err
 	}
 	suffering := mostHeavy(cells)
-	if one.Rhythms, err = b.rhythms(ctx, cells, suffering); err != nil {
+	if one.Rhythms, err = b.rhythms(ctx, cells, suffering, flows); err != nil {
 		return err
 	}
 	return b.closer(ctx, one, cells, shown, suffering[:min(len(suffering), maxWorst)])

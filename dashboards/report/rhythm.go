@@ -2,7 +2,9 @@ package report
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/pattern"
@@ -31,14 +33,19 @@ type Rhythm struct {
 
 // rhythms looks for periods in the heavy shares of the worst cells, step by step, and
 // in cells with one period for who follows whom.
-func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, worst []int) ([]Rhythm, error) {
+func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, worst []int, flows []FlowStats) ([]Rhythm, error) {
 	out := []Rhythm{}
 	worst = worst[:min(len(worst), maxRhythms)]
 	scales, err := b.scales(ctx, ids(cells, worst))
 	if err != nil {
 		return nil, err
 	}
+	span := b.data.Span()
+	rates := pairRates(flows, time.Duration(span.Last-span.First)+span.Step)
 	for i, k := range worst {
+		for _, scale := range scales {
+			scale[i].pairRate = rates[cells[k].ID()]
+		}
 		one, found := findAmong(scales, i)
 		if found == nil {
 			continue
@@ -52,6 +59,42 @@ func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, wors
 	}
 	relate(out)
 	return out, nil
+}
+
+// pairRates are how many heavy observations of a pair of hosts there are in a ns of the span, by
+// cell: those of the pair that half of the cell's are of, or of pairs that have as many.
+func pairRates(flows []FlowStats, span time.Duration) map[aggregate.CellID]float64 {
+	type pair struct{ src, dst [16]byte }
+	of := map[aggregate.CellID]map[pair]uint64{}
+	for i := range flows {
+		f := &flows[i]
+		if f.Heavy == 0 {
+			continue
+		}
+		if of[f.Cell] == nil {
+			of[f.Cell] = map[pair]uint64{}
+		}
+		of[f.Cell][pair{f.Src, f.Dst}] += f.Heavy
+	}
+	rates := make(map[aggregate.CellID]float64, len(of))
+	for cell, pairs := range of {
+		rates[cell] = float64(middle(slices.Sorted(maps.Values(pairs)))) / float64(span)
+	}
+	return rates
+}
+
+// middle is the number that half of the sum of ascending ones is reached with, 0 of none.
+func middle(numbers []uint64) uint64 {
+	var all, below uint64
+	for _, n := range numbers {
+		all += n
+	}
+	for _, n := range numbers {
+		if below += n; 2*below >= all {
+			return n
+		}
+	}
+	return 0
 }
 
 // samePeriod is how far periods of one job may be apart.

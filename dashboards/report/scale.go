@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -17,6 +16,8 @@ type cellSeries struct {
 	parts []cellPart
 	step  time.Duration
 	steps int
+
+	pairRate float64 // heavy observations of a pair of hosts in a ns, 0 if that is not known
 }
 
 // cellPart is a stretch of time.
@@ -89,7 +90,6 @@ func findAmong(scales [][]cellSeries, cell int) (*cellSeries, *pattern.Rhythm) {
 	var best *pattern.Rhythm
 	for i := range scales {
 		s := &scales[i][cell]
-		s.widen()
 		found := s.find()
 		switch {
 		case found == nil || i > 0 && found.Period < fewWindows:
@@ -102,95 +102,10 @@ func findAmong(scales [][]cellSeries, cell int) (*cellSeries, *pattern.Rhythm) {
 
 // few tells whether so few periods fit into the longest part that their mean is not exact.
 func (s *cellSeries) few(r *pattern.Rhythm) bool {
-	longest := 0
-	for _, p := range s.parts {
-		longest = max(longest, len(p.all)/s.steps)
-	}
-	return fewPeriods*r.Period > float64(longest)
+	return fewPeriods*r.Period > float64(s.windows())
 }
 
 func near(a, b int64) bool { return math.Abs(float64(a)/float64(b)-1) < sameLength }
-
-// perWindow is how many observations a window has to have, where there are any: what is
-// seen less often beats with the times of observations.
-const perWindow = 12
-
-// widen makes windows long enough.
-func (s *cellSeries) widen() {
-	var busy []uint64
-	for _, p := range s.parts {
-		for _, n := range p.all {
-			if n > 0 {
-				busy = append(busy, n)
-			}
-		}
-	}
-	if s.steps = 1; len(busy) > 0 {
-		slices.Sort(busy)
-		s.steps = int((perWindow + busy[len(busy)/2] - 1) / busy[len(busy)/2])
-	}
-}
-
-// find is what repeats, nil where nothing does or the series is too short to tell. In windows
-// that are too long for a period, several of them together repeat. So a period is looked for in
-// shorter windows as well: one that is a part of it, and that the longer ones cannot show,
-// takes its place, and its windows are the series'; where there is neither that nor the same
-// one, a period of few windows is none. Nor is one that beats with something shorter, which is
-// stronger, and which windows long enough cannot show.
-func (s *cellSeries) find() *pattern.Rhythm {
-	found, err := pattern.FindIn(s.shares(s.steps))
-	if err != nil || found == nil || !s.dense(found.Period, s.steps) {
-		return nil
-	}
-	long := s.steps
-	sure, confirmed := long == 1 || found.Period >= fewWindows, false
-	for steps := long - 1; steps > 0; steps-- {
-		shorter, err := pattern.FindIn(s.shares(steps))
-		if err != nil || shorter == nil || !s.dense(shorter.Period, steps) {
-			continue
-		}
-		ratio := found.Period * float64(s.steps) / (shorter.Period * float64(steps))
-		whole := math.Round(ratio)
-		hidden := shorter.Period*float64(steps) < fewWindows*float64(long)
-		switch {
-		case whole >= 1 && math.Abs(ratio-whole) <= min(sameMultiple*whole, offMultiple):
-			confirmed = true
-			if whole > 1 && hidden {
-				found, s.steps = shorter, steps
-			}
-		case hidden && shorter.Strength > found.Strength:
-			sure = false
-		}
-	}
-	if !sure && !confirmed {
-		return nil
-	}
-	return found
-}
-
-// dense tells whether there are enough observations in a period, so many windows of so many
-// steps long, for it to be one of load: what comes less often shows when senders send.
-func (s *cellSeries) dense(period float64, steps int) bool {
-	var all uint64
-	known := 0
-	for _, p := range s.parts {
-		known += len(p.all)
-		for _, n := range p.all {
-			all += n
-		}
-	}
-	return float64(all)*period*float64(steps) >= perWindow*float64(known)
-}
-
-const (
-	// sameMultiple is how far one period may be from a multiple of another, as a share of the
-	// multiple, and offMultiple at most, as a share of the period: any is near some multiple.
-	sameMultiple = 0.01
-	offMultiple  = 0.1
-	// fewWindows is how long a period has to be to be no mixture of a shorter one with
-	// windows.
-	fewWindows = 8
-)
 
 // shares are the heavy shares of windows of so many steps, part by part; a window in which
 // nothing was observed is not congested.

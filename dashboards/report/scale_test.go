@@ -1,12 +1,17 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
 )
+
+// rhythmsEnv asks for 100 seeds of what does not repeat, and names a file that what came of it
+// is added to; make accuracy sets it.
+const rhythmsEnv = "CSIGSCOPE_RHYTHMS"
 
 const (
 	seconds     = 1000 // windows of 1 ms
@@ -28,22 +33,28 @@ func scalesOf(load []float64, step int, rng *rand.Rand) [][]cellSeries {
 			}
 		}
 	}
+	return scalesFrom(all, step, rng)
+}
+
+// scalesFrom are what is known of a cell that was observed in windows of 1 ms.
+func scalesFrom(all cellPart, step int, rng *rand.Rand) [][]cellSeries {
 	var scales [][]cellSeries
+	windows := len(all.all)
 	for _, ms := range []int{1, 20} {
 		if ms >= step {
 			continue
 		}
 		s := cellSeries{step: time.Duration(ms) * time.Millisecond}
 		every := 1
-		for len(load)/(ms*stretchOf*every) > 4 {
+		for windows/(ms*stretchOf*every) > 4 {
 			every *= 2
 		}
-		for from := rng.IntN(ms*stretchOf/2) / ms * ms; from < len(load); from += ms * stretchOf * every {
-			s.parts = append(s.parts, added(all, from, min(from+ms*stretchOf, len(load)), ms))
+		for from := rng.IntN(ms*stretchOf/2) / ms * ms; from < windows; from += ms * stretchOf * every {
+			s.parts = append(s.parts, added(all, from, min(from+ms*stretchOf, windows), ms))
 		}
 		scales = append(scales, []cellSeries{s})
 	}
-	whole := cellSeries{step: time.Duration(step) * time.Millisecond, parts: []cellPart{added(all, 0, len(load), step)}}
+	whole := cellSeries{step: time.Duration(step) * time.Millisecond, parts: []cellPart{added(all, 0, windows, step)}}
 	return append(scales, []cellSeries{whole})
 }
 
@@ -148,7 +159,7 @@ func onAndOff(length func(*rand.Rand) float64) func(*rand.Rand) func() float64 {
 func TestNoPeriodInLongCaptures(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(seedsOfKind)
-	if os.Getenv("CSIGSCOPE_RHYTHMS") != "" {
+	if os.Getenv(rhythmsEnv) != "" {
 		seeds = aperiodics
 	}
 	for name, kind := range aperiodicLoads {
@@ -165,7 +176,7 @@ func TestNoPeriodInLongCaptures(t *testing.T) {
 				t.Logf("%s, seed %d: %+v in steps of %s", name, seed, *r, in.step)
 			}
 		}
-		t.Logf("%s: %d of %d seeds have a period", name, found, seeds)
+		noteRhythms(t, fmt.Sprintf("periods of %s in a minute: %d of %d seeds\n", name, found, seeds))
 		if found > 1 {
 			t.Errorf("%s: %d of %d seeds have a period", name, found, seeds)
 		}
