@@ -43,12 +43,7 @@ func checkpointNumber(dir string) uint64 {
 
 // reachCheckpoint waits until there is the checkpoint of the number, or a later one.
 func reachCheckpoint(dir string, number uint64) bool {
-	for begun := time.Now(); checkpointNumber(dir) < number; time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			return false
-		}
-	}
-	return true
+	return comes(func() bool { return checkpointNumber(dir) >= number })
 }
 
 // kill kills the replay some time after it has taken as many checkpoints, and gives the
@@ -118,7 +113,7 @@ func TestPacedReplayKilled(t *testing.T) {
 	}
 	calm := mustRun(t, env, replay("calm")...)
 
-	slow := pacedReplay{env: env, args: replay("killed", "--pace", "0.5", "--checkpoint", "200ms"), dir: filepath.Join(dir, "killed-outbox")}
+	slow := pacedReplay{env: env, args: replay("killed", "--pace", "0.05", "--checkpoint", "200ms"), dir: filepath.Join(dir, "killed-outbox")}
 	last := 0
 	for i, after := range []time.Duration{0, 150 * time.Millisecond, 330 * time.Millisecond} {
 		at := slow.kill(t, 2, after)

@@ -200,13 +200,12 @@ func TestServeTrims(t *testing.T) {
 	config := writeFile(t, filepath.Join(dir, "config.yaml"), "store: {max_disk: 1kB, trim_every: 1s}\n")
 	address := freeAddress(t)
 	serveBinary(t, env, "query", "serve", "--config", config, dsn, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		rows := ask(t, address, "SELECT (SELECT count() FROM csigscope.partials_1s), (SELECT count() > 0 FROM csigscope.gaps WHERE reason = 'trimmed'), (SELECT count() > 0 FROM csigscope.partials_1m)")
-		if rows == "0\t1\t1\n" {
-			return
-		}
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("rows of 1 s, gaps, rows of 1 min: %q", rows)
-		}
+	var rows string
+	trimmed := comes(func() bool {
+		rows = ask(t, address, "SELECT (SELECT count() FROM csigscope.partials_1s), (SELECT count() > 0 FROM csigscope.gaps WHERE reason = 'trimmed'), (SELECT count() > 0 FROM csigscope.partials_1m)")
+		return rows == "0\t1\t1\n"
+	})
+	if !trimmed {
+		t.Fatalf("rows of 1 s, gaps, rows of 1 min: %q", rows)
 	}
 }

@@ -16,6 +16,20 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
+// awaited is how long tests wait for what must come, however busy the machine is: what has
+// not come by then never does.
+const awaited = 3 * time.Minute
+
+// comes waits until something holds, and says whether it came to that.
+func comes(holds func() bool) bool {
+	for begun := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begun) > awaited {
+			return false
+		}
+	}
+	return true
+}
+
 // binaryEnv names the built command to the processes that tests make of the test binary.
 const binaryEnv = "CSIGSCOPE_TEST_BINARY"
 

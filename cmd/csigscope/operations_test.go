@@ -68,7 +68,7 @@ func startDaemon(t *testing.T, env []string, args ...string) *daemonProcess {
 
 func (p *daemonProcess) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	kill := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	kill := time.AfterFunc(awaited, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	p.await("STOPPING=1")
 	if err := p.cmd.Wait(); err != nil {
@@ -80,7 +80,7 @@ func (p *daemonProcess) stop() {
 func (p *daemonProcess) await(state string) {
 	p.t.Helper()
 	b := make([]byte, 100)
-	_ = p.notify.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = p.notify.SetReadDeadline(time.Now().Add(awaited))
 	n, err := p.notify.Read(b)
 	if err != nil || string(b[:n]) != state {
 		p.t.Errorf("systemd is told %q, %v; want %s", b[:n], err, state)
@@ -139,19 +139,21 @@ func TestServeOperations(t *testing.T) {
 	if err := syscall.Kill(engine, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+	back := comes(func() bool {
 		_, again := p.get(ops, "/metrics")
+		status, _ := p.get(ops, "/readyz")
+		return strings.Contains(again, "csigscope_engine_restarts_total 1") && status == http.StatusOK
+	})
+	if !back {
 		status, why := p.get(ops, "/readyz")
-		if strings.Contains(again, "csigscope_engine_restarts_total 1") && status == http.StatusOK {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the engine is not back: %d %s\n%s", status, why, p.stderr.String())
-		}
-		time.Sleep(20 * time.Millisecond)
+		t.Fatalf("the engine is not back: %d %s\n%s", status, why, p.stderr.String())
 	}
-	if status, body := p.get(aPage, "/api/v1/bundle"); status != http.StatusOK && status != http.StatusNotFound {
+	answered := comes(func() bool { // an engine that has just begun may take longer than a question may
+		status, _ := p.get(aPage, "/api/v1/bundle")
+		return status == http.StatusOK || status == http.StatusNotFound
+	})
+	if !answered {
+		status, body := p.get(aPage, "/api/v1/bundle")
 		t.Errorf("a question after that: %d %s", status, body)
 	}
 	unprivileged(t, childOf(t, p.cmd.Process.Pid))
@@ -179,22 +181,27 @@ func landlock() bool {
 	return failed == 0
 }
 
+// childOf is the one child of a process.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if fields := strings.Fields(string(text)); err == nil && len(fields) == 1 {
-		child, _ := strconv.Atoi(fields[0])
-		return child
-	}
-	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
-	if err != nil {
-		t.Fatalf("find child of %d: %v", pid, err)
-	}
-	child, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	child, err := findChild(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return child
+}
+
+// findChild is childOf for a process that may have none, or several.
+func findChild(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if fields := strings.Fields(string(text)); err == nil && len(fields) == 1 {
+		return strconv.Atoi(fields[0])
+	}
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return 0, fmt.Errorf("find child of %d: %w", pid, err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(out)))
 }
 
 // TestOperationsUsage: addresses that others reach, and profiles there, are refused.

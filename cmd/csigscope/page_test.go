@@ -37,7 +37,7 @@ func serveBinary(t *testing.T, env []string, args ...string) string {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGINT)
-		kill := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		kill := time.AfterFunc(awaited, func() { _ = cmd.Process.Kill() })
 		defer kill.Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("after an interrupt: %v\n%s", err, stderr.String())

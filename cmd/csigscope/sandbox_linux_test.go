@@ -27,7 +27,8 @@ func collectSandboxed(t *testing.T, env []string) {
 	}
 	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + "}\n"
 	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: 7us, heavy: 20us}\n"
-	config, dsn := writeFile(t, filepath.Join(etc, "config.yaml"), section), "embedded:"+filepath.Join(dir, "store")
+	store := filepath.Join(dir, "store")
+	config, dsn := writeFile(t, filepath.Join(etc, "config.yaml"), section), "embedded:"+store
 	secret := writeFile(t, filepath.Join(elsewhere, "config.yaml"), section+table)
 	start := func(extra ...string) *collecting {
 		return runUntil(t, env, "collecting", append([]string{"collect", "--config", config, "--store", dsn, "--checkpoint", "300ms"}, extra...)...)
@@ -37,7 +38,7 @@ func collectSandboxed(t *testing.T, env []string) {
 	engine := childOf(t, c.cmd.Process.Pid)
 	unprivileged(t, engine)
 	stop := traffic(t, 2000)
-	time.Sleep(time.Second)
+	c.waitCheckpoints(store, 2)
 
 	replace := func(with func(path string) error) {
 		t.Helper()
@@ -66,15 +67,21 @@ func collectSandboxed(t *testing.T, env []string) {
 	if err := syscall.Kill(engine, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second)
-	c.end(syscall.SIGKILL)
+	again := comes(func() bool { child, err := findChild(c.cmd.Process.Pid); return err == nil && child != engine })
+	if !again {
+		t.Errorf("the engine is not started again:\n%s", c.log())
+	}
+	from := c.kept(store)
 	c = start()
-	time.Sleep(time.Second)
-	sent := len(stop())
+	to := time.Now()
+	c.waitCheckpoints(store, 2)
+	sent := stop()
 	c.end(syscall.SIGTERM)
 	// What came between the last checkpoint and the second process is in a gap.
-	if got := stored(t, env, dsn); got == 0 || got > uint64(sent) || got < uint64(sent)/3 {
-		t.Errorf("%d packets sent, %d observations stored\n%s", sent, got, c.log())
+	beside := outside(sent, from.UnixNano(), to.UnixNano())
+	got, dropped := stored(t, env, dsn), droppedBy(t, env, dsn)
+	if got == 0 || got+dropped > uint64(len(sent)) || got+dropped < beside {
+		t.Errorf("%d packets sent, %d of them not around the kill, %d dropped by the kernel, %d observations stored\n%s", len(sent), beside, dropped, got, c.log())
 	}
 
 	c = start("--no-sandbox")
