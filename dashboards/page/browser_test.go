@@ -141,11 +141,15 @@ func TestEmptyStore(t *testing.T) {
 func TestLargeMatrix(t *testing.T) {
 	v := pagetest.Visit(t, report(t, large(256, 3)), "dark")
 	took := pagetest.Evaluate[float64](v, `(() => {
-		const start = performance.now();
-		for (let i = 0; i < 30; i++) csigscope.setWindow(i %% 3);
-		return (performance.now() - start) / 30;
+		const took = [];
+		for (let i = 0; i < 30; i++) {
+			const start = performance.now();
+			csigscope.setWindow(i %% 3);
+			took.push(performance.now() - start);
+		}
+		return took.sort((a, b) => a - b)[15];
 	})()`)
-	t.Logf("a frame of 2 x 65536 cells takes %.1f ms", took)
+	t.Logf("a frame of 2 x 65536 cells takes %.1f ms (median)", took)
 	if took > 150 {
 		t.Errorf("a frame takes %.1f ms, want 33 ms and at most 150 on a busy machine", took)
 	}

@@ -3,6 +3,7 @@ package page_test
 import (
 	"context"
 	"fmt"
+	"image"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -106,23 +107,25 @@ func TestLive(t *testing.T) {
 	server := httptest.NewServer(served(t, stored(t, liveRacks), f.Memory))
 	defer server.Close()
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
-	v.Wait("!csigscope.current().waiting && document.getElementById('age').textContent === 'live'")
+	v.Wait("!csigscope.current().waiting && Live.moment() !== null")
 	for range 2 {
 		time.Sleep(time.Second) // the next window is one second later
 		cells := f.close(t)
 		start := time.Now()
 		v.Wait(cellIs(cells))
 		t.Logf("a window is drawn %v after it was closed", time.Since(start).Round(time.Millisecond))
+		v.Wait("document.getElementById('age').textContent.startsWith('live')") // what there was at first may be old
 		checkLive(t, v, cells)
 		cells = f.correct(t)
 		v.Wait(fmt.Sprintf("csigscope.cell(0, 0).observations === %d", cells[0].Observations))
 		checkLive(t, v, cells)
 	}
-	v.CheckCells(v.Screenshot("live"), liveRacks)
+	picture := f.picture(t, v)
+	v.CheckCells(picture, liveRacks)
 	heard := v.Cell("right", 1, 2)
-	painted := pagetest.ColorAt(v.Screenshot("heard"), heard)
+	painted := pagetest.ColorAt(picture, heard)
 
-	v.WaitFor("csigscope.current().stale", 30*time.Second)
+	v.Wait("csigscope.current().stale")
 	if got := pagetest.Evaluate[string](v, "document.getElementById('age').textContent"); !strings.HasPrefix(got, "stale: nothing new for") {
 		t.Errorf("after silence the page says %q", got)
 	}
@@ -135,7 +138,22 @@ func TestLive(t *testing.T) {
 	v.Excuse("Failed to load resource") // what a browser says of a server that is gone
 	server.CloseClientConnections()
 	server.Close()
-	v.WaitFor("csigscope.current().stale && document.getElementById('age').textContent.startsWith('no connection')", 30*time.Second)
+	v.Wait("csigscope.current().stale && document.getElementById('age').textContent.startsWith('no connection')")
+}
+
+// picture is one of the page with a window that is not old yet.
+func (f feed) picture(t *testing.T, v *pagetest.Visitor) image.Image {
+	t.Helper()
+	for range 20 {
+		time.Sleep(time.Second)
+		v.Wait(cellIs(f.close(t)))
+		picture := v.Screenshot("live")
+		if !pagetest.Evaluate[bool](v, "csigscope.current().stale") {
+			return picture
+		}
+	}
+	t.Fatal("no picture is taken before a window is old")
+	return nil
 }
 
 // TestLiveBeforeStore: windows may close before anything of them is stored; the page waits for

@@ -97,13 +97,17 @@ func TestLargeMap(t *testing.T) {
 			}
 		}
 		const map = new FabricMap(document.createElement("canvas"));
-		const model = {locations};
-		const start = performance.now();
-		map.layout(model, 1400, 1, "light");
-		map.draw({rows: [0], columns: {heavy: [3]}, state: () => "congested", mode: () => 5}, {level: "location", highlight: -1}, false);
+		const took = [];
+		for (let i = 0; i < 3; i++) {
+			const model = {locations};
+			const start = performance.now();
+			map.layout(model, 1400, 1, "light");
+			map.draw({rows: [0], columns: {heavy: [3]}, state: () => "congested", mode: () => 5}, {level: "location", highlight: -1}, false);
+			took.push(performance.now() - start);
+		}
 		const {ports, stages} = map.plan;
 		return {
-			took: performance.now() - start, ports: ports.length, joined: ports.filter((p) => p.mate && p.mate.mate === p).length,
+			took: Math.min(...took), ports: ports.length, joined: ports.filter((p) => p.mate && p.mate.mate === p).length,
 			outside: ports.filter((p) => p.x < 0 || p.x > 1400 || p.endX < 0 || p.endX > 1400).length, stages: stages.map((s) => s.stage),
 		};
 	})()`)

@@ -53,7 +53,7 @@ const Drawn = "window.csigscope?.ready === true"
 // Enter is Visit for a page that may have nothing to draw yet; see Excuse.
 func Enter(t *testing.T, url, theme, excuse string) *Visitor {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(tab(t), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(tab(t), 10*time.Minute)
 	t.Cleanup(cancel)
 	v := &Visitor{t: t, ctx: ctx, excuse: excuse}
 	t.Cleanup(v.check)
@@ -181,13 +181,14 @@ func (v *Visitor) Says(id, text string) {
 	v.Wait(fmt.Sprintf("document.getElementById(%q)?.textContent === %q", id, text))
 }
 
-// Wait waits until a script's condition holds.
+// Wait waits until a script's condition holds, however busy the machine is: what does not
+// hold after minutes never does.
 func (v *Visitor) Wait(condition string) {
 	v.t.Helper()
-	v.WaitFor(condition, 20*time.Second)
+	v.WaitFor(condition, 2*time.Minute)
 }
 
-// WaitFor is the same for what may take longer. A page that is being loaded may take the place of
+// WaitFor is Wait with a limit of its own. A page that is being loaded may take the place of
 // the one that was asked, at any time: then that one is asked.
 func (v *Visitor) WaitFor(condition string, limit time.Duration) {
 	v.t.Helper()
@@ -208,12 +209,11 @@ func (v *Visitor) Reload(step func()) {
 	const gone = "window.old !== true"
 	Evaluate[bool](v, "window.old = true")
 	step()
-	for range 400 {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		// In between there is no page to ask.
 		if loaded, err := chromedp.Run(v.ctx, chromedp.Evaluate[bool](gone)); err == nil && loaded {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	v.t.Fatal("the page was not loaded anew")
 }
