@@ -115,7 +115,7 @@ func TestTapEndsAtIdle(t *testing.T) {
 	livetest.MakeLink(t)
 	r := openTap(t, capture.TapConfig{}).Rings()[0]
 	var b capture.Batch
-	last := int64(0)
+	last, best := int64(0), time.Hour
 	// A call that a signal interrupts tells nothing: the runtime sends them.
 	for advanced, calls := 0, 0; advanced < 5; calls++ {
 		if calls == 50 {
@@ -125,17 +125,19 @@ func TestTapEndsAtIdle(t *testing.T) {
 		if err := r.ReadBatch(&b); err != nil || b.N != 0 {
 			t.Fatalf("%d frames, error %v", b.N, err)
 		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("an idle call took %s", took)
-		}
+		best = min(best, time.Since(began))
 		q := r.QuietUntil()
-		if q < last || q > last && time.Since(time.Unix(0, q)) > 2*time.Second {
-			t.Errorf("quiet until %d after %d, at %d", q, last, time.Now().UnixNano())
+		if q < last || q > last && (q < began.Add(-time.Second).UnixNano() || q > time.Now().UnixNano()) {
+			t.Errorf("quiet until %d after %d, of a call from %d to %d", q, last, began.UnixNano(), time.Now().UnixNano())
 		}
 		if q > last {
 			advanced++
 		}
 		last = q
+	}
+	// The machine may be busy with something else at times.
+	if best > time.Second {
+		t.Errorf("an idle call took %s", best)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func (c *exporterUnderTest) stream(t testing.TB, name string) *Stream {
 // flush waits until all is acknowledged.
 func (c *exporterUnderTest) flush(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := c.Flush(ctx); err != nil {
 		t.Fatalf("flush: %v; %+v", err, c.Stats())

@@ -62,9 +62,5 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	for late := time.Now().Add(10 * time.Second); s.Stats().Strangers.Refused[ReasonConnections] != 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("%+v, want 3 connections refused", s.Stats().Strangers)
-		}
-	}
+	wait(t, "3 connections are refused", func() bool { return s.Stats().Strangers.Refused[ReasonConnections] == 3 })
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,15 +162,16 @@ func TestSlowWatcher(t *testing.T) {
 	if status, err := lines.ReadString('\n'); err != nil || !strings.Contains(status, "200") {
 		t.Fatalf("status %q, %v", status, err)
 	}
-	var worst time.Duration
+	var took []time.Duration
 	for second := 1; second < 14; second++ {
 		begin := time.Now()
 		s.window(t, second) // as the aggregator does it, and what Run does behind
-		worst = max(worst, time.Since(begin))
+		took = append(took, time.Since(begin))
 	}
-	t.Logf("windows closed within %s beside a watcher that does not read", worst)
-	if worst > 2*time.Second {
-		t.Errorf("closing a window took %s", worst)
+	t.Logf("windows closed within %s beside a watcher that does not read", slices.Max(took))
+	// From some window on each would wait for the watcher; a busy machine delays one now and then.
+	if last := slices.Min(took[len(took)-5:]); last > 2*time.Second {
+		t.Errorf("closing a window took %s", last)
 	}
 	slow := &stream{lines}
 	for range 8 {

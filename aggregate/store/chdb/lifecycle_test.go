@@ -22,13 +22,7 @@ import (
 
 // ended says whether a process is gone, waiting for it for a while.
 func ended(pid int) bool {
-	for range 500 {
-		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			return true
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return false
+	return comes(func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 }
 
 func start(t *testing.T, o chdb.Options) *chdb.Engine {
@@ -70,14 +64,13 @@ func TestQueryAfterCrash(t *testing.T) {
 // waitForQuery waits until a query whose text holds part runs, or no longer.
 func waitForQuery(t *testing.T, conn driver.Conn, part string, running bool) {
 	t.Helper()
-	for range 1000 {
+	reached := comes(func() bool {
 		n := value[uint64](t, conn, "SELECT count() FROM system.processes WHERE position(query, ?) > 0 AND position(query, 'system.processes') = 0", part)
-		if (n > 0) == running {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
+		return (n > 0) == running
+	})
+	if !reached {
+		t.Fatalf("query with %q: running is not %v", part, running)
 	}
-	t.Fatalf("query with %q: running is not %v", part, running)
 }
 
 func TestSecondStartAttaches(t *testing.T) {

@@ -23,7 +23,7 @@ func TestMergesGiveWay(t *testing.T) {
 		exec(t, writer, "INSERT INTO merged VALUES (1)")
 	}
 	exec(t, writer, "OPTIMIZE TABLE merged FINAL")
-	late := time.Now().Add(20 * time.Second)
+	late := time.Now().Add(awaited)
 	for merging, given := 0, 0; merging == 0 || given < merging; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("%d of %d threads that merge give way", given, merging)

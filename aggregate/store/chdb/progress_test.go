@@ -31,7 +31,7 @@ func slowTable(t *testing.T, engine *chdb.Engine) string {
 func head(t *testing.T, conn net.Conn) (lines []string, at []time.Duration, body *bufio.Reader) {
 	t.Helper()
 	began := time.Now()
-	_ = conn.SetReadDeadline(began.Add(30 * time.Second))
+	_ = conn.SetReadDeadline(began.Add(awaited))
 	body = bufio.NewReader(conn)
 	for {
 		line, err := body.ReadString('\n')

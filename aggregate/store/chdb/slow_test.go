@@ -83,15 +83,22 @@ func TestGuestsDoNotDelayOthers(t *testing.T) {
 				waitForQuery(t, migrator, sql[:40], true)
 			}
 			beside := insertTimes(t, writer, batches)
-			began := time.Now()
-			value[uint64](t, reader, "SELECT count() FROM stored")
-			t.Logf("inserts: median %v, slowest %v; alone %v, %v; a reader %v",
-				beside[batches/2], beside[batches-1], alone[batches/2], alone[batches-1], time.Since(began))
-			if slowest := beside[batches-1]; slowest > 2*time.Second {
-				t.Errorf("an insert took %v beside slow guests, want at most 2s", slowest)
+			reads := make([]time.Duration, 5)
+			for i := range reads {
+				began := time.Now()
+				value[uint64](t, reader, "SELECT count() FROM stored")
+				reads[i] = time.Since(began)
 			}
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("a reader took %v beside slow guests, want at most 2s", took)
+			slices.Sort(reads)
+			t.Logf("inserts: median %v, slowest %v; alone %v, %v; readers %v",
+				beside[batches/2], beside[batches-1], alone[batches/2], alone[batches-1], reads)
+			// Who waits for a guest does so each time, and for long. A machine that is busy
+			// with something else delays some.
+			if median := beside[batches/2]; median > 2*time.Second {
+				t.Errorf("inserts take %v beside slow guests, want at most 2s", median)
+			}
+			if median := reads[len(reads)/2]; median > 2*time.Second {
+				t.Errorf("readers take %v beside slow guests, want at most 2s", median)
 			}
 			// Who hangs up takes the query along.
 			for _, conn := range conns {
