@@ -17,7 +17,7 @@ import (
 // number of cores, of what is sound in it; decode lists the same packets; and what is
 // left out is counted.
 func TestDamage(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	data, err := os.ReadFile(rec.files[0])
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestDamage(t *testing.T) {
 // A pcapng file is read up to its damage, by all who read it: what describes the rest
 // may be lost in it.
 func TestDamagedBlocks(t *testing.T) {
-	rec := record(t, singleFile)
+	rec := shared(t, singleFile)
 	data, err := os.ReadFile(rec.files[0])
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +32,17 @@ type recording struct {
 // record emits the quickstart scenario.
 func record(t *testing.T, change func(*emitter.Scenario)) recording {
 	t.Helper()
+	report, err := emitter.Run(t.Context(), recorded(t, change), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, domain := networkOf(t, &report)
+	return recording{report.Captures, f, domain, report}
+}
+
+// recorded is the scenario that record emits.
+func recorded(t *testing.T, change func(*emitter.Scenario)) emitter.Scenario {
+	t.Helper()
 	s, err := emitter.Named("quickstart")
 	if err != nil {
 		t.Fatal(err)
@@ -36,12 +50,48 @@ func record(t *testing.T, change func(*emitter.Scenario)) recording {
 	s.TagEvery, s.RepeatAckEvery = 2, 3
 	s.Duration = 2500 * time.Millisecond
 	change(&s)
-	report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	return s
+}
+
+// recordings are those of shared.
+var recordings struct {
+	mu   sync.Mutex
+	dir  string // of all of them
+	made []sharedRecording
+}
+
+type sharedRecording struct {
+	scenario emitter.Scenario
+	emit     func() (emitter.Report, error)
+}
+
+// shared is record for tests that leave the files as they are: what several of them ask for
+// is emitted once, which takes longer than most replays of it.
+func shared(t *testing.T, change func(*emitter.Scenario)) recording {
+	t.Helper()
+	s := recorded(t, change)
+	report, err := emitOnce(s)()
 	if err != nil {
 		t.Fatal(err)
 	}
 	f, domain := networkOf(t, &report)
-	return recording{report.Captures, f, domain, report}
+	return recording{slices.Clone(report.Captures), f, domain, report}
+}
+
+func emitOnce(s emitter.Scenario) func() (emitter.Report, error) {
+	recordings.mu.Lock()
+	defer recordings.mu.Unlock()
+	for _, r := range recordings.made {
+		if reflect.DeepEqual(r.scenario, s) {
+			return r.emit
+		}
+	}
+	dir := filepath.Join(recordings.dir, strconv.Itoa(len(recordings.made)))
+	emit := sync.OnceValues(func() (emitter.Report, error) {
+		return emitter.Run(context.Background(), s, dir, nil)
+	})
+	recordings.made = append(recordings.made, sharedRecording{s, emit})
+	return emit
 }
 
 // networkOf is the fabric that was emitted, and what its tags mean.

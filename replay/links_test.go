@@ -17,7 +17,7 @@ import (
 // A capture of link types that are not read is refused with their names; where there is
 // more in it, they are counted.
 func TestLinkTypes(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	write := func(links ...capture.LinkType) string {
 		var out bytes.Buffer
 		w := capture.NewWriter(&out)

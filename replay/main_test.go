@@ -1,9 +1,25 @@
 package replay_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// sharing gives the tests of a package a folder for what they share.
+type sharing struct{ *testing.M }
+
+func (m sharing) Run() int {
+	dir, err := os.MkdirTemp("", "csigscope-replay-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	recordings.dir = dir
+	return m.M.Run()
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sharing{m}) }

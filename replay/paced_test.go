@@ -16,7 +16,7 @@ import (
 
 // A paced replay takes as long as the capture, divided by the pace.
 func TestPace(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	span := spanOf(t, rec.files[0])
 	if span < 2*time.Second {
 		t.Fatalf("the capture spans %s, too little to tell", span)
@@ -60,7 +60,7 @@ func spanOf(t *testing.T, path string) time.Duration {
 // Rotated captures give the same rows at any pace, although a paced replay opens
 // them as their time comes.
 func TestPacedRotation(t *testing.T) {
-	rec := record(t, func(*emitter.Scenario) {})
+	rec := shared(t, func(*emitter.Scenario) {})
 	dir := t.TempDir()
 	for i := range byte(20) {
 		capturedAt(t, filepath.Join(dir, fmt.Sprint("rotated", i)), 2*i+1, 2*i+2)

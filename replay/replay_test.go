@@ -20,11 +20,15 @@ import (
 
 // The same file gives the same blocks, whoever reads which chunk, and at any pace.
 func TestWorkersAgree(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	if chunks, err := capture.Chunks(rec.files[0], 300<<10); err != nil || len(chunks) < 3 {
 		t.Fatalf("%d chunks, error %v: expected at least 3 to share", len(chunks), err)
 	}
-	for _, chunkBytes := range []int64{64 << 10, 300 << 10, -1} {
+	sizes := []int64{64 << 10, 300 << 10, -1}
+	if testing.Short() {
+		sizes = sizes[:1] // the same goroutines, with the most to hand over
+	}
+	for _, chunkBytes := range sizes {
 		var want blocks
 		cfg := rec.config(&want)
 		cfg.ChunkBytes = chunkBytes
@@ -60,7 +64,7 @@ func TestWorkersAgree(t *testing.T) {
 
 // Interfaces of one file are taps of their own, and lanes of one file serve the next.
 func TestInterfaces(t *testing.T) {
-	one, many := record(t, singleFile), record(t, singleFile)
+	one, many := shared(t, singleFile), shared(t, singleFile)
 	if len(one.files) != 1 {
 		t.Fatalf("%d files, expected one", len(one.files))
 	}
@@ -115,7 +119,7 @@ func truncate(t *testing.T, from, to string, share float64) {
 
 // A cut file ends where it is cut, without an error, and what came before counts.
 func TestCut(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	cut := filepath.Join(t.TempDir(), "cut.pcap")
 	truncate(t, rec.files[0], cut, 0.7)
 	rec.files = []string{cut}
@@ -140,7 +144,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	twin := filepath.Join(t.TempDir(), "twin.pcap")
 	truncate(t, rec.files[0], twin, 1)
 	text := filepath.Join(t.TempDir(), "notes.txt")
@@ -172,7 +176,7 @@ type failing struct{ err error }
 func (s failing) WriteBlock(context.Context, *aggregate.Block) error { return s.err }
 
 func TestRunEnds(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	full := errors.New("disk is full")
 	for _, pace := range []float64{0, 1e6} {
 		cfg := rec.config(failing{full})

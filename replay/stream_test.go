@@ -17,7 +17,7 @@ import (
 
 // TestStreamErrorsReachTheCaller: neither side is left waiting for the other.
 func TestStreamErrorsReachTheCaller(t *testing.T) {
-	rec := record(t, singleFile)
+	rec := shared(t, singleFile)
 	broken := errors.New("broken")
 	for name, write := range map[string]func(context.Context, io.Writer) error{
 		"the writer fails": func(context.Context, io.Writer) error { return broken },
@@ -56,7 +56,7 @@ func copyFile(w io.Writer, path string) error {
 // TestStreamEqualsFile: a capture gives the same blocks from a stream as from a file
 // that is read in one piece, paced or not.
 func TestStreamEqualsFile(t *testing.T) {
-	rec := record(t, singleFile)
+	rec := shared(t, singleFile)
 	var want blocks
 	cfg := rec.config(&want)
 	cfg.ChunkBytes = -1

@@ -70,9 +70,9 @@ func TestTapCounts(t *testing.T) {
 		taps  int
 		paced bool
 	}{
-		"pieces of a file":  {rec: record(t, classic), taps: 1},
-		"at a pace":         {rec: record(t, classic), taps: 1, paced: true},
-		"several in a file": {rec: record(t, singleFile), taps: 4},
+		"pieces of a file":  {rec: shared(t, classic), taps: 1},
+		"at a pace":         {rec: shared(t, classic), taps: 1, paced: true},
+		"several in a file": {rec: shared(t, singleFile), taps: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var whole, cut tapCounts
@@ -104,7 +104,7 @@ func TestTapCounts(t *testing.T) {
 
 // TestTapOfUnreadLink: packets of link types that are not read are counted by their tap.
 func TestTapOfUnreadLink(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	var out bytes.Buffer
 	w := capture.NewWriter(&out)
 	err := w.Declare([]capture.Interface{{Name: "wifi", Link: 105}, {Name: "eth0", Link: capture.LinkEthernet}})
@@ -132,7 +132,7 @@ func TestTapOfUnreadLink(t *testing.T) {
 
 // TestTapsFail: a store that fails ends the replay.
 func TestTapsFail(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	cfg := rec.config(&blocks{})
 	broken := errors.New("broken")
 	cfg.Taps = func(context.Context, []replay.TapCounts) error { return broken }
@@ -148,7 +148,7 @@ func TestTapsFail(t *testing.T) {
 // TestTapCountsResumed: a replay that is interrupted again and again gives the counts of
 // an undisturbed one. What was given before the last checkpoint may come again, the same.
 func TestTapCountsResumed(t *testing.T) {
-	rec := record(t, classic)
+	rec := shared(t, classic)
 	cfg := rec.config(&blocks{})
 	cfg.Pace, cfg.ChunkBytes = 1e12, 300<<10
 	var whole, pieces tapCounts
