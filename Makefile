@@ -53,7 +53,7 @@ deps: engine $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests nee
 # to each other: packages without any are left out of it, and tests without any by -short.
 test: build deps ## run all tests, with the race detector where it pays
 	@mkdir -p .cache && rm -f .cache/torture.txt
-	CSIGSCOPE_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 -timeout 60m ./...
+	CSIGSCOPE_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 -timeout 60m -vet=off ./...
 	@cat .cache/torture.txt
 	$(GO) test -count=1 -timeout 60m -race -short -vet=off $$(.ci/concurrent)
 
