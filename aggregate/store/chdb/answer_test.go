@@ -2,6 +2,7 @@ package chdb
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -106,9 +107,23 @@ func TestPacedWriter(t *testing.T) {
 	}
 }
 
+// TestTokensOfTags: a statement of as many tags as fit, none of which ends, is read in a time
+// that does not keep a core.
+func TestTokensOfTags(t *testing.T) {
+	var b strings.Builder
+	for i := 0; b.Len() < maxGuestStatement; i++ {
+		fmt.Fprintf(&b, "$%d$ ", i)
+	}
+	began := time.Now()
+	if n := len(tokenize(b.String())); n < maxGuestStatement/10 || time.Since(began) > 4*time.Second {
+		t.Errorf("%d tokens in %s", n, time.Since(began))
+	}
+}
+
 func TestNesting(t *testing.T) {
 	for sql, want := range map[string]int{
 		"": 0, "SELECT 1": 0, "SELECT (1)": 1, "SELECT [(1), {a: 2}]": 2, "SELECT '((('": 0, ")))((": 0, "-- (((\n(": 1,
+		"a$x$ ((( $x$": 3, "$x$ ((( $x$": 0, "“(((”": 0, "a‘(((’": 0,
 		strings.Repeat("(", 1000): 1000,
 	} {
 		if got := parseStatement(sql).nesting; got != want {

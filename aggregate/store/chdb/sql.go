@@ -87,6 +87,7 @@ func is(sql string, t token, word string) bool {
 // strings, heredocs and quoted names can hide a keyword.
 func tokenize(sql string) []token {
 	var tokens []token
+	docs := heredocsOf(sql)
 	depth := 0
 	for i := 0; i < len(sql); {
 		rest := sql[i:]
@@ -101,13 +102,17 @@ func tokenize(sql string) []token {
 			n := quoted(rest)
 			tokens = append(tokens, token{i, i + n, depth, true})
 			i += n
-		case c == '$' && heredoc(rest) > 0:
-			n := heredoc(rest)
+		case typographic(rest) > 0:
+			n := typographic(rest)
 			tokens = append(tokens, token{i, i + n, depth, true})
 			i += n
-		case isWord(c):
+		case docs.at(sql, i) > 0:
+			n := docs.at(sql, i)
+			tokens = append(tokens, token{i, i + n, depth, true})
+			i += n
+		case isWord(c) || c == '$':
 			n := 1
-			for n < len(rest) && isWord(rest[n]) {
+			for n < len(rest) && (isWord(rest[n]) || rest[n] == '$') {
 				n++
 			}
 			tokens = append(tokens, token{i, i + n, depth, false})
@@ -127,7 +132,7 @@ func tokenize(sql string) []token {
 }
 
 func isWord(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
 // through returns how many bytes of s lie up to and with end.
@@ -156,21 +161,59 @@ func quoted(s string) int {
 	return len(s)
 }
 
-// heredoc returns the length of the $tag$...$tag$ text that s begins with, or 0.
-func heredoc(s string) int {
+// typographic returns the length of the ‘text’ or “name” that s begins with, or 0. Nothing
+// keeps it open.
+func typographic(s string) int {
+	switch {
+	case strings.HasPrefix(s, "‘"):
+		return through(s, "’")
+	case strings.HasPrefix(s, "“"):
+		return through(s, "”")
+	}
+	return 0
+}
+
+// heredocs are where each $tag$ of a statement stands last: a statement of tags that nothing
+// closes is read once, not once for each.
+type heredocs map[string]int
+
+func heredocsOf(sql string) heredocs {
+	var last heredocs
+	for i := range len(sql) {
+		tag := heredocTag(sql[i:])
+		if tag == "" {
+			continue
+		}
+		if last == nil {
+			last = make(heredocs)
+		}
+		last[tag] = i
+	}
+	return last
+}
+
+// at returns the length of the $tag$...$tag$ text at byte i, or 0.
+func (h heredocs) at(sql string, i int) int {
+	tag := heredocTag(sql[i:])
+	if tag == "" || h[tag] < i+len(tag) {
+		return 0
+	}
+	return len(tag) + through(sql[i+len(tag):], tag)
+}
+
+// heredocTag is the $tag$ that s begins with, or nothing.
+func heredocTag(s string) string {
+	if s[0] != '$' {
+		return ""
+	}
 	n := 1
 	for n < len(s) && isWord(s[n]) {
 		n++
 	}
 	if n == len(s) || s[n] != '$' {
-		return 0
+		return ""
 	}
-	tag := s[:n+1]
-	end := strings.Index(s[len(tag):], tag)
-	if end < 0 {
-		return 0
-	}
-	return len(tag) + end + len(tag)
+	return s[:n+1]
 }
 
 // quoteIdentifier writes name so that it can be nothing but a name.
