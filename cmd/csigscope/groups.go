@@ -7,6 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// addGroup adds commands under a title of their own in the help.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+	root.AddCommand(commands...)
+}
+
 // refuseUnknown makes a command that is there for its subcommands alone, and those below
 // it, refuse what is none of them, where cobra would print the help and be content: a script
 // that asks for `schema migrat` has to fail.

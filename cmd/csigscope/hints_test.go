@@ -1,7 +1,10 @@
 package main
 
 import (
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +71,29 @@ func TestNothingThatFits(t *testing.T) {
 	} {
 		if r := runBinary(t, env, append(args, "--store", dsn)...); r.code != exitDone || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: exit code %d, %q does not say %q", args, r.code, r.stderr, want)
+		}
+	}
+}
+
+// TestServerWithoutRows: a server's answer without rows says that it is one.
+func TestServerWithoutRows(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"values": []}`)
+	}))
+	defer server.Close()
+	r := runBinary(t, os.Environ(), "query", "cells", "--server", server.URL)
+	if r.code != exitDone || !strings.Contains(r.stderr, server.URL+"/api/v1/health") {
+		t.Errorf("exit code %d, %q", r.code, r.stderr)
+	}
+}
+
+// TestHelpGroups: the help lists each command under a title.
+func TestHelpGroups(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range newRoot().Commands() {
+		if cmd.IsAvailableCommand() && cmd.GroupID == "" {
+			t.Errorf("%s is in no group", cmd.Name())
 		}
 	}
 }

@@ -71,7 +71,8 @@ in ClickHouse, and shows it as heatmaps.
 
 Every flag can also be given in the environment: --fabric as CSIGSCOPE_FABRIC. A flag
 comes first, then the environment, then the configuration file (CSIGSCOPE_CONFIG names
-it), then the default.
+it), then the default. Durations are written like 500ms, 10s or 1h30m, sizes like 64MiB
+(without a unit in bytes), times like 2026-01-05T09:30:00Z.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findings.`,
 		Example: `  csigscope demo                                  # everything at once, in a browser
@@ -89,10 +90,14 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", plainFlagError(err), cmd.CommandPath())}
 	})
-	root.AddCommand(
-		newDemoCommand(), newEmitCommand(), newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newTraceCommand(), newCollectCommand(), newExportCommand(), newQueryCommand(),
-		newDashboardsCommand(), newSchemaCommand(), newConfigCommand(), newVersionCommand(), newEngineCommand(), newReferenceCommand(root),
-	)
+	addGroup(root, "try", "Trying it:", newDemoCommand(), newEmitCommand())
+	addGroup(root, "captures", "Captures:", newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newTraceCommand())
+	addGroup(root, "live", "Live:", newCollectCommand(), newExportCommand())
+	addGroup(root, "stored", "What is stored:", newQueryCommand(), newDashboardsCommand(), newSchemaCommand())
+	addGroup(root, "tool", "This tool:", newConfigCommand(), newVersionCommand())
+	root.SetHelpCommandGroupID("tool")
+	root.SetCompletionCommandGroupID("tool")
+	root.AddCommand(newEngineCommand(), newReferenceCommand(root))
 	refuseUnknown(root)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.PersistentFlags().BoolP("verbose", "v", false, "log what is going on to standard error")

@@ -66,6 +66,9 @@ func askServer(cmd *cobra.Command, q serverQuestion) *cobra.Command {
 		if err != nil {
 			return asked(err)
 		}
+		if len(t.Rows) == 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: the server has nothing that fits: --from and --to ask for history, "+server+"/api/v1/health says what it has")
+		}
 		return t.Write(cmd.OutOrStdout(), flagText(cmd, "output"))
 	}
 	return cmd
