@@ -68,13 +68,28 @@ func (c asked) Ask(ctx context.Context, name string, parameters url.Values) (any
 }
 
 // Watch implements rpc.Source.
-func (c asked) Watch(ctx context.Context, parameters url.Values, told func(name, id string, value any) error) error {
+func (c asked) Watch(ctx context.Context, parameters url.Values, told func(*rpc.Event) error) error {
 	t, err := c.put(ctx, "watch", parameters)
 	if err != nil {
 		return err
 	}
 	defer t.leave()
-	return t.watch.run(ctx, func(e *event) error { return told(e.name, e.id, e.whole()) })
+	return t.watch.run(ctx, func(e *event) error {
+		called, err := e.called()
+		if err != nil {
+			return err
+		}
+		return told(called)
+	})
+}
+
+// called is the event as calls have it.
+func (e *event) called() (*rpc.Event, error) {
+	call := func() (*rpc.Event, error) { return rpc.NewEvent(e.name, e.id, e.whole()) }
+	if e.sent != nil {
+		return e.sent.called.get(call)
+	}
+	return call()
 }
 
 // refusal is an http.ResponseWriter for problems.

@@ -1,9 +1,7 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -23,16 +21,30 @@ import (
 // has read the last byte of it. Readers look for the end of an event alone: they are on the
 // same machine here, and what they do with an event is theirs.
 func BenchmarkWatchers(b *testing.B) {
-	for _, how := range []struct{ name, parameters, accept, end string }{
-		{"json", "", "identity", "\n\n"},
-		{"json-gzip", "", "gzip", "\x00\x00\xff\xff"}, // deflate's empty block, which parts of a stream end with
-		{"frames", "?encoding=frames", "identity", "\n\n"},
+	const blocks = "\x00\x00\xff\xff" // deflate's empty block, which parts of a stream end with
+	for _, how := range []struct {
+		name string
+		open opener
+	}{
+		{"json", counting("", "identity", "\n\n")},
+		{"json-gzip", counting("", "gzip", blocks)},
+		{"frames", counting("?encoding=frames", "identity", "\n\n")},
+		{"calls", calling("json")},
+		{"calls-frames", calling("frames")},
 	} {
-		b.Run(how.name, func(b *testing.B) { benchmarkWatchers(b, how.parameters, how.accept, how.end) })
+		b.Run(how.name, func(b *testing.B) { benchmarkWatchers(b, how.open) })
 	}
 }
 
-func benchmarkWatchers(b *testing.B, parameters, accept, end string) {
+// opener opens a stream of an API that serves at the address, after what it begins with.
+type opener func(b *testing.B, url string) reader
+
+// reader takes events in and does not look at them.
+type reader interface {
+	event(t testing.TB) (length int)
+}
+
+func benchmarkWatchers(b *testing.B, open opener) {
 	const cells, watchers, windows = 4096, 100, 15
 	s := newServed(b, cells, func(c *api.Config) { c.Watchers = watchers })
 	ctx, cancel := context.WithCancel(b.Context())
@@ -42,11 +54,10 @@ func benchmarkWatchers(b *testing.B, parameters, accept, end string) {
 	defer running.Wait()
 	defer cancel()
 	s.window(b, 0)
-	url := listen(b, s) + "/api/v1/watch" + parameters
-	streams := make([]*counted, watchers)
+	url := listen(b, s)
+	streams := make([]reader, watchers)
 	for i := range streams {
-		streams[i] = &counted{body: openBody(b, url, "Accept-Encoding", accept), end: end, buffer: make([]byte, 64<<10)}
-		streams[i].skip(b, 3) // the beginning, the snapshot, and synced
+		streams[i] = open(b, url)
 	}
 	var took []time.Duration
 	second, length := 0, 0
@@ -91,41 +102,6 @@ func producersBlocks(second, cells int) (list []*aggregate.Block) {
 		list = append(list, recenttest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), cells, csig.MinABW, csig.MinABWRatio, csig.MaxDelay))
 	}
 	return list
-}
-
-// counted is a stream whose events are taken in and not looked at.
-type counted struct {
-	body   io.Reader
-	end    string // of an event
-	buffer []byte
-}
-
-// skip reads so many events, with nothing after them.
-func (c *counted) skip(t testing.TB, events int) {
-	t.Helper()
-	for all := []byte(nil); bytes.Count(all, []byte(c.end)) < events; {
-		n, err := c.body.Read(c.buffer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, c.buffer[:n]...)
-	}
-}
-
-// event reads an event with nothing after it: to where something that was read ends as events
-// do. It gives its length.
-func (c *counted) event(t testing.TB) (length int) {
-	t.Helper()
-	for {
-		n, err := c.body.Read(c.buffer)
-		if err != nil {
-			t.Errorf("read event: %v", err)
-			return length
-		}
-		if length += n; bytes.HasSuffix(c.buffer[:n], []byte(c.end)) {
-			return length
-		}
-	}
 }
 
 // BenchmarkSnapshotLatency asks for 4096 cells while windows close, also where nobody has asked

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/rpc"
 	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -87,7 +88,12 @@ type event struct {
 type sent struct {
 	plain  lazily[[]byte]
 	packed lazily[*packed]
+	called lazily[*rpc.Event]
 }
+
+// sentBytes is about what a cell takes in memory beside its text, where an event is sent in all
+// ways.
+const sentBytes = 1200
 
 // newWatch checks what can be wrong before the stream begins.
 func (a *API) newWatch(ctx context.Context, in *watchInput) (*watch, error) {
@@ -275,7 +281,7 @@ func (w *watch) share(ctx context.Context, of eventOf, f func() (*event, error))
 			return nil, 0, err
 		}
 		e.sent = &sent{}
-		return e, e.size(), nil
+		return e, e.size() + sentBytes*len(e.chosen), nil
 	})
 }
 

@@ -22,9 +22,8 @@ type Source interface {
 	// Ask answers the question of that name, such as "cells", with a pointer to its answer
 	// in package model. What is not answered is a Refused.
 	Ask(ctx context.Context, name string, parameters url.Values) (any, error)
-	// Watch tells of events, as pointers to values of package model under the names that
-	// events have there, until ctx ends or told fails. What cannot begin is a Refused.
-	Watch(ctx context.Context, parameters url.Values, told func(name, id string, value any) error) error
+	// Watch tells of events until ctx ends or told fails. What cannot begin is a Refused.
+	Watch(ctx context.Context, parameters url.Values, told func(*Event) error) error
 }
 
 // Refused says why there is no answer.
@@ -55,7 +54,7 @@ const minCompressed = 1 << 10
 func Register(mux *http.ServeMux, c Config) {
 	s := &service{c}
 	path, h := wire.NewQueryServiceHandler(s,
-		connect.WithReadMaxBytes(maxRequest), connect.WithCompressMinBytes(minCompressed), inStrictJSON(),
+		connect.WithReadMaxBytes(maxRequest), connect.WithCompressMinBytes(minCompressed), inCodecs(),
 		connect.WithRecover(func(ctx context.Context, call connect.Spec, _ http.Header, p any) error {
 			c.Logger.ErrorContext(ctx, "answer call", slog.String("procedure", call.Procedure), slog.Any("panic", p))
 			return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))
@@ -146,13 +145,9 @@ func (s *service) Watch(ctx context.Context, r *connect.Request[wire.WatchReques
 		_ = send.SetReadDeadline(time.Time{})
 		extend = func() { _ = send.SetWriteDeadline(time.Now().Add(s.SendTimeout)) }
 	}
-	err = s.Source.Watch(ctx, values, func(name, id string, value any) error {
-		event := watched(name, id, value)
-		if event == nil {
-			return fmt.Errorf("tell %s: %T is no event", name, value)
-		}
+	err = s.Source.Watch(ctx, values, func(e *Event) error {
 		extend()
-		return stream.Send(event)
+		return stream.Conn().Send(e)
 	})
 	if err == nil {
 		return nil

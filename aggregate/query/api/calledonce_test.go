@@ -1,0 +1,64 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/query/rpc"
+	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestEventsAreCalledOnce: all who watch the same cells by calls are told one and the same event.
+func TestEventsAreCalledOnce(t *testing.T) {
+	memory, start := recent.New(recent.Config{}), time.Unix(1e9, 0)
+	a, err := New(Config{Memory: memory, Names: recenttest.Names{Racks: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := func(second int) {
+		b := recenttest.Block(rand.New(rand.NewPCG(1, 2)), 1, start.Add(time.Duration(second)*time.Second), 4, csig.MinABWRatio)
+		if err := memory.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		memory.Publish()
+	}
+	window(0)
+	enough := errors.New("enough")
+	var told [8][]*rpc.Event
+	var begun, running sync.WaitGroup
+	for i := range told {
+		begun.Add(1)
+		running.Go(func() {
+			err := asked{a, a.handler}.Watch(t.Context(), url.Values{"heartbeat": {"60s"}}, func(e *rpc.Event) error {
+				switch told[i] = append(told[i], e); len(told[i]) {
+				case 2: // the snapshot and synced
+					begun.Done()
+				case 4: // two windows
+					return enough
+				}
+				return nil
+			})
+			if !errors.Is(err, enough) && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	begun.Wait()
+	window(1)
+	window(2)
+	running.Wait()
+	for i, events := range told {
+		for n, e := range events {
+			if n != 1 && e != told[0][n] { // synced is for each watcher alone
+				t.Errorf("event %d was made for watcher %d again", n, i)
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net/http"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+)
+
+// counted is a stream of server-sent events.
+type counted struct {
+	body   io.Reader
+	end    string // of an event
+	buffer []byte
+}
+
+func (c *counted) skip(t testing.TB, events int) {
+	t.Helper()
+	for all := []byte(nil); bytes.Count(all, []byte(c.end)) < events; {
+		n, err := c.body.Read(c.buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c.buffer[:n]...)
+	}
+}
+
+// event reads an event with nothing after it: to where something that was read ends as events
+// do. It gives its length.
+func (c *counted) event(t testing.TB) (length int) {
+	t.Helper()
+	for {
+		n, err := c.body.Read(c.buffer)
+		if err != nil {
+			t.Errorf("read event: %v", err)
+			return length
+		}
+		if length += n; bytes.HasSuffix(c.buffer[:n], []byte(c.end)) {
+			return length
+		}
+	}
+}
+
+// counting reads server-sent events that end so.
+func counting(parameters, accept, end string) opener {
+	return func(b *testing.B, url string) reader {
+		body := openBody(b, url+"/api/v1/watch"+parameters, "Accept-Encoding", accept)
+		c := &counted{body: body, end: end, buffer: make([]byte, 64<<10)}
+		c.skip(b, 3) // the beginning, the snapshot, and synced
+		return c
+	}
+}
+
+// called is a stream of messages of the Connect protocol, each behind a byte of flags and its
+// length.
+type called struct {
+	body   io.Reader
+	buffer []byte
+}
+
+func (c *called) event(t testing.TB) (length int) {
+	t.Helper()
+	var head [5]byte
+	if _, err := io.ReadFull(c.body, head[:]); err != nil {
+		t.Errorf("read message: %v", err)
+		return 0
+	}
+	length = int(binary.BigEndian.Uint32(head[1:]))
+	for left := length; left > 0; {
+		n, err := c.body.Read(c.buffer[:min(left, len(c.buffer))])
+		if err != nil {
+			t.Errorf("read message: %v", err)
+			return 0
+		}
+		left -= n
+	}
+	return length
+}
+
+// calling reads what calls are told, which say that they take gzip, as most clients do.
+func calling(encoding string) opener {
+	return func(b *testing.B, url string) reader {
+		message, err := proto.Marshal(&wire.WatchRequest{Encoding: encoding})
+		if err != nil {
+			b.Fatal(err)
+		}
+		message = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+		r, err := http.NewRequestWithContext(b.Context(), "POST", url+wire.QueryServiceWatchProcedure, bytes.NewReader(message))
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/connect+proto")
+		r.Header.Set("Connect-Accept-Encoding", "gzip")
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { response.Body.Close() })
+		if response.StatusCode != 200 {
+			b.Fatalf("status %d", response.StatusCode)
+		}
+		c := &called{response.Body, make([]byte, 64<<10)}
+		for range 2 { // the snapshot and synced
+			c.event(b)
+		}
+		return c
+	}
+}
