@@ -112,12 +112,12 @@ func (v *verifier) flows(ctx context.Context, day time.Time) error {
 	if err := v.identified(ctx, of, when, sourceColumns, identity); err != nil {
 		return err
 	}
+	pieces, err := v.slots(ctx, "flows", time.Hour, when)
+	if err != nil {
+		return err
+	}
+	of.Check = "flows are not those of their window"
 	for _, g := range []int{secondGrain, minuteGrain} {
-		pieces, err := v.slots(ctx, "flows", time.Hour, when)
-		if err != nil {
-			return err
-		}
-		of.Check = "flows are not those of their window"
 		for _, from := range pieces {
 			if err := v.report(ctx, of, v.flowWindows(g, from)); err != nil {
 				return err
