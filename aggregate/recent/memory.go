@@ -21,8 +21,8 @@ type Config struct {
 	// early. Default 1 << 20.
 	MaxRows int
 	// Settle is how long a revision waits at most for further blocks of the same moment, such
-	// as those of other taps: no longer than until all have told of the newest window who told
-	// of the one before. Default 10 ms.
+	// as those of other taps: no longer than until all have told of the newest window that
+	// are known, and as much as of the one before. Default 10 ms.
 	Settle time.Duration
 	// Log is how many revisions a watcher may be behind before it has to begin anew, and
 	// for how many revisions a State stays at hand. Default 32.
@@ -116,9 +116,12 @@ func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 		return err
 	}
 	m.meet(w, b.Producer)
-	m.whole = m.whole || w.awaited.met(b.Producer, w.producers[b.Producer])
+	w.awaited.met(b.Producer, w.producers[b.Producer])
 	w.changed = true
 	m.trim()
+	if w.isWhole(len(m.producers)) {
+		m.whole = true
+	}
 	select {
 	case m.dirty <- struct{}{}:
 	default:

@@ -164,7 +164,7 @@ func TestRunSettles(t *testing.T) {
 	})
 }
 
-// TestRunGoesOn: who told of a window before is awaited in the next one, and nobody else.
+// TestRunGoesOn: a window waits for those who told of one that is kept, and no longer.
 func TestRunGoesOn(t *testing.T) {
 	const settle = 10 * time.Millisecond
 	told := func(second int, producers ...uint64) (list []*aggregate.Block) {
@@ -175,7 +175,7 @@ func TestRunGoesOn(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		m := recent.New(recent.Config{})
+		m := recent.New(recent.Config{Windows: 4})
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = m.Run(ctx) })
 		w := m.Watch(0)
@@ -192,10 +192,14 @@ func TestRunGoesOn(t *testing.T) {
 			{told(2, 2, 1), settle, "a block of a producer with two is missing"},
 			{told(3, 2, 1), 0, "who had two had one the last time"},
 			{told(4, 1), settle, "one is silent"},
-			{told(5, 1, 2), 0, "who was silent is not awaited"},
-			{told(6, 2), settle, "who was not silent is"},
+			{told(5, 1, 2), 0, "all who are known are there"},
+			{told(6, 2), settle, "one is silent"},
 			{told(5, 1, 2), settle, "late blocks await nobody"},
-			{told(7, 2), 0, "the newest window counts"},
+			{told(7, 2), settle, "who told of a window that is kept is awaited"},
+			{told(8, 2), settle, "as long as it is"},
+			{told(9, 2), 0, "and no longer"},
+			{told(9, 2), settle, "what was whole is whole once"},
+			{told(10, 2, 3), settle, "a block of who had two is missing, and a stranger is not"},
 		} {
 			start := time.Now()
 			write(t, m, step.blocks...)
