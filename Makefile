@@ -83,14 +83,14 @@ load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them a
 	CSIGSCOPE_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_INGEST_SEED=$(SEED) CSIGSCOPE_INGEST_KEYS=10000000 \
 		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest
 
-accuracy: ## print how often the location that replay names is the true port, and which faults report and conform find
+accuracy: ## print how often the location that replay names is the true port, which faults report and conform find, and what is told of periods
 	@mkdir -p .cache
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
 	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFault(s|Free)$$' ./replay
 	@rm -f .cache/traced.txt
 	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestTraceAttribution)$$' ./replay
 	@rm -f .cache/rhythms.txt
-	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod)$$' ./cmd/csigscope ./dashboards/report
+	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Stragglers|Bursts)$$' ./cmd/csigscope ./dashboards/report
 	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt .cache/rhythms.txt
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)

@@ -75,7 +75,7 @@ func unsteady(windows int, mean float64, rng *rand.Rand) func(at float64) bool {
 // that congested all the time, for a part of it, or now and then.
 func TestProbesHaveNoPeriod(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(seedsOfKind)
+	seeds := uint64(seedsOfKind / 2)
 	if os.Getenv(rhythmsEnv) != "" {
 		seeds = aperiodics
 	}
