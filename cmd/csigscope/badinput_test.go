@@ -69,6 +69,9 @@ func TestBadInput(t *testing.T) {
 		"nobody serves":      {[]string{"query", "path", "--server", "http://127.0.0.1:1"}, exitFailed, []string{"127.0.0.1:1", "refused", "collect with --api-listen"}},
 		"no store":           {[]string{"query", "extent", "--store", "embedded:" + dir}, exitFailed, []string{dir, "nothing is stored", "replay first"}},
 		"demo's public page": {[]string{"demo", "--dir", dir, "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "no TLS certificate"}},
+		"annotated itself":   {[]string{"decode", nonsense, "--annotate", filepath.Join(dir, ".", "nonsense.pcap")}, exitUsage, []string{"--annotate", nonsense, "is a capture that is read"}},
+		"annotated among":    {[]string{"decode", dir, "--annotate", filepath.Join(dir, "new.pcapng")}, exitUsage, []string{"--annotate", "lies in the folder that is read"}},
+		"report over it":     {[]string{"report", nonsense, "--out", nonsense}, exitUsage, []string{"--out", "is a capture that is read"}},
 		"public listener":    {[]string{"query", "serve", "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "no TLS certificate"}},
 	}
 	for name, tt := range tests {
@@ -87,6 +90,29 @@ func TestBadInput(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCaptureIsKept: a capture that an output was to replace is as it was.
+func TestCaptureIsKept(t *testing.T) {
+	t.Parallel()
+	e := emit(t, "--scenario", "quickstart", "--duration", "50ms")
+	path := e.captures(t)[0]
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link.pcapng")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"decode", path, "--annotate", link}, {"report", path, "--out", link}, {"conform", path, "up1=" + path, "--junit", link}} {
+		if r := runBinary(t, os.Environ(), args...); r.code != exitUsage {
+			t.Errorf("%s: exit code %d: %s", args[0], r.code, r.stderr)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+		t.Errorf("the capture has %d bytes of %d, %v", len(after), len(before), err)
 	}
 }
 

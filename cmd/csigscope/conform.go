@@ -99,6 +99,15 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) (err error) {
 		if err := expectFolder("--junit", f.junit); err != nil {
 			return err
 		}
+		captures := slices.Clone(args)
+		for _, arg := range args {
+			if _, file, named := strings.Cut(arg, "="); named {
+				captures = append(captures, file)
+			}
+		}
+		if err := keepCaptures("--junit", f.junit, slices.DeleteFunc(captures, isFolder)); err != nil {
+			return err
+		}
 	}
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {

@@ -73,6 +73,9 @@ files cannot be followed.`,
 
 func list(cmd *cobra.Command, c replay.ListConfig, files []string, annotate string) (err error) {
 	if annotate != "" {
+		if err := keepCaptures("--annotate", annotate, files); err != nil {
+			return err
+		}
 		var f *os.File
 		if f, err = os.Create(annotate); err != nil {
 			return fmt.Errorf("write annotated copy: %w", err)

@@ -22,6 +22,29 @@ func expectFolder(flag, path string) error {
 	return nil
 }
 
+// keepCaptures fails where a file that a flag names is one of the captures, which writing it
+// would destroy, or lies in a folder that is read, where it would be taken for one.
+func keepCaptures(flag, path string, captures []string) error {
+	out, err := os.Stat(path)
+	folder, folderErr := os.Stat(filepath.Dir(path))
+	for _, name := range captures {
+		in, inErr := os.Stat(name)
+		switch {
+		case inErr != nil: // whoever reads it says so
+		case err == nil && os.SameFile(in, out):
+			return usageError{fmt.Errorf("%s %q: is a capture that is read: name another file", flag, path)}
+		case folderErr == nil && os.SameFile(in, folder):
+			return usageError{fmt.Errorf("%s %q: lies in the folder that is read: name another one", flag, path)}
+		}
+	}
+	return nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // createFile writes a file, in the place of one that is there.
 func createFile(path string, write func(io.Writer) error) error {
 	out, err := os.Create(path)

@@ -90,6 +90,9 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) (err error) {
 		if err := expectFolder("--out", f.out); err != nil {
 			return err
 		}
+		if err := keepCaptures("--out", f.out, slices.DeleteFunc(slices.Clone(args), isFolder)); err != nil {
+			return err
+		}
 	}
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
