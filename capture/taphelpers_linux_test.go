@@ -59,7 +59,7 @@ func collect(t *testing.T, r *capture.Ring, want int) [][]byte {
 func until(t *testing.T, r *capture.Ring, what string, ok func() bool) {
 	t.Helper()
 	var b capture.Batch
-	for end := time.Now().Add(30 * time.Second); !ok(); {
+	for end := time.Now().Add(2 * time.Minute); !ok(); {
 		if time.Now().After(end) {
 			t.Fatalf("%s: it did not happen; state %s, %+v", what, r.State(), r.Counters())
 		}

@@ -114,7 +114,8 @@ func awayLane(t *testing.T, home *errand, count *tally) {
 		written <- nil
 	}()
 	most := 0
-	for calm := 0; calm < 50; calm++ { // until nothing more is taken for a while
+	// Until nothing more is taken for a while; the disk may take its time before that.
+	for calm := 0; calm < 50 || most < maxBufferedRows && calm < 12_000; calm++ {
 		if n := s.WriterStats().Buffered; n > most {
 			most, calm = n, 0
 		}
