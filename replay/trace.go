@@ -155,7 +155,7 @@ func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 		return
 	}
 	id, hops, known := t.known.Of(f.Data)
-	s := hop.Sighting{ID: id, TimeNS: f.TimeNS, Hops: hops}
+	s := hop.Sighting{ID: id, TimeNS: f.TimeNS, Size: f.WireLen, Hops: hops}
 	t.decoder.Decode(f.Data, &t.result)
 	var reflection *csig.Tag
 	for i := range t.result.Obs[:t.result.N] {
@@ -209,5 +209,5 @@ func (t *tracer) append(list []hop.Mark, c conform.Conversation, end uint32, tag
 	if !t.takes(id) {
 		return list
 	}
-	return append(list, hop.Mark{Segment: id, Tag: tag, TimeNS: f.TimeNS})
+	return append(list, hop.Mark{Segment: id, Tag: tag, TimeNS: f.TimeNS, Size: f.WireLen})
 }

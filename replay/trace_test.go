@@ -71,6 +71,9 @@ func TestTraceClocks(t *testing.T) {
 	if math.Abs(h.Clock.Offset-truth) > 2000 {
 		t.Errorf("offset %g ns, want %g within 2 us", h.Clock.Offset, truth)
 	}
+	if math.Abs(h.Clock.Drift-ppb) > 1000 || h.Clock.Queued {
+		t.Errorf("drift %g ± %g ppb, want %d within 1 ppm", h.Clock.Drift, h.Clock.DriftError, ppb)
+	}
 	if h.Forward.Median <= 0 || h.Backward.Median <= 0 || h.Forward.Longest < h.Forward.P99 || h.Forward.P99 < h.Forward.Median {
 		t.Errorf("delays %+v, %+v", h.Forward, h.Backward)
 	}

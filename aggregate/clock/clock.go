@@ -8,7 +8,13 @@ import (
 )
 
 // Pair is one event as the two taps have stamped it, each by its own clock, Unix ns.
-type Pair struct{ A, B int64 }
+type Pair struct {
+	A, B int64
+	// Kind is the same for events of one direction that take equally long where they meet
+	// no queue, as packets of one length on ways of one length do. Where it differs without
+	// need, or does not where it should, the drift is told less well: nothing else is.
+	Kind uint32
+}
 
 // Options say what is known beforehand. The zero value knows nothing.
 type Options struct {
@@ -47,6 +53,12 @@ type Relation struct {
 	Drift float64
 	// DriftLow and DriftHigh bound the true drift.
 	DriftLow, DriftHigh float64
+	// DriftError is the standard error of Drift, in ppb, as far as the packets themselves
+	// tell it: +Inf where they are too few.
+	DriftError float64
+	// Queued says that too few packets met no queue. Drift and DriftError then suppose that
+	// queues were as long at the end as at the beginning; the bound never does.
+	Queued bool
 	// OneWay says that packets went one way alone: the offset is then bounded on one
 	// side, the other being infinite, and the drift by Options.MaxDrift alone.
 	OneWay bool
@@ -168,24 +180,23 @@ func middle(lists ...[]Pair) int64 {
 // oneWay takes the envelope for the offset: the least delay is taken to be the one known,
 // and the luckiest timestamps to be right.
 func (r *Relation) oneWay(e *edge, o *Options) {
-	slope := steepest(func(slope float64) float64 { return e.mean(slope) }, e.slopes(), o.MaxDrift)
-	slope = min(max(refined(slope, float64(o.Error), e), -o.MaxDrift), o.MaxDrift)
 	r.OneWay, r.side = true, e.side
-	r.Drift, r.Offset = slope, e.touch(slope)+r.base
 	r.DriftLow, r.DriftHigh = -o.MaxDrift, o.MaxDrift
+	r.refine(o, e)
+	r.Offset = e.touch(r.Drift) + r.base
 	for _, p := range e.hull {
-		r.edge = append(r.edge, point{p.x, p.y + float64(e.side)*float64(o.Error)})
+		p.y += float64(e.side) * float64(o.Error)
+		r.edge = append(r.edge, p)
 	}
 }
 
 // twoWays takes the middle of the band between both envelopes, along the slope that is the
 // nearest to the packets of both.
 func (r *Relation) twoWays(up, down *edge, o *Options) error {
-	slopes := append(up.slopes(), down.slopes()...)
 	slack := float64(o.Error)
 	r.corners = fitting(up.hull, down.hull, slack, o.MaxDrift)
 	if len(r.corners) == 0 {
-		widest := steepest(func(slope float64) float64 { return up.touch(slope) - down.touch(slope) }, slopes, o.MaxDrift)
+		widest := highest(o.MaxDrift, []*edge{up, down}, func(slope float64) float64 { return up.touch(slope) - down.touch(slope) })
 		missing := (down.touch(widest) - up.touch(widest)) / 2
 		return fmt.Errorf("relate clocks: %w: they would have to be off by %.0f ns", ErrInconsistent, missing)
 	}
@@ -193,8 +204,7 @@ func (r *Relation) twoWays(up, down *edge, o *Options) error {
 	for _, l := range r.corners {
 		r.DriftLow, r.DriftHigh = min(r.DriftLow, l.slope), max(r.DriftHigh, l.slope)
 	}
-	slope := steepest(func(slope float64) float64 { return up.mean(slope) + down.mean(slope) }, slopes, o.MaxDrift)
-	r.Drift = min(max(refined(slope, slack, up, down), r.DriftLow), r.DriftHigh)
+	r.refine(o, up, down)
 	above, below := up.touch(r.Drift), down.touch(r.Drift)
 	low, high := r.Bound(r.At)
 	r.Offset = min(max((above+below)/2+r.base, low), high)

@@ -40,7 +40,7 @@ func (c *truth) pairs(rng *rand.Rand, n int, least int64, side direction) []Pair
 			half := c.error / 2 // of either tap
 			noise = float64(rng.Int64N(2*half+1) - half + rng.Int64N(2*half+1) - half)
 		}
-		list[i] = Pair{a, a + int64(math.Round(c.offsetAt(a)+float64(side)*way+noise))}
+		list[i] = Pair{A: a, B: a + int64(math.Round(c.offsetAt(a)+float64(side)*way+noise))}
 	}
 	return list
 }
@@ -226,7 +226,7 @@ func TestInvariances(t *testing.T) {
 		more := slices.Clone(forwards)
 		for range 100 {
 			p := forwards[rng.IntN(len(forwards))]
-			more = append(more, p, Pair{p.A, p.B + rng.Int64N(1e6)})
+			more = append(more, p, Pair{A: p.A, B: p.B + rng.Int64N(1e6)})
 		}
 		rng.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
 		got, err := Between(more, backwards, o)
@@ -239,7 +239,7 @@ func TestInvariances(t *testing.T) {
 		}
 		swap := func(list []Pair) (out []Pair) {
 			for _, p := range list {
-				out = append(out, Pair{p.B, p.A})
+				out = append(out, Pair{A: p.B, B: p.A})
 			}
 			return out
 		}
@@ -277,7 +277,7 @@ func TestErrors(t *testing.T) {
 			stepped[i].B -= 200_000
 		}
 	}
-	same := []Pair{{5, 6}, {5, 6}, {5, 7}, {5, 8}}
+	same := []Pair{{A: 5, B: 6}, {A: 5, B: 6}, {A: 5, B: 7}, {A: 5, B: 8}}
 	for name, one := range map[string]struct {
 		forwards, backwards []Pair
 		o                   Options

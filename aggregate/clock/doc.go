@@ -10,6 +10,12 @@
 // the least round trip. Its middle is the estimate; the lines that fit into the band bound
 // the error, whatever the queues did.
 //
+// The band leaves room for many drifts. Which of them is right is told by the packets that met
+// no queue: those of one kind, as of one length, took equally long, so that along the right
+// line their distances pile up, as sharply as timestamps are right. Where no queue ever
+// empties, packets pile up at full ones. That is an estimate with a standard error, no bound:
+// load that grows or falls all along looks as a drift does where few packets meet no queue.
+//
 // A tag that B has seen and its reflection that A has seen later are a pair of the second
 // kind: the time that the receiver held it adds to the way.
 //

@@ -7,7 +7,10 @@ import (
 )
 
 // point is a packet: when, in s, and what B's clock showed more than A's, in ns.
-type point struct{ x, y float64 }
+type point struct {
+	x, y float64
+	kind uint32
+}
 
 // line is a candidate for the offset over time: its value at x = 0 in ns, and its slope in
 // ns per s.
@@ -30,12 +33,12 @@ func newEdge(pairs []Pair, at, first int64, way float64, side direction) *edge {
 	e := &edge{side: side}
 	points := make([]point, len(pairs))
 	for i, p := range pairs {
-		points[i] = point{seconds(p.A, at), float64(p.B-p.A-first) - float64(side)*way}
+		points[i] = point{seconds(p.A, at), float64(p.B-p.A-first) - float64(side)*way, p.Kind}
 		e.meanX += points[i].x / float64(len(pairs))
 	}
 	e.points = points
 	slices.SortFunc(points, func(a, b point) int {
-		return cmp.Or(cmp.Compare(a.x, b.x), cmp.Compare(float64(side)*a.y, float64(side)*b.y))
+		return cmp.Or(cmp.Compare(a.x, b.x), cmp.Compare(float64(side)*a.y, float64(side)*b.y), cmp.Compare(a.kind, b.kind))
 	})
 	for i, p := range points {
 		if i > 0 && p.x == points[i-1].x {
@@ -88,49 +91,30 @@ func (e *edge) mean(slope float64) float64 {
 	return float64(e.side) * (e.touch(slope) + slope*e.meanX)
 }
 
-// refined is a better slope than one that two packets decide, where timestamps are off by
-// up to slack in either direction: that by least squares of the packets next to the line,
-// which are those that met no queue and some that met a little. They are many, where the
-// two outermost are what luck made them.
-func refined(slope, slack float64, edges ...*edge) float64 {
-	const rounds = 8 // the packets that are next to it change with the slope, less each time
-	for range rounds {
-		var fall, spread float64
+// steepest is the slope along which lines that touch the edges are the nearest to all packets;
+// the middle where there are several.
+func steepest(limit float64, edges ...*edge) float64 {
+	return highest(limit, edges, func(slope float64) (sum float64) {
 		for _, e := range edges {
-			value := e.touch(slope)
-			var near []point
-			var x, y float64
-			for _, p := range e.points {
-				if rest := p.y - slope*p.x - value; float64(e.side)*rest <= 2*slack {
-					near = append(near, point{p.x, rest})
-					x, y = x+p.x, y+rest
-				}
-			}
-			x, y = x/float64(len(near)), y/float64(len(near))
-			for _, p := range near {
-				fall += (p.x - x) * (p.y - y)
-				spread += (p.x - x) * (p.x - x)
-			}
+			sum += e.mean(slope)
 		}
-		if spread == 0 {
-			return slope
-		}
-		slope += fall / spread
-	}
-	return slope
+		return sum
+	})
 }
 
-// steepest is the slope at which a function that is concave and straight between the
-// candidates is the most; the middle where there are several.
-func steepest(f func(slope float64) float64, candidates []float64, limit float64) float64 {
+// highest is the slope at which a function that is concave, and straight between the slopes of
+// the edges, is the most; the middle where there are several.
+func highest(limit float64, edges []*edge, f func(slope float64) float64) float64 {
 	best, low, high := math.Inf(-1), 0.0, 0.0
-	for _, c := range candidates {
-		c = min(max(c, -limit), limit)
-		switch v := f(c); {
-		case v > best:
-			best, low, high = v, c, c
-		case v == best:
-			low, high = min(low, c), max(high, c)
+	for _, e := range edges {
+		for _, c := range e.slopes() {
+			c = min(max(c, -limit), limit)
+			switch v := f(c); {
+			case v > best:
+				best, low, high = v, c, c
+			case v == best:
+				low, high = min(low, c), max(high, c)
+			}
 		}
 	}
 	return (low + high) / 2

@@ -78,8 +78,8 @@ func TestEmitted(t *testing.T) {
 	offsetAt := func(a int64) float64 { return float64(offset) + drift*float64(a-s.Start.UnixNano())/1e9 }
 	off, fast := r.Offset-offsetAt(r.At), r.Drift-drift
 	low, high := r.Bound(r.At)
-	t.Logf("of %d packets %d and %d: off by %.0f ns (bound %.0f to %.0f) and %.0f ppb (bound %.0f to %.0f), round trip %.0f ns",
-		wanted, len(forwards), len(backwards), off, low-offsetAt(r.At), high-offsetAt(r.At), fast, r.DriftLow-drift, r.DriftHigh-drift, r.RoundTrip)
+	t.Logf("of %d packets %d and %d: off by %.0f ns (bound %.0f to %.0f) and %.0f ppb (sure of %.0f, bound %.0f to %.0f), round trip %.0f ns",
+		wanted, len(forwards), len(backwards), off, low-offsetAt(r.At), high-offsetAt(r.At), fast, r.DriftError, r.DriftLow-drift, r.DriftHigh-drift, r.RoundTrip)
 	if math.Abs(off) > 2000 || math.Abs(fast) > 1000 {
 		t.Errorf("off by %.0f ns and %.0f ppb", off, fast)
 	}
@@ -101,6 +101,7 @@ func match(t *testing.T, from io.Reader) (forwards, backwards []clock.Pair) {
 		at    [2]int64
 		times [2]int
 		src   byte
+		kind  uint32
 	}
 	met := make(map[packet]*seen)
 	var b capture.Batch
@@ -118,6 +119,7 @@ func match(t *testing.T, from io.Reader) (forwards, backwards []clock.Pair) {
 			}
 			p.at[f.Interface] = f.TimeNS
 			p.times[f.Interface]++
+			p.kind = f.WireLen
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -130,7 +132,7 @@ func match(t *testing.T, from io.Reader) (forwards, backwards []clock.Pair) {
 		if p.times != [2]int{1, 1} {
 			continue
 		}
-		if pair := (clock.Pair{A: p.at[0], B: p.at[1]}); p.src == 1 {
+		if pair := (clock.Pair{A: p.at[0], B: p.at[1], Kind: p.kind}); p.src == 1 {
 			forwards = append(forwards, pair)
 		} else {
 			backwards = append(backwards, pair)

@@ -21,6 +21,7 @@ import (
 type Sighting struct {
 	ID     uint64 // the same at every tap
 	TimeNS int64  // by the tap's clock, Unix ns
+	Size   uint32 // of the frame, bytes
 	Hops   uint8  // that the packet may still go: its TTL or hop limit
 	Tagged bool
 	Tag    csig.Tag
@@ -85,7 +86,7 @@ func Compare(a, b *Tap, off time.Duration) *Between {
 	forward, backward, unclear := match(unique(a.Packets), unique(b.Packets))
 	out.Unclear = unclear
 	there, back := echoes(a, b)
-	relation, err := clock.Between(append(times(forward), there...), append(times(backward), back...), clock.Options{Error: off})
+	relation, err := clock.Between(append(times(forward, false), there...), append(times(backward, true), back...), clock.Options{Error: off})
 	if err != nil {
 		out.Why = err.Error()
 	}
@@ -139,12 +140,26 @@ func unique(list []Sighting) []Sighting {
 	return kept
 }
 
-func times(list []pair) []clock.Pair {
+func times(list []pair, back bool) []clock.Pair {
 	out := make([]clock.Pair, len(list))
 	for i, p := range list {
-		out[i] = clock.Pair{A: p.a.TimeNS, B: p.b.TimeNS}
+		from, to := p.a, p.b
+		if back {
+			from, to = p.b, p.a
+		}
+		out[i] = clock.Pair{A: p.a.TimeNS, B: p.b.TimeNS, Kind: kind(from.Size, from.Hops-to.Hops, false)}
 	}
 	return out
+}
+
+// kind is the same for what takes equally long where it meets no queue: frames of one size
+// over as many hops. A tag and its reflection have both sizes together.
+func kind(size uint32, hops uint8, reflected bool) uint32 {
+	k := size<<9 | uint32(hops)<<1
+	if reflected {
+		k |= 1
+	}
+	return k
 }
 
 func way(list []pair, r *clock.Relation, back bool) Way {
@@ -199,8 +214,12 @@ func (b *Between) String() string {
 		return "clocks: " + b.Why
 	}
 	low, high := b.Clock.Bound(b.Clock.At)
-	return fmt.Sprintf("offset %s (%s to %s), drift %.3f ppm (%.3f to %.3f)", time.Duration(b.Clock.Offset), side(low), side(high),
-		b.Clock.Drift/1000, b.Clock.DriftLow/1000, b.Clock.DriftHigh/1000)
+	sure := ""
+	if !math.IsInf(b.Clock.DriftError, 1) {
+		sure = fmt.Sprintf(" ± %.3f", b.Clock.DriftError/1000)
+	}
+	return fmt.Sprintf("offset %s (%s to %s), drift %.3f%s ppm (%.3f to %.3f)", time.Duration(b.Clock.Offset), side(low), side(high),
+		b.Clock.Drift/1000, sure, b.Clock.DriftLow/1000, b.Clock.DriftHigh/1000)
 }
 
 // side is one bound, which packets of one direction leave open.
