@@ -88,7 +88,7 @@ accuracy: ## print how often the location that replay names is the true port, wh
 	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
 	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFault(s|Free)$$' ./replay
 	@rm -f .cache/traced.txt
-	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestTraceAttribution)$$' ./replay
+	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestClockGoals|TestTraceAttribution)$$' ./replay
 	@rm -f .cache/rhythms.txt
 	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Stragglers|Bursts)$$' ./cmd/csigscope ./dashboards/report
 	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt .cache/rhythms.txt

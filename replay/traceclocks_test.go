@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter"
 )
@@ -33,23 +32,31 @@ var clockCases = []struct {
 // apart is how far from the truth an estimate is, and whether the truth is within its bound.
 type apart struct {
 	offset, drift, width float64 // ns, ppb, ns
+	error                float64 // ppb, that the drift is said to have
+	packets              int     // that passed both taps
+	queued               bool
 	inside               bool
 }
 
-// clocksOf emits a fabric whose second tap has a clock of its own, and asks a trace for it.
-func clocksOf(t *testing.T, taps []emitter.Tap, seed uint64, change ...func(*emitter.Scenario)) apart {
+// twoRacks are two racks of two hosts, each with each, for a short time.
+func twoRacks(t *testing.T) emitter.Scenario {
 	t.Helper()
-	const jitter = 5 * time.Microsecond
-	rng := rand.New(rand.NewPCG(seed, 1))
 	s, err := emitter.Named("alltoall")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s = s.WithSize(2, 2, 2)
-	s.Seed, s.Duration, s.CaptureUntagged, s.SnapLen = seed, 400*time.Millisecond, true, 96
-	for _, c := range change {
-		c(&s)
-	}
+	s.Duration, s.SnapLen = 400*time.Millisecond, 96
+	return s
+}
+
+// clocksOf emits a fabric whose second tap has a clock of its own, and asks a trace for it.
+// Without packets in common, as where the seed sends none from rack to rack, it is none.
+func clocksOf(t *testing.T, s emitter.Scenario, taps []emitter.Tap, seed uint64) apart {
+	t.Helper()
+	const jitter = 5 * time.Microsecond
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s.Seed, s.CaptureUntagged = seed, true
 	s.Taps = slices.Clone(taps)
 	for i := range s.Taps {
 		s.Taps[i].Jitter = jitter
@@ -60,13 +67,13 @@ func clocksOf(t *testing.T, taps []emitter.Tap, seed uint64, change ...func(*emi
 	if err != nil {
 		t.Fatal(err)
 	}
-	domain, err := csig.DefaultSpec().Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, domain := networkOf(t, &report)
 	traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: report.Captures, Decode: decode.Config{Domain: domain}, Error: jitter})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(traced.Hops) == 0 {
+		return apart{}
 	}
 	if len(traced.Hops) != 1 || traced.Hops[0].Clock == nil || traced.Hops[0].Clock.OneWay {
 		t.Fatalf("seed %d: %+v", seed, traced.Hops)
@@ -77,6 +84,7 @@ func clocksOf(t *testing.T, taps []emitter.Tap, seed uint64, change ...func(*emi
 		return float64(b.Offset) + float64(a-start)*float64(b.Drift)/1e9
 	}
 	out := apart{offset: math.Abs(c.Offset - truth(c.At)), drift: math.Abs(c.Drift - float64(b.Drift)), inside: true}
+	out.error, out.queued, out.packets = c.DriftError, c.Queued, traced.Hops[0].Common()
 	for _, at := range []int64{start, c.At, start + int64(s.Duration)} {
 		low, high := c.Bound(at)
 		out.width = high - low
@@ -105,7 +113,7 @@ func TestClockBounds(t *testing.T) {
 				var list []apart
 				inside := 0
 				for seed := range seeds {
-					a := clocksOf(t, test.taps, seed+1)
+					a := clocksOf(t, twoRacks(t), test.taps, seed+1)
 					if list = append(list, a); a.inside {
 						inside++
 					}
@@ -144,9 +152,9 @@ func TestClocksThroughTunnels(t *testing.T) {
 		}
 		t.Run(encap, func(t *testing.T) {
 			t.Parallel()
-			a := clocksOf(t, clockCases[1].taps, uint64(i), func(s *emitter.Scenario) {
-				s.Encap, s.Duration, s.SnapLen, s.IP = encap, 60*time.Millisecond, 256, 4+2*(i%2)
-			})
+			s := twoRacks(t)
+			s.Encap, s.Duration, s.SnapLen, s.IP = encap, 60*time.Millisecond, 256, 4+2*(i%2)
+			a := clocksOf(t, s, clockCases[1].taps, uint64(i))
 			if !a.inside || a.offset > 10_000 {
 				t.Errorf("off by %.0f ns, within the bound: %t", a.offset, a.inside)
 			}

@@ -35,8 +35,8 @@ taps:
 			t.Errorf("%+v", way)
 		}
 	}
-	text := mustRun(t, os.Environ(), "trace", a, b, "--fabric", e.fabric())
-	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, " at leaf1:up") {
+	text := mustRun(t, os.Environ(), "trace", a, b, "--fabric", e.fabric(), "--timestamp-error", "1us")
+	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, " ± 0.") || !strings.Contains(text, " at leaf1:up") {
 		t.Error(text)
 	}
 	receivers := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: alltoall\nduration: 500ms\ntaps:\n- {name: a, before: [host1-*]}\n- {name: b, before: [host2-*], offset: 1ms}\n")
