@@ -216,7 +216,8 @@ func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID)
 	var list []ranked
 	best := math.Inf(-1)
 	for one, s := range of {
-		if cleared == nil || !cleared(one.at) {
+		// Whom nothing of it passes explains nothing.
+		if len(s.affected) > 0 && (cleared == nil || !cleared(one.at)) {
 			l := s.likelihood(nAffected, nKept)
 			best = max(best, l)
 			if one.at != 0 && c.place(one.at).Kind != fabric.KindPort {
@@ -275,11 +276,12 @@ func (v *verdict) name(f *Finding) {
 	slices.Sort(f.Candidates)
 }
 
-// accuse makes who it surely is the subject of a finding about flows, and says so.
+// accuse names who it is, or may be, in a finding about flows, whose subject is who it surely
+// is.
 func (v *verdict) accuse(f *Finding) {
 	f.Subject = "paths of several senders"
+	v.name(f)
 	if v.sure {
-		v.name(f)
 		f.Subject = v.String()
 		f.Evidence += fmt.Sprintf("; what they have in common is %s", f.Subject)
 	}

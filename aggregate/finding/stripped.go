@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 const (
@@ -25,7 +27,7 @@ func (f *flows) inOrder() []*flow {
 func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 	rates, tagged := d.rates(all)
 	var affected, kept []*flow
-	witnessed := false // by a tap at the sender
+	witnessed := 0 // by a tap at the sender
 	for _, one := range all {
 		_, dst := one.key.addrs()
 		if !tagged[dst] {
@@ -35,7 +37,9 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 		switch rate, seen := one.rate(rates); {
 		case float64(gap.n)*rate >= minMissing:
 			affected = append(affected, one)
-			witnessed = witnessed || seen
+			if seen {
+				witnessed++
+			}
 			f.during(gap.from, gap.to)
 			f.Count += gap.n
 			f.Of += one.got.tagged + one.got.data
@@ -45,9 +49,13 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 			f.Of += one.got.tagged + one.got.data
 		}
 	}
-	v := c.judge(affected, kept, nil)
+	var cleared func(aggregate.LocationID) bool
+	if witnessed == len(affected) {
+		cleared = senders
+	}
+	v := c.judge(affected, kept, cleared)
 	v.sure = v.sure && !v.host // senders may tag some flows and others not
-	if len(affected) == 0 || !v.sure && !witnessed {
+	if len(affected) == 0 || !v.sure && witnessed == 0 {
 		return f, false
 	}
 	f.Kind = StrippedFlows
@@ -55,6 +63,9 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 	v.accuse(&f)
 	return f, true
 }
+
+// senders clears them: a tap beside them saw what they send.
+func senders(at aggregate.LocationID) bool { return at == aggregate.NoLocation }
 
 // rates are the shares of packets with data that senders tag, as receivers have them of
 // the flows that keep tags, and the hosts at which tags arrive from behind other edges.
@@ -117,7 +128,7 @@ func (d *Detector) inserted(c *court, all []*flow) (f Finding, ok bool) {
 	if len(affected) == 0 {
 		return f, false
 	}
-	v := c.judge(affected, kept, nil)
+	v := c.judge(affected, kept, senders)
 	f.Kind = RogueInsertion
 	f.Evidence = fmt.Sprintf("tags arrive in %d flows whose senders make none", len(affected))
 	v.accuse(&f)
