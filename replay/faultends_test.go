@@ -2,9 +2,12 @@ package replay_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // fiveTuple is a flow.
@@ -47,4 +50,55 @@ func (f *faulty) edgesExplain(t *testing.T) string {
 		stripped[flow.dst]++
 	}
 	return fmt.Sprintf("all flows to %d hosts lose their tags, and none to %d others: their edges may strip", len(stripped), len(gets))
+}
+
+// located shows the tags at receivers that some hop replaced, and which port wrote them.
+func (f *faulty) located(t *testing.T, show func(o *decode.Observation, src netip.Addr, s csig.Signal, at fabric.Location)) {
+	t.Helper()
+	f.eachTag(t, f.racks, func(o *decode.Observation) {
+		table := f.Decode.Domain.Table(o.Tag.Layout, o.Tag.T)
+		if o.Flags&decode.Orphan != 0 || table == nil || table.Untouched(o.Tag.S) {
+			return
+		}
+		src, dst := netip.AddrFrom16(o.Src).Unmap(), netip.AddrFrom16(o.Dst).Unmap()
+		id, _ := f.fabric.Locate(o.Tag.Layout, o.Tag.T, o.Tag.LM, src, dst)
+		at, _ := f.fabric.Location(id)
+		show(o, src, table.Signal(), at)
+	})
+}
+
+// portsExplain tells whether all values have the locator of a port of their path: what was
+// written beside those may have been written by them.
+func (f *faulty) portsExplain(t *testing.T) string {
+	t.Helper()
+	strays := 0
+	f.located(t, func(_ *decode.Observation, _ netip.Addr, _ csig.Signal, at fabric.Location) {
+		if at.Kind == fabric.KindUnknown {
+			strays++
+		}
+	})
+	if strays > 0 {
+		return ""
+	}
+	return fmt.Sprintf("each of the %d values of it has the locator of a port before it, which may have written it", f.differ)
+}
+
+// nobodyElse tells whether what a host forges of a port is as good as all that is seen of the
+// port, or too little to tell from it.
+func (f *faulty) nobodyElse(t *testing.T) string {
+	t.Helper()
+	forged, others := 0, 0
+	f.located(t, func(_ *decode.Observation, src netip.Addr, s csig.Signal, at fabric.Location) {
+		switch {
+		case s != csig.MaxDelay || at.Name != "leaf1:up1":
+		case src == netip.MustParseAddr("10.0.1.1"):
+			forged++
+		default:
+			others++
+		}
+	})
+	if min(forged, others) >= 20 {
+		return ""
+	}
+	return fmt.Sprintf("%d delays of it name the port, and %d of others, which may be so", forged, others)
 }

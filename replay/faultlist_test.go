@@ -120,16 +120,16 @@ var injections = []injected{
 		change: faults(emitter.Behavior{Match: "leaf2:up*", Kind: emitter.WrongLM}),
 	},
 	{
-		name: "lm-only", at: []string{"spine1"}, reported: "locator-alone", judged: "locator-alone", hideable: true,
+		name: "lm-only", at: []string{"spine1"}, reported: "locator-alone", also: []string{"lost-value"}, judged: "locator-alone", hideable: true,
 		change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.LMOnly}),
 	},
 	{
 		name: "value-only", at: []string{"spine1"}, reported: "unknown-locator", judged: "locator-kept", hideable: true,
-		missed: "the locators left are those of ports before it",
+		hidden: (*faulty).portsExplain,
 		change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.ValueOnly}),
 	},
 	{
-		name: "above capacity", at: []string{"leaf4"}, reported: "above-capacity", also: []string{"locator-alone"}, elsewhere: true, hideable: true,
+		name: "above capacity", at: []string{"leaf4"}, reported: "above-capacity", also: []string{"locator-alone", "lost-value"}, elsewhere: true, hideable: true,
 		change: faults(emitter.Behavior{Match: "leaf4:down*", Kind: emitter.Overwrite, Values: map[string]string{"min_abw": "50Gbps"}}),
 	},
 	{
@@ -137,16 +137,17 @@ var injections = []injected{
 		change: faults(forgery),
 	},
 	{
-		name: "forged as a port's", at: []string{"10.0.1.1", "leaf1"}, watched: "scrub-failure", also: []string{"forged-value", "stuck-port"}, hideable: true, elsewhere: true,
-		change: likely, blind: "the port that it names may write such a value",
+		name: "forged as a port's", at: []string{"10.0.1.1", "leaf1"}, reported: "forged-value", watched: "scrub-failure", also: []string{"stuck-port"}, hideable: true, elsewhere: true,
+		change: likely, hidden: (*faulty).nobodyElse,
 	},
 	{
-		name: "overwrite", at: []string{"spine1"}, also: []string{"locator-alone"}, judged: "direction", hideable: true,
-		change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.Overwrite}), blind: "value and locator are the port's own; the tighter one before it is gone",
+		name: "overwrite", at: []string{"spine1"}, reported: "locator-alone", also: []string{"lost-value"}, judged: "direction", hideable: true,
+		change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.Overwrite}),
 	},
 	{
-		name: "reset", at: []string{"spine1"}, judged: "direction", hideable: true,
-		change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.Reset}), blind: "tags look as if no hop before had written",
+		name: "reset", at: []string{"spine1"}, reported: "lost-value", judged: "direction", hideable: true,
+		missed: "too few flows tell by which way they lose values",
+		change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.Reset}),
 	},
 	{
 		name: "misbucketed", at: []string{"spine1"}, also: []string{"stuck-port"}, hideable: true,
@@ -186,6 +187,7 @@ var injections = []injected{
 
 	{name: "none", honest: true},
 	{name: "fails open", honest: true, change: faults(emitter.Behavior{Match: "spine1:*", Kind: emitter.NoMetric})},
+	{name: "first hops pass through", honest: true, change: devices(emitter.Behavior{Match: "leaf[12]:up*", Kind: emitter.PassThrough})},
 	{name: "passes through", honest: true, change: devices(emitter.Behavior{Match: "spine1", Kind: emitter.PassThrough})},
 	{name: "signal-limited", honest: true, change: devices(emitter.Behavior{Match: "spine1", Kind: emitter.Limited, Signals: []string{"min_abw"}})},
 	{name: "in software", honest: true, change: devices(emitter.Behavior{Match: "spine1", Kind: emitter.Software, Every: 50 * time.Millisecond})},

@@ -142,8 +142,9 @@ func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observa
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		feed.Decode(d, decode.Ethernet, frame, &result)
+		wireLen := feed.Decode(d, decode.Ethernet, frame, &result)
 		for i := range result.Obs[:result.N] {
+			feed.Stamp(&result.Obs[i], frame, wireLen)
 			if o := &result.Obs[i]; o.Kind == decode.Tag {
 				show(o)
 			}

@@ -44,6 +44,7 @@ type court struct {
 	d      *Detector
 	routes map[[2]netip.Addr][][]aggregate.LocationID
 	places map[aggregate.LocationID]fabric.Location
+	skip   int // ports at the beginning of each path that are no suspects
 }
 
 func (d *Detector) court() *court {
@@ -128,7 +129,7 @@ func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected
 		src, _ := f.key.addrs()
 		share[who{host: src}] = 1
 		for _, path := range paths {
-			for _, port := range path {
+			for _, port := range path[min(c.skip, len(path)):] {
 				at := c.place(port)
 				for i, id := range [...]aggregate.LocationID{port, at.Set, at.DeviceLoc} {
 					if i == 0 || id != port {
@@ -136,6 +137,9 @@ func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected
 					}
 				}
 			}
+		}
+		if len(share) == 1 {
+			return false // nothing but its sender
 		}
 		for id, p := range share {
 			s := of[id]

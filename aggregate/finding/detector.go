@@ -74,7 +74,7 @@ type Config struct {
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. What goes beyond is counted
 	// as one.
 	MaxSubjects int
-	// MaxFlows bounds the flows that are told apart, 0: 16384, at 400 bytes each, and as many
+	// MaxFlows bounds the flows that are told apart, 0: 16384, at 460 bytes each, and as many
 	// of which there are reflections alone, at 100 bytes; negative: none, which leaves
 	// stripped flows and rogue insertions unseen, and devices unnamed.
 	MaxFlows int
@@ -290,6 +290,8 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	d.slack(table, code, s)
 	if at.kind == placePort {
 		at.port(table, capacity, code, s)
+		of.feign(table, capacity, code, at, s)
+		d.least(table, code, at, s)
 	}
 }
 

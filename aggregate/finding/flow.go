@@ -40,6 +40,7 @@ type flow struct {
 	reserved, orphans, strays uint64  // tags with reserved bits, or out of place; values with locators that nobody writes
 	touched                   uint64
 	run, best                 gap
+	least                     leastOf
 }
 
 // traffic is packets of a flow at one end.

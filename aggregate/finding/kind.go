@@ -24,6 +24,7 @@ const (
 	StrippedFlows
 	WrongProfile
 	WrongFormat
+	LostValue
 
 	// NumKinds is how many there are.
 	NumKinds = iota
@@ -60,7 +61,7 @@ var kinds = [NumKinds]about{
 	},
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
-		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources, where nothing that its packets pass explains them as well", "the source",
+		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources, where nothing that its packets pass explains them as well; or 20 in a row of 200 ms that are one heavily loaded value of a port, to the bit, which says otherwise to others 20 times meanwhile", "the source",
 		"the source's network card writes values of its own, or locators of its rack are not in the fabric file",
 	},
 	ScrubFailure: {
@@ -75,7 +76,7 @@ var kinds = [NumKinds]about{
 	},
 	RogueInsertion: {
 		"rogue-insertion", Error, "section 4.4.2",
-		"a tag in a flow whose sender makes none", "10 tags more at receivers than a tap at the sender, which sees the flow, allows for", "the devices or ports that flows with such tags have in common",
+		"a tag in a flow whose sender makes none", "10 tags more at receivers than a tap at the sender, which sees the flow, allows for", "the devices or ports that flows with such tags have in common; where that is not sure, up to 12 that it may be",
 		"the tap at the sender captures tagged packets by another filter than those of receivers",
 	},
 	UnknownLocator: {
@@ -105,7 +106,7 @@ var kinds = [NumKinds]about{
 	},
 	StuckPort: {
 		"stuck-port", Warning, "section 5.1.1",
-		"a port that writes one heavily loaded value, to the bit, and not the tightest one", "50 in a row that take 200 ms, or 600 ms where all are of one source; none of a flow that passes the port and is not as tight; while windows are made, 200 in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or one piece of a capture (a replay's `--chunk-size`; 0 does not cut), of values with 256 codes or more, where flows that name the port are known (`flows: top`)", "the port; or, where all are of one source, that or the source",
+		"a port that writes one heavily loaded value, to the bit, and not the tightest one", "50 in a row that take 200 ms, or 600 ms where all are of one source; none of a flow that passes the port and is not as tight; while windows are made, 200 in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or one capture, of values with 256 codes or more, where flows that name the port are known (`flows: top`)", "the port; or, where all are of one source, that or the source",
 		"the load of the port is constant, and its buckets are wide",
 	},
 	StrippedFlows: {
@@ -122,6 +123,11 @@ var kinds = [NumKinds]about{
 		"wrong-format", Info, "section 4.1",
 		"tags that no packet follows", "100 tags, of which at least 90 % have no IP packet behind them", "the layout",
 		"what is tagged is no IP",
+	},
+	LostValue: {
+		"lost-value", Warning, "section 4.1.3; IBCS 4.2",
+		"what the first port of a path wrote, value or locator, is set back or written over by a later one that adds no more delay", "20 delays, of at least 256 codes, that are the least of all, and name a port behind the first device, in flows from 2 devices which name themselves with as much in other flows; 100 times likelier by what these flows pass than by chance, for each of what that may be", "the devices or ports that such flows have in common and others not",
+		"neither it nor the ports before it on these paths support the signal",
 	},
 }
 

@@ -29,6 +29,7 @@ type layoutState struct {
 	initial          uint64
 	besides          map[uint16]*beside // locator metadata beside initial values
 	strays           strays
+	leasts           [16]least // by type
 }
 
 func (l *layoutState) init(of csig.Layout) {

@@ -33,6 +33,8 @@ type place struct {
 	at   fabric.Location // of a port
 	runs []signalRuns    // of a port, few
 	when slots           // it wrote
+	// early is the least delay that a port wrote last as the first one of a path, as least has it.
+	early uint32
 }
 
 // places are the locations that were met.
@@ -76,6 +78,7 @@ type signalRuns struct {
 	run, best run
 	table     *csig.Table
 	total     uint64
+	changes   uint64 // from one code to another
 }
 
 // constantRate is how many times as long one source has to see one value: it may itself send
@@ -96,6 +99,9 @@ type run struct {
 func (p *place) port(table *csig.Table, capacity uint64, code uint32, s *seen) {
 	r := p.signal(table, s.o.Tag.Layout, s.o.Tag.T)
 	r.total++
+	if r.total > 1 && r.run.code != code {
+		r.changes++
+	}
 	if r.run.n == 0 || r.run.code != code {
 		r.end()
 		r.run = run{code: code, from: s.o.TimeNS, to: s.o.TimeNS, packets: r.run.packets[:0], src: s.src}

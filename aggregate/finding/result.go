@@ -40,13 +40,20 @@ func (d *Detector) Findings() []Finding {
 		l := &d.layouts[i]
 		forgers := d.forgers(c, &l.strays, flows)
 		list = append(list, l.strays.forged(forgers)...)
-		list = append(list, d.unscrubbed(&l.strays, forgers)...)
+		feigners := d.feigners(&l.strays)
+		for src, run := range feigners {
+			if !forgers[src] {
+				list = append(list, run.forged(src, l.strays.sources[src]))
+			}
+		}
+		list = append(list, d.unscrubbed(&l.strays, forgers, feigners)...)
 		unknown := d.unknown(&l.strays, forgers)
 		d.blameStrays(c, unknown, flows)
 		for k := range unknown {
 			list = append(list, unknown[k].Finding)
 		}
 		list = append(list, d.locatorsAlone(l)...)
+		list = append(list, d.lost(c, l, flows)...)
 	}
 	list = append(list, d.stuck(misread)...)
 	for _, find := range []func(*court, []*flow) (Finding, bool){d.stripped, d.inserted} {

@@ -105,7 +105,7 @@ func (s *strays) passed(src netip.Addr) (list []*value) {
 }
 
 // unscrubbed are the findings of edges that let values of senders pass (IBCS 4.1).
-func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool) (list []Finding) {
+func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool, feigners map[netip.Addr]*feigned) (list []Finding) {
 	by := map[string]*Finding{}
 	for _, src := range s.inOrder() {
 		one := s.sources[src]
@@ -116,6 +116,10 @@ func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool) (list []Fi
 				f.during(v.from, v.to)
 				f.Count += v.n - v.inherited
 				f.Packets = append(f.Packets, v.first)
+			}
+			if run := feigners[src]; run != nil && f.Count == 0 {
+				f = run.forged(src, one)
+				f.Kind = ScrubFailure
 			}
 		}
 		if f.Count == 0 {

@@ -49,8 +49,10 @@ type sourceState struct {
 	from, to       int64
 	when           slots // of strays
 	packets        []Packet
-	wrote, arrived values // at taps of senders, and elsewhere
-	odd            values // of arrived ones, those that no port of the path wrote
+	wrote, arrived values     // at taps of senders, and elsewhere
+	odd            values     // of arrived ones, those that no port of the path wrote
+	feigned        [4]feigned // by type, of which there are few
+	kept           feigned    // the longest that was over
 }
 
 // source counts a value of a source, and gives what is known of it; nil beyond limit.
