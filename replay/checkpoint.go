@@ -35,7 +35,7 @@ var ErrState = errors.New("not a state that can be resumed")
 
 // stateVersion changes with the layout of a replay's state, and with how packets are
 // counted.
-const stateVersion = 2
+const stateVersion = 3
 
 // stateShape differs between programs that count other things.
 var stateShape = [...]int{
@@ -65,6 +65,8 @@ type savedSource struct {
 	Chunk int         `json:"chunk,omitempty"`
 	Tally *savedTally `json:"tally,omitempty"`
 	Lanes []savedLane `json:"lanes,omitempty"`
+	// Before are runs of the chunks before it, by interface.
+	Before map[uint32][]finding.Run `json:"before,omitempty"`
 }
 
 type savedLane struct {
@@ -77,7 +79,7 @@ type savedLane struct {
 	Seen feed.Seen         `json:"seen"`
 
 	Findings []finding.Finding `json:"findings,omitempty"`
-	Runs     []finding.Run     `json:"runs,omitempty"` // of which findings may come
+	Passage  *finding.Passage  `json:"passage,omitempty"` // of which findings may come
 }
 
 // savedTally is what is counted of a chunk, or of all before. Links have a JSON of their
@@ -134,6 +136,7 @@ func (p *pacedRun) appendState(b []byte) ([]byte, error) {
 		}
 		saved := savedSource{ID: s.id, Frames: p.frames[i], Ended: p.ended[i]}
 		if f := p.files[i]; f != nil {
+			saved.Before = f.follow.runs()
 			saved.Chunk, saved.Tally = f.worker.chunk, saveTally(&f.worker.feed.Tally, &f.worker.tally)
 			var err error
 			if saved.Lanes, p.shards, err = f.worker.appendLanes(p.shards); err != nil {
@@ -162,7 +165,7 @@ func (w *worker) appendLanes(b []byte) (lanes []savedLane, _ []byte, err error) 
 				return nil, b, w.failed(err)
 			}
 		}
-		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen(), l.findings(), l.runs()})
+		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen(), l.findings(), l.passage()})
 	}
 	return lanes, b, nil
 }
@@ -220,7 +223,11 @@ func (r *Replay) restore(b []byte) (*pacedRun, error) {
 			return nil, err
 		}
 		shards = rest
-		p.files[at] = &pacedFile{src: r.sources[at], worker: w}
+		f := newPacedFile(&r.cfg, r.sources[at], w)
+		if err := f.follow.resume(saved.Before); err != nil {
+			return nil, err
+		}
+		p.files[at] = f
 	}
 	if len(shards) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes too many", ErrState, len(shards))
@@ -276,7 +283,9 @@ func (w *worker) restoreLane(saved *savedLane, state []byte) error {
 	}
 	if l.watch != nil {
 		l.watch.Resume(saved.Findings)
-		l.watch.ResumeRuns(saved.Runs)
+		if saved.Passage != nil {
+			l.watch.ResumePassage(saved.Passage)
+		}
 	}
 	l.of = saved.Of
 	*l.Seen() = saved.Seen

@@ -50,7 +50,9 @@ func (r *Replay) runFast(ctx context.Context) error {
 			}
 		})
 	}
-	return g.Wait()
+	err := g.Wait()
+	r.result.Findings.merge(joiner.found)
+	return err
 }
 
 // runPiece returns what was cut off the piece or left out of it.
@@ -63,7 +65,7 @@ func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) (c
 	w.begin(p.src, p.chunk.Index)
 	taps, cut, err := w.run(ctx, reader, &r.progress)
 	if err == nil {
-		err = j.end(ctx, p, endedChunk{w.feed.Packets, taps})
+		err = j.end(ctx, p, endedChunk{w.feed.Packets, taps, w.passages})
 	}
 	if damage := w.damaged.add(reader); damage != nil {
 		cuts = append(cuts, damage)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -16,19 +17,22 @@ type joiner struct {
 	mu    sync.Mutex
 	cfg   *Config
 	files map[*source]*joinedFile
+	found Findings
 }
 
 // joinedFile is how far a file is.
 type joinedFile struct {
 	next    int    // chunk
 	packets uint64 // of the chunks before it
+	follow  followers
 	waiting map[int]endedChunk
 }
 
 // endedChunk is what a chunk came to, its packets numbered from 1.
 type endedChunk struct {
-	packets uint64
-	taps    []TapCounts
+	packets  uint64
+	taps     []TapCounts
+	passages []*finding.Passage // of the taps, if there are more chunks
 }
 
 func newJoiner(cfg *Config) *joiner {
@@ -41,7 +45,7 @@ func (j *joiner) end(ctx context.Context, p piece, chunk endedChunk) error {
 	defer j.mu.Unlock()
 	f := j.files[p.src]
 	if f == nil {
-		f = &joinedFile{waiting: make(map[int]endedChunk)}
+		f = &joinedFile{follow: newFollowers(j.cfg), waiting: make(map[int]endedChunk)}
 		j.files[p.src] = f
 	}
 	f.waiting[p.chunk.Index] = chunk
@@ -51,7 +55,11 @@ func (j *joiner) end(ctx context.Context, p piece, chunk endedChunk) error {
 			return nil
 		}
 		delete(f.waiting, f.next)
+		if err := f.follow.next(c.taps, c.passages); err != nil {
+			return fmt.Errorf("replay %q: %w", p.src.path, err)
+		}
 		for i := range c.taps {
+			j.found.note(c.taps[i].Findings)
 			c.taps[i].Findings = numberedFrom(f.packets, c.taps[i].Findings)
 		}
 		f.next, f.packets = f.next+1, f.packets+c.packets

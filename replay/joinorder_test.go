@@ -26,7 +26,7 @@ func TestJoinerOrder(t *testing.T) {
 		for _, at := range order {
 			for _, s := range []*source{a, b} {
 				kept := []finding.Finding{{Packets: []finding.Packet{{File: s.path, Number: 5}}}}
-				chunk := endedChunk{uint64(100 * (at + 1)), []TapCounts{{Name: s.path + ":", Findings: kept}}}
+				chunk := endedChunk{uint64(100 * (at + 1)), []TapCounts{{Name: s.path + ":", Findings: kept}}, nil}
 				if at == 1 {
 					chunk.taps = nil // nothing was to be read there
 				}

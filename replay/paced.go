@@ -34,6 +34,11 @@ type pacedFile struct {
 	src    *source
 	worker *worker
 	batch  capture.Batch
+	follow followers
+}
+
+func newPacedFile(cfg *Config, src *source, w *worker) *pacedFile {
+	return &pacedFile{src: src, worker: w, follow: newFollowers(cfg)}
 }
 
 func newPacedRun(r *Replay) *pacedRun {
@@ -175,7 +180,7 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 		if err != nil {
 			return err
 		}
-		f = &pacedFile{src: p.replay.sources[i], worker: w}
+		f = newPacedFile(&p.replay.cfg, p.replay.sources[i], w)
 		w.begin(f.src, 0)
 		p.files[i] = f
 	}
@@ -209,6 +214,12 @@ func (p *pacedRun) worker() (*worker, error) {
 
 func (f *pacedFile) flush(ctx context.Context, into *Result) error {
 	taps, err := f.worker.flush(ctx)
+	if err == nil {
+		err = f.follow.next(taps, f.worker.passages)
+	}
+	for i := range taps {
+		into.Findings.note(taps[i].Findings)
+	}
 	if err == nil {
 		err = writeTaps(ctx, f.worker.cfg, f.src, taps)
 	}

@@ -28,6 +28,9 @@ type source struct {
 	chunks []capture.Chunk
 }
 
+// inPieces tells whether the file is looked at in several chunks.
+func (s *source) inPieces() bool { return len(s.chunks) > 1 }
+
 func openSource(path string, cfg *Config) (*source, error) {
 	info, err := os.Stat(path)
 	if err != nil {

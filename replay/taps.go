@@ -37,6 +37,9 @@ func (w *worker) watch(cfg *aggregate.Config, tap feed.Tap) (*finding.Watcher, e
 	if err != nil {
 		return nil, fmt.Errorf("watch tap: %w", err)
 	}
+	if w.src.inPieces() {
+		watch.InPieces()
+	}
 	cfg.Watch, cfg.WatchSent = watch, tap.Place == "sender"
 	return watch, nil
 }
@@ -49,12 +52,12 @@ func (l *lane) findings() []finding.Finding {
 	return l.watch.Findings()
 }
 
-// runs are those that the lane's findings may come of.
-func (l *lane) runs() []finding.Run {
+// passage is what the lane's findings may come of.
+func (l *lane) passage() *finding.Passage {
 	if l.watch == nil {
 		return nil
 	}
-	return l.watch.Runs()
+	return l.watch.Passage()
 }
 
 // writeTaps hands over what the taps of a chunk came to.

@@ -32,8 +32,7 @@ func incast(t *testing.T, faults ...emitter.Behavior) (recording, finding.Config
 
 // TestWatchedStuck: the ports that are stuck are found while a capture is replayed, 3 to 4 s
 // after they are, and no other port and none of the sound twin; the same on more cores, at a
-// pace, and interrupted. Each piece of a file is looked at by itself, also at a pace: nothing
-// is found in pieces that are too short for three windows.
+// pace, and interrupted; and in pieces, each of which is too short for three windows.
 func TestWatchedStuck(t *testing.T) {
 	t.Parallel()
 	sound, looked := incast(t)
@@ -74,18 +73,21 @@ func TestWatchedStuck(t *testing.T) {
 	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Workers = 3 }, whole)); diff != "" {
 		t.Errorf("on more cores:\n%s", diff)
 	}
-	for _, pace := range []float64{0, 1e12} {
-		pieces := func(c *replay.Config) { c.Pace, c.ChunkBytes, c.Workers = pace, 256<<10, 3 }
-		if got := run(pieces, whole); len(got) != 0 {
-			t.Errorf("in pieces of less than a second, pace %g: %+v", pace, got)
-		}
-	}
 	paced := func(c *replay.Config) { c.Pace = 1e12 }
 	if diff := gocmp.Diff(want, run(paced, whole)); diff != "" {
 		t.Errorf("paced:\n%s", diff)
 	}
+	stuckInterrupted(t, want, run, paced)
+	stuckInPieces(t, want, run)
+}
+
+// watchedRun gives what is found by a run of a changed configuration.
+type watchedRun func(change func(*replay.Config), run func(replay.Config) *replay.Result) map[tapIdentity][]finding.Finding
+
+func stuckInterrupted(t *testing.T, want map[tapIdentity][]finding.Finding, run watchedRun, change func(*replay.Config)) {
+	t.Helper()
 	resumed := 0
-	got := run(paced, func(cfg replay.Config) (result *replay.Result) {
+	got := run(change, func(cfg replay.Config) (result *replay.Result) {
 		result, _, resumed = interrupted(t, cfg, 3, 40)
 		return result
 	})
@@ -94,9 +96,43 @@ func TestWatchedStuck(t *testing.T) {
 	}
 }
 
+// stuckInPieces: pieces of less than a second find together what the whole does.
+func stuckInPieces(t *testing.T, whole map[tapIdentity][]finding.Finding, run watchedRun) {
+	t.Helper()
+	want := map[tapIdentity][]finding.Finding(nil)
+	for _, test := range []struct {
+		pace    float64
+		workers int
+	}{{0, 1}, {0, 3}, {1e12, 1}} {
+		change := func(c *replay.Config) { c.Pace, c.ChunkBytes, c.Workers = test.pace, 256<<10, test.workers }
+		var counted int
+		got := run(change, func(cfg replay.Config) *replay.Result {
+			result := replayed(t, cfg)
+			counted = len(result.Findings)
+			return result
+		})
+		if want == nil {
+			want = got
+		}
+		if diff := gocmp.Diff(linesAt(whole), linesAt(got)); diff != "" || counted != len(linesAt(whole)) {
+			t.Errorf("%+v: counted %d; as a whole (-), in pieces (+):\n%s", test, counted, diff)
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v: on one core (-), otherwise (+):\n%s", test, diff)
+		}
+	}
+	stuckInterrupted(t, want, run, func(c *replay.Config) { c.Pace, c.ChunkBytes = 1e12, 256<<10 })
+}
+
+// linesAt are findings by what they are about, as lines.
+func linesAt(at map[tapIdentity][]finding.Finding) []string {
+	f := findings{at: at}
+	return f.lines()
+}
+
 // TestWatchedSilent: without faults nothing is found: where flows of constant rate make sound
 // ports say one value for seconds, and, where the table of faults is asked for, in the other
-// scenarios of the library.
+// scenarios of the library. The same in pieces.
 func TestWatchedSilent(t *testing.T) {
 	t.Parallel()
 	scenarios, seeds := []string{"permutation"}, uint64(1)
@@ -117,14 +153,17 @@ func TestWatchedSilent(t *testing.T) {
 					}
 					*s = named
 					s.Seed, s.Duration, s.Faults = seed+1, 6*time.Second, nil
+					s.Classic = true
 				})
 				looked := finding.Config{Domain: rec.domain, Locator: rec.fabric}
-				var f findings
-				cfg := rec.config(new(blocks))
-				cfg.Taps, cfg.Finding, cfg.ChunkBytes = f.take, &looked, -1
-				replayed(t, cfg)
-				if got := f.lines(); len(got) != 0 {
-					t.Errorf("found %q", got)
+				for _, chunk := range []int64{-1, 1 << 20} {
+					var f findings
+					cfg := rec.config(new(blocks))
+					cfg.Taps, cfg.Finding, cfg.ChunkBytes = f.take, &looked, chunk
+					replayed(t, cfg)
+					if got := f.lines(); len(got) != 0 {
+						t.Errorf("in pieces of %d bytes, found %q", chunk, got)
+					}
 				}
 			})
 		}

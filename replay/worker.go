@@ -41,6 +41,7 @@ type tally struct {
 	counts   aggregate.Counts
 	damaged  Damage
 	findings Findings
+	passages []*finding.Passage // of the taps of the chunk that was flushed, where there are more
 }
 
 // A lane is that of a tap.
@@ -197,6 +198,9 @@ func (w *worker) takeLane(tap feed.Tap, link decode.Link, index uint32) (*lane, 
 		l.Renew(link)
 		if l.watch != nil {
 			l.watch.Begin(w.src.path)
+			if w.src.inPieces() {
+				l.watch.InPieces()
+			}
 		}
 		return l, l.Shard().Reset(w.src.id, w.seqBase(index))
 	}
@@ -270,6 +274,9 @@ func (w *worker) flush(ctx context.Context) (taps []TapCounts, err error) {
 		tap := l.tapCounts(w.src, &counts)
 		w.findings.note(tap.Findings)
 		taps = append(taps, tap)
+		if w.src.inPieces() {
+			w.passages = append(w.passages, l.passage())
+		}
 	}
 	w.lanes = w.lanes[:0]
 	return taps, nil

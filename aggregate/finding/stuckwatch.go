@@ -68,11 +68,11 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 		return
 	}
 	w.steady(b, weight)
-	if len(w.runs.of)+len(w.runs.here) > 0 {
+	if len(w.runs.of)+len(w.runs.here) > 0 || w.heads != nil {
 		w.otherwise(b)
 	}
 	for k, r := range w.runs.here {
-		may := r.Windows > 0 && w.mayStick(r)
+		value, may := r.Value, r.Windows > 0 && w.mayStick(r)
 		known, agree := w.runs.flowsAgree(r)
 		switch was := w.runs.of[k]; {
 		case !may, known && !agree, was != nil && was.Value != r.Value:
@@ -81,6 +81,7 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 		if may && agree {
 			w.goOn(k, r)
 		}
+		w.heads.note(k, value, w.runs.of[k], !may || known && !agree)
 	}
 }
 
@@ -112,7 +113,7 @@ func (w *Watcher) steady(b *aggregate.Block, weight uint64) {
 
 // follows tells whether a window may begin a run, or matters to one.
 func (w *Watcher) follows(k runKey) bool {
-	if w.runs.of[k] != nil {
+	if w.runs.of[k] != nil || w.heads.open(k) {
 		return true
 	}
 	_, named := w.runs.flows[runKey{at: k.at, signal: k.signal}]
@@ -169,6 +170,7 @@ func (w *Watcher) otherwise(b *aggregate.Block) {
 		}
 		k := keyOfRow(b, i)
 		delete(w.runs.of, k)
+		w.heads.note(k, 0, nil, true)
 		if r := w.runs.here[k]; r != nil {
 			r.Windows = 0
 		}
@@ -215,7 +217,13 @@ func (w *Watcher) goOn(k runKey, r *Run) {
 		was.Windows++
 		was.To = r.To
 	}
-	if was.Count += r.Count; was.Windows < stuckWindows || was.Count < stuckObservations {
+	was.Count += r.Count
+	w.tell(k, was)
+}
+
+// tell makes a finding of a run that is long enough, or adds to it what it does not count yet.
+func (w *Watcher) tell(k runKey, was *Run) {
+	if was.Windows < stuckWindows || was.Count < stuckObservations || was.Count == was.Told {
 		return
 	}
 	f := w.caseOf(watchKey{kind: StuckPort, at: k.at, signal: k.signal})

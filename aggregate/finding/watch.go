@@ -14,7 +14,7 @@ import (
 
 // Version changes whenever a Watcher finds something else in the same observations, or
 // names it otherwise.
-const Version = 3
+const Version = 4
 
 // Watcher finds what single observations show: unauthorised senders, values of senders
 // that are not initial, unknown locators, values above the capacity, reserved bits and
@@ -30,6 +30,7 @@ type Watcher struct {
 	cases  map[watchKey]*Finding
 	sizes  [NumKinds]int
 	runs   runs
+	heads  *heads // nil unless in pieces
 	places map[aggregate.LocationID]*watchedPlace
 	limits map[limitKey]uint32 // least codes that are above a capacity
 	before []Finding           // of the watcher that this one goes on after
@@ -78,7 +79,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
 	w.sizes, w.places = [NumKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
-	w.runs = newRuns()
+	w.runs, w.heads = newRuns(), nil
 }
 
 // Resume goes on from what Findings gave of another Watcher. It keeps the list.
