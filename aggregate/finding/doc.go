@@ -19,7 +19,8 @@
 // # What is not found
 //
 // A tag that is initial everywhere, trimmed, stripped at the boundary of the domain or not
-// updated is no finding: networks may be idle, hops may fail open or pass tags through.
+// updated is no finding: networks may be idle, hops may fail open or pass tags through. What
+// else receivers do not show is in the reference.
 // What reads like a layout that is configured wrongly is one suggestion to change it,
 // instead of all that follows from it. It is never changed.
 package finding

@@ -12,7 +12,7 @@ import (
 // one value of it.
 const minTurns = 20
 
-// feigned is one value, heavily loaded and not the tightest, that the tags of a source have
+// feigned is one delay, heavily loaded and not the tightest, that the tags of a source have
 // in a row, with the locator of a port. What the port wrote it would write into others'
 // tags as well.
 type feigned struct {
@@ -24,17 +24,15 @@ type feigned struct {
 	packets []Packet
 }
 
-// feign follows what a source says in the name of a port.
+// feign follows what a source says in the name of a port: its delay, which differs from
+// packet to packet, while a sender of constant rate may make a port as loaded as before.
 func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, at *place, s *seen) {
-	if one == nil || s.o.Kind != decode.Tag || table.Codes() < minCodes {
+	if one == nil || s.o.Kind != decode.Tag || table.Signal() != csig.MaxDelay || table.Codes() < minCodes {
 		return
 	}
 	tag := &s.o.Tag
 	key := valueOf(tag)
 	run := &one.feigned[tag.T%uint8(len(one.feigned))]
-	if run.n >= minStrays && run.table == table && table.Aggregation().Direction().Tighter(code, run.table.Code(run.s())) {
-		return // a port behind the sender replaced it
-	}
 	if run.key != key || run.port != at {
 		one.keep(run)
 		*run = feigned{packets: run.packets[:0]}

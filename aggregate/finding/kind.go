@@ -61,7 +61,7 @@ var kinds = [NumKinds]about{
 	},
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
-		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources, where nothing that its packets pass explains them as well; or 20 in a row of 200 ms that are one heavily loaded value of a port, to the bit, which says otherwise to others 20 times meanwhile", "the source",
+		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources, where nothing that its packets pass explains them as well; or 20 delays in a row, of 200 ms, that are one heavily loaded value of a port, to the bit, which says otherwise to others 20 times meanwhile", "the source",
 		"the source's network card writes values of its own, or locators of its rack are not in the fabric file",
 	},
 	ScrubFailure: {
@@ -140,7 +140,7 @@ func (k Kind) Severity() Severity { return kinds[k].severity }
 // Otherwise says what would explain such a finding without a fault.
 func (k Kind) Otherwise() string { return kinds[k].otherwise }
 
-// WriteReference writes the kinds as a table in Markdown.
+// WriteReference writes the kinds as a table in Markdown, and what receivers do not show.
 func WriteReference(w io.Writer) error {
 	if _, err := fmt.Fprint(w, "| finding | severity | what it is | from when on | what it names | what would explain it otherwise | source |\n|---|---|---|---|---|---|---|\n"); err != nil {
 		return fmt.Errorf("write reference of findings: %w", err)
@@ -151,7 +151,7 @@ func WriteReference(w io.Writer) error {
 			return fmt.Errorf("write reference of findings: %w", err)
 		}
 	}
-	return nil
+	return writeUnseen(w)
 }
 
 // directly is what single observations show of a subject.

@@ -9,7 +9,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// minLeast is how many values of a flow it takes to tell which port writes its least delay.
+// minLeast is how many values of a flow it takes to tell that its first device does not write
+// its least delay. That it does, one tells.
 const minLeast = 5
 
 // least is the least delay that tags of a type say. A switch adds some to any packet, in a
@@ -93,7 +94,7 @@ func (d *Detector) lost(c *court, l *layoutState, flows []*flow) (list []Finding
 			case f.late >= minLeast && slices.ContainsFunc(f.edges, func(edge string) bool { return devices[edge] }):
 				affected = append(affected, one)
 				edges[f.edges[0]] = true
-			case f.early >= minLeast && f.late == 0:
+			case f.early > 0 && f.late == 0:
 				kept = append(kept, one)
 			}
 		}
