@@ -378,6 +378,10 @@ func collectReload(t *testing.T, env []string) {
 	livetest.IP(t, "link", "set", livetest.SendEnd, "down")
 	c.waitSaid(address+"/readyz", "tap "+livetest.TapEnd)
 	livetest.IP(t, "link", "set", livetest.SendEnd, "up")
+	// An ending process has seconds to describe its configurations to a store that is slow.
+	if !comes(func() bool { return runBinary(t, env, "schema", "verify", "--store", dsn).code == 0 }) {
+		t.Errorf("the store does not get to know all configurations:\n%s", c.log())
+	}
 	c.end(syscall.SIGTERM)
 	if got := stored(t, env, dsn); got != uint64(taken) || got == 0 {
 		t.Errorf("%d packets sent over 20 reloads, %d of them taken in, %d observations stored", len(sent), taken, got)

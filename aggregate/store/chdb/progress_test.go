@@ -192,6 +192,7 @@ func TestNodeClientWithProgress(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base, sql := listen(t, engine), slowTable(t, engine)
 	var got map[string]any
+	sql = strings.Replace(sql, "0.002", "0.004", 1) // 4 s, and the client waits for 3
 	out := run(t, node, "testdata/nodeclient/progress.mjs", base, sql)
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -5,8 +5,8 @@ import { createClient } from "@clickhouse/client";
 const [, , url, query] = process.argv;
 const result = {};
 
-async function outcome(settings, sql) {
-  const client = createClient({ url, request_timeout: 700, clickhouse_settings: settings });
+async function outcome(settings, sql, patience = 3000) {
+  const client = createClient({ url, request_timeout: patience, clickhouse_settings: settings });
   try {
     const answer = await client.query({ query: sql, format: "JSONEachRow" });
     return (await answer.json())[0].c;
@@ -20,5 +20,5 @@ async function outcome(settings, sql) {
 const progress = { send_progress_in_http_headers: 1, http_headers_progress_interval_ms: "200" };
 result.silent = await outcome({}, query);
 result.progress = await outcome(progress, query);
-result.late = await outcome(progress, "SELECT throwIf(sleepEachRow(0.5) = 0) AS c FROM numbers(2)");
+result.late = await outcome(progress, "SELECT throwIf(sleepEachRow(0.5) = 0) AS c FROM numbers(2)", 60000);
 console.log(JSON.stringify(result));
