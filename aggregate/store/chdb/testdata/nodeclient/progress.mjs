@@ -5,7 +5,7 @@ import { createClient } from "@clickhouse/client";
 const [, , url, query] = process.argv;
 const result = {};
 
-async function outcome(settings, sql, patience = 3000) {
+async function outcome(settings, sql, patience = 2000) {
   const client = createClient({ url, request_timeout: patience, clickhouse_settings: settings });
   try {
     const answer = await client.query({ query: sql, format: "JSONEachRow" });
