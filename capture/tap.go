@@ -12,8 +12,8 @@ import (
 
 // Defaults and limits of a TapConfig.
 const (
-	DefaultTapBlocks    = 64
-	DefaultTapBlockSize = 1 << 20
+	DefaultTapBlocks    = 256
+	DefaultTapBlockSize = 256 << 10
 	DefaultTapRetire    = 20 * time.Millisecond
 	DefaultTapWait      = 20 * time.Millisecond
 	MaxTapRings         = 256
@@ -95,8 +95,9 @@ type TapConfig struct {
 
 	// A ring has Blocks of BlockSize bytes each, a power of two from 64 KiB on. A
 	// block is handed over when it is full, or Retire to twice Retire after its first
-	// frame: a long time loses the tail of a short run when the tap ends. Defaults 64,
-	// 1 MiB and 20 ms.
+	// frame: a long time loses the tail of a short run when the tap ends. However few
+	// frames come, the blocks last no less than Blocks times Retire while nobody reads.
+	// Defaults 256, 256 KiB and 20 ms: 5 s.
 	Blocks    int
 	BlockSize int
 	Retire    time.Duration

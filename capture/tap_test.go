@@ -23,7 +23,7 @@ func TestNewTapTellsWhatIsWrong(t *testing.T) {
 		{TapConfig{Interface: "a", BlockSize: 4096}, "from 65536 on"},
 		{TapConfig{Interface: "a", Blocks: 1}, "at least 2"},
 		{TapConfig{Interface: "a", Blocks: 1 << 20}, "at most 16 GiB"},
-		{TapConfig{Interface: "a", Blocks: 4096, Rings: 8}, "at most 16 GiB"},
+		{TapConfig{Interface: "a", Blocks: 16384, Rings: 8}, "at most 16 GiB"},
 		{TapConfig{Interface: "a", Retire: time.Minute}, "retire 1m0s"},
 		{TapConfig{Interface: "a", Wait: time.Microsecond}, "wait 1µs"},
 		{TapConfig{Interface: "a", Filter: make([]bpf.RawInstruction, 5000)}, "5000"},

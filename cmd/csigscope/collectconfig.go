@@ -33,7 +33,7 @@ type collectTap struct {
 	Place       word     `yaml:"place,omitempty"` // receiver, sender or mid; default as the fabric file says
 	Weight      quantity `yaml:"weight,omitempty"`
 	Rings       quantity `yaml:"rings,omitempty"`  // cores that share the frames
-	Blocks      quantity `yaml:"blocks,omitempty"` // of 1 MiB, in each ring
+	Blocks      quantity `yaml:"blocks,omitempty"` // of 256 KiB, in each ring
 	Promiscuous bool     `yaml:"promiscuous,omitempty"`
 	Direction   word     `yaml:"direction,omitempty"`  // in or both
 	Snap        quantity `yaml:"snap,omitempty"`       // bytes of a frame to keep
