@@ -58,7 +58,7 @@ func TestSchemaDrop(t *testing.T) {
 	}{
 		{[]string{store}, 2, "--yes"},
 		{[]string{"--store=none", "--yes"}, 2, "nothing to drop"},
-		{[]string{"--store=embedded:" + dir + "-absent", "--yes"}, 1, "no such file"},
+		{[]string{"--store=embedded:" + dir + "-absent", "--yes"}, 1, "nothing is stored in"},
 		{[]string{store, "--yes"}, 0, "dropped"},
 		{[]string{store, "--yes"}, 1, "no schema"},
 	} {
