@@ -40,6 +40,9 @@ type Client struct {
 	released     time.Time
 	describedFor int
 	answered     time.Time // when a collector answered last
+	failing      quiet     // pushes
+	unread       quiet     // the spool
+	untidy       quiet
 }
 
 // peer is a collector.

@@ -45,7 +45,9 @@ func (c *Client) send(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := c.collect(&sh, single); err != nil {
 			// Also when what was being read gave way to newer blocks.
-			c.cfg.Logger.Warn("spool cannot be read, trying again", slog.String("error", err.Error()))
+			if line, say := c.unread.wrong(c.cfg.Now(), slog.String("error", err.Error())); say {
+				c.cfg.Logger.Warn("spool cannot be read, trying again", line...)
+			}
 			sleep(ctx, pause)
 			pause = min(2*pause, longestPause)
 			continue
@@ -64,6 +66,8 @@ func (c *Client) send(ctx context.Context) error {
 			if again := c.settle(ctx, &sh, answer); again != nil {
 				c.fail(again)
 				sleep(ctx, pause)
+			} else {
+				c.recovered()
 			}
 		case poison && len(sh.records) > 1:
 			single = true
@@ -128,7 +132,17 @@ func (c *Client) fail(err error) {
 	from := c.peers[c.current].url
 	c.current = (c.current + 1) % len(c.peers)
 	c.mu.Unlock()
-	c.cfg.Logger.Warn("push failed, trying again", slog.String("collector", from), slog.String("error", err.Error()))
+	if line, say := c.failing.wrong(c.cfg.Now(), slog.String("collector", from), slog.String("error", err.Error())); say {
+		c.cfg.Logger.Warn("push failed, trying again", line...)
+	}
+}
+
+// recovered says that a collector answers again, where it was said that none does.
+func (c *Client) recovered() {
+	if c.failing.well() {
+		s := c.Stats()
+		c.cfg.Logger.Warn("collector answers again", slog.String("collector", s.Collector), slog.Uint64("waiting", s.Waiting))
+	}
 }
 
 // collect reads the oldest records of the spool, as many as make a request. What is
@@ -261,7 +275,9 @@ func (c *Client) release() {
 			continue
 		}
 		if err := c.log.Release(s); err != nil {
-			c.cfg.Logger.Warn("spool cannot be tidied up", slog.String("error", err.Error()))
+			if line, say := c.untidy.wrong(now, slog.String("error", err.Error())); say {
+				c.cfg.Logger.Warn("spool cannot be tidied up", line...)
+			}
 			return
 		}
 	}

@@ -24,6 +24,7 @@ type Watched[T any] struct {
 	looked time.Time
 	stamps []stamp
 	value  T
+	told   string // why the files cannot be read, since they cannot
 }
 
 // stamp tells one state of a file from another.
@@ -70,6 +71,7 @@ func (w *Watched[T]) Get() T {
 	w.looked = now
 	stamps, err := w.stat()
 	if err == nil && slices.EqualFunc(stamps, w.stamps, stamp.equal) {
+		w.told = ""
 		return w.value
 	}
 	var value T
@@ -77,9 +79,13 @@ func (w *Watched[T]) Get() T {
 		value, err = w.load()
 	}
 	if err != nil {
-		w.logger.Error("file changed and cannot be read: what it held before stays in force", slog.String("error", err.Error()))
+		if text := err.Error(); text != w.told {
+			w.told = text
+			w.logger.Error("file changed and cannot be read: what it held before stays in force", slog.String("error", text))
+		}
 		return w.value
 	}
+	w.told = ""
 	w.logger.Info("file changed and was read again", slog.Any("files", w.paths))
 	w.value, w.stamps = value, stamps
 	return value
