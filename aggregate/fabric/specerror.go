@@ -166,6 +166,9 @@ var (
 	unknownKey = regexp.MustCompile(`^field (.+) not found in type (\S+)$`)
 )
 
+// yamlTab is what the parser says of a tab where text may begin.
+const yamlTab = "found character that cannot start any token"
+
 // yamlError turns the errors of the YAML decoder into SpecErrors.
 func yamlError(err error, name string) error {
 	texts := []string{err.Error()}
@@ -174,13 +177,17 @@ func yamlError(err error, name string) error {
 	}
 	var p problems
 	for _, text := range texts {
-		e := &SpecError{File: name, Text: text}
+		e := &SpecError{File: name, Text: strings.TrimPrefix(text, "yaml: ")}
 		if m := yamlLine.FindStringSubmatch(text); m != nil {
 			e.Line, _ = strconv.Atoi(m[1])
 			e.Text = m[2]
 		}
 		if m := unknownKey.FindStringSubmatch(e.Text); m != nil {
 			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], expectedKeys(m[2]))
+		}
+		if e.Text == yamlTab {
+			e.Line = max(e.Line, 1) // the parser counts from 0, and leaves that out
+			e.Text += ": YAML is indented by spaces, not by tabs"
 		}
 		if len(p.errs) < maxProblems {
 			p.errs = append(p.errs, e)

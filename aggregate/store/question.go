@@ -45,6 +45,9 @@ func (q *Query) check(windowed bool) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrQuestion}, args...)...)
 	}
 	from, to := q.From.UnixNano(), q.To.UnixNano()
+	if _, err := grainOf(q.Resolution); err != nil {
+		return fail("resolution %s: expected 1m, 1s or less than 1s", q.Resolution)
+	}
 	switch {
 	case q.From.Before(time.Unix(0, 0)) || q.To.After(time.Unix(0, endOfTime)):
 		return fail("range %s to %s: expected times in 1970 to 2105", stamp(q.From), stamp(q.To))
@@ -59,8 +62,7 @@ func (q *Query) check(windowed bool) error {
 	case windowed && (to-from)/int64(q.Step) > maxSteps:
 		return fail("%d windows of %s: expected at most %d, take a longer step", (to-from)/int64(q.Step), q.Step, maxSteps)
 	}
-	_, err := grainOf(q.Resolution)
-	return err
+	return nil
 }
 
 // Everything is the range of all times that can be stored.

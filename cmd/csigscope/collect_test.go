@@ -16,7 +16,7 @@ func TestCollectExample(t *testing.T) {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
 	dumped := mustRun(t, os.Environ(), "config", "dump", "--config", example)
-	for _, want := range []string{"interface: eth1", "rings: 2", "every: 1s", "timestamps: auto", "store_time: 30s"} {
+	for _, want := range []string{"interface: eth1", "rings: 2", "every: 1s", "timestamps: auto", "store_time: 30s", "tpid: 0x9900"} {
 		if !strings.Contains(dumped, want) {
 			t.Errorf("the dump has no %q", want)
 		}

@@ -101,7 +101,7 @@ func loadConfig(path string) (config, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, usageError{fmt.Errorf("read configuration %q: %s", path, plainYAMLError(err))}
+		return c, usageError{fmt.Errorf("read configuration %q: %s", path, plainYAMLError(err, "config dump"))}
 	}
 	if c.Decode.Endpoints != "" {
 		if _, err := decode.ParseEndpoints(c.Decode.Endpoints); err != nil {

@@ -88,7 +88,9 @@ func list(cmd *cobra.Command, c replay.ListConfig, files []string, annotate stri
 		return err
 	}
 	err = l.Run(cmd.Context(), files)
-	summarizeList(cmd.ErrOrStderr(), l.Counts())
+	if err == nil || l.Counts().Packets > 0 {
+		summarizeList(cmd.ErrOrStderr(), l.Counts()) // what could not be opened has nothing to sum up
+	}
 	noteNoCSIG(cmd.ErrOrStderr(), l.Counts().Packets, l.Counts().Observations, c.Decode.Domain)
 	if c.Follow && errors.Is(err, context.Canceled) {
 		return nil // an interrupt is how following ends

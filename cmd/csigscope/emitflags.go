@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,6 +64,9 @@ func (f *emitFlags) build(cmd *cobra.Command) (emitter.Scenario, error) {
 	s, err := emitter.Named(f.scenario)
 	if f.file != "" {
 		s, err = emitter.Load(f.file)
+	}
+	if err != nil && strings.Contains(err.Error(), "yaml: ") {
+		err = errors.New(plainYAMLError(err, "emit --dump"))
 	}
 	if err != nil {
 		return s, usageError{err}

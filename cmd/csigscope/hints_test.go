@@ -73,6 +73,11 @@ func TestNothingThatFits(t *testing.T) {
 			t.Errorf("%v: exit code %d, %q does not say %q", args, r.code, r.stderr, want)
 		}
 	}
+	for _, flags := range []string{"cells --resolution 3s", "windows --resolution 3s", "windows --step 1500ms", "flows --resolution 10ms", "locations --top 100000000"} {
+		if r := runBinary(t, env, append([]string{"query"}, strings.Fields(flags+" --store "+dsn)...)...); r.code != exitUsage {
+			t.Errorf("%s: exit code %d, want %d: %s", flags, r.code, exitUsage, r.stderr)
+		}
+	}
 }
 
 // TestServerWithoutRows: a server's answer without rows says that it is one.

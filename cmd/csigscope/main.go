@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 // Exit codes of every command.
@@ -52,7 +54,7 @@ func run(args []string) int {
 		return exitFailed
 	}
 	fmt.Fprintln(os.Stderr, "csigscope:", err)
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, store.ErrQuestion) {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[findingsError](err); ok {

@@ -109,6 +109,12 @@ func (f *queryFlags) open(cmd *cobra.Command) (*openedStore, *answers.Question, 
 	if f.top < 1 {
 		return nil, nil, usageError{fmt.Errorf("--top %d: expected at least 1", f.top)}
 	}
+	if f.step <= 0 {
+		return nil, nil, usageError{fmt.Errorf("--step %s: expected a time above 0", f.step)}
+	}
+	if f.resolution < 0 {
+		return nil, nil, usageError{fmt.Errorf("--resolution %s: expected 1m, 1s or less than 1s", f.resolution)}
+	}
 	if _, err = csig.ParseSignal(f.signal); err != nil {
 		return nil, nil, usageError{fmt.Errorf("--signal: %w", err)}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -66,9 +65,6 @@ MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
 		}
 		defer db.Close()
 		rows, err := db.store.Taps(cmd.Context(), begin, end)
-		if errors.Is(err, store.ErrQuestion) {
-			return usageError{err}
-		}
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,6 +49,15 @@ func newQueryFindings() *cobra.Command {
 	flags.StringSliceVar(&filter.Devices, "device", nil, "only about these `DEVICES`")
 	flags.IntVar(&top, "top", 100, "how many at most")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if top < 1 {
+			return usageError{fmt.Errorf("--top %d: expected at least 1", top)}
+		}
+		severities := []string{store.SeverityInfo, store.SeverityWarning, store.SeverityError}
+		for _, s := range filter.Severities {
+			if !slices.Contains(severities, s) {
+				return usageError{fmt.Errorf("--severity %q: expected %s", s, strings.Join(severities, ", "))}
+			}
+		}
 		begin, end := store.Everything()
 		if err := parseRange(from, to, &begin, &end); err != nil {
 			return err

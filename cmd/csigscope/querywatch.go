@@ -37,6 +37,9 @@ between, a line on standard error says so, and all cells are printed anew.`,
 	addCredentialFlags(cmd)
 	flags.IntVar(&count, "count", 0, "end after so many windows, the snapshot apart; 0 is never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if count < 0 {
+			return usageError{fmt.Errorf("--count %d: expected at least 1, or 0 to go on", count)}
+		}
 		c, err := newServerClient(cmd, server)
 		if err != nil {
 			return err

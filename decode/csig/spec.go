@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Spec is the configuration of a CSIG domain as users write it. Compile checks it
@@ -27,6 +29,15 @@ type TPIDSpec struct {
 	TPID    uint16 `yaml:"tpid"`    // 0x0600 and up, and no EtherType that package decode reads
 	Format  string `yaml:"format"`  // compact or wide
 	Profile string `yaml:"profile"` // ietf01 or uec050
+}
+
+// MarshalYAML implements yaml.Marshaler: TPIDs are written as everybody writes EtherTypes.
+func (s TPIDSpec) MarshalYAML() (any, error) {
+	return struct {
+		TPID    *yaml.Node `yaml:"tpid"`
+		Format  string     `yaml:"format"`
+		Profile string     `yaml:"profile"`
+	}{&yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprintf("%#04x", s.TPID)}, s.Format, s.Profile}, nil
 }
 
 // TableSpec is the quantization of one signal. Exactly one of Buckets, Quantum and
