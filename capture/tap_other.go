@@ -33,3 +33,6 @@ func (r *Ring) Counters() TapCounters { return TapCounters{} }
 
 // Close does nothing.
 func (r *Ring) Close() error { return nil }
+
+// Passed is empty.
+func Passed() (map[string]uint64, error) { return nil, errTapNeedsLinux }
