@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -29,19 +31,29 @@ func (c *collecting) ends() (code int, took time.Duration) {
 	return c.cmd.ProcessState.ExitCode(), time.Since(began)
 }
 
-// collectHanging stops the engines of two processes: one is told to end a second time, and
-// does so at once; the other one ends in the time that it has, and tells what waits. The
-// next ones find all that is not in a gap.
+// collectHanging stops the engines of two processes, which go on under another configuration:
+// one is told to end a second time, and does so at once; the other one ends in the time that
+// it has, and tells what waits. The next ones find all that is not in a gap, and what that
+// configuration means, for theirs is a third one.
 func collectHanging(t *testing.T, env []string) {
 	const sentEach = 3000
 	dir := t.TempDir()
 	var hang [2]*collecting
 	var engines [2]int
 	addresses := [2]string{freeAddress(t), freeAddress(t)}
+	config := filepath.Join(dir, "config.yaml")
+	quantum := func(us int) {
+		writeFile(t, config, fmt.Sprintf("csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n", us))
+	}
+	quantum(1)
 	run := func(i int) *collecting {
 		instance := strconv.Itoa(i)
-		return runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(dir, instance),
+		return runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(dir, instance),
 			"--instance", instance, "--checkpoint", "200ms", "--ops-listen", addresses[i])
+	}
+	names := func(i int) bool {
+		_, err := os.Stat(filepath.Join(dir, strconv.Itoa(i), "outbox", "checkpoints", "names", "1", "checkpoint"))
+		return err == nil
 	}
 	for i := range hang {
 		hang[i] = run(i)
@@ -51,9 +63,12 @@ func collectHanging(t *testing.T, env []string) {
 	for range sentEach {
 		sender.Send(livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85))
 	}
+	quantum(2)
 	for i, c := range hang {
 		c.waitCounted(addresses[i], filepath.Join(dir, strconv.Itoa(i)), sentEach)
 		signalAll(t, syscall.SIGSTOP, engines[i])
+		signalAll(t, syscall.SIGHUP, c.cmd.Process.Pid)
+		c.waitLog("msg=reloaded", 1)
 		signalAll(t, syscall.SIGTERM, c.cmd.Process.Pid)
 	}
 	// One that comes before the first one was seen to is lost.
@@ -80,8 +95,16 @@ func collectHanging(t *testing.T, env []string) {
 	if took := time.Since(began); code != exitFailed || took > time.Minute || !strings.Contains(hang[1].log(), "end: the store did not take ") {
 		t.Errorf("a store that hangs: exit code %d after %s: %s", code, took, hang[1].log())
 	}
+	quantum(3)
 	for i := range hang {
-		run(i).end(syscall.SIGTERM)
+		if !names(i) {
+			t.Errorf("store %d: no names wait for it", i)
+		}
+		next := run(i)
+		if !comes(func() bool { return !names(i) }) {
+			t.Errorf("store %d does not get to know all names: %s", i, next.log())
+		}
+		next.end(syscall.SIGTERM)
 		dsn := "embedded:" + filepath.Join(dir, strconv.Itoa(i))
 		if got := askTaps(t, env, dsn)[livetest.TapEnd]; got.Packets != sentEach || got.Stored != sentEach {
 			t.Errorf("store %d: %+v of %d packets are stored", i, got, sentEach)

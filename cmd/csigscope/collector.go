@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/ingest"
 )
 
@@ -25,7 +28,8 @@ type collector struct {
 	flags *collectFlags
 	db    *openedStore
 
-	server *ingest.Server // nil unless exporters are listened for
+	server *ingest.Server   // nil unless exporters are listened for
+	told   *checkpoint.File // names that wait for the store; nil for none
 	worst  *aggregate.Worst
 	feed   *liveFeed // nil without --api-listen
 
@@ -73,6 +77,9 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		return nil, err
 	}
 	names := journal.NewNames(c.db.store, states, c.logger)
+	if c.told = c.openNames(instance); c.told != nil {
+		names.KeepIn(c.told)
+	}
 	c.names = names
 	c.worst = newWorst()
 	c.watching = sinks{c.worst}
@@ -99,15 +106,12 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 // openJournal finds the checkpoint that an earlier process left, stores what was closed in
 // it, and records what was missed from then until the taps were open.
 func (c *collector) openJournal(instance string) (live.Journal, []live.State, error) {
-	every, dir := c.config.Checkpoint.Every.d, c.config.Checkpoint.Dir
-	if every == 0 {
+	if c.config.Checkpoint.Every.d == 0 {
 		return journal.Passing{Sink: c.db.store, Records: c.records}, nil, nil
 	}
-	var err error
-	if dir == "" {
-		if dir, err = c.db.checkpointFolder(); err != nil {
-			return nil, nil, err
-		}
+	dir, err := c.checkpointFolder()
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := c.openCheckpoints(dir, "collect "+instance); err != nil {
 		return nil, nil, err
@@ -115,6 +119,35 @@ func (c *collector) openJournal(instance string) (live.Journal, []live.State, er
 	j := c.newJournal(c.db.store, nil)
 	states, err := j.Resume(c.cmd.Context(), func(_ *live.State, g store.Gap) error { return c.db.store.WriteGap(c.cmd.Context(), g) })
 	return j, states, err
+}
+
+// checkpointFolder is the one that was asked for, or beside the outbox.
+func (c *collector) checkpointFolder() (string, error) {
+	if at := &c.config.Checkpoint; at.Every.d > 0 && at.Dir != "" {
+		return at.Dir, nil
+	}
+	return c.db.checkpointFolder()
+}
+
+// namesWait is how long names wait for a process that writes them: rows do so for ever.
+const namesWait = 366 * 24 * time.Hour
+
+// openNames is where names wait for the store: on disk where rows do. It is nil where
+// nothing waits there, or where that cannot be, which the log says.
+func (c *collector) openNames(instance string) *checkpoint.File {
+	if c.config.Checkpoint.Every.d == 0 && c.db.outbox.dir == "none" {
+		return nil
+	}
+	dir, err := c.checkpointFolder()
+	if err == nil {
+		var file *checkpoint.File
+		o := checkpoint.Options{Dir: filepath.Join(dir, "names"), Name: "collect " + instance, MaxAge: namesWait, Logger: c.logger}
+		if file, err = checkpoint.Open(o); err == nil {
+			return file
+		}
+	}
+	c.logger.Error("names cannot wait on disk: those that are not stored when this process ends are lost", slog.String("error", err.Error()))
+	return nil
 }
 
 // lost records windows that were open when an earlier process was killed, and are not gone
@@ -156,6 +189,9 @@ func (c *collector) close() error {
 		if c.db.left > 0 {
 			failed = errors.Join(failed, fmt.Errorf("end: the store did not take %d rows in time: they wait in the outbox for the next command that stores there", c.db.left))
 		}
+	}
+	if c.told != nil {
+		failed = errors.Join(failed, c.told.Close())
 	}
 	return errors.Join(failed, c.closeCheckpoints())
 }

@@ -14,12 +14,15 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 )
 
 const (
 	// namesEvery is how often names that appeared are written.
 	namesEvery = 2 * time.Second
 	firstNames = 100 * time.Millisecond
+	// keepEvery is how often what appeared while the store is away is put on disk.
+	keepEvery = 10 * time.Second
 	// maxNetworks are those whose names wait to be written.
 	maxNetworks = 64
 	// lastNames is how long the last names may take when the process ends.
@@ -38,34 +41,74 @@ type Network struct {
 }
 
 // Names writes what the numbers in rows stand for, beside the rows: a server that is away
-// keeps no row waiting for a name. Its methods are safe for concurrent use; Run
-// is called once.
+// keeps no row waiting for a name. What it has not written when the process ends may wait on
+// disk for the next one. Its methods are safe for concurrent use; Run is called once.
 type Names struct {
 	store  *store.Store
 	logger *slog.Logger
+	kept   descriptions
 
 	mu       sync.Mutex
 	met      map[aggregate.Source]string // of rows, until its run has ended; by name of the tap
 	under    map[aggregate.Source]bool   // of rows that may come
 	taps     map[uint64]string           // by producer
 	networks []Network                   // the latest last
+	earlier  []*description              // that other processes have left
 
-	texts     map[uint64]bool           // epochs that are written
-	runs      map[aggregate.Source]bool // that have begun
-	ending    bool                      // no more rows come
-	groups    map[uint64]int            // how many are written, by epoch
-	locations map[uint64]int
+	// What follows changes in Run alone.
+	runs    map[aggregate.Source]bool // that have begun
+	ending  bool                      // no more rows come
+	written map[uint64]extent         // by epoch
+}
+
+// extent is how much of a network is written.
+type extent struct {
+	text              bool
+	groups, locations int
 }
 
 // NewNames makes one that has written nothing, for the rows of earlier processes, which may
 // be nil, as well: runs of theirs that do not go on end.
 func NewNames(db *store.Store, earlier []live.State, logger *slog.Logger) *Names {
 	n := &Names{
-		store: db, logger: logger, met: make(map[aggregate.Source]string), taps: make(map[uint64]string), texts: make(map[uint64]bool),
-		runs: make(map[aggregate.Source]bool), groups: make(map[uint64]int), locations: make(map[uint64]int),
+		store: db, logger: logger, met: make(map[aggregate.Source]string), taps: make(map[uint64]string),
+		runs: make(map[aggregate.Source]bool), written: make(map[uint64]extent),
 	}
 	n.see(nil, earlier)
 	return n
+}
+
+// KeepIn has what is not written wait in a place on disk, which stays its owner's until Run
+// has returned, and writes what an earlier process has left there. It comes before Use.
+func (n *Names) KeepIn(file *checkpoint.File) {
+	n.kept = descriptions{file: file, logger: n.logger, bytes: maxDescribed}
+	w := n.kept.load()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.earlier = w.networks
+	for _, r := range w.runs {
+		n.met[r.Source] = r.Name
+	}
+}
+
+// waiting is what has not been written.
+func (n *Names) waiting() (w waiting) {
+	n.mu.Lock()
+	networks, written := slices.Clone(n.networks), maps.Clone(n.written)
+	w.networks = slices.Clone(n.earlier)
+	for source, name := range n.met {
+		if !n.runs[source] || !n.under[source] || n.ending {
+			w.runs = append(w.runs, store.Run{Source: source, Mode: store.RunLive, Name: name})
+		}
+	}
+	n.mu.Unlock()
+	slices.SortFunc(w.runs, compareRuns)
+	for _, net := range networks {
+		if d := describe(net); (extent{true, len(d.Groups), len(d.Locations)}) != written[net.Epoch] {
+			w.networks = append(w.networks, d)
+		}
+	}
+	return w
 }
 
 // see is told at each checkpoint which rows it has, and which may come.
@@ -90,23 +133,38 @@ func (n *Names) sources() (met map[aggregate.Source]string, under map[aggregate.
 	return maps.Clone(n.met), n.under
 }
 
-// Use names what rows under a network mean, from now on. Rows under the one before may
-// still come.
+// Use names what rows under a network mean, from now on: that is on disk when Use returns,
+// where it can be. Rows under the one before may still come.
 func (n *Names) Use(net Network) {
+	if n.add(net) {
+		n.kept.keep(n.waiting)
+	}
+}
+
+// add is false for the network that is in use.
+func (n *Names) add(net Network) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.networks) > 0 && n.networks[len(n.networks)-1] == net {
-		return
+		return false
 	}
 	if n.networks = append(n.networks, net); len(n.networks) > maxNetworks {
 		n.logger.Error("a configuration's names are given up: too many wait to be written", slog.String("epoch", fmt.Sprintf("%016x", n.networks[0].Epoch)))
 		n.networks = n.networks[1:]
 	}
+	return true
 }
 
 // Run writes names until ctx ends, and the last ones then, for 10 s at most. It returns nil:
 // what cannot be written is in the log, and tried again.
 func (n *Names) Run(ctx context.Context) error {
+	var keeper sync.WaitGroup
+	defer keeper.Wait()
+	keeper.Go(func() { // writing may take as long as the store is away
+		for sleepFor(ctx, keepEvery) {
+			n.kept.keep(n.waiting)
+		}
+	})
 	ticker := time.NewTicker(namesEvery)
 	defer ticker.Stop()
 	for sleepFor(ctx, firstNames) { // runs come first, and are known at the first checkpoint
@@ -118,18 +176,29 @@ func (n *Names) Run(ctx context.Context) error {
 		if err := n.write(ctx); err != nil && ctx.Err() == nil {
 			n.logger.Warn("names are not written yet", slog.String("error", err.Error()))
 		}
+		if !n.kept.empty() {
+			n.kept.keep(n.waiting)
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastNames)
 			defer cancel()
-			n.ending = true
+			n.end()
 			if err := n.write(last); err != nil {
 				n.logger.Warn("names are not written", slog.String("error", err.Error()))
 			}
+			n.kept.keep(n.waiting)
 			return nil
 		}
 	}
+}
+
+// end says that no more rows come.
+func (n *Names) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ending = true
 }
 
 // sleepFor is false when ctx ended.
@@ -147,10 +216,13 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 // write writes what has not been written.
 func (n *Names) write(ctx context.Context) error {
 	n.mu.Lock()
-	networks := slices.Clone(n.networks)
+	networks, earlier := slices.Clone(n.networks), slices.Clone(n.earlier)
 	n.mu.Unlock()
 	met, under := n.sources()
 	failed := []error{n.beginRuns(ctx, met)}
+	for _, d := range earlier { // before what may give the same groups and locations other properties
+		failed = append(failed, n.writeEarlier(ctx, d))
+	}
 	for i, net := range networks {
 		err := n.writeNetwork(ctx, net)
 		if err == nil && i < len(networks)-RecentNetworks {
@@ -166,8 +238,7 @@ func (n *Names) forget(net Network) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.networks = slices.DeleteFunc(n.networks, func(o Network) bool { return o == net })
-	delete(n.groups, net.Epoch)
-	delete(n.locations, net.Epoch)
+	delete(n.written, net.Epoch)
 }
 
 // beginRuns announces runs that rows come from.
@@ -184,6 +255,8 @@ func (n *Names) beginRuns(ctx context.Context, met map[aggregate.Source]string) 
 	if err := n.store.BeginRuns(ctx, list); err != nil {
 		return err
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, r := range list {
 		n.runs[r.Source] = true
 	}
@@ -200,8 +273,8 @@ func (n *Names) endRuns(ctx context.Context, met map[aggregate.Source]string, un
 		if err := n.store.EndRun(ctx, store.Run{Source: source, Mode: store.RunLive, Name: name}); err != nil {
 			return err
 		}
-		delete(n.runs, source)
 		n.mu.Lock()
+		delete(n.runs, source)
 		delete(n.met, source)
 		n.mu.Unlock()
 	}
@@ -209,23 +282,48 @@ func (n *Names) endRuns(ctx context.Context, met map[aggregate.Source]string, un
 }
 
 func (n *Names) writeNetwork(ctx context.Context, net Network) error {
-	if !n.texts[net.Epoch] {
-		if err := n.store.WriteEpoch(ctx, net.Epoch, net.Text); err != nil {
-			return err
-		}
-		n.texts[net.Epoch] = true
+	n.mu.Lock()
+	has := n.written[net.Epoch]
+	n.mu.Unlock()
+	err := n.tell(ctx, describe(net), &has)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.written[net.Epoch] = has
+	return err
+}
+
+// writeEarlier writes what another process has left. What is in use is written once more
+// then: it may share groups and locations, and is what holds of them.
+func (n *Names) writeEarlier(ctx context.Context, d *description) error {
+	if err := n.tell(ctx, d, new(extent)); err != nil {
+		return err
 	}
-	if groups := net.Fabric.Groups(); len(groups) != n.groups[net.Epoch] {
-		if err := n.store.WriteGroups(ctx, groups); err != nil {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.earlier = slices.DeleteFunc(n.earlier, func(o *description) bool { return o == d })
+	clear(n.written)
+	return nil
+}
+
+// tell writes what the store does not have of a description.
+func (n *Names) tell(ctx context.Context, d *description, has *extent) error {
+	if !has.text {
+		if err := n.store.WriteEpoch(ctx, d.Epoch, d.Text); err != nil {
 			return err
 		}
-		n.groups[net.Epoch] = len(groups)
+		has.text = true
 	}
-	if locations := net.Fabric.Locations(); len(locations) != n.locations[net.Epoch] {
-		if err := n.store.WriteLocations(ctx, locations); err != nil {
+	if len(d.Groups) != has.groups {
+		if err := n.store.WriteGroups(ctx, d.Groups); err != nil {
 			return err
 		}
-		n.locations[net.Epoch] = len(locations)
+		has.groups = len(d.Groups)
+	}
+	if len(d.Locations) != has.locations {
+		if err := n.store.WriteLocations(ctx, d.Locations); err != nil {
+			return err
+		}
+		has.locations = len(d.Locations)
 	}
 	return nil
 }
