@@ -82,6 +82,9 @@ func (c *capturing) watchTags(ctx context.Context) error {
 // passed is how many packets have passed the taps. Most of those without CSIG the kernel
 // keeps from them, so that interfaces are asked.
 func (c *capturing) passed() (packets uint64) {
+	if len(*c.open.Load()) == 0 {
+		return 0 // a collector of exporters alone, which systemd may keep from asking
+	}
 	passed, err := capture.Passed()
 	if err != nil {
 		c.logger.Debug("interfaces are not asked", slog.String("error", err.Error()))
