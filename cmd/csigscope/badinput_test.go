@@ -116,7 +116,7 @@ func TestCaptureIsKept(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"decode", path, "--annotate", link}, {"report", path, "--out", link}, {"conform", path, "up1=" + path, "--junit", link}} {
+	for _, args := range [][]string{{"decode", path, "--annotate", link}, {"report", path, "--out", link}, {"report", filepath.Dir(path), "--out", path}, {"conform", path, "up1=" + path, "--junit", link}} {
 		if r := runBinary(t, os.Environ(), args...); r.code != exitUsage {
 			t.Errorf("%s: exit code %d: %s", args[0], r.code, r.stderr)
 		}

@@ -105,7 +105,7 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) (err error) {
 				captures = append(captures, file)
 			}
 		}
-		if err := keepCaptures("--junit", f.junit, slices.DeleteFunc(captures, isFolder)); err != nil {
+		if err := keepCaptures("--junit", f.junit, inFolders(captures)); err != nil {
 			return err
 		}
 	}

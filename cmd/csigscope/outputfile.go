@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/csigscope/csigscope/capture"
 )
 
 // expectFolder fails where the folder of a file that a flag names is missing: what takes
@@ -40,9 +42,18 @@ func keepCaptures(flag, path string, captures []string) error {
 	return nil
 }
 
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// inFolders are the captures, with those of each folder in its place: an output may lie
+// beside them. What cannot be listed is left out: whoever reads it says so.
+func inFolders(captures []string) (list []string) {
+	for _, name := range captures {
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			found, _ := capture.Files(name)
+			list = append(list, found...)
+			continue
+		}
+		list = append(list, name)
+	}
+	return list
 }
 
 // createFile writes a file, in the place of one that is there.

@@ -90,7 +90,7 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) (err error) {
 		if err := expectFolder("--out", f.out); err != nil {
 			return err
 		}
-		if err := keepCaptures("--out", f.out, slices.DeleteFunc(slices.Clone(args), isFolder)); err != nil {
+		if err := keepCaptures("--out", f.out, inFolders(args)); err != nil {
 			return err
 		}
 	}
