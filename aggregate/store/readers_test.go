@@ -93,6 +93,11 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var busy sync.WaitGroup
 			begin(ctx, &busy)
+			for since := time.Now(); underWay(t, s) == 0; time.Sleep(10 * time.Millisecond) {
+				if time.Since(since) > time.Minute {
+					t.Fatal("no question is under way")
+				}
+			}
 			beside := measure()
 			cancel()
 			busy.Wait()
@@ -105,6 +110,16 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 			}
 		})
 	}
+}
+
+// underWay is how many questions about windows the engine is answering.
+func underWay(t *testing.T, s *Store) (n uint64) {
+	t.Helper()
+	const asked = "position(query, 'partials_1s') > 0 AND query_kind = 'Select' AND position(query, 'system.processes') = 0"
+	if err := s.migrator.QueryRow(t.Context(), "SELECT count() FROM system.processes WHERE "+asked).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // unread asks over a connection with a small window and reads no answer.

@@ -34,24 +34,28 @@ func (c *counted) skip(t testing.TB, events int) {
 // do. It gives its length.
 func (c *counted) event(t testing.TB) (length int) {
 	t.Helper()
+	kept := 0 // of what was read before: an end may come in two parts
 	for {
-		n, err := c.body.Read(c.buffer)
+		n, err := c.body.Read(c.buffer[kept:])
 		if err != nil {
 			t.Errorf("read event: %v", err)
 			return length
 		}
-		if length += n; bytes.HasSuffix(c.buffer[:n], []byte(c.end)) {
+		all := c.buffer[:kept+n]
+		if length += n; bytes.HasSuffix(all, []byte(c.end)) {
 			return length
 		}
+		kept = copy(c.buffer, all[max(0, len(all)-len(c.end)):])
 	}
 }
 
 // counting reads server-sent events that end so.
 func counting(parameters, accept, end string) opener {
-	return func(b *testing.B, url string) reader {
-		body := openBody(b, url+"/api/v1/watch"+parameters, "Accept-Encoding", accept)
+	return func(t testing.TB, url string) reader {
+		t.Helper()
+		body := openBody(t, url+"/api/v1/watch"+parameters, "Accept-Encoding", accept)
 		c := &counted{body: body, end: end, buffer: make([]byte, 64<<10)}
-		c.skip(b, 3) // the beginning, the snapshot, and synced
+		c.skip(t, 3) // the beginning, the snapshot, and synced
 		return c
 	}
 }
@@ -84,29 +88,30 @@ func (c *called) event(t testing.TB) (length int) {
 
 // calling reads what calls are told, which say that they take gzip, as most clients do.
 func calling(encoding string) opener {
-	return func(b *testing.B, url string) reader {
+	return func(t testing.TB, url string) reader {
+		t.Helper()
 		message, err := proto.Marshal(&wire.WatchRequest{Encoding: encoding})
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 		message = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
-		r, err := http.NewRequestWithContext(b.Context(), "POST", url+wire.QueryServiceWatchProcedure, bytes.NewReader(message))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", url+wire.QueryServiceWatchProcedure, bytes.NewReader(message))
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", "application/connect+proto")
 		r.Header.Set("Connect-Accept-Encoding", "gzip")
 		response, err := http.DefaultClient.Do(r)
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
-		b.Cleanup(func() { response.Body.Close() })
+		t.Cleanup(func() { response.Body.Close() })
 		if response.StatusCode != 200 {
-			b.Fatalf("status %d", response.StatusCode)
+			t.Fatalf("status %d", response.StatusCode)
 		}
 		c := &called{response.Body, make([]byte, 64<<10)}
 		for range 2 { // the snapshot and synced
-			c.event(b)
+			c.event(t)
 		}
 		return c
 	}

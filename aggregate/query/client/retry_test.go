@@ -3,7 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
-	"net/http/httptest"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -14,9 +14,7 @@ import (
 // TestWatchTellsWhy: who watches a server that is not there hears of it before the wait.
 func TestWatchTellsWhy(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(nil)
-	server.Close()
-	c, err := client.New(server.URL, nil)
+	c, err := client.New("http://"+refusing(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,4 +30,22 @@ func TestWatchTellsWhy(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || told != 1 {
 		t.Errorf("told %d times, ended with %v", told, err)
 	}
+}
+
+// refusing is an address where nobody listens, and nobody else can: its socket never does.
+func refusing(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
