@@ -102,11 +102,13 @@ func merge(list []Finding) []Finding {
 	return out
 }
 
-// order sorts findings: errors first, then the kinds, then those with most observations.
+// order sorts findings: errors first, then the kinds, then those with most observations. Of
+// those that say the same of two layouts, what else they say decides: merge keeps the first.
 func order(list []Finding) {
 	rank := map[Severity]int{Error: 0, Warning: 1, Info: 2}
 	slices.SortFunc(list, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(rank[a.Kind.Severity()], rank[b.Kind.Severity()]), cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Device, b.Device))
+			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Device, b.Device),
+			cmp.Compare(a.Port, b.Port), slices.Compare(a.Candidates, b.Candidates), cmp.Compare(b.Of, a.Of), cmp.Compare(a.Evidence, b.Evidence))
 	})
 }
