@@ -117,15 +117,15 @@ func (in *FilterInput) filter(n *names, s csig.Signal) (f filter, err error) {
 		if !room.in.set {
 			continue
 		}
-		if s.Unit() != room.unit || s.Aggregation() != csig.AggregateMin {
-			return f, wrong(room.name, room.in.value, "is not about %s: ask with signal=min_abw for bit/s, signal=min_abw_ratio for ratios", s)
-		}
 		most := math.MaxFloat64
 		if room.unit == csig.Ratio {
 			most = 1
 		}
-		if v := room.in.value; !(v >= 0 && v <= most) { // NaN is neither
+		if v := room.in.value; !(v >= 0 && v <= most) { // NaN is neither, and no problem can tell it as a number
 			return f, wrong(room.name, fmt.Sprint(v), "expected a finite number from 0 to %g", most)
+		}
+		if s.Unit() != room.unit || s.Aggregation() != csig.AggregateMin {
+			return f, wrong(room.name, room.in.value, "is not about %s: ask with signal=min_abw for bit/s, signal=min_abw_ratio for ratios", s)
 		}
 		*room.to = room.in
 	}
