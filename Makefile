@@ -16,7 +16,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test torture bench bench-conform bench-tap bench-watch bench-peers load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
+.PHONY: help build engine demo test test-all torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,9 +49,14 @@ deps: engine $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests nee
 	@.ci/need ip iproute2
 	@.ci/need tcpreplay tcpreplay
 
-# Vet is one of the linters of make lint. The race detector's run is for what goroutines do
-# to each other: packages without any are left out of it, and tests without any by -short.
-test: build deps ## run all tests, with the race detector where it pays
+# Vet is one of the linters of make lint. Tests that take long, or drive processes, skip with
+# -short: they are for test-all.
+test: engine ## run the tests that a change needs before it is pushed, about 4 minutes on 2 cores
+	$(GO) test -count=1 -short -timeout 30m -vet=off ./...
+
+# The race detector's run is for what goroutines do to each other: packages without any are
+# left out of it, and tests without any by -short.
+test-all: build deps ## run all tests, and with the race detector those of concurrent packages
 	@mkdir -p .cache && rm -f .cache/torture.txt
 	CSIGSCOPE_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 -timeout 60m -vet=off ./...
 	@cat .cache/torture.txt
@@ -78,6 +83,9 @@ bench-watch: ## tell 100 watchers of windows of 4096 cells, and answer who asks 
 
 bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)
+
+bench-compare: ## compare the path of a packet with another commit (BASE=REF, RUNS=N)
+	.ci/bench-compare $(or $(BASE),HEAD) $(or $(RUNS),10)
 
 load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them and the collector (SEED=N), 10 million random keys
 	CSIGSCOPE_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_INGEST_SEED=$(SEED) CSIGSCOPE_INGEST_KEYS=10000000 \

@@ -68,7 +68,7 @@ func TestBalancer(t *testing.T) {
 		}
 		backends = append(backends, httputil.NewSingleHostReverseProxy(u))
 	}
-	rng := newRand(t, uint64(time.Now().UnixNano()))
+	rng := newRand(t, 1)
 	var mu sync.Mutex
 	balancer := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()

@@ -36,7 +36,7 @@ func TestKills(t *testing.T) {
 		exporters, each, pause = 500, 10, 3*time.Second
 		like.Cells, like.Every = 200, time.Second
 	}
-	seed := uint64(time.Now().UnixNano()) % 1e9
+	seed := uint64(1)
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
