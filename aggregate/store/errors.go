@@ -126,6 +126,9 @@ func (s *Store) describe(what string, err error) error {
 	default:
 		return fmt.Errorf("%s at %s: %w", what, host, &flat{err})
 	}
+	if e, ok := errors.AsType[*answerError](err); ok {
+		return fmt.Errorf("%s at %s: %w", what, host, e)
+	}
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s at %s: %w", what, host, err)
 	}

@@ -159,7 +159,7 @@ func (s *server) sendBatch(ctx context.Context, b *batch, token string) error {
 
 // dial does not connect yet: connections are made when they are needed.
 func (s *Store) dial(o *clickhouse.Options) (driver.Conn, error) {
-	conn, err := clickhouse.Open(o)
+	conn, err := clickhouse.Open(checked(o))
 	if err != nil {
 		return nil, s.describe("open store", err)
 	}
