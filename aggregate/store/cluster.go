@@ -75,8 +75,7 @@ func (c clustered) translate(s string) ([]string, error) {
 		if sharded(name) {
 			name += localSuffix
 		}
-		s = alterHead.ReplaceAllString(s, "ALTER TABLE ${1}."+name+c.on())
-		return []string{strings.ReplaceAll(s, "non_replicated_deduplication_window", "replicated_deduplication_window")}, nil
+		return []string{alterHead.ReplaceAllString(s, "ALTER TABLE ${1}."+name+c.on())}, nil
 	}
 	return nil, fmt.Errorf("translate for a cluster: unknown statement %.60q", s)
 }
@@ -97,6 +96,7 @@ func (c clustered) table(s, name string) ([]string, error) {
 	engine := fmt.Sprintf("ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/%s/%s/%s', '%s'%s)", path, c.database, local, replica, version)
 	// Not as a template: $ has no meaning in it.
 	s = engineLine.ReplaceAllLiteralString(s, engine)
+	s = strings.ReplaceAll(s, "non_replicated_deduplication_window", "replicated_deduplication_window")
 	s = tableHead.ReplaceAllString(s, "CREATE TABLE IF NOT EXISTS ${1}."+local+c.on())
 	if !sharded(name) {
 		return []string{s}, nil

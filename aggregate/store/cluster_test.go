@@ -32,6 +32,11 @@ func TestClusterStatements(t *testing.T) {
 	if want := numGrains + 1; distributed != want {
 		t.Errorf("%d distributed tables, want %d", distributed, want)
 	}
+	// No table has changed since version 1: one that will.
+	changed, err := clustered{"elsewhere", "prod-1"}.translate("ALTER TABLE elsewhere.flows ADD COLUMN IF NOT EXISTS n UInt64")
+	if want := "ALTER TABLE elsewhere.flows_local ON CLUSTER `prod-1` ADD COLUMN IF NOT EXISTS n UInt64"; err != nil || len(changed) != 1 || changed[0] != want {
+		t.Errorf("%q, %v, want %q", changed, err, want)
+	}
 	for _, bad := range []string{"", "a b", "a`", "a'", "1"} {
 		if _, err := ClusterStatements("elsewhere", bad); err == nil {
 			t.Errorf("cluster %q: accepted", bad)

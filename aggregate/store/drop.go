@@ -33,11 +33,11 @@ type TableContents struct {
 // created finds the tables and views that statements make.
 var created = regexp.MustCompile(`^CREATE (?:TABLE IF NOT EXISTS|OR REPLACE VIEW) [A-Za-z0-9_]+\.([A-Za-z0-9_]+)`)
 
-// ownObjects are the names that the schema uses: those of views, then those of tables,
-// schema_migrations last.
-func ownObjects(list []migration) []string {
+// ownObjects are the names that the schema uses: those of views, then those of tables, and
+// last the record of versions. They are those of databases from before version 1 too.
+func (s *Store) ownObjects() []string {
 	var views, tables []string
-	for _, m := range list {
+	for _, m := range s.schema {
 		for _, s := range m.Statements {
 			name := created.FindStringSubmatch(s)
 			switch {
@@ -49,7 +49,7 @@ func ownObjects(list []migration) []string {
 			}
 		}
 	}
-	return slices.Concat(views, tables, []string{"schema_migrations"})
+	return slices.Concat(views, tables, []string{versionsTable, earlierTable})
 }
 
 // object is a table or view that is there.
@@ -79,38 +79,38 @@ func (s *Store) objects(ctx context.Context) ([]object, error) {
 	return list, err
 }
 
-// own gives what is in the database, and fails with ErrForeign unless all of it is
-// csigscope's: migrated by it, without a table that the schema does not know.
-func (s *Store) own(ctx context.Context) ([]migration, []object, error) {
+// own lists the tables and views of the database, and fails with ErrForeign unless all of
+// them are csigscope's: migrated by it, now or before version 1, without a table that the
+// schema does not know.
+func (s *Store) own(ctx context.Context) ([]object, error) {
 	there, err := s.objects(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(there) == 0 {
-		return nil, nil, fmt.Errorf("read schema at %s, database %s: %w", s.host, s.database, ErrNoSchema)
+		return nil, fmt.Errorf("read schema at %s, database %s: %w", s.host, s.database, ErrNoSchema)
 	}
 	foreign := func(why string) error {
 		return fmt.Errorf("database %s at %s: %w: %s", s.database, s.host, ErrForeign, why)
 	}
-	if !slices.ContainsFunc(there, func(o object) bool { return o.name == "schema_migrations" }) {
-		return nil, nil, foreign("it has no table schema_migrations")
+	if !slices.ContainsFunc(there, func(o object) bool { return o.name == versionsTable || o.name == earlierTable }) {
+		return nil, foreign("it has no table " + versionsTable)
 	}
-	list, _, err := s.status(ctx)
-	if err != nil {
-		return nil, nil, err
+	if _, err := s.Status(ctx); err != nil && !errors.Is(err, ErrEarlierSchema) {
+		return nil, err
 	}
-	known := ownObjects(list)
+	known := s.ownObjects()
 	for _, o := range there {
 		if !slices.Contains(known, o.name) {
-			return nil, nil, foreign("the schema has no table " + o.name)
+			return nil, foreign("the schema has no table " + o.name)
 		}
 	}
-	return list, there, nil
+	return there, nil
 }
 
 // Contents tells what Drop would delete, and fails as Drop does.
 func (s *Store) Contents(ctx context.Context) (Contents, error) {
-	_, there, err := s.own(ctx)
+	there, err := s.own(ctx)
 	if err != nil {
 		return Contents{}, err
 	}
@@ -174,7 +174,7 @@ func (s *Store) countTable(ctx context.Context, there []object, name, windows st
 // that was interrupted is finished by the next. The database named default stays, empty.
 // What the outbox holds for it goes too, or the next store would send it again.
 func (s *Store) Drop(ctx context.Context) error {
-	list, there, err := s.own(ctx)
+	there, err := s.own(ctx)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *Store) Drop(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range ownObjects(list) {
+	for _, name := range s.ownObjects() {
 		at := slices.IndexFunc(there, func(o object) bool { return o.name == name })
 		if at < 0 {
 			continue

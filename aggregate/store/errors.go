@@ -24,6 +24,9 @@ var (
 	ErrReadOnly    = errors.New("store opened without a writer")
 	ErrOutbox      = errors.New("outbox cannot be written: name a folder on another disk with --outbox, or switch it off with --outbox none")
 	ErrRowsLost    = errors.New("rows were lost on their way to the store")
+
+	// ErrEarlierSchema is the error of databases that no migration leads on from.
+	ErrEarlierSchema = errors.New("schema is from before version 1, which this program does not read: run \"csigscope schema drop\" with the same --store and replay the captures again, or name a new store with --store")
 )
 
 // Server error codes that the store acts on.

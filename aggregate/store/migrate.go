@@ -12,21 +12,28 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// MigrationStatus is the state of one numbered step of the schema.
+// MigrationStatus is the state of one migration.
 type MigrationStatus struct {
-	Version uint32
+	Version uint32 // 0: the views
 	Name    string
 	Applied time.Time // zero while it is pending
 	Current bool      // the database has it with its present text
 }
 
-// bookkeeping is where applied migrations are remembered.
+// versionsTable records the migrations that were applied. Databases from before version 1
+// have earlierTable in its place, with other migrations of the same numbers.
+const (
+	versionsTable = "schema_versions"
+	earlierTable  = "schema_migrations"
+)
+
+// bookkeeping are the statements that make the table of versions.
 func bookkeeping(database string) []string {
 	return []string{
 		"CREATE DATABASE IF NOT EXISTS " + database,
-		"CREATE TABLE IF NOT EXISTS " + database + `.schema_migrations
+		"CREATE TABLE IF NOT EXISTS " + database + "." + versionsTable + `
 (
-    version UInt32,
+    version UInt32 COMMENT '0: the views',
     name String,
     checksum UInt64 COMMENT 'of the statements',
     at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')
@@ -37,57 +44,37 @@ ORDER BY version`,
 }
 
 // checksum tells whether a migration's text has changed since it was applied. Every
-// statement can run again, so one that has is applied again: that replaces views, and
-// leaves tables as they are, which change by further migrations only.
+// statement can run again, so a changed migration is applied again: that replaces views,
+// and leaves tables as they are, which change by further migrations only.
 func (m migration) checksum() uint64 { return xxhash.Sum64String(strings.Join(m.Statements, ";\n")) }
-
-// views tells a migration of views alone. Its file may be edited: it is applied again.
-// What tables are stored as changes by further migrations only, since those that were
-// applied are not.
-func (m migration) views() bool {
-	return !slices.ContainsFunc(m.Statements, func(s string) bool { return !strings.HasPrefix(s, "CREATE OR REPLACE VIEW ") })
-}
-
-// inOrder are the positions of migrations as they are applied: views after the tables
-// of later numbers, which an edited view may read.
-func inOrder(list []migration) []int {
-	var tables, views []int
-	for i, m := range list {
-		if m.views() {
-			views = append(views, i)
-		} else {
-			tables = append(tables, i)
-		}
-	}
-	return append(tables, views...)
-}
 
 // Migrate brings the database to the schema of this program, creating it if it does
 // not exist. It changes nothing in a database that is current, and refuses one that a
-// newer program has migrated (ErrNewerSchema). Two programs may run it at once, and one
-// that was killed is resumed by the next: every statement can run again. What earlier
-// stores left in the outbox is sent from then on.
+// newer program has migrated (ErrNewerSchema) or that is from before version 1
+// (ErrEarlierSchema). Two programs may run it at once, and one that was killed is resumed
+// by the next: every statement can run again. Rows that earlier stores left in the outbox
+// are sent from then on.
 //
 // A schema that is current takes no right but to read it: a writer (AccessWriter) may not
 // create what is there already.
 func (s *Store) Migrate(ctx context.Context) error {
-	list, status, err := s.status(ctx)
+	status, err := s.Status(ctx)
 	if errors.Is(err, ErrNoSchema) {
 		for _, statement := range bookkeeping(s.database) {
 			if err := s.migrator.Exec(ctx, statement); err != nil {
 				return s.describe("create schema", err)
 			}
 		}
-		list, status, err = s.status(ctx)
+		status, err = s.Status(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	for _, i := range inOrder(list) {
+	for i, m := range s.schema {
 		if status[i].Current {
 			continue
 		}
-		if err := s.apply(ctx, list[i]); err != nil {
+		if err := s.apply(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -98,13 +85,13 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 func (s *Store) apply(ctx context.Context, m migration) error {
-	what := fmt.Sprintf("apply migration %04d %s", m.Version, m.Name)
+	what := fmt.Sprintf("apply migration %d, %s", m.Version, m.Name)
 	for _, statement := range m.Statements {
 		if err := s.migrator.Exec(ctx, statement); err != nil {
 			return s.describe(what, err)
 		}
 	}
-	batch, err := s.migrator.PrepareBatch(ctx, "INSERT INTO "+s.database+".schema_migrations (version, name, checksum)")
+	batch, err := s.migrator.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+versionsTable+" (version, name, checksum)")
 	if err != nil {
 		return s.describe(what, err)
 	}
@@ -115,24 +102,21 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 	return s.describe(what, batch.Send())
 }
 
-// Status lists the migrations that this program knows, in order. It fails with
-// ErrNoSchema where Migrate has never run.
+// Status lists the migrations that this program knows, in the order in which Migrate
+// applies them: tables by their numbers, then the views. It fails with ErrNoSchema where
+// Migrate has never run, and otherwise where Migrate refuses the database.
 func (s *Store) Status(ctx context.Context) ([]MigrationStatus, error) {
-	_, status, err := s.status(ctx)
-	return status, err
-}
-
-func (s *Store) status(ctx context.Context) ([]migration, []MigrationStatus, error) {
-	list, err := migrations(s.database, s.version)
-	if err != nil {
-		return nil, nil, err
+	if err := s.refuseEarlier(ctx); err != nil {
+		return nil, err
 	}
 	applied, err := s.applied(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	status := make([]MigrationStatus, len(list))
-	for i, m := range list {
+	newest := uint32(0)
+	status := make([]MigrationStatus, len(s.schema))
+	for i, m := range s.schema {
+		newest = max(newest, m.Version)
 		status[i] = MigrationStatus{Version: m.Version, Name: m.Name}
 		at := slices.IndexFunc(applied, func(a appliedMigration) bool { return a.version == m.Version })
 		if at >= 0 {
@@ -140,13 +124,20 @@ func (s *Store) status(ctx context.Context) ([]migration, []MigrationStatus, err
 			status[i].Current = applied[at].checksum == m.checksum()
 		}
 	}
-	newest := list[len(list)-1].Version
 	for _, a := range applied {
 		if a.version > newest {
-			return nil, nil, fmt.Errorf("read schema of database %s at %s: migration %04d: %w", s.database, s.host, a.version, ErrNewerSchema)
+			return nil, fmt.Errorf("read schema of database %s at %s: migration %d: %w", s.database, s.host, a.version, ErrNewerSchema)
 		}
 	}
-	return list, status, nil
+	return status, nil
+}
+
+// refuseEarlier fails with ErrEarlierSchema for a database from before version 1.
+func (s *Store) refuseEarlier(ctx context.Context) error {
+	query := fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s' AND name = '%s' LIMIT 1", s.database, earlierTable)
+	return s.query(ctx, s.migrator, "read schema", query, func(driver.Rows) error {
+		return fmt.Errorf("database %s: %w", s.database, ErrEarlierSchema)
+	})
 }
 
 type appliedMigration struct {
@@ -159,7 +150,7 @@ type appliedMigration struct {
 const maxMigrations = 10000
 
 func (s *Store) applied(ctx context.Context) ([]appliedMigration, error) {
-	query := fmt.Sprintf("SELECT version, checksum, at FROM %s.schema_migrations FINAL ORDER BY version LIMIT %d", s.database, maxMigrations)
+	query := fmt.Sprintf("SELECT version, checksum, at FROM %s.%s FINAL ORDER BY version LIMIT %d", s.database, versionsTable, maxMigrations)
 	var list []appliedMigration
 	err := s.query(ctx, s.migrator, "read schema", query, func(rows driver.Rows) error {
 		var a appliedMigration

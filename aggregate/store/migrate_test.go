@@ -23,12 +23,12 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, m := range status {
-		if !m.Current || m.Applied.IsZero() || int(m.Version) != i+1 {
-			t.Errorf("migration %d: %+v, want applied and current", i+1, m)
+		if number := (i + 1) % len(status); !m.Current || m.Applied.IsZero() || int(m.Version) != number {
+			t.Errorf("migration %+v, want %d, applied and current", m, number)
 		}
 	}
-	if len(status) == 0 {
-		t.Error("no migrations")
+	if len(status) < 2 || status[len(status)-1].Name != "views" {
+		t.Errorf("migrations %+v, want tables and then the views", status)
 	}
 	if rows, err := s.Cells(t.Context(), testQuery()); err != nil || len(rows) != 0 {
 		t.Errorf("empty store: %d rows, %v", len(rows), err)
@@ -79,10 +79,10 @@ func TestMigrateChanged(t *testing.T) {
 	if err := s.migrator.Exec(t.Context(), "CREATE OR REPLACE VIEW csigscope.superseded AS SELECT 1 AS an_older_text"); err != nil {
 		t.Fatal(err)
 	}
-	record(3, "superseded")
+	record(0, "views")
 	status, err := s.Status(t.Context())
-	if err != nil || status[2].Current || !status[1].Current {
-		t.Errorf("status %+v, %v, want the third changed", status, err)
+	if err != nil || status[len(status)-1].Current || !status[0].Current {
+		t.Errorf("status %+v, %v, want the views changed", status, err)
 	}
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -93,6 +93,62 @@ func TestMigrateChanged(t *testing.T) {
 	record(9999, "from_the_future")
 	if err := s.Migrate(t.Context()); !errors.Is(err, ErrNewerSchema) {
 		t.Errorf("%v, want ErrNewerSchema", err)
+	}
+}
+
+// earlierStore is a database from before version 1, as far as this program knows it: with a
+// table of the same name and a record of migrations of the same numbers.
+var earlierStore = []string{
+	"CREATE DATABASE csigscope",
+	`CREATE TABLE csigscope.schema_migrations (version UInt32, name String, checksum UInt64, at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC'))
+ENGINE = ReplacingMergeTree(at) ORDER BY version`,
+	"INSERT INTO csigscope.schema_migrations (version, name, checksum) VALUES (1, 'partials', 5), (14, 'super_frames', 6)",
+	"CREATE TABLE csigscope.partials_1m (window_start DateTime64(9, 'UTC'), observations UInt64) ENGINE = ReplacingMergeTree ORDER BY window_start",
+	"INSERT INTO csigscope.partials_1m VALUES ('2024-02-29 23:58:00', 7)",
+	"CREATE VIEW csigscope.superseded AS SELECT 1 AS producer",
+}
+
+// TestEarlierStore refuses a database from before version 1, whoever asks and however it
+// came there, and drops it.
+func TestEarlierStore(t *testing.T) {
+	sequential(t)
+	o := engineOptions(t)
+	before := open(t, o)
+	for _, statement := range earlierStore {
+		if err := before.migrator.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	refused := func(who string, err error) {
+		t.Helper()
+		if !errors.Is(err, ErrEarlierSchema) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "csigscope schema drop") {
+			t.Errorf("%s: %v, want one line that tells how to drop it", who, err)
+		}
+	}
+	_, err := Open(t.Context(), o)
+	refused("a writer", err)
+	reader := o
+	reader.Writer = nil
+	_, err = Open(t.Context(), reader)
+	refused("a reader", err)
+	o.ToDrop = true
+	s := open(t, o)
+	refused("migrations", s.Migrate(t.Context()))
+	_, err = s.Status(t.Context())
+	refused("status", err)
+	if tables := tablesLike(t, s, "%"); len(tables) != 3 {
+		t.Errorf("tables %v after the refusals", tables)
+	}
+	c, err := s.Contents(t.Context())
+	if err != nil || len(c.Tables) != 1 || c.Tables[0].Rows != 1 || !c.First.Equal(testStart) {
+		t.Errorf("contents %+v, %v", c, err)
+	}
+	if err := s.Drop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.ToDrop = false
+	if err := open(t, o).Migrate(t.Context()); err != nil {
+		t.Errorf("and a new one: %v", err)
 	}
 }
 

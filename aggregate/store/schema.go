@@ -80,14 +80,14 @@ func grainOf(resolution time.Duration) (int, error) {
 	return 0, fmt.Errorf("find table for windows of %s: expected 1 min, 1 s or less than 1 s", resolution)
 }
 
-// migration is one numbered step of the schema.
+// migration is one step of the schema: tables under a number, or all views.
 type migration struct {
-	Version    uint32
+	Version    uint32 // 0: the views
 	Name       string
 	Statements []string
 }
 
-// sqlData is what the migration files are templates of.
+// sqlData is the data of the migration files, which are templates.
 type sqlData struct {
 	Database     string
 	UnpackCodes  string
@@ -118,7 +118,8 @@ func unpack(v version, column string, bits int) string {
 		bits, column, width, width, column, width)
 }
 
-// migrations renders the schema for a database on a server of a version.
+// migrations renders the schema for a database on a server of a version, in the order in
+// which it is applied: tables by their numbers, then the views, which read the newest tables.
 func migrations(database string, server version) ([]migration, error) {
 	if !databaseName.MatchString(database) {
 		return nil, fmt.Errorf("name database %q: expected letters, digits and _, at most 64", database)
@@ -135,12 +136,12 @@ func migrations(database string, server version) ([]migration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse migrations: %w", err)
 	}
-	names, err := fs.Glob(migrationFiles, "migrations/0*.sql")
+	names, err := fs.Glob(migrationFiles, "migrations/[0-9]*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("list migrations: %w", err)
 	}
-	list := make([]migration, 0, len(names))
-	for _, path := range names {
+	list := make([]migration, 0, len(names)+1)
+	for _, path := range append(names, "migrations/views.sql") {
 		m, err := render(files, strings.TrimPrefix(path, "migrations/"), data)
 		if err != nil {
 			return nil, err
@@ -151,10 +152,13 @@ func migrations(database string, server version) ([]migration, error) {
 }
 
 func render(files *template.Template, file string, data sqlData) (migration, error) {
-	number, name, ok := strings.Cut(strings.TrimSuffix(file, ".sql"), "_")
-	version, err := strconv.ParseUint(number, 10, 32)
-	if !ok || err != nil {
-		return migration{}, fmt.Errorf("read migration %s: expected a name like 0001_what.sql", file)
+	name, version := strings.TrimSuffix(file, ".sql"), uint64(0)
+	if number, rest, ok := strings.Cut(name, "_"); ok {
+		var err error
+		if version, err = strconv.ParseUint(number, 10, 32); err != nil || version == 0 {
+			return migration{}, fmt.Errorf("read migration %s: expected a name like 0001_tables.sql", file)
+		}
+		name = rest
 	}
 	var text strings.Builder
 	if err := files.ExecuteTemplate(&text, file, data); err != nil {
@@ -194,8 +198,8 @@ func Statements(database string) ([]string, error) {
 		return nil, err
 	}
 	statements := bookkeeping(database)
-	for _, i := range inOrder(list) {
-		statements = append(statements, list[i].Statements...)
+	for _, m := range list {
+		statements = append(statements, m.Statements...)
 	}
 	return statements, nil
 }

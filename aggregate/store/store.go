@@ -24,6 +24,10 @@ type Options struct {
 	Database string       // empty: DefaultDatabase
 	Logger   *slog.Logger // nil: silent
 
+	// ToDrop opens databases from before version 1 too, of which Contents and Drop alone
+	// know something.
+	ToDrop bool
+
 	// Limits bound each question.
 	Limits Limits
 	// RetryFor is how long a batch is sent again while the server is away, 1 min
@@ -39,7 +43,7 @@ type Options struct {
 type Store struct {
 	database string
 	host     string
-	version  version
+	schema   []migration // in the order in which they are applied
 	logger   *slog.Logger
 	limits   Limits
 	settings clickhouse.Settings // the limits that the reader's user may set
@@ -58,8 +62,9 @@ type Store struct {
 	trims      trimCounts
 }
 
-// Open connects, and refuses servers before 24.8 (ErrOldServer). It changes nothing:
-// the schema is made by Migrate. The caller closes the store.
+// Open connects, and refuses servers before 24.8 (ErrOldServer) and databases from before
+// version 1 of the schema (ErrEarlierSchema). It changes nothing: the schema is made by
+// Migrate. The caller closes the store.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		database: defaultTo(o.Database, DefaultDatabase),
@@ -105,11 +110,20 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	if s.migrator, err = s.dial(o.Migrator); err != nil {
 		return err
 	}
-	if s.version, err = s.serverVersion(ctx); err != nil {
+	version, err := s.serverVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if s.schema, err = migrations(s.database, version); err != nil {
 		return err
 	}
 	if err := s.limitQuestions(ctx); err != nil {
 		return err
+	}
+	if !o.ToDrop {
+		if err := s.refuseEarlier(ctx); err != nil {
+			return err
+		}
 	}
 	if o.Writer == nil {
 		return nil

@@ -25,7 +25,7 @@ type Dropped struct {
 // when that was not enough, and ErrForeign as Drop does. Outboxes forget what the server
 // took: they would send it again where it is missing.
 func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
-	_, there, err := s.own(ctx)
+	there, err := s.own(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	}
 	for _, m := range status {
 		if !m.Current {
-			return fmt.Errorf("verify database %s at %s: migration %04d %s: %w", s.database, s.host, m.Version, m.Name, ErrOldSchema)
+			return fmt.Errorf("verify database %s at %s: migration %d, %s: %w", s.database, s.host, m.Version, m.Name, ErrOldSchema)
 		}
 	}
 	v := &verifier{Store: s, options: o, found: found}

@@ -280,7 +280,7 @@ func TestVerifyExpired(t *testing.T) {
 func TestVerifyOldSchema(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
-	if err := s.apply(t.Context(), migration{Version: 3, Name: "superseded", Statements: []string{"SELECT 1"}}); err != nil {
+	if err := s.apply(t.Context(), migration{Version: 1, Name: "tables", Statements: []string{"SELECT 1"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Verify(t.Context(), VerifyOptions{Now: time.Now()}, nil); !errors.Is(err, ErrOldSchema) {

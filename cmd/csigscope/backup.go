@@ -111,8 +111,8 @@ func (db *openedStore) settle(cmd *cobra.Command) error {
 }
 
 // openEmbedded opens a store for what only the embedded engine does.
-func openEmbedded(cmd *cobra.Command, dsn string, exists bool, box *outboxFlags) (*openedStore, error) {
-	db, err := connect(cmd, dsn, exists, box)
+func openEmbedded(cmd *cobra.Command, dsn string, how opening, box *outboxFlags) (*openedStore, error) {
+	db, err := connect(cmd, dsn, how, box)
 	if err != nil {
 		return nil, err
 	}

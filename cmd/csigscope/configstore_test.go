@@ -112,8 +112,8 @@ func TestStoreSectionMistakes(t *testing.T) {
 	}
 }
 
-// retention asks the embedded store in a folder.
-func retention(t *testing.T, env []string, dir string) store.Retention {
+// startEngine starts the engine of a store in a folder. The caller closes it.
+func startEngine(t *testing.T, env []string, dir string) *chdb.Engine {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -129,6 +129,13 @@ func retention(t *testing.T, env []string, dir string) store.Retention {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return engine
+}
+
+// retention asks the embedded store in a folder.
+func retention(t *testing.T, env []string, dir string) store.Retention {
+	t.Helper()
+	engine := startEngine(t, env, dir)
 	defer engine.Close()
 	s, err := store.Open(t.Context(), store.Options{Reader: engine.ClickHouseOptions(chdb.RoleReader), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator)})
 	if err != nil {

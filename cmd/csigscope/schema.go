@@ -121,7 +121,11 @@ func newSchemaStatus() *cobra.Command {
 			if !m.Applied.IsZero() {
 				applied = m.Applied.UTC().Format(time.RFC3339)
 			}
-			t.Rows = append(t.Rows, []any{m.Version, m.Name, applied, m.Current})
+			version := any(m.Version)
+			if m.Version == 0 {
+				version = nil
+			}
+			t.Rows = append(t.Rows, []any{version, m.Name, applied, m.Current})
 		}
 		return t.Write(cmd.OutOrStdout(), output)
 	}

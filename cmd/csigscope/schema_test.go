@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
+
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
 // TestSchemaVerify has nothing to find in what replay stores, at every resolution, with
@@ -68,6 +71,49 @@ func TestSchemaDrop(t *testing.T) {
 		}
 		if tt.code == 0 && (!strings.Contains(r.stdout, " rows\n") || !strings.Contains(r.stdout, "windows from 20") || strings.Contains(r.stdout, "partials_1s 0 rows")) {
 			t.Errorf("what will be lost: %s", r.stdout)
+		}
+	}
+}
+
+// TestEarlierStore: every command refuses a store from before version 1 of the schema in
+// one line that says what to do, and doing that works.
+func TestEarlierStore(t *testing.T) {
+	t.Parallel()
+	env := engineEnv(t)
+	dir := filepath.Join(t.TempDir(), "store")
+	execEngine(t, env, dir, "CREATE DATABASE csigscope",
+		"CREATE TABLE csigscope.schema_migrations (version UInt32, name String, checksum UInt64, at DateTime64(3, 'UTC')) ENGINE = ReplacingMergeTree(at) ORDER BY version",
+		"CREATE TABLE csigscope.partials_1s (window_start DateTime64(9, 'UTC'), observations UInt64) ENGINE = ReplacingMergeTree ORDER BY window_start")
+	store := "--store=embedded:" + dir
+	replay := []string{"replay", "--scenario", "demo", "--duration", "1s"}
+	for _, args := range [][]string{
+		replay, {"query", "cells"}, {"query", "extent"}, {"schema", "status"}, {"schema", "migrate"}, {"schema", "verify"},
+		{"schema", "trim", "--max-disk", "1GB"}, {"schema", "backup", dir + "-copy"},
+	} {
+		r := runBinary(t, env, append(args, store)...)
+		if line, rest, _ := strings.Cut(r.stderr, "\n"); r.code != 1 || rest != "" || !strings.Contains(line, "csigscope schema drop") {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.stderr)
+		}
+	}
+	if out := mustRun(t, env, "schema", "drop", "--yes", store); !strings.Contains(out, "dropped") {
+		t.Error(out)
+	}
+	mustRun(t, env, append(replay, store)...)
+}
+
+// execEngine runs statements in an embedded store.
+func execEngine(t *testing.T, env []string, dir string, statements ...string) {
+	t.Helper()
+	engine := startEngine(t, env, dir)
+	defer engine.Close()
+	conn, err := clickhouse.Open(engine.ClickHouseOptions(chdb.RoleMigrator))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, statement := range statements {
+		if err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
 		}
 	}
 }

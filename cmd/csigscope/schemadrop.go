@@ -21,7 +21,8 @@ func newSchemaDrop() *cobra.Command {
 		Short: "Delete a database with all that was stored in it",
 		Long: `Delete a database with all that was stored in it. It says what will be lost and asks
 first; where nobody can answer, it needs --yes. A database that holds anything that
-csigscope did not make is refused.`,
+csigscope did not make is refused. One from before version 1 of the schema, which all
+other commands refuse, is dropped.`,
 		Example: "  csigscope schema drop --store embedded:old-data",
 		Args:    noArgs,
 	}
@@ -29,7 +30,7 @@ csigscope did not make is refused.`,
 	box.add(cmd.Flags())
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		db, err := connect(cmd, dsn, mustExist, &box)
+		db, err := connect(cmd, dsn, toDrop, &box)
 		if err != nil {
 			return err
 		}

@@ -51,10 +51,13 @@ type openedStore struct {
 	left     uint64 // rows in outboxes, after Close
 }
 
-// What connect does about an embedded store that does not exist.
+// opening is how connect opens a store.
+type opening int
+
 const (
-	makeMissing = false
-	mustExist   = true
+	makeMissing opening = iota // makes an embedded store that does not exist
+	mustExist                  // fails without one
+	toDrop                     // likewise; takes a schema from before version 1 too
 )
 
 // openStore opens what --store names for writing, through the outbox, and brings its
@@ -83,11 +86,11 @@ func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store
 }
 
 // connectStore opens what --store names for questions and leaves its schema as it is.
-func connectStore(cmd *cobra.Command, dsn string, exists bool) (*openedStore, error) {
-	return connect(cmd, dsn, exists, nil)
+func connectStore(cmd *cobra.Command, dsn string, how opening) (*openedStore, error) {
+	return connect(cmd, dsn, how, nil)
 }
 
-func connect(cmd *cobra.Command, dsn string, exists bool, f *outboxFlags) (*openedStore, error) {
+func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*openedStore, error) {
 	config, err := storeSettings(cmd, dsn)
 	if err != nil {
 		return nil, err
@@ -97,12 +100,12 @@ func connect(cmd *cobra.Command, dsn string, exists bool, f *outboxFlags) (*open
 		return nil, usageError{err}
 	}
 	db := &openedStore{target: target, config: config, logger: newLogger(cmd, cmd.ErrOrStderr())}
-	o := store.Options{Database: target.Database, Logger: db.logger, Limits: config.limits(target.Limits)}
+	o := store.Options{Database: target.Database, Logger: db.logger, Limits: config.limits(target.Limits), ToDrop: how == toDrop}
 	switch target.Kind {
 	case store.KindNone:
 		return nil, nil
 	case store.KindEmbedded:
-		if err := db.startEngine(cmd.Context(), exists); err != nil {
+		if err := db.startEngine(cmd.Context(), how); err != nil {
 			return nil, err
 		}
 		db.askEngine(&o)
@@ -165,13 +168,13 @@ func (db *openedStore) keepTrimmed(ctx context.Context) {
 
 // startEngine attaches to the embedded engine over the target's folder, or starts it
 // as a child process of this binary.
-func (db *openedStore) startEngine(ctx context.Context, exists bool) error {
+func (db *openedStore) startEngine(ctx context.Context, how opening) error {
 	dir, err := embeddedFolder(db.target)
 	if err != nil {
 		return err
 	}
 	db.target.Dir = dir
-	if exists {
+	if how != makeMissing {
 		if err := checkStoreExists(dir, db.target); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-{{- /* What the views share. Partials are read once, by the narrowest range of the key;
+{{- /* Parts of several views. Partials are read once, by the narrowest range of the key;
 everything after the first GROUP BY works on few rows. */ -}}
 
 {{- /* The key starts with a function of window_start; conditions on window_start alone
@@ -176,4 +176,40 @@ no length. */ -}}
               AND g.window_from < {to:DateTime64(9, 'UTC')}
               AND g.window_to > {from:DateTime64(9, 'UTC')}
               AND (g.producer, g.incarnation, g.epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+{{- end}}
+
+{{- /* Bytes, observations and heavy ones of a group per window of step_ns. */ -}}
+{{define "group load"}}
+        SELECT
+            intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
+            sum(p.bytes) AS load,
+            sum(p.observations) AS seen,
+            sum(p.heavy) AS loaded
+            {{template "visible" .}}
+              AND {{template "chosen" .}}
+              AND (src_group = (SELECT max(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String})
+                OR dst_group = (SELECT max(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String}))
+        GROUP BY slot
+{{- end}}
+
+{{- /* A step begins where a busy window follows a quiet one. Busy is more than halfway
+from what the quietest tenth of the windows does not exceed to what the busiest tenth
+reaches; windows without a row, between the first and the last that has one, are among
+them. */ -}}
+{{define "group steps"}}
+    SELECT
+        slot,
+        gap * toInt64({step_ns:UInt64}) / 1e9 AS idle,
+        if(row_number() OVER (ORDER BY slot) = 1, NULL, (slot - lagInFrame(slot, 1, slot) OVER (ORDER BY slot)) * toInt64({step_ns:UInt64}) / 1e9) AS period
+    FROM
+    (
+        SELECT slot, slot - lagInFrame(slot, 1, slot) OVER (ORDER BY slot) - 1 AS gap
+        FROM
+        (
+            SELECT slot, load, (quantileExact(0.1)(load) OVER () + quantileExact(0.9)(load) OVER ()) / 2 AS half
+            FROM (SELECT slot, load FROM ({{template "group load" .}}) ORDER BY slot WITH FILL)
+        )
+        WHERE load > half
+    )
+    WHERE gap > 0
 {{- end}}

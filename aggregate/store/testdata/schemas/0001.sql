@@ -1,4 +1,4 @@
--- What schema version 13 leaves in a database. Never changed: migrations start from it.
+-- A database of schema version 1. Never changed: migrations start from it.
 CREATE DATABASE csigscope;
 
 CREATE TABLE csigscope.epochs
@@ -161,7 +161,7 @@ PARTITION BY toYYYYMM(window_start)
 PRIMARY KEY (toStartOfHour(window_start), signal, source_kind, src_group, dst_group, window_start)
 ORDER BY (toStartOfHour(window_start), signal, source_kind, src_group, dst_group, window_start, location, encoding, config_epoch, producer, incarnation, seq)
 TTL stored_at + toIntervalDay(400)
-SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, index_granularity = 8192, non_replicated_deduplication_window = 10000
+SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, non_replicated_deduplication_window = 10000, index_granularity = 8192
 COMMENT 'partial aggregates of 1 min windows';
 
 CREATE TABLE csigscope.partials_1s
@@ -197,7 +197,7 @@ PARTITION BY toYYYYMMDD(window_start)
 PRIMARY KEY (toStartOfMinute(window_start), signal, source_kind, src_group, dst_group, window_start)
 ORDER BY (toStartOfMinute(window_start), signal, source_kind, src_group, dst_group, window_start, location, encoding, config_epoch, producer, incarnation, seq)
 TTL stored_at + toIntervalDay(14)
-SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, index_granularity = 8192, non_replicated_deduplication_window = 10000
+SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, non_replicated_deduplication_window = 10000, index_granularity = 8192
 COMMENT 'partial aggregates of 1 s windows';
 
 CREATE TABLE csigscope.partials_fine
@@ -234,7 +234,7 @@ PARTITION BY toStartOfHour(window_start)
 PRIMARY KEY (toStartOfMinute(window_start), signal, source_kind, src_group, dst_group, window_start)
 ORDER BY (toStartOfMinute(window_start), signal, source_kind, src_group, dst_group, window_start, location, encoding, config_epoch, producer, incarnation, seq)
 TTL stored_at + toIntervalHour(6)
-SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, index_granularity = 8192, non_replicated_deduplication_window = 10000
+SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, non_replicated_deduplication_window = 10000, index_granularity = 8192
 COMMENT 'partial aggregates of windows below 1 s';
 
 CREATE TABLE csigscope.runs
@@ -251,9 +251,9 @@ ENGINE = ReplacingMergeTree(at)
 ORDER BY (producer, incarnation, epoch, mode, state)
 SETTINGS index_granularity = 8192;
 
-CREATE TABLE csigscope.schema_migrations
+CREATE TABLE csigscope.schema_versions
 (
-    `version` UInt32,
+    `version` UInt32 COMMENT '0: the views',
     `name` String,
     `checksum` UInt64 COMMENT 'of the statements',
     `at` DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')
@@ -290,6 +290,7 @@ CREATE TABLE csigscope.taps
     `trimmed` UInt64 COMMENT 'of stored and overflow' CODEC(T64, LZ4),
     `kernel_drops` UInt64 COMMENT 'packets that the kernel had no room for' CODEC(T64, LZ4),
     `freezes` UInt64 COMMENT 'times that its ring was full' CODEC(T64, LZ4),
+    `super_frames` UInt64 COMMENT 'packets that receive offload made of several' CODEC(T64, LZ4),
     `lost` UInt64 COMMENT 'packets missing in the numbers of a mirror session' CODEC(T64, LZ4),
     `skew_ns` Int64 COMMENT 'of the clock, as far as it is known' CODEC(T64, LZ4),
     `stored_at` DateTime('UTC') DEFAULT now('UTC') CODEC(Delta(4), LZ4)
@@ -332,7 +333,9 @@ FROM
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
             (top[2]).3 AS runner_up,
             if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            c.heavy / c.observations AS heavy_share,
+            c.trimmed / c.observations AS trimmed_share
         FROM
         (
             SELECT
@@ -459,7 +462,9 @@ FROM
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
             (top[2]).3 AS runner_up,
             if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            c.heavy / c.observations AS heavy_share,
+            c.trimmed / c.observations AS trimmed_share
         FROM
         (
             SELECT
@@ -586,7 +591,9 @@ FROM
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
             (top[2]).3 AS runner_up,
             if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            c.heavy / c.observations AS heavy_share,
+            c.trimmed / c.observations AS trimmed_share
         FROM
         (
             SELECT
@@ -704,7 +711,9 @@ AS SELECT
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
     (top[2]).3 AS runner_up,
     if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    c.heavy / c.observations AS heavy_share,
+    c.trimmed / c.observations AS trimmed_share
 FROM
 (
     SELECT
@@ -817,7 +826,9 @@ AS SELECT
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
     (top[2]).3 AS runner_up,
     if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    c.heavy / c.observations AS heavy_share,
+    c.trimmed / c.observations AS trimmed_share
 FROM
 (
     SELECT
@@ -930,7 +941,9 @@ AS SELECT
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
     (top[2]).3 AS runner_up,
     if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state
+    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    c.heavy / c.observations AS heavy_share,
+    c.trimmed / c.observations AS trimmed_share
 FROM
 (
     SELECT
@@ -1316,12 +1329,13 @@ FROM
                 arrayJoin(range(toUInt64(intDiv(first, toInt64({step_ns:UInt64}))), toUInt64(intDiv(last - 1, toInt64({step_ns:UInt64})) + 1))) AS slot_,
                 toInt64(slot_) AS slot,
                 greatest(slot * toInt64({step_ns:UInt64}), first) AS begin,
-                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS end,
-                intDiv(toUInt128(g.observations) * toUInt128(end - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
+                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS stop,
+                if((g.reason IN ('drops', 'mirror')), begin, stop) AS end,
+                intDiv(toUInt128(g.observations) * toUInt128(stop - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
                 greatest(toUnixTimestamp64Nano(g.window_from), toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS first,
                 least(toUnixTimestamp64Nano(g.window_to), toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')})) AS last
             FROM csigscope.current_gaps AS g
-            WHERE ((g.resolution_ns = 60000000000) OR ((g.resolution_ns = 0) AND (g.producer = 0))) AND (g.window_from < g.window_to) AND (g.window_from < {to:DateTime64(9, 'UTC')}) AND (g.window_to > {from:DateTime64(9, 'UTC')}) AND ((g.producer, g.incarnation, g.epoch) NOT IN (
+            WHERE ((g.resolution_ns = 60000000000) OR ((g.resolution_ns = 0) AND ((g.producer = 0) OR (g.reason IN ('restart', 'drops', 'mirror'))))) AND (g.window_from < g.window_to) AND (g.window_from < {to:DateTime64(9, 'UTC')}) AND (g.window_to > {from:DateTime64(9, 'UTC')}) AND ((g.producer, g.incarnation, g.epoch) NOT IN (
                 SELECT
                     producer,
                     incarnation,
@@ -1396,12 +1410,13 @@ FROM
                 arrayJoin(range(toUInt64(intDiv(first, toInt64({step_ns:UInt64}))), toUInt64(intDiv(last - 1, toInt64({step_ns:UInt64})) + 1))) AS slot_,
                 toInt64(slot_) AS slot,
                 greatest(slot * toInt64({step_ns:UInt64}), first) AS begin,
-                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS end,
-                intDiv(toUInt128(g.observations) * toUInt128(end - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
+                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS stop,
+                if((g.reason IN ('drops', 'mirror')), begin, stop) AS end,
+                intDiv(toUInt128(g.observations) * toUInt128(stop - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
                 greatest(toUnixTimestamp64Nano(g.window_from), toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS first,
                 least(toUnixTimestamp64Nano(g.window_to), toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')})) AS last
             FROM csigscope.current_gaps AS g
-            WHERE ((g.resolution_ns = 1000000000) OR ((g.resolution_ns = 0) AND (g.producer = 0))) AND (g.window_from < g.window_to) AND (g.window_from < {to:DateTime64(9, 'UTC')}) AND (g.window_to > {from:DateTime64(9, 'UTC')}) AND ((g.producer, g.incarnation, g.epoch) NOT IN (
+            WHERE ((g.resolution_ns = 1000000000) OR ((g.resolution_ns = 0) AND ((g.producer = 0) OR (g.reason IN ('restart', 'drops', 'mirror'))))) AND (g.window_from < g.window_to) AND (g.window_from < {to:DateTime64(9, 'UTC')}) AND (g.window_to > {from:DateTime64(9, 'UTC')}) AND ((g.producer, g.incarnation, g.epoch) NOT IN (
                 SELECT
                     producer,
                     incarnation,
@@ -1476,12 +1491,13 @@ FROM
                 arrayJoin(range(toUInt64(intDiv(first, toInt64({step_ns:UInt64}))), toUInt64(intDiv(last - 1, toInt64({step_ns:UInt64})) + 1))) AS slot_,
                 toInt64(slot_) AS slot,
                 greatest(slot * toInt64({step_ns:UInt64}), first) AS begin,
-                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS end,
-                intDiv(toUInt128(g.observations) * toUInt128(end - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
+                least((slot + 1) * toInt64({step_ns:UInt64}), last) AS stop,
+                if((g.reason IN ('drops', 'mirror')), begin, stop) AS end,
+                intDiv(toUInt128(g.observations) * toUInt128(stop - begin), toUInt128(toUnixTimestamp64Nano(g.window_to) - toUnixTimestamp64Nano(g.window_from))) AS lost,
                 greatest(toUnixTimestamp64Nano(g.window_from), toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS first,
                 least(toUnixTimestamp64Nano(g.window_to), toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')})) AS last
             FROM csigscope.current_gaps AS g
-            WHERE ((g.resolution_ns = {resolution_ns:UInt64}) OR ((g.resolution_ns = 0) AND (g.producer = 0))) AND (g.window_from < g.window_to) AND (g.window_from < {to:DateTime64(9, 'UTC')}) AND (g.window_to > {from:DateTime64(9, 'UTC')}) AND ((g.producer, g.incarnation, g.epoch) NOT IN (
+            WHERE ((g.resolution_ns = {resolution_ns:UInt64}) OR ((g.resolution_ns = 0) AND ((g.producer = 0) OR (g.reason IN ('restart', 'drops', 'mirror'))))) AND (g.window_from < g.window_to) AND (g.window_from < {to:DateTime64(9, 'UTC')}) AND (g.window_to > {from:DateTime64(9, 'UTC')}) AND ((g.producer, g.incarnation, g.epoch) NOT IN (
                 SELECT
                     producer,
                     incarnation,
@@ -2030,7 +2046,9 @@ AS SELECT
     fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
     load AS bytes,
     seen AS observations,
-    loaded AS heavy
+    loaded AS heavy,
+    (load * 8000000000.) / {step_ns:UInt64} AS rate,
+    loaded / seen AS heavy_share
 FROM
 (
     SELECT
@@ -2079,7 +2097,9 @@ AS SELECT
     fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
     load AS bytes,
     seen AS observations,
-    loaded AS heavy
+    loaded AS heavy,
+    (load * 8000000000.) / {step_ns:UInt64} AS rate,
+    loaded / seen AS heavy_share
 FROM
 (
     SELECT
@@ -2128,7 +2148,9 @@ AS SELECT
     fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
     load AS bytes,
     seen AS observations,
-    loaded AS heavy
+    loaded AS heavy,
+    (load * 8000000000.) / {step_ns:UInt64} AS rate,
+    loaded / seen AS heavy_share
 FROM
 (
     SELECT
@@ -2178,7 +2200,8 @@ AS SELECT
     if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
-    sum(b.heavy_sum) AS heavy_sum
+    sum(b.heavy_sum) AS heavy_sum,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
 FROM
 (
     SELECT
@@ -2221,7 +2244,7 @@ LEFT JOIN
     FINAL
 ) AS l ON b.location = l.id
 GROUP BY
-    window_start,
+    bucket,
     location
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
@@ -2231,7 +2254,8 @@ AS SELECT
     if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
-    sum(b.heavy_sum) AS heavy_sum
+    sum(b.heavy_sum) AS heavy_sum,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
 FROM
 (
     SELECT
@@ -2274,7 +2298,7 @@ LEFT JOIN
     FINAL
 ) AS l ON b.location = l.id
 GROUP BY
-    window_start,
+    bucket,
     location
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
@@ -2284,7 +2308,8 @@ AS SELECT
     if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
-    sum(b.heavy_sum) AS heavy_sum
+    sum(b.heavy_sum) AS heavy_sum,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
 FROM
 (
     SELECT
@@ -2327,7 +2352,7 @@ LEFT JOIN
     FINAL
 ) AS l ON b.location = l.id
 GROUP BY
-    window_start,
+    bucket,
     location
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
@@ -2391,6 +2416,7 @@ AS SELECT
     sum(t.trimmed) AS trimmed,
     sum(t.kernel_drops) AS kernel_drops,
     sum(t.freezes) AS freezes,
+    sum(t.super_frames) AS super_frames,
     sum(t.lost) AS lost,
     argMax(t.skew_ns, abs(t.skew_ns)) AS skew_ns
 FROM csigscope.taps AS t
@@ -2512,7 +2538,8 @@ AS SELECT
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
-    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells
+    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
 FROM
 (
     SELECT
@@ -2568,7 +2595,8 @@ AS SELECT
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
-    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells
+    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
 FROM
 (
     SELECT
@@ -2624,7 +2652,8 @@ AS SELECT
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
-    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells
+    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
 FROM
 (
     SELECT
@@ -2744,30 +2773,30 @@ GROUP BY
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 INSERT INTO csigscope.epochs (epoch, text, at) VALUES
-(3,'text:\n- of a configuration;\n','2026-11-22 01:38:32.618580081');
+(3,'text:\n- of a configuration;\n','2026-11-22 17:30:39.826522006');
 
 INSERT INTO csigscope.findings (kind, id, time_from, time_to, severity, epoch, producer, incarnation, seq, device, port, location, count, evidence, packets, stored_at) VALUES
-('rogue insertion',77,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:00.000000005','error',3,9223372036854775808,1,1,'leaf1','up1',5,3,'S=31 \'then\' 4\n',[9,9223372036854775808],'2100-01-01 00:00:00');
+('rogue-insertion',77,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:00.000000005','error',3,9223372036854775808,1,1,'leaf1','up1',5,3,'S=31 \'then\' 4\n',[9,9223372036854775808],'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.flows (resolution_ns, window_start, signal, source_kind, src_group, dst_group, src, dst, src_port, dst_port, proto, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy, stored_at) VALUES
 (1000000000,'2024-02-29 23:58:00.000000000',2,1,10,11,'::ffff:10.0.0.1','2001:db8::2',1,4791,17,3,9223372036854775808,1,1,20,3000,10,500,20,80,4,300,5,3,'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at) VALUES
-(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-22 01:38:32.061');
+(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-22 17:30:39.671');
 
 INSERT INTO csigscope.groups (id, name, level, parent, ord, at) VALUES
-(10,'it\'s','rack','',1,'2026-11-22 01:38:31.990204226'),
-(11,'rack\t2','rack','pod1',2,'2026-11-22 01:38:31.990204226');
+(10,'it\'s','rack','',1,'2026-11-22 17:30:39.658367679'),
+(11,'rack\t2','rack','pod1',2,'2026-11-22 17:30:39.658367679');
 
 INSERT INTO csigscope.locations (id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id, at) VALUES
-(2,'port2','port','','','',0,[],0,100,200,300,'2026-11-22 01:38:31.959489605'),
-(3,'port3','port','','','',0,[],0,101,200,300,'2026-11-22 01:38:31.959489605'),
-(4,'port4','port','','','',0,[],0,101,200,300,'2026-11-22 01:38:31.959489605'),
-(5,'port5','port','','','',0,[],0,101,201,300,'2026-11-22 01:38:31.959489605'),
-(6,'port6','port','','','',0,[],0,102,201,300,'2026-11-22 01:38:31.959489605'),
-(7,'port7','port','','','',0,[],0,102,201,300,'2026-11-22 01:38:31.959489605'),
-(8,'port8','port','','','',0,[],0,102,201,300,'2026-11-22 01:38:31.959489605'),
-(9,'port9','port','','','',0,[],0,103,201,300,'2026-11-22 01:38:31.959489605');
+(2,'port2','port','','','',0,[],0,100,200,300,'2026-11-22 17:30:39.636314344'),
+(3,'port3','port','','','',0,[],0,101,200,300,'2026-11-22 17:30:39.636314344'),
+(4,'port4','port','','','',0,[],0,101,200,300,'2026-11-22 17:30:39.636314344'),
+(5,'port5','port','','','',0,[],0,101,201,300,'2026-11-22 17:30:39.636314344'),
+(6,'port6','port','','','',0,[],0,102,201,300,'2026-11-22 17:30:39.636314344'),
+(7,'port7','port','','','',0,[],0,102,201,300,'2026-11-22 17:30:39.636314344'),
+(8,'port8','port','','','',0,[],0,102,201,300,'2026-11-22 17:30:39.636314344'),
+(9,'port9','port','','','',0,[],0,103,201,300,'2026-11-22 17:30:39.636314344');
 
 INSERT INTO csigscope.partials_1m (window_start, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist, stored_at) VALUES
 ('2024-02-29 23:58:00.000000000',0,1,2,11,11,3,3,1,2,0,1,702013,1,500,100,1000,0,0,1,1,{4:1,40:0},'2100-01-01 00:00:00'),
@@ -2953,24 +2982,13 @@ INSERT INTO csigscope.partials_fine (window_start, resolution_ns, signal, source
 ('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,11,2,3,1,2,7,7,987587,5,2500,300,1000,0,2,1,1,{19:1,40:4},'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.runs (producer, incarnation, epoch, mode, state, name, at) VALUES
-(1,2,3,'replay','done','old "name";\n.pcap','2026-11-22 01:38:31.928320016'),
-(1,2,3,'replay','started','old "name";\n.pcap','2026-11-22 01:38:31.287106163'),
-(9223372036854775808,1,3,'live','started','tap','2026-11-22 01:38:31.709500209');
+(1,2,3,'replay','done','old "name";\n.pcap','2026-11-22 17:30:39.614816223'),
+(1,2,3,'replay','started','old "name";\n.pcap','2026-11-22 17:30:39.406839016'),
+(9223372036854775808,1,3,'live','started','tap','2026-11-22 17:30:39.505262630');
 
-INSERT INTO csigscope.schema_migrations (version, name, checksum, at) VALUES
-(1,'partials',6345313591277390577,'2026-11-22 01:38:28.078'),
-(10,'taps',2968812596196949325,'2026-11-22 01:38:30.581'),
-(11,'flows',14473514911703242742,'2026-11-22 01:38:30.770'),
-(12,'coverage',5127826636555557592,'2026-11-22 01:38:30.966'),
-(13,'steps',11319284246284821875,'2026-11-22 01:38:31.176'),
-(2,'names',12691515359909363354,'2026-11-22 01:38:28.367'),
-(3,'superseded',11671924932271449574,'2026-11-22 01:38:29.579'),
-(4,'cells',3893033340243244058,'2026-11-22 01:38:29.946'),
-(5,'locations',4600808572866036726,'2026-11-22 01:38:30.175'),
-(6,'totals',15562938690405493609,'2026-11-22 01:38:30.413'),
-(7,'gaps',9686218418744154919,'2026-11-22 01:38:28.785'),
-(8,'dist_codec',9021775850962855934,'2026-11-22 01:38:29.124'),
-(9,'records',420389804380422300,'2026-11-22 01:38:29.454');
+INSERT INTO csigscope.schema_versions (version, name, checksum, at) VALUES
+(0,'views',3195211886010217876,'2026-11-22 17:30:38.435'),
+(1,'tables',13324115224665807472,'2026-11-22 17:30:37.880');
 
-INSERT INTO csigscope.taps (name, time_from, time_to, place, interface, link, timestamps, tick_ns, epoch, producer, incarnation, seq, packets, bytes, frames, tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, lost, skew_ns, stored_at) VALUES
-('rack it\'s','2024-02-29 23:58:00.000000001','2024-02-29 23:58:00.000000999','receiver','eth\t0','Ethernet','file',0.5,3,9223372036854775808,1,1,10,1500,{'cut-ip':3,'ok':7},5,4,9,4,1,1,{'orphan':2,'place':1},2,1,6,2,3,-5,'2100-01-01 00:00:00');
+INSERT INTO csigscope.taps (name, time_from, time_to, place, interface, link, timestamps, tick_ns, epoch, producer, incarnation, seq, packets, bytes, frames, tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, super_frames, lost, skew_ns, stored_at) VALUES
+('rack it\'s','2024-02-29 23:58:00.000000001','2024-02-29 23:58:00.000000999','receiver','eth\t0','Ethernet','file',0.5,3,9223372036854775808,1,1,10,1500,{'ok':7,'cut-ip':3},5,4,9,4,1,1,{'place':1,'orphan':2},2,1,6,2,4,3,-5,'2100-01-01 00:00:00');

@@ -1,0 +1,434 @@
+-- The views. They hold the analytics, so that Grafana, the API and the commands share one
+-- definition. They are made after the tables of the newest number, and may be edited: a
+-- database whose views have another text gets all of them again. All parameters of a view
+-- are required.
+
+-- A capture that is replayed under another configuration or with other pipeline
+-- settings leaves other rows about the same packets: only one pass of it may count.
+-- That is the one done last or, while none is done, the one started last; superseded
+-- holds the others. Live producers have no others: each life saw other packets.
+CREATE OR REPLACE VIEW {{.Database}}.superseded AS
+SELECT
+    producer,
+    pass.3 AS incarnation,
+    pass.4 AS epoch
+FROM
+(
+    SELECT
+        producer,
+        arrayPopBack(arraySort(groupArray((done, started, incarnation, epoch)))) AS passes
+    FROM
+    (
+        SELECT
+            producer,
+            incarnation,
+            epoch,
+            maxIf(at, state = 'done') AS done,
+            maxIf(at, state = 'started') AS started
+        FROM {{.Database}}.runs
+        WHERE mode = 'replay'
+        GROUP BY producer, incarnation, epoch
+    )
+    GROUP BY producer
+    HAVING count() > 1
+)
+ARRAY JOIN passes AS pass;
+
+-- Gaps but for those of captures that were replayed again since, to the end.
+CREATE OR REPLACE VIEW {{.Database}}.current_gaps AS
+SELECT g.*
+FROM {{.Database}}.gaps AS g FINAL
+LEFT JOIN
+(
+    SELECT producer, incarnation, epoch, maxIf(at, state = 'started') AS started, maxIf(at, state = 'done') AS done
+    FROM {{.Database}}.runs
+    WHERE mode = 'replay'
+    GROUP BY producer, incarnation, epoch
+) AS r ON g.producer = r.producer AND g.incarnation = r.incarnation AND g.epoch = r.epoch
+WHERE NOT (r.started > g.at AND r.done > r.started)
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- The cells of a signal over a range, as a matrix shows them. source_kind is the tag where
+-- the cell has one in the range, else the reflection.
+--
+-- The mode of the bottleneck is the location with the most heavy observations; ties go
+-- to the more severe mean, then to the lower id. Locations that tie have equal counts,
+-- so the order of their sums is that of their means, and no division is needed: top
+-- holds the two first of (count, severity, id), both inverted where more comes first.
+-- Sums over hops have no location: they are heavy without a mode.
+--
+-- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns, counts), mean
+-- is in bit/s, as a ratio, in ns or a count, and nan where nothing was measured. A cell with
+-- fewer than 10 observations that are not trimmed is in the state too_few: it is not judged.
+-- heavy_share and trimmed_share are of all observations.
+--
+-- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage. Locations without
+-- a row, and the reserved 0 and 1, stand for themselves at every level.
+{{range .Grains}}
+CREATE OR REPLACE VIEW {{.Database}}.cells_{{.Suffix}} AS
+{{template "cells" .}}
+ORDER BY source_kind
+LIMIT 1 BY src_group, dst_group
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- The same per window of step_ns. The kind is chosen for the whole range, so that the
+-- windows of a cell add up to the cell.
+CREATE OR REPLACE VIEW {{.Database}}.cell_windows_{{.Suffix}} AS
+SELECT * EXCEPT best
+FROM
+(
+    SELECT *, min(source_kind) OVER (PARTITION BY src_group, dst_group) AS best
+    FROM
+    (
+{{template "cells" .InWindows}}
+    )
+)
+WHERE source_kind = best
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{end}}
+-- How often locations were named, and how often when heavily loaded, per window of
+-- step_ns and over a range. Reflections count for the cells that have no tag in the
+-- range, as they do in cells. share is of all heavy observations in the window or the
+-- range, with those that name no location: 0 where there are none.
+{{range .Grains}}
+CREATE OR REPLACE VIEW {{.Database}}.location_windows_{{.Suffix}} AS
+SELECT
+    bucket AS window_start,
+    if(l.id <= 1, b.location, l.ancestor) AS location,
+    sum(b.observations) AS observations,
+    sum(b.heavy) AS heavy,
+    sum(b.heavy_sum) AS heavy_sum,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
+FROM
+(
+            SELECT
+                {{template "bucket" .}} AS bucket,
+                p.location AS location,
+                sum(p.observations) AS observations,
+                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+            {{template "visible" .}}
+              AND {{template "chosen" .}}
+            GROUP BY bucket, location
+) AS b
+LEFT JOIN
+(
+            {{template "ancestors" .}}
+) AS l ON b.location = l.id
+GROUP BY bucket, location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- cells is the number of cells in which the location was heavily loaded.
+CREATE OR REPLACE VIEW {{.Database}}.top_locations_{{.Suffix}} AS
+SELECT
+    if(l.id <= 1, b.location, l.ancestor) AS location,
+    sum(b.observations) AS observations,
+    sum(b.heavy) AS heavy,
+    sum(b.heavy_sum) AS heavy_sum,
+    uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
+    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
+FROM
+(
+            SELECT
+                p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.location AS location,
+                sum(p.observations) AS observations,
+                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+            {{template "visible" .}}
+              AND {{template "chosen" .}}
+            GROUP BY src_group, dst_group, location
+) AS b
+LEFT JOIN
+(
+            {{template "ancestors" .}}
+) AS l ON b.location = l.id
+GROUP BY location
+ORDER BY heavy DESC, location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{end}}
+-- Totals of each signal and kind in a range.
+{{range .Grains}}
+CREATE OR REPLACE VIEW {{.Database}}.totals_{{.Suffix}} AS
+SELECT
+    signal,
+    source_kind,
+    min(p.window_start) AS first,
+    max(p.window_start) AS last,
+    sum(p.observations) AS observations,
+    sum(p.heavy) AS heavy,
+    sum(p.trimmed) AS trimmed
+FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
+            WHERE {{template "span" .}}
+GROUP BY signal, source_kind
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{end}}
+-- How often each code was seen, per window of step_ns and cell: the distribution behind
+-- means and shares. Codes of different tag layouts (encoding) are different things. A cell
+-- is made of its tags where it has any in the range, as in cells.
+{{range .Grains}}
+CREATE OR REPLACE VIEW {{.Database}}.code_windows_{{.Suffix}} AS
+SELECT
+    bucket AS window_start,
+    src_group,
+    dst_group,
+    encoding,
+    code,
+    seen AS observations
+FROM
+(
+            SELECT
+                {{template "bucket" .}} AS bucket,
+                p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.encoding AS encoding,
+                sumMap(p.dist) AS codes
+            {{template "visible" .}}
+              AND {{template "chosen" .}}
+            GROUP BY bucket, src_group, dst_group, encoding
+)
+ARRAY JOIN mapKeys(codes) AS code, mapValues(codes) AS seen
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{end}}
+-- How much of a range is known. A window without a row has neither observations nor
+-- gaps: it was silent.
+{{range .Grains}}
+-- Per window of step_ns, over all signals. gap_ns is how much of the window is missing of
+-- at least one producer, and lost how many observations that is; those of a gap beyond the
+-- window count by their part of the time.
+CREATE OR REPLACE VIEW {{.Database}}.coverage_windows_{{.Suffix}} AS
+SELECT
+    fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
+    sum(c.tags) + sum(c.reflections) AS observations,
+    sum(c.tags) AS tags,
+    sum(c.reflections) AS reflections,
+    sum(c.untouched) AS untouched,
+    sum(c.trimmed) AS trimmed,
+    sum(c.overflow) AS overflow,
+    sum(c.producers) AS producers,
+    sum(c.lost) AS lost,
+    sum(c.gap_ns) AS gap_ns,
+    gap_ns / (least((slot + 1) * toInt64({step_ns:UInt64}), toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')})) - greatest(slot * toInt64({step_ns:UInt64}), toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}))) AS gap_share
+FROM
+(
+    SELECT
+        intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
+        sumIf(p.observations, p.source_kind = 1) AS tags,
+        sumIf(p.observations, p.source_kind = 2) AS reflections,
+        sum(p.untouched) AS untouched,
+        sum(p.trimmed) AS trimmed,
+        sumIf(p.observations, p.location = 1) AS overflow,
+        uniqExact(p.producer) AS producers,
+        toUInt64(0) AS lost,
+        toInt64(0) AS gap_ns
+    FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
+            WHERE {{template "span" .}}
+    GROUP BY slot
+    UNION ALL
+    SELECT slot, 0, 0, 0, 0, 0, 0, toUInt64(sum(g.lost)), sum(greatest(g.end - greatest(g.begin, g.known), 0))
+    FROM
+    (
+        SELECT
+            slot,
+            begin,
+            end,
+            lost,
+            max(end) OVER (PARTITION BY slot ORDER BY begin, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS known
+        FROM
+        (
+{{template "gap slots" .}}
+        )
+    ) AS g
+    GROUP BY slot
+) AS c
+GROUP BY slot
+ORDER BY slot
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- Per cell of a signal over the range. covered is the share of the range's windows in
+-- which the cell was observed at all.
+CREATE OR REPLACE VIEW {{.Database}}.coverage_cells_{{.Suffix}} AS
+SELECT
+    src_group,
+    dst_group,
+    sum(p.observations) AS observations,
+    sumIf(p.observations, p.source_kind = 1) AS tags,
+    sumIf(p.observations, p.source_kind = 2) AS reflections,
+    sum(p.untouched) AS untouched,
+    sum(p.trimmed) AS trimmed,
+    sumIf(p.observations, p.location = 1) AS overflow,
+    uniqExact(p.producer) AS producers,
+    uniqExact(p.window_start) * {{template "length" .}} / (toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS covered
+            {{template "visible" .}}
+GROUP BY src_group, dst_group
+ORDER BY covered, src_group, dst_group
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{end}}
+-- The work of one group, such as a training job: its load, sent and received, and the
+-- steps in that. An unknown name gives no rows.
+{{range .Grains}}
+-- Per window of step_ns: bytes of the observed packets, of one signal, and their rate in
+-- bit/s; heavy_share is of the observations. A cell is made of its tags where it has any in
+-- the range, as in cells.
+CREATE OR REPLACE VIEW {{.Database}}.group_windows_{{.Suffix}} AS
+SELECT
+    fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
+    load AS bytes,
+    seen AS observations,
+    loaded AS heavy,
+    load * 8e9 / {step_ns:UInt64} AS rate,
+    loaded / seen AS heavy_share
+FROM
+({{template "group load" .}}
+)
+ORDER BY window_start
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- Per step: idle is how long it was quiet before, period how long ago the step before
+-- began, in s, NULL for the first. Nothing shorter than two windows is told apart.
+CREATE OR REPLACE VIEW {{.Database}}.group_steps_{{.Suffix}} AS
+SELECT
+    fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS start,
+    idle,
+    period
+FROM
+({{template "group steps" .}}
+)
+ORDER BY start
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- All steps of the range in one row: medians, and how long it was quiet in all.
+CREATE OR REPLACE VIEW {{.Database}}.group_rhythm_{{.Suffix}} AS
+SELECT
+    count() AS steps,
+    if(count(s.period) = 0, NULL, medianExact(s.period)) AS period,
+    if(count() = 0, NULL, medianExact(s.idle)) AS idle,
+    sum(s.idle) AS quiet
+FROM
+({{template "group steps" .}}
+) AS s
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{end}}
+-- The flows of a signal over a range, from windows of one resolution, the worst first. A
+-- flow that was not among the first of a window is part of the others there, whose sum has
+-- the address ::. A flow is made of its tags where it has any, else of its reflections.
+-- location is the one that most heavy observations name, window by window.
+CREATE OR REPLACE VIEW {{.Database}}.top_flows AS
+SELECT *
+FROM
+(
+    SELECT
+        src_group,
+        dst_group,
+        src,
+        dst,
+        src_port,
+        dst_port,
+        proto,
+        source_kind,
+        sum(a.observations) AS observations,
+        sum(a.bytes) AS bytes,
+        sum(a.measured) AS measured,
+        toFloat64(sum(a.sum)) * if({{template "unit" .}} = 1, 1000, 1) / if({{template "unit" .}} = 2, 1000000, 1) / measured AS mean,
+        minIf(a.min, a.measured > 0) AS min,
+        max(a.max) AS max,
+        sum(a.heavy) AS heavy,
+        sum(a.windows) AS windows,
+        argMaxIf(a.location, (a.location_heavy, bitNot(a.location)), a.location_heavy > 0) AS location,
+        max(a.location_heavy) AS location_heavy
+    FROM
+    (
+        SELECT
+            f.src_group AS src_group,
+            f.dst_group AS dst_group,
+            f.src AS src,
+            f.dst AS dst,
+            f.src_port AS src_port,
+            f.dst_port AS dst_port,
+            f.proto AS proto,
+            f.source_kind AS source_kind,
+            f.location AS location,
+            sum(f.observations) AS observations,
+            sum(f.bytes) AS bytes,
+            sum(f.measured) AS measured,
+            sum(toUInt128(f.sum)) AS sum,
+            minIf(f.min, f.measured > 0) AS min,
+            max(f.max) AS max,
+            sum(f.heavy) AS heavy,
+            uniqExact(f.window_start) AS windows,
+            sum(f.location_heavy) AS location_heavy
+        FROM {{.Database}}.flows AS f FINAL
+        WHERE f.resolution_ns = {resolution_ns:UInt64}
+          AND f.signal = {signal:UInt8}
+          AND indexHint(toStartOfHour(f.window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}),
+                        toStartOfHour(f.window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')}))
+          AND f.window_start >= {from:DateTime64(9, 'UTC')}
+          AND f.window_start < {to:DateTime64(9, 'UTC')}
+          AND (f.producer, f.incarnation, f.config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+        GROUP BY src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, location
+    ) AS a
+    GROUP BY src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind
+    ORDER BY source_kind
+    LIMIT 1 BY src_group, dst_group, src, dst, src_port, dst_port, proto
+)
+ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- Findings of a range, each once.
+CREATE OR REPLACE VIEW {{.Database}}.finding_totals AS
+SELECT
+    kind,
+    id,
+    max(f.severity) AS severity,
+    min(f.time_from) AS first,
+    max(f.time_to) AS last,
+    sum(f.count) AS count,
+    argMin(f.device, (f.time_from, f.seq)) AS device,
+    argMin(f.port, (f.time_from, f.seq)) AS port,
+    argMin(f.location, (f.time_from, f.seq)) AS location,
+    argMin(f.evidence, (f.time_from, f.seq)) AS evidence,
+    argMin(f.packets, (f.time_from, f.seq)) AS packets
+FROM {{.Database}}.findings AS f FINAL
+WHERE f.time_from < {to:DateTime64(9, 'UTC')} AND f.time_to >= {from:DateTime64(9, 'UTC')}
+  AND (f.producer, f.incarnation, f.epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+GROUP BY kind, id
+ORDER BY severity DESC, last DESC, kind, id
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- Packets that each tap took in over a range, and what became of them. A period counts
+-- whole if any of it lies in the range.
+CREATE OR REPLACE VIEW {{.Database}}.tap_totals AS
+SELECT
+    name,
+    place,
+    interface,
+    any(t.link) AS link,
+    any(t.timestamps) AS timestamps,
+    max(t.tick_ns) AS tick_ns,
+    min(t.time_from) AS first,
+    max(t.time_to) AS last,
+    uniqExact((t.producer, t.incarnation)) AS runs,
+    sum(t.packets) AS packets,
+    sum(t.bytes) AS bytes,
+    sumMap(t.frames) AS frames,
+    sum(t.tags) AS tags,
+    sum(t.reflections) AS reflections,
+    sum(t.observations) AS observations,
+    sum(t.stored) AS stored,
+    sum(t.overflow) AS overflow,
+    sum(t.late) AS late,
+    sumMap(t.rejected) AS rejected,
+    sum(t.untouched) AS untouched,
+    sum(t.trimmed) AS trimmed,
+    sum(t.kernel_drops) AS kernel_drops,
+    sum(t.freezes) AS freezes,
+    sum(t.super_frames) AS super_frames,
+    sum(t.lost) AS lost,
+    argMax(t.skew_ns, abs(t.skew_ns)) AS skew_ns
+FROM {{.Database}}.taps AS t FINAL
+WHERE t.time_from < {to:DateTime64(9, 'UTC')} AND t.time_to >= {from:DateTime64(9, 'UTC')}
+  AND (t.producer, t.incarnation, t.epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+GROUP BY name, place, interface
+ORDER BY name, place, interface
+SETTINGS do_not_merge_across_partitions_select_final = 1;
