@@ -7,7 +7,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// blockVersion is the version of an encoded block. One of version 1 has no flows.
+// blockVersion is the version of an encoded block.
 const blockVersion = 2
 
 // minRowBytes is the least that a row of an encoded block takes.
@@ -60,8 +60,7 @@ func (b *Block) sums() [9]*[]uint64 {
 func (b *Block) UnmarshalBinary(in []byte) error {
 	b.clear()
 	r := &stateReader{b: in}
-	version := r.u8()
-	r.check(version == 1 || version == blockVersion)
+	r.check(r.u8() == blockVersion)
 	b.Producer, b.Incarnation, b.Epoch, b.Seq = r.u64(), r.u64(), r.u64(), r.u64()
 	b.Resolution, b.WindowStart = int64(r.u64()), int64(r.u64())
 	r.check(b.Resolution > 0 && b.WindowStart >= 0)
@@ -83,10 +82,8 @@ func (b *Block) UnmarshalBinary(in []byte) error {
 	for i := 0; i < n && r.ok(); i++ {
 		b.takeDist(r)
 	}
-	if version >= 2 {
-		for n := r.count(minFlowRowBytes); n > 0 && r.ok(); n-- {
-			b.Flows = append(b.Flows, takeFlowRow(r))
-		}
+	for n := r.count(minFlowRowBytes); n > 0 && r.ok(); n-- {
+		b.Flows = append(b.Flows, takeFlowRow(r))
 	}
 	if err := r.end("block"); err != nil {
 		b.clear()

@@ -297,16 +297,9 @@ func (c *Client) drop(sh *sheaf, r *sheafRecord, reason string) {
 	c.ack(r.number)
 }
 
-// checkAnswer refuses an answer that is not one to the request. A collector of before does
-// not answer for what it does not know.
+// checkAnswer refuses an answer that is not one to the request.
 func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
-	_, _, told := sh.counts()
-	n := len(answer.GetOutcomes())
-	if n == sh.items-told {
-		answer.Outcomes = append(answer.Outcomes, slices.Repeat([]wire.Outcome{wire.Outcome_OUTCOME_UNSUPPORTED}, told)...)
-		return nil
-	}
-	if n != sh.items {
+	if n := len(answer.GetOutcomes()); n != sh.items {
 		return fmt.Errorf("collector answered for %d items: expected %d", n, sh.items)
 	}
 	return nil

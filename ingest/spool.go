@@ -64,13 +64,9 @@ func (r *record) label() (label []byte) {
 	return label
 }
 
-// parseLabel reads a label; those of before told of no records.
+// parseLabel reads a label.
 func (r *record) parseLabel(label []byte) bool {
-	for i, to := range [...]*int{&r.blocks, &r.batches, &r.told} {
-		const optional = 2
-		if i == optional && len(label) == 0 {
-			break
-		}
+	for _, to := range [...]*int{&r.blocks, &r.batches, &r.told} {
 		n, size := binary.Uvarint(label)
 		if size <= 0 || n > recordItems {
 			return false

@@ -27,11 +27,8 @@ type State struct {
 // ErrState is wrapped by the error for bytes that are no states.
 var ErrState = errors.New("is no state of taps, or of another version")
 
-// stateVersion changes with the encoding. Before version 2 there were no sessions.
-const (
-	stateVersion = 2
-	withoutOf    = 1
-)
+// stateVersion changes with the encoding.
+const stateVersion = 2
 
 // AppendStates appends the states so that ParseStates gets them back. There is no
 // checksum: whoever stores them adds one.
@@ -72,8 +69,7 @@ func flag(b bool) byte {
 // an ErrState.
 func ParseStates(b []byte) ([]State, error) {
 	r := stateReader{b: b}
-	version := r.take(1)
-	if version == nil || version[0] != stateVersion && version[0] != withoutOf {
+	if version := r.take(1); version == nil || version[0] != stateVersion {
 		return nil, fmt.Errorf("read states: %w", ErrState)
 	}
 	var states []State
@@ -81,9 +77,7 @@ func ParseStates(b []byte) ([]State, error) {
 		var s State
 		s.Name = string(r.text())
 		s.Ring = int(r.number(maxRing))
-		if version[0] != withoutOf {
-			s.Of, s.Session = string(r.text()), string(r.text())
-		}
+		s.Of, s.Session = string(r.text()), string(r.text())
 		if flags := r.take(2); flags != nil {
 			s.Tap.Tags, s.Tap.Reflections = flags[0] == 1, flags[1] == 1
 		}

@@ -33,7 +33,7 @@ func (b *batch) addFlows(block *aggregate.Block) int {
 	return len(block.Flows)
 }
 
-// flowFormat is the version of encoded flows. Before there was one, they were JSON.
+// flowFormat is the version of encoded flows.
 const flowFormat = 1
 
 // words are the numbers of a row, in the order of the insert.

@@ -137,7 +137,7 @@ func decodeRecords(class int, payload []byte) (insertion, error) {
 }
 
 func decodeRows[T any](t *recordTable[T], payload []byte) (insertion, error) {
-	if t.decode != nil && (len(payload) == 0 || payload[0] != '[') {
+	if t.decode != nil {
 		rows, err := t.decode(payload)
 		if err != nil {
 			return insertion{}, fmt.Errorf("decode %s: %w: %w", t.what, errNewerBatch, err)

@@ -130,8 +130,7 @@ type PushRequest struct {
 	Descriptions []*Description  `protobuf:"bytes,2,rep,name=descriptions,proto3" json:"descriptions,omitempty"`
 	Blocks       []*Block        `protobuf:"bytes,3,rep,name=blocks,proto3" json:"blocks,omitempty"`
 	Observations []*Observations `protobuf:"bytes,4,rep,name=observations,proto3" json:"observations,omitempty"`
-	// What is said of streams when the blocks above are durable. A collector of before does
-	// not answer for them, which is as if it refused them.
+	// What is said of streams when the blocks above are durable.
 	Records       []*Record `protobuf:"bytes,5,rep,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -586,7 +585,7 @@ type Block struct {
 	DistSize  []uint32 `protobuf:"varint,24,rep,packed,name=dist_size,json=distSize,proto3" json:"dist_size,omitempty"`
 	DistCode  []uint32 `protobuf:"varint,25,rep,packed,name=dist_code,json=distCode,proto3" json:"dist_code,omitempty"`
 	DistCount []uint64 `protobuf:"varint,26,rep,packed,name=dist_count,json=distCount,proto3" json:"dist_count,omitempty"`
-	// Of windows of 1 s and longer. A collector of before passes over it.
+	// Of windows of 1 s and longer.
 	Flows         *Flows `protobuf:"bytes,27,opt,name=flows,proto3" json:"flows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1216,8 +1215,7 @@ type Record struct {
 	//	*Record_Begin
 	//	*Record_End
 	What isRecord_What `protobuf_oneof:"what"`
-	// What the tap found in the period of the Tap, at most 256. A collector of before passes
-	// over them.
+	// What the tap found in the period of the Tap, at most 256.
 	Findings      []*Finding `protobuf:"bytes,9,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

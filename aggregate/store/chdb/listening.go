@@ -44,9 +44,6 @@ func (e *Engine) askToListen(ctx context.Context, address string) (string, error
 		return "", fmt.Errorf("listen on %s: %w", address, err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusNotFound {
-		return "", fmt.Errorf("listen on %s: the engine that runs in %s is of an older version: end the command that started it", address, e.folder.path)
-	}
 	var answer listenAnswer
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		return "", fmt.Errorf("listen on %s: read the engine's answer: %w", address, err)

@@ -25,7 +25,7 @@ var errPosition = errors.New("checksum does not match")
 // position is how far the log has come. Losing it only repeats records.
 type position struct {
 	ID      uint64                   `json:"id"`
-	At      time.Time                `json:"at"` // for people, and for earlier versions
+	At      time.Time                `json:"at"` // for people
 	Classes map[string]classPosition `json:"classes"`
 }
 
