@@ -188,8 +188,8 @@ func TestStoreSectionIsUsed(t *testing.T) {
 	}
 	mustRun(t, env, replay("--store", "embedded:"+at("flag"), "--outbox", "none")...)
 	exists(at("flag"), true)
-	mustRun(t, append(inEnv, "CSIGSCOPE_STORE=embedded:"+at("flag")), "query", "extent")
-	mustRun(t, append(env, "CSIGSCOPE_STORE=embedded:"+at("variable")), replay()...)
+	mustRun(t, append(inEnv, "CSIGSCOPE_QUERY_EXTENT_STORE=embedded:"+at("flag")), "query", "extent")
+	mustRun(t, append(env, "CSIGSCOPE_REPLAY_STORE=embedded:"+at("variable")), replay()...)
 	exists(at("variable"), true)
 	r := runBinary(t, env, "query", "extent", "--config", writeFile(t, at("bad.yaml"), "store: {dsn: nowhere}\n"))
 	if r.code != exitUsage || !strings.Contains(r.stderr, "line 1: store: dsn") {

@@ -126,17 +126,17 @@ func TestDeployedCommands(t *testing.T) {
 // checkVariable: a variable of this project's is that of a flag.
 func checkVariable(t *testing.T, where string, cmd *cobra.Command, name, value string) {
 	t.Helper()
-	if !strings.HasPrefix(name, "CSIGSCOPE_") || name == store.PasswordVariable {
+	if !strings.HasPrefix(name, environmentPrefix) || name == store.PasswordVariable {
 		return
 	}
 	known := false
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		known = known || name == "CSIGSCOPE_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		known = known || name == variable(cmd, f)
 	})
 	if !known {
 		t.Errorf("%s: %s is the variable of no flag", where, name)
 	}
-	if name != "CSIGSCOPE_STORE" {
+	if !strings.HasSuffix(name, "_STORE") {
 		return
 	}
 	if target, err := store.ParseDSN(value); err != nil || target.Database != store.DefaultDatabase || strings.Contains(value, "password") {

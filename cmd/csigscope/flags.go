@@ -4,28 +4,126 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
-// flagsFromEnvironment sets each flag that the command line leaves alone from the
-// variable CSIGSCOPE_FLAG_NAME, if there is one.
-func flagsFromEnvironment(flags *pflag.FlagSet) error {
+// environmentPrefix begins the names of all environment variables of the program.
+const environmentPrefix = "CSIGSCOPE_"
+
+// variable is the environment variable of a flag: CSIGSCOPE_QUERY_SERVE_LISTEN for --listen
+// of query serve, so that none reaches two commands. Only --config and --verbose, which mean
+// the same everywhere, have one for all commands. It is "" for flags without one: --help,
+// --version, and all of hidden commands, which other processes of csigscope start.
+func variable(cmd *cobra.Command, f *pflag.Flag) string {
+	path := cmd.CommandPath()
+	switch {
+	case cmd.Hidden || f.Name == "help" || f.Name == "version":
+		return ""
+	case f.Name == "config" || f.Name == "verbose":
+		path = cmd.Root().Name()
+	}
+	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(path + " " + f.Name))
+}
+
+// flagsFromEnvironment sets each flag that the command line leaves alone from its
+// variable, if there is one, and warns of variables that no command knows.
+func flagsFromEnvironment(cmd *cobra.Command) error {
+	if cmd.Hidden {
+		return nil
+	}
 	var failed error
+	flags := cmd.Flags()
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := "CSIGSCOPE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := variable(cmd, f)
 		value, ok := os.LookupEnv(name)
-		if !ok || f.Changed || f.Name == "help" || failed != nil {
+		if !ok || f.Changed || failed != nil {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
 			failed = usageError{fmt.Errorf("environment variable %s: %w", name, plainFlagError(err))}
 		}
 	})
+	known := variables(cmd.Root())
+	for _, assignment := range os.Environ() {
+		name, _, _ := strings.Cut(assignment, "=")
+		if strings.HasPrefix(name, environmentPrefix) && !strings.HasPrefix(name, testPrefix) && known[name] == "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: no flag has the environment variable %s: did you mean %s?\n", name, likeVariable(cmd, name, known))
+		}
+	}
 	return failed
+}
+
+// testPrefix begins the variables of this project's own tests.
+const testPrefix = environmentPrefix + "TEST_"
+
+// variables are all environment variables that the program reads, each with the name that
+// it would have without its command.
+func variables(cmd *cobra.Command) map[string]string {
+	list := map[string]string{store.PasswordVariable: store.PasswordVariable, chdb.LibraryEnv: chdb.LibraryEnv}
+	addVariables(list, cmd)
+	return list
+}
+
+func addVariables(list map[string]string, cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if name := variable(cmd, f); name != "" {
+			list[name] = variable(cmd.Root(), f)
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		addVariables(list, sub)
+	}
+}
+
+// likeVariable is the known variable that an unknown one was meant for: the one with the
+// fewest letters changed, with its command or without, and rather one of this command.
+func likeVariable(cmd *cobra.Command, name string, known map[string]string) (like string) {
+	least := math.MaxInt
+	try := func(k string) {
+		if n := min(editDistance(name, k), editDistance(name, known[k])); n < least {
+			like, least = k, n
+		}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if own := variable(cmd, f); own != "" {
+			try(own)
+		}
+	})
+	for _, k := range slices.Sorted(maps.Keys(known)) {
+		try(k)
+	}
+	return like
+}
+
+// editDistance is how many bytes have to be added, removed or replaced to make a into b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // noArgs refuses arguments. Most are files that a flag was forgotten before.

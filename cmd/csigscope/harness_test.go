@@ -50,7 +50,14 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, os.Setenv(binaryEnv, path)
 })
 
+// TestMain runs the tests without the settings that whoever runs them has for csigscope,
+// but for the engine's library.
 func TestMain(m *testing.M) {
+	for name := range variables(newRoot()) {
+		if name != chdb.LibraryEnv {
+			_ = os.Unsetenv(name)
+		}
+	}
 	inherited := os.Getenv(binaryEnv)
 	code := m.Run()
 	if path := os.Getenv(binaryEnv); path != inherited {

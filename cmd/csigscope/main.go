@@ -71,10 +71,13 @@ func newRoot() *cobra.Command {
 works out the bottleneck of every source-destination pair over time, stores it
 in ClickHouse, and shows it as heatmaps.
 
-Every flag can also be given in the environment: --fabric as CSIGSCOPE_FABRIC. A flag
-comes first, then the environment, then the configuration file (CSIGSCOPE_CONFIG names
-it), then the default. Durations are written like 500ms, 10s or 1h30m, sizes like 64MiB
-(without a unit in bytes), times like 2026-01-05T09:30:00Z.
+Every flag can also be given in the environment, by command and flag: --listen of query
+serve as CSIGSCOPE_QUERY_SERVE_LISTEN. --config is CSIGSCOPE_CONFIG for all commands, and
+--verbose CSIGSCOPE_VERBOSE. A flag comes first, then the environment, then the
+configuration file, then the default.
+
+Durations are written like 500ms, 10s or 1h30m, sizes like 64MiB (without a unit in
+bytes), times like 2026-01-05T09:30:00Z.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findings.`,
 		Example: `  csigscope demo                                  # everything at once, in a browser
@@ -86,7 +89,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return flagsFromEnvironment(cmd.Flags())
+			return flagsFromEnvironment(cmd)
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -93,6 +93,24 @@ const (
 	statusFD     = 3 // the first descriptor after standard error
 )
 
+// childEnvironment is what of an environment the engine needs: where temporary files and
+// the libraries that its own one needs are, the time zone, and the language. All else is
+// for this process alone: settings, passwords, the socket of systemd, limits of memory.
+func childEnvironment(all []string) (needed []string) {
+	for _, assignment := range all {
+		name, _, _ := strings.Cut(assignment, "=")
+		switch name {
+		case "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG":
+		default:
+			if !strings.HasPrefix(name, "LC_") {
+				continue
+			}
+		}
+		needed = append(needed, assignment)
+	}
+	return needed
+}
+
 // spawn starts a child and waits until it answers or has failed.
 func spawn(ctx context.Context, command []string, f folder, o childOptions) (*exec.Cmd, error) {
 	engineLog, err := openLog(f)
@@ -115,12 +133,13 @@ func spawn(ctx context.Context, command []string, f folder, o childOptions) (*ex
 	}
 	defer status.Close()
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), ChildEnv+"=1", optionsEnv+"="+string(encoded))
+	cmd.Env = append(childEnvironment(os.Environ()), ChildEnv+"=1", optionsEnv+"="+string(encoded))
 	cmd.Stdout, cmd.Stderr = engineLog, engineLog
 	cmd.ExtraFiles = []*os.File{childEnd}
 	// An interrupt typed at the terminal is for the parent, which still needs
 	// the engine to store what it holds.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	closeOnExec(statusFD)
 	err = cmd.Start()
 	childEnd.Close()
 	if err != nil {
