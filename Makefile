@@ -58,25 +58,25 @@ test: engine ## run the tests that a change needs before it is pushed, about 4 m
 # left out of it, and tests without any by -short.
 test-all: build deps ## run all tests, and with the race detector those of concurrent packages
 	@mkdir -p .cache && rm -f .cache/torture.txt
-	CSIGSCOPE_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 -timeout 60m -vet=off ./...
+	CSIGSCOPE_TEST_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 -timeout 60m -vet=off ./...
 	@cat .cache/torture.txt
 	$(GO) test -count=1 -timeout 60m -race -short -vet=off $$(.ci/concurrent)
 
 torture: engine ## kill, cut, fill and starve the way to the store 1000 times (KILLS=N, SEED=N)
-	CSIGSCOPE_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TORTURE_SEED=$(SEED) \
+	CSIGSCOPE_TEST_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TEST_TORTURE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 
 bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
 	@mkdir -p .cache/bench
-	CSIGSCOPE_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_BENCH_DIR=$(CURDIR)/.cache/bench \
+	CSIGSCOPE_TEST_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_TEST_BENCH_DIR=$(CURDIR)/.cache/bench \
 		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay
 	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./aggregate/store ./replay/emitter
 
 bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N for fewer)
-	CSIGSCOPE_CONFORM_PAIRS=$(or $(PAIRS),1000000) $(GO) test -count=1 -v -run '^TestConformSpeed$$' ./cmd/csigscope
+	CSIGSCOPE_TEST_CONFORM_PAIRS=$(or $(PAIRS),1000000) $(GO) test -count=1 -v -run '^TestConformSpeed$$' ./cmd/csigscope
 
 bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less)
-	CSIGSCOPE_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
+	CSIGSCOPE_TEST_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
 
 bench-watch: ## tell 100 watchers of windows of 4096 cells, and answer who asks for them
 	$(GO) test -run '^$$' -bench 'Watchers|SnapshotLatency' -benchtime 1x -count 5 ./aggregate/query/api
@@ -88,25 +88,25 @@ bench-compare: ## compare the path of a packet with another commit (BASE=REF, RU
 	.ci/bench-compare $(or $(BASE),HEAD) $(or $(RUNS),10)
 
 load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them and the collector (SEED=N), 10 million random keys
-	CSIGSCOPE_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_INGEST_SEED=$(SEED) CSIGSCOPE_INGEST_KEYS=10000000 \
+	CSIGSCOPE_TEST_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_TEST_INGEST_SEED=$(SEED) CSIGSCOPE_TEST_INGEST_KEYS=10000000 \
 		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest
 
 accuracy: ## print how often the location that replay names is the true port, which faults report and conform find, and what is told of periods
 	@mkdir -p .cache
-	CSIGSCOPE_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
-	CSIGSCOPE_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFault(s|Free)$$' ./replay
+	CSIGSCOPE_TEST_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^TestAccuracy$$' ./cmd/csigscope
+	CSIGSCOPE_TEST_FAULTS=$(CURDIR)/.cache/faults.txt $(GO) test -count=1 -timeout 60m -run '^TestFault(s|Free)$$' ./replay
 	@rm -f .cache/traced.txt
-	CSIGSCOPE_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestClockGoals|TestTraceAttribution)$$' ./replay
+	CSIGSCOPE_TEST_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestClockGoals|TestTraceAttribution)$$' ./replay
 	@rm -f .cache/rhythms.txt
-	CSIGSCOPE_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Stragglers|Bursts)$$' ./cmd/csigscope ./dashboards/report
+	CSIGSCOPE_TEST_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Stragglers|Bursts)$$' ./cmd/csigscope ./dashboards/report
 	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt .cache/rhythms.txt
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
-	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_SOAK=$(or $(SOAK),60m) \
+	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_TEST_SOAK=$(or $(SOAK),60m) \
 		$(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/csigscope
 
 static: ## build csigscope as its image does, and check that it runs without a libc
-	CSIGSCOPE_STATIC=1 $(GO) test -count=1 -v -run '^TestStatic' ./dashboards/deploy
+	CSIGSCOPE_TEST_STATIC=1 $(GO) test -count=1 -v -run '^TestStatic' ./dashboards/deploy
 
 generate: build engine $(PROTOC_PLUGINS) ## write the generated files anew
 	@.ci/need protoc protobuf-compiler
@@ -125,15 +125,15 @@ fmt: $(LINT) ## format all Go files
 
 bench-page: ## scrub through 600 windows of 256 x 256 cells in Chromium, and watch some live
 	@.ci/need chromium chromium
-	CSIGSCOPE_PAGE_WINDOWS=600 $(GO) test -count=1 -v -timeout 10m -run '^Test(Scrub|LiveLarge)$$' ./dashboards/page
+	CSIGSCOPE_TEST_PAGE_WINDOWS=600 $(GO) test -count=1 -v -timeout 10m -run '^Test(Scrub|LiveLarge)$$' ./dashboards/page
 
 screenshots: engine $(PANELS) $(SCREENS) ## take the pictures of the page and of Grafana's dashboards anew
 	@.ci/need chromium chromium
 	@.ci/need prometheus prometheus
 	@.ci/need ip iproute2
 	@mkdir -p dashboards/page/screenshots dashboards/grafana/screenshots
-	CSIGSCOPE_README_SCREENSHOTS=$(CURDIR)/dashboards/page/screenshots $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/csigscope
-	CSIGSCOPE_GRAFANA_SCREENSHOTS=$(CURDIR)/dashboards/grafana/screenshots $(GO) test -count=1 -v -run '^Test(Dashboard|Pipeline)Screenshots$$' ./cmd/csigscope
+	CSIGSCOPE_TEST_README_SCREENSHOTS=$(CURDIR)/dashboards/page/screenshots $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/csigscope
+	CSIGSCOPE_TEST_GRAFANA_SCREENSHOTS=$(CURDIR)/dashboards/grafana/screenshots $(GO) test -count=1 -v -run '^Test(Dashboard|Pipeline)Screenshots$$' ./cmd/csigscope
 
 fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP, SLOW=TIME of slow ones)
 	.ci/fuzz $(or $(FUZZTIME),1m) "$(SKIP)" $(SLOW)

@@ -25,7 +25,7 @@ import (
 )
 
 // loadEnv is how long TestTapLoad sends, such as 30s; make bench-tap sets it.
-const loadEnv = "CSIGSCOPE_TAP_LOAD"
+const loadEnv = "CSIGSCOPE_TEST_TAP_LOAD"
 
 // TestTapLoad lets tcpreplay send as fast as it can, and receives, decodes and
 // aggregates on one core: every frame that was sent is received, and every

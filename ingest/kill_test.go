@@ -18,8 +18,8 @@ import (
 
 // Variables of the load and kill tests.
 const (
-	loadVariable = "CSIGSCOPE_INGEST_LOAD" // how long, with 500 exporters
-	seedVariable = "CSIGSCOPE_INGEST_SEED" // of kills, to repeat a run
+	loadVariable = "CSIGSCOPE_TEST_INGEST_LOAD" // how long, with 500 exporters
+	seedVariable = "CSIGSCOPE_TEST_INGEST_SEED" // of kills, to repeat a run
 )
 
 // TestKills kills processes of exporters and the collector, which has the real store,

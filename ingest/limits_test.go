@@ -179,11 +179,11 @@ func TestStreamsAndExporters(t *testing.T) {
 }
 
 // TestRandomKeys: one exporter hands in nothing but new keys. The others' rows are as
-// they should be, its totals too, and memory is bounded. CSIGSCOPE_INGEST_KEYS=10000000
+// they should be, its totals too, and memory is bounded. CSIGSCOPE_TEST_INGEST_KEYS=10000000
 // does it with so many.
 func TestRandomKeys(t *testing.T) {
 	keys := 200_000
-	if text := os.Getenv("CSIGSCOPE_INGEST_KEYS"); text != "" {
+	if text := os.Getenv("CSIGSCOPE_TEST_INGEST_KEYS"); text != "" {
 		var err error
 		if keys, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)

@@ -175,7 +175,7 @@ func used(t testing.TB, process int) (cpu time.Duration, resident int) {
 
 // TestLoad hands in windows of 200 cells a second from many exporters, with TLS, through
 // the real store, and takes the time until they can be asked for.
-// CSIGSCOPE_INGEST_LOAD=10m (make load) does it for so long, with 500 exporters, and holds
+// CSIGSCOPE_TEST_INGEST_LOAD=10m (make load) does it for so long, with 500 exporters, and holds
 // it to the delay promised; the machine must have nothing else to do then.
 func TestLoad(t *testing.T) {
 	const cells = 200

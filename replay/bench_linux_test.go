@@ -25,8 +25,8 @@ import (
 
 // Where the benchmark keeps its captures, and how many packets they have.
 const (
-	benchDirEnv     = "CSIGSCOPE_BENCH_DIR"
-	benchPacketsEnv = "CSIGSCOPE_BENCH_PACKETS"
+	benchDirEnv     = "CSIGSCOPE_TEST_BENCH_DIR"
+	benchPacketsEnv = "CSIGSCOPE_TEST_BENCH_PACKETS"
 )
 
 // Twins of the fabric-like scenario: with 16-bit tags, and as pcapng, where every
@@ -149,7 +149,7 @@ func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 // the same run. A pcapng file is read in one piece, so that a second core does not
 // help there.
 //
-//	CSIGSCOPE_BENCH_PACKETS=10000000 go test -run '^$' -bench Replay ./replay
+//	CSIGSCOPE_TEST_BENCH_PACKETS=10000000 go test -run '^$' -bench Replay ./replay
 func BenchmarkReplay(b *testing.B) {
 	for _, scenario := range []string{"fabric-like", compactTwin, pcapngTwin, "worst-case"} {
 		b.Run(scenario, func(b *testing.B) { benchmarkScenario(b, scenario) })

@@ -27,7 +27,7 @@ import (
 
 // faultsEnv asks for longer runs of all scenarios, and names a file for the table; make
 // accuracy sets it.
-const faultsEnv = "CSIGSCOPE_FAULTS"
+const faultsEnv = "CSIGSCOPE_TEST_FAULTS"
 
 // faulty is a fabric with a fault, captured at all racks, at all senders, and around
 // spine1.

@@ -17,7 +17,7 @@ import (
 )
 
 // tracedEnv asks for all seeds and names a file for what came of them; make accuracy sets it.
-const tracedEnv = "CSIGSCOPE_TRACED"
+const tracedEnv = "CSIGSCOPE_TEST_TRACED"
 
 // clockCases are where the two taps of a fabric of two racks stand: on links that the same
 // packets pass, or at the receivers of the racks, which no packet passes both of.

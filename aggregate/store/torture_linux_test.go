@@ -22,9 +22,9 @@ import (
 
 // Variables of the fault runs.
 const (
-	tortureKills = "CSIGSCOPE_TORTURE_KILLS" // how many processes to kill
-	tortureSeed  = "CSIGSCOPE_TORTURE_SEED"  // another one chooses other moments
-	tortureLine  = "CSIGSCOPE_TORTURE_LINE"  // file for the last line
+	tortureKills = "CSIGSCOPE_TEST_TORTURE_KILLS" // how many processes to kill
+	tortureSeed  = "CSIGSCOPE_TEST_TORTURE_SEED"  // another one chooses other moments
+	tortureLine  = "CSIGSCOPE_TEST_TORTURE_LINE"  // file for the last line
 )
 
 // TestTorture kills processes at every point of a row's way to the server, cuts and

@@ -26,7 +26,7 @@ import (
 
 // accuracyEnv asks for the full durations of scenarios, and names a file for the table;
 // make accuracy sets it.
-const accuracyEnv = "CSIGSCOPE_ACCURACY"
+const accuracyEnv = "CSIGSCOPE_TEST_ACCURACY"
 
 // shortRun is how long a scenario is simulated otherwise, and otherRuns how long those are
 // that congest later, or have as many packets within less.

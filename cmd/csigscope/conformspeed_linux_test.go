@@ -16,7 +16,7 @@ import (
 
 // pairsEnv asks for TestConformSpeed, and says of how many packet pairs about; make
 // bench-conform sets it.
-const pairsEnv = "CSIGSCOPE_CONFORM_PAIRS"
+const pairsEnv = "CSIGSCOPE_TEST_CONFORM_PAIRS"
 
 // What conform is held to: packet pairs a second of one core's time, and memory that
 // --memory-packets bounds (120 bytes each, beside what the program itself takes).

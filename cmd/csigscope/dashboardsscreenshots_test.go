@@ -14,7 +14,7 @@ import (
 )
 
 // dashboardPicturesEnv is the folder that pictures of dashboards are put into.
-const dashboardPicturesEnv = "CSIGSCOPE_GRAFANA_SCREENSHOTS"
+const dashboardPicturesEnv = "CSIGSCOPE_TEST_GRAFANA_SCREENSHOTS"
 
 // TestDashboardScreenshots draws the dashboards over the demo: outside of Grafana, with its
 // own libraries.

@@ -224,7 +224,7 @@ func checkPhases(t *testing.T, s report.Signal, rack string, late time.Duration)
 
 // rhythmsEnv asks for 100 seeds of what does not repeat, and names a file that what came of it
 // is added to; make accuracy sets it.
-const rhythmsEnv = "CSIGSCOPE_RHYTHMS"
+const rhythmsEnv = "CSIGSCOPE_TEST_RHYTHMS"
 
 // aperiodicJobs are scenarios without steps. Probes keep to times, which are none of load.
 var aperiodicJobs = []string{"storage", "permutation", "incast", "background", "probes"}

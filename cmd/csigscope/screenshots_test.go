@@ -10,9 +10,9 @@ import (
 )
 
 // TestScreenshots takes the pictures of the README: states of the page over the demo, in
-// the folder that CSIGSCOPE_README_SCREENSHOTS names.
+// the folder that CSIGSCOPE_TEST_README_SCREENSHOTS names.
 func TestScreenshots(t *testing.T) {
-	folder := os.Getenv("CSIGSCOPE_README_SCREENSHOTS")
+	folder := os.Getenv("CSIGSCOPE_TEST_README_SCREENSHOTS")
 	if folder == "" {
 		t.Skip("takes the pictures of the README: make screenshots")
 	}

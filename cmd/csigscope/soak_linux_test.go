@@ -21,7 +21,7 @@ import (
 )
 
 // soakEnv is how long TestSoak runs.
-const soakEnv = "CSIGSCOPE_SOAK"
+const soakEnv = "CSIGSCOPE_TEST_SOAK"
 
 // TestSoak runs a collector with a tap, and an exporter that hands over to it through a
 // proxy, while one fault follows the other. In the end every packet that was sent outside

@@ -114,7 +114,7 @@ func TestStatic(t *testing.T) {
 // TestStaticBinary builds the binary as the image does, which takes a minute: it has to
 // run where there is nothing else.
 func TestStaticBinary(t *testing.T) {
-	if os.Getenv("CSIGSCOPE_STATIC") == "" {
+	if os.Getenv("CSIGSCOPE_TEST_STATIC") == "" {
 		t.Skip("SKIPPED: builds csigscope anew: run make static")
 	}
 	out := filepath.Join(t.TempDir(), "csigscope")

@@ -120,11 +120,11 @@ const scrub = `(async () => {
 })(), undefined`
 
 // TestScrub drags the scrubber over windows of 256 x 256 cells that come from the server
-// on the way, and back over what was kept. CSIGSCOPE_PAGE_WINDOWS=600 measures what a person
+// on the way, and back over what was kept. CSIGSCOPE_TEST_PAGE_WINDOWS=600 measures what a person
 // can scrub through, and holds 30 a second; otherwise how long it takes is the machine's affair.
 func TestScrub(t *testing.T) {
 	windows, least := 9, 0.0
-	if n, err := strconv.Atoi(os.Getenv("CSIGSCOPE_PAGE_WINDOWS")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("CSIGSCOPE_TEST_PAGE_WINDOWS")); err == nil {
 		windows, least = n, 30
 	}
 	r := wide{&querytest.Memory{}, 256, windows}

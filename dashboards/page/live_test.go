@@ -203,7 +203,7 @@ func checkLive(t *testing.T, v *pagetest.Visitor, cells []aggregate.CellStats) {
 // TestLiveLarge measures how soon windows of 256 x 256 cells are drawn; make bench-page asks
 // for it.
 func TestLiveLarge(t *testing.T) {
-	if os.Getenv("CSIGSCOPE_PAGE_WINDOWS") == "" {
+	if os.Getenv("CSIGSCOPE_TEST_PAGE_WINDOWS") == "" {
 		t.Skip("measures for people: make bench-page")
 	}
 	f := newFeed(256)

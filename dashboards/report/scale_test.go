@@ -11,7 +11,7 @@ import (
 
 // rhythmsEnv asks for 100 seeds of what does not repeat, and names a file that what came of it
 // is added to; make accuracy sets it.
-const rhythmsEnv = "CSIGSCOPE_RHYTHMS"
+const rhythmsEnv = "CSIGSCOPE_TEST_RHYTHMS"
 
 const (
 	seconds     = 1000 // windows of 1 ms

@@ -242,7 +242,7 @@ func (v *Visitor) SetWindow(window int) {
 	v.Wait("!csigscope.current().waiting")
 }
 
-// Screenshot is the viewport. With CSIGSCOPE_SCREENSHOTS it is also kept in that
+// Screenshot is the viewport. With CSIGSCOPE_TEST_SCREENSHOTS it is also kept in that
 // folder, for people to look at.
 func (v *Visitor) Screenshot(name string) image.Image {
 	v.t.Helper()
@@ -250,7 +250,7 @@ func (v *Visitor) Screenshot(name string) image.Image {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	if folder := os.Getenv("CSIGSCOPE_SCREENSHOTS"); folder != "" {
+	if folder := os.Getenv("CSIGSCOPE_TEST_SCREENSHOTS"); folder != "" {
 		file := strings.ReplaceAll(v.t.Name(), "/", "-") + "-" + name + ".png"
 		if err := os.WriteFile(filepath.Join(folder, file), raw, 0o644); err != nil {
 			v.t.Fatal(err)
