@@ -34,7 +34,7 @@ func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
 		}
 		hop := Hop{Count: len(ports), Ports: t.portNames(ports[:min(len(ports), maxCandidates)])}
 		if hop.Name = hop.Ports[0]; len(ports) > 1 {
-			hop.Name, _ = t.describe(ports)
+			hop.Name = t.describe(ports)
 		}
 		hops = append(hops, hop)
 	}

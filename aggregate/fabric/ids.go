@@ -1,6 +1,8 @@
 package fabric
 
 import (
+	"fmt"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -9,11 +11,9 @@ import (
 // PortName is the canonical name of a port, "leaf3:up1".
 func PortName(device, port string) string { return device + ":" + port }
 
-// PortLocationID is the location of a port of a device. Like all identities here
-// it depends on names alone, so that it is the same in every run and under every
-// configuration that has the port.
+// PortLocationID is the location of a port of a device.
 func PortLocationID(device, port string) aggregate.LocationID {
-	return locationID("port:" + PortName(device, port))
+	return LocationIDOf(KindPort, PortName(device, port))
 }
 
 // GroupIDOf is the group of that name.
@@ -21,12 +21,47 @@ func GroupIDOf(name string) aggregate.GroupID {
 	return aggregate.GroupID(hashName("group:" + name))
 }
 
-// Canonical names of locations begin with their kind. Sets that have a name in the
-// topology (a stage, a device, one direction of a device) are identified by it,
-// since "leaf3 up" stays the same place when an uplink is added to it; all other
-// sets are identified by their members.
-func locationID(canonical string) aggregate.LocationID {
-	return aggregate.LocationID(hashName(canonical))
+// LocationIDOf is the location of that kind and name. Like all identities it depends on
+// names alone, so that it is the same in every run and under every configuration that has
+// the location, and anybody can check it.
+func LocationIDOf(kind, name string) aggregate.LocationID {
+	if kind == KindOverflow {
+		return aggregate.OverflowLocation
+	}
+	return aggregate.LocationID(hashName(kind + ":" + name))
+}
+
+// Check returns an error unless the location's identity is that of its kind and name, and
+// each location above it is itself or that of its direction, device or stage.
+func (l *Location) Check() error {
+	switch l.Kind {
+	case KindPort, KindSet, KindRaw, KindUnknown:
+	default:
+		return fmt.Errorf("location %.64q: kind %.64q: expected %s, %s, %s or %s", l.Name, l.Kind, KindPort, KindSet, KindRaw, KindUnknown)
+	}
+	if l.ID != LocationIDOf(l.Kind, l.Name) {
+		return fmt.Errorf("location %.64q: its id is not that of its kind and name", l.Name)
+	}
+	above := []struct {
+		level Level
+		id    aggregate.LocationID
+		known bool
+		names []string
+	}{
+		{LevelSet, l.Set, l.Device != "" && l.Orientation != "", []string{l.Device + " " + l.Orientation}},
+		{LevelDevice, l.DeviceLoc, l.Device != "", []string{l.Device}},
+		{LevelStage, l.StageLoc, l.Stage != "", []string{l.Stage, l.Stage + stageSuffix}},
+	}
+	for _, at := range above {
+		ok := at.id == l.ID
+		for _, name := range at.names {
+			ok = ok || at.known && at.id == LocationIDOf(KindSet, name)
+		}
+		if !ok {
+			return fmt.Errorf("location %.64q: the %s that it belongs to is not that of its device, orientation and stage", l.Name, at.level)
+		}
+	}
+	return nil
 }
 
 // hashName never returns the reserved identities 0 and 1.

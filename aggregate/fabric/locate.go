@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -199,7 +198,7 @@ func (f *Fabric) contradiction(class int32) aggregate.LocationID {
 	}
 	named := f.resolve.answers.get(f.resolve.all(class)).id
 	place, _ := f.Location(named)
-	l := apart(locationID(fmt.Sprintf("off-path:%016x", uint64(named))), KindUnknown, "off-path: "+place.Name)
+	l := apart(KindUnknown, "off-path: "+place.Name)
 	l.Candidates, l.CandidateCount = place.Candidates, place.CandidateCount
 	id := f.known.addOffPath(l)
 	at.Store(uint64(id))

@@ -86,6 +86,7 @@ func (l *Location) At(level Level) aggregate.LocationID {
 }
 
 // apart makes a location that belongs to no other.
-func apart(id aggregate.LocationID, kind, name string) *Location {
+func apart(kind, name string) *Location {
+	id := LocationIDOf(kind, name)
 	return &Location{ID: id, Kind: kind, Name: name, Set: id, DeviceLoc: id, StageLoc: id}
 }

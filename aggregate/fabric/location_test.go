@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
@@ -143,10 +144,10 @@ func TestIdentities(t *testing.T) {
 	port, _ := f.Location(PortLocationID("leaf11", "up1"))
 	for id, canonical := range map[aggregate.LocationID]string{
 		port.ID:       "port:leaf11:up1",
-		port.Set:      "class:device=leaf11,orientation=up",
-		port.StageLoc: "class:stage=leaf",
-		toward.ID:     "class:stage=agg,orientation=down,peer=leaf21",
-		set.ID:        "set:agg11:up1,agg11:up2,agg12:up1,agg12:up2",
+		port.Set:      "set:leaf11 up",
+		port.StageLoc: "set:leaf",
+		toward.ID:     "set:agg down to leaf21",
+		set.ID:        "set:agg11,agg12 up",
 		rawLM.ID:      "raw:lm:wide/uec050:5",
 	} {
 		if uint64(id) != xxhash.Sum64String(canonical) {
@@ -155,6 +156,58 @@ func TestIdentities(t *testing.T) {
 	}
 	if uint64(GroupIDOf("rack1")) != xxhash.Sum64String("group:rack1") {
 		t.Error("a group has another identity")
+	}
+}
+
+// TestIdentitiesCanBeChecked: whoever is told a location can see that its identity and those
+// of what it belongs to are its own.
+func TestIdentitiesCanBeChecked(t *testing.T) {
+	_, leafspine := load(t, "leafspine.yaml")
+	_, threetier := load(t, "threetier.yaml")
+	for name, f := range map[string]*Fabric{"leafspine": leafspine, "threetier": threetier, "none": None(defaultDomain(t)), "digests": compile(t, manySets(6, 2))} {
+		meet(f)
+		for _, l := range f.Locations() {
+			if err := l.Check(); err != nil && l.Kind != KindOverflow {
+				t.Errorf("%s: %v: %+v", name, err, l)
+			}
+		}
+	}
+	port, _ := leafspine.Location(PortLocationID("leaf1", "up1"))
+	for name, change := range map[string]func(*Location){
+		"name":         func(l *Location) { l.Name = "leaf1:up2" },
+		"id":           func(l *Location) { l.ID++ },
+		"kind":         func(l *Location) { l.Kind = KindSet },
+		"no kind":      func(l *Location) { l.Kind, l.ID = "port:leaf1", LocationIDOf("port:leaf1", l.Name) },
+		"overflow":     func(l *Location) { l.Kind, l.ID = KindOverflow, aggregate.OverflowLocation },
+		"set":          func(l *Location) { l.Set = PortLocationID("leaf2", "up1") },
+		"no set":       func(l *Location) { l.Set = 0 },
+		"other device": func(l *Location) { l.DeviceLoc = LocationIDOf(KindSet, "leaf2") },
+		"no device":    func(l *Location) { l.Device = "" },
+		"stage":        func(l *Location) { l.Stage = "spine" },
+	} {
+		l := port
+		if change(&l); l.Check() == nil {
+			t.Errorf("another %s: %+v is right", name, l)
+		}
+	}
+}
+
+// A digest is of members alone: faster ports, or more of the kind, are no other set.
+func TestDigestOutlivesTopologyChanges(t *testing.T) {
+	s := manySets(6, 2)
+	find := func() Location {
+		l, _ := locate(t, compile(t, s), compact, 0, 1, s.Hosts[0].Addresses[0], s.Hosts[1].Addresses[0])
+		return l
+	}
+	before := find()
+	for i := range s.Devices {
+		for j := range s.Devices[i].Ports {
+			s.Devices[i].Ports[j].Speed = "2Gbps"
+		}
+	}
+	s.Devices[4].Ports = append(s.Devices[4].Ports, PortSpec{Name: "up9", Orientation: "up", Peer: "spine0", Speed: "2Gbps"})
+	if after := find(); !strings.Contains(before.Name, "#") || after.ID != before.ID {
+		t.Errorf("%+v became %+v", before, after)
 	}
 }
 

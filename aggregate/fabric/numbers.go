@@ -22,11 +22,9 @@ type number struct {
 func (n number) location() *Location {
 	l := csig.LayoutAt(int(n.layout))
 	if n.raw {
-		name := fmt.Sprintf("%s:%s:%d", rawName, l, n.lm)
-		return apart(locationID("raw:"+name), KindRaw, name)
+		return apart(KindRaw, fmt.Sprintf("%s:%s:%d", rawName, l, n.lm))
 	}
-	name := fmt.Sprintf("unknown lm 0x%02x (%s)", n.lm, l)
-	return apart(locationID("unknown:"+name), KindUnknown, name)
+	return apart(KindUnknown, fmt.Sprintf("unknown lm 0x%02x (%s)", n.lm, l))
 }
 
 // numberIDs are the identities of the numbers met: of a page of 256, 0 for one that

@@ -14,7 +14,7 @@ func (t *topology) placesOf(i int32) placeIDs {
 	p := &t.ports[i]
 	c := trait{device: p.device, stage: t.devices[p.device].stage, orientation: p.orientation}
 	return placeIDs{
-		port:   locationID("port:" + p.name),
+		port:   LocationIDOf(KindPort, p.name),
 		set:    t.classID(&c, byOrientation),
 		device: t.classID(&c, 0),
 		stage:  t.classID(&trait{device: none, stage: c.stage}, 0),
@@ -22,7 +22,7 @@ func (t *topology) placesOf(i int32) placeIDs {
 }
 
 func (t *topology) classID(c *trait, a aspects) aggregate.LocationID {
-	return locationID(t.canonical(c, a))
+	return LocationIDOf(KindSet, t.label(c, a))
 }
 
 // addPlaces registers what ports belong to: directions of devices, devices and
@@ -75,17 +75,17 @@ func (f *Fabric) addDevice(i int32) {
 
 // class is the location of all ports of one kind.
 func (f *Fabric) class(c *trait, a aspects, ports []int32) *Location {
-	return f.setLocation(f.topo.classID(c, a), f.topo.label(c, a), ports)
+	return f.setLocation(f.topo.label(c, a), ports)
 }
 
 // setOf is the location of a set of two or more ports, ascending.
 func (f *Fabric) setOf(ports []int32) *Location {
-	name, canonical := f.topo.describe(ports)
-	return f.setLocation(locationID(canonical), name, ports)
+	return f.setLocation(f.topo.describe(ports), ports)
 }
 
-func (f *Fabric) setLocation(id aggregate.LocationID, name string, ports []int32) *Location {
-	l := apart(id, KindSet, name)
+func (f *Fabric) setLocation(name string, ports []int32) *Location {
+	l := apart(KindSet, name)
+	id := l.ID
 	f.describeInto(l, ports)
 	c := f.topo.traitOf(ports)
 	at := &f.places[ports[0]]

@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -19,7 +18,6 @@ const (
 type registry struct {
 	mu      sync.RWMutex
 	byID    map[aggregate.LocationID]*Location
-	byName  map[string]aggregate.LocationID
 	numbers map[aggregate.LocationID]number
 	sets    int
 	offPath int
@@ -32,10 +30,9 @@ type registry struct {
 func newRegistry() *registry {
 	r := &registry{
 		byID:    map[aggregate.LocationID]*Location{},
-		byName:  map[string]aggregate.LocationID{},
 		numbers: map[aggregate.LocationID]number{},
 	}
-	r.add(apart(aggregate.OverflowLocation, KindOverflow, overflowName))
+	r.add(apart(KindOverflow, overflowName))
 	return r
 }
 
@@ -54,15 +51,9 @@ func (r *registry) get(id aggregate.LocationID) *Location {
 
 // add registers a location unless its identity is. The registry owns it then.
 func (r *registry) add(l *Location) {
-	if _, known := r.byID[l.ID]; known {
-		return
+	if _, known := r.byID[l.ID]; !known {
+		r.byID[l.ID] = l
 	}
-	// Two digests of 32 bits can be the same; identities are not.
-	if _, taken := r.byName[l.Name]; taken {
-		l.Name = fmt.Sprintf("%s#%016x", l.Name, uint64(l.ID))
-	}
-	r.byID[l.ID] = l
-	r.byName[l.Name] = l.ID
 }
 
 // setsLeft reports whether another set can be registered.

@@ -108,26 +108,28 @@ func (t *topology) classSizes(c *trait) (sizes [numAspects]int) {
 	return sizes
 }
 
-// describe names a set of two or more ports, ascending, and gives the canonical
-// text that identifies it. A set that is all of something in the topology ("leaf3
-// up", "spine down to leaf5") is that thing; any other is its members, and its name
-// tells them apart: by two to four devices or peers, or else by a digest.
-func (t *topology) describe(ports []int32) (name, canonical string) {
+// describe names a set of two or more ports, ascending, so that no other set has the name:
+// it is what identifies the set. One that is all of something in the topology ("leaf3 up",
+// "spine down to leaf5", "agg1,agg2 up") is that thing, and stays it when a port is added;
+// any other has a digest of its members in its name. What may change without the set being
+// another one, such as speeds, is in no name with a digest.
+func (t *topology) describe(ports []int32) string {
 	c := t.traitOf(ports)
 	has, sizes := c.aspects(), t.classSizes(&c)
 	for _, a := range simplest {
 		if a&^has == 0 && sizes[a] == len(ports) {
-			return t.label(&c, a), t.canonical(&c, a)
+			return t.label(&c, a)
 		}
 	}
-	canonical = "set:" + strings.Join(t.portNames(ports), ",")
 	if name, ok := t.describeDevices(&c, ports); ok {
-		return name, canonical
+		return name
 	}
 	if name, ok := t.describePeers(&c, ports); ok {
-		return name, canonical
+		return name
 	}
-	return fmt.Sprintf("%s, %d of %d #%08x", t.label(&c, has), len(ports), sizes[has], hashName(canonical)>>32), canonical
+	// 48 bits: the sets of a fabric are too few for two of them to have the same.
+	digest := hashName(strings.Join(t.portNames(ports), ",")) >> 16
+	return fmt.Sprintf("%s, %d ports #%012x", t.label(&c, has&^bySpeed), len(ports), digest)
 }
 
 // maxListed bounds the devices or peers that a name lists.
@@ -214,34 +216,14 @@ func suffix(c *trait, a aspects) string {
 	return s
 }
 
-// stageLabel keeps a stage apart from a device of the same name.
+// stageSuffix keeps a stage apart from a device of the same name.
+const stageSuffix = "(stage)"
+
 func (t *topology) stageLabel(stage string) string {
 	if _, taken := t.deviceIndex[stage]; taken {
-		return stage + "(stage)"
+		return stage + stageSuffix
 	}
 	return stage
-}
-
-// canonical is the identifying text of a class. It does not depend on how the
-// class is named to people.
-func (t *topology) canonical(c *trait, a aspects) string {
-	s := "class:"
-	switch {
-	case c.device != none:
-		s += "device=" + t.devices[c.device].name
-	case c.stage != "":
-		s += "stage=" + c.stage
-	}
-	if a&byOrientation != 0 {
-		s += ",orientation=" + c.orientation
-	}
-	if a&bySpeed != 0 {
-		s += ",speed=" + strconv.FormatUint(c.speed, 10)
-	}
-	if a&byPeer != 0 {
-		s += ",peer=" + c.peer
-	}
-	return s
 }
 
 func (t *topology) portNames(ports []int32) []string {
