@@ -35,7 +35,12 @@ func (k lookupKey) dst() end          { return end(k >> lookupDst & (1<<endBits 
 // lookup finds the series of the pending items. Its loops have little in them, so
 // that the memory accesses of several items overlap.
 func (s *Shard) lookup() {
-	if s.ends.full(2 * s.pending) {
+	outdated := false
+	if s.forgetter != nil {
+		now := s.forgetter.Revision()
+		outdated, s.revision = now != s.revision, now
+	}
+	if outdated || s.ends.full(2*s.pending) {
 		s.ends.clear()
 		s.ends.resets++
 		s.keys.clear()

@@ -36,6 +36,18 @@ type Classifier interface {
 	Classes(netip.Addr) (src, dst uint64)
 }
 
+// Forgetter is what a Resolver may be besides. It forgets groups that no rows name for long,
+// and may find later a group for an address that had none. Shards call it for windows and
+// batches, not for each packet.
+type Forgetter interface {
+	// InRows tells it that rows of a window that starts at a time, Unix ns, name these
+	// groups. It keeps nothing of the slice.
+	InRows(start int64, groups []uint64)
+	// Revision changes when addresses may have another group than before: shards resolve
+	// theirs again.
+	Revision() uint64
+}
+
 // Sink takes closed windows. The block belongs to the caller again when WriteBlock
 // returns, so a Sink copies what it keeps. It is called from several goroutines.
 type Sink interface {

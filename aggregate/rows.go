@@ -47,6 +47,10 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	r.seq++
 	s.counts.Blocks++
 	s.counts.Rows += uint64(b.Len())
+	if s.forgetter != nil && l.res == s.groupsAt {
+		s.forgetter.InRows(w.start, b.SrcGroup)
+		s.forgetter.InRows(w.start, b.DstGroup)
+	}
 	if s.cfg.Watch != nil {
 		s.cfg.Watch.Closed(b, s.cfg.Weight)
 	}

@@ -56,6 +56,10 @@ type Shard struct {
 	keys      keyCache
 	repeats   *repeats
 
+	forgetter Forgetter // nil when the resolver is none
+	revision  uint64    // of the groups in ends
+	groupsAt  int64     // resolution of the windows whose groups the forgetter is told
+
 	batch     []decode.Observation // that the items are of
 	reflected [pendingItems]uint8  // numbers of its reflections
 	repeated  [pendingItems]bool   // by number, of those that repeat
@@ -85,6 +89,14 @@ func NewShard(cfg Config, sink Sink) (*Shard, error) {
 	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), seeds: flow.NewSeeds()}
 	for i, r := range cfg.Resolutions {
 		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i]), first: -1, flowBudget: cfg.Flows.Budget})
+	}
+	if s.forgetter, _ = cfg.Resolver.(Forgetter); s.forgetter != nil {
+		s.revision = s.forgetter.Revision()
+	}
+	for i := range s.levels {
+		if s.groupsAt < int64(fineBelow) {
+			s.groupsAt = s.levels[i].res
+		}
 	}
 	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)

@@ -27,7 +27,10 @@ type Fabric struct {
 	derived derived
 }
 
-var _ aggregate.Resolver = (*Fabric)(nil)
+var (
+	_ aggregate.Resolver  = (*Fabric)(nil)
+	_ aggregate.Forgetter = (*Fabric)(nil)
+)
 
 // New compiles a fabric. The domain says what locator metadata holds; it is usually
 // csig.DefaultSpec overlaid with spec.CSIG. Errors are SpecErrors.
@@ -49,7 +52,8 @@ func None(domain *csig.Domain) *Fabric { return newFabric(new(topology), domain)
 func newFabric(t *topology, domain *csig.Domain) *Fabric {
 	f := &Fabric{domain: domain, topo: t, classes: newClasses(t, domain), known: newRegistry()}
 	f.resolve = newResolver(f, f.classes)
-	f.derived.groups = map[netip.Prefix]aggregate.GroupID{}
+	f.derived.groups, f.derived.byID = map[netip.Prefix]*derivedGroup{}, map[aggregate.GroupID]*derivedGroup{}
+	f.derived.knocking = map[netip.Prefix]knock{}
 	f.addPlaces()
 	return f
 }
@@ -112,7 +116,8 @@ type Counts struct {
 	SetFallbacks     uint64 // sets that became their stage, or the overflow location
 	OffPathFallbacks uint64 // contradictions that became the overflow location
 	PathFallbacks    uint64 // devices whose paths are not known, as if they had none
-	GroupFallbacks   uint64 // addresses that became the unknown group
+	GroupFallbacks   uint64 // addresses that became the unknown group, each as often as it was looked up
+	GroupsForgotten  uint64 // idle prefixes that made room for others
 }
 
 // Counts is a snapshot of the counters.
@@ -122,7 +127,7 @@ func (f *Fabric) Counts() Counts {
 	f.known.mu.RUnlock()
 	c.PathFallbacks = f.resolve.paths.hops.refusals()
 	f.derived.mu.RLock()
-	c.GroupFallbacks = f.derived.fallbacks
+	c.GroupFallbacks, c.GroupsForgotten = f.derived.fallbacks, f.derived.forgotten
 	f.derived.mu.RUnlock()
 	return c
 }

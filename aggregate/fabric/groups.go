@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/csigscope/csigscope/aggregate"
 )
@@ -11,8 +12,26 @@ import (
 // LevelPrefix is the level of groups that are derived from addresses.
 const LevelPrefix = "prefix"
 
-// maxDerived bounds the groups that are derived from addresses.
-const maxDerived = 1 << 16
+// Bounds of the groups that are derived from addresses. Anybody can make up addresses, so
+// the last quarter of the room is kept for prefixes that go on talking, and so is what idle
+// ones leave.
+const (
+	maxDerived  = 1 << 16
+	openDerived = maxDerived / 4 * 3 // that are groups as soon as they are met
+	// knocksNeeded is in how many seconds a prefix has to be met before it takes a place of
+	// those that are kept, maxKnocking how many prefixes are observed for that.
+	knocksNeeded = 3
+	maxKnocking  = 1 << 15
+	// goneKnocking is after how many seconds without being met it may lose that for another.
+	goneKnocking = 2 * reviseEvery
+	// idleSeconds is how long no row of a prefix came before it may be forgotten: longer
+	// than the windows of 1 min are open.
+	idleSeconds = 120
+	// evictionLooks is how many prefixes are compared to forget one.
+	evictionLooks = 64
+	// reviseEvery is after how many seconds addresses without a group are looked up again.
+	reviseEvery = 2
+)
 
 // Group is a set of endpoints, an axis label of the source-destination matrix.
 type Group struct {
@@ -20,69 +39,227 @@ type Group struct {
 	Name   string
 	Level  string // host, rack, pod, cluster, prefix; empty for unknown and overflow
 	Parent string // name, empty without
-	Order  int    // position in the file, or among the derived prefixes
+	Order  int    // position in the file, or by address among derived prefixes
 }
 
 // derived makes groups of /24 and /64 prefixes as addresses are met. Safe for
-// concurrent use.
+// concurrent use. Its clock is that of windows, in seconds.
 type derived struct {
-	mu        sync.RWMutex
-	groups    map[netip.Prefix]aggregate.GroupID
+	mu       sync.RWMutex
+	groups   map[netip.Prefix]*derivedGroup
+	byID     map[aggregate.GroupID]*derivedGroup
+	all      []*derivedGroup // in no order
+	hand     int             // of all, where the next one to be forgotten is looked for
+	made     uint64          // those that were forgotten included
+	told     uint64          // of made: their names are stored
+	knocking map[netip.Prefix]knock
+
+	second    int64 // start of the latest window with rows
+	revised   int64 // second of the last revision
+	outdated  bool  // some answer since then
+	revision  atomic.Uint64
 	fallbacks uint64
+	forgotten uint64
 }
 
-// group is the group of the prefix that holds a, UnknownGroup beyond the bound.
-func (d *derived) group(a netip.Addr) aggregate.GroupID {
+// derivedGroup is one prefix.
+type derivedGroup struct {
+	prefix netip.Prefix
+	id     aggregate.GroupID
+	number uint64 // of made
+	last   int64  // second of its latest row, or when it was made
+	rows   uint8  // in how many seconds it had rows, up to knocksNeeded
+}
+
+// knock is what is known of a prefix that has no group.
+type knock struct {
+	last int64 // second when it was met
+	n    uint8 // in how many seconds
+}
+
+// prefixOf is the prefix that is the group of an address.
+func prefixOf(a netip.Addr) (p netip.Prefix, ok bool) {
 	if !a.IsValid() {
-		return aggregate.UnknownGroup
+		return p, false
 	}
 	bits := 64
 	if a.Is4() {
 		bits = 24
 	}
 	p, err := a.Prefix(bits)
-	if err != nil {
+	return p, err == nil
+}
+
+// group is the group of the prefix that holds a, UnknownGroup while there is no room.
+func (d *derived) group(a netip.Addr) aggregate.GroupID {
+	p, ok := prefixOf(a)
+	if !ok {
 		return aggregate.UnknownGroup
 	}
 	d.mu.RLock()
-	id, ok := d.groups[p]
+	g := d.groups[p]
 	d.mu.RUnlock()
-	if ok {
-		return id
+	if g == nil {
+		g = d.admit(p)
 	}
+	if g == nil {
+		return aggregate.UnknownGroup
+	}
+	return g.id
+}
+
+// admit makes a group of a prefix if there is room for it, nil if there is none.
+func (d *derived) admit(p netip.Prefix) *derivedGroup {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if id, ok := d.groups[p]; ok {
-		return id
+	if g := d.groups[p]; g != nil {
+		return g
 	}
-	if len(d.groups) >= maxDerived {
+	if len(d.groups) >= openDerived && (!d.persists(p) || len(d.groups) >= maxDerived && !d.forget()) {
 		d.fallbacks++
-		return aggregate.UnknownGroup
+		d.outdated = true
+		return nil
 	}
-	id = GroupIDOf(p.String())
-	d.groups[p] = id
-	return id
+	delete(d.knocking, p)
+	return d.add(p)
 }
 
-// list gives the groups in the order of their prefixes.
-func (d *derived) list() []Group {
-	d.mu.RLock()
-	prefixes := make([]netip.Prefix, 0, len(d.groups))
-	for p := range d.groups {
-		prefixes = append(prefixes, p)
-	}
-	d.mu.RUnlock()
-	slices.SortFunc(prefixes, func(x, y netip.Prefix) int { return x.Addr().Compare(y.Addr()) })
-	groups := make([]Group, 0, len(prefixes))
-	for i, p := range prefixes {
-		groups = append(groups, Group{ID: GroupIDOf(p.String()), Name: p.String(), Level: LevelPrefix, Order: i})
-	}
-	return groups
+// add makes a group of a prefix that has none. The caller holds mu.
+func (d *derived) add(p netip.Prefix) *derivedGroup {
+	d.made++
+	g := &derivedGroup{prefix: p, id: GroupIDOf(p.String()), number: d.made, last: d.second}
+	d.groups[p], d.byID[g.id] = g, g
+	d.all = append(d.all, g)
+	return g
 }
+
+// restore makes groups of prefixes that an earlier process knew.
+func (d *derived) restore(prefixes []netip.Prefix) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range prefixes {
+		p, ok := prefixOf(p.Addr())
+		if d.groups[p] == nil && ok && len(d.groups) < maxDerived {
+			d.add(p)
+		}
+	}
+}
+
+// persists notes that a prefix without a group was met, and reports whether it has been in
+// several seconds.
+func (d *derived) persists(p netip.Prefix) bool {
+	k, known := d.knocking[p]
+	if !known && len(d.knocking) >= maxKnocking {
+		return false
+	}
+	if !known || k.last < d.second {
+		k.n++
+	}
+	k.last = d.second
+	d.knocking[p] = k
+	return k.n >= knocksNeeded
+}
+
+// forget makes room for another prefix: of some that have been idle for long, and whose names
+// are stored, it drops one that never went on talking, else the one idle for longest.
+func (d *derived) forget() bool {
+	victim := -1
+	worse := func(a, b *derivedGroup) bool {
+		if once := a.rows < knocksNeeded; once != (b.rows < knocksNeeded) {
+			return once
+		}
+		return a.last < b.last
+	}
+	for range evictionLooks {
+		d.hand = (d.hand + 1) % len(d.all)
+		g := d.all[d.hand]
+		if g.number <= d.told && d.second-g.last >= idleSeconds && (victim < 0 || worse(g, d.all[victim])) {
+			victim = d.hand
+		}
+	}
+	if victim < 0 {
+		return false
+	}
+	g, last := d.all[victim], len(d.all)-1
+	delete(d.groups, g.prefix)
+	delete(d.byID, g.id)
+	d.all[victim], d.all[last] = d.all[last], nil
+	d.all = d.all[:last]
+	d.forgotten++
+	d.outdated = true // some shard may remember it
+	return true
+}
+
+// inRows notes that a window from a second has rows of groups.
+func (d *derived) inRows(second int64, ids []uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.second == 0 { // those of an earlier process have been in use until now
+		for _, g := range d.all {
+			g.last = second
+		}
+	}
+	for i, id := range ids {
+		if i > 0 && id == ids[i-1] {
+			continue
+		}
+		if g := d.byID[aggregate.GroupID(id)]; g != nil && (g.rows == 0 || second > g.last) {
+			g.last, g.rows = max(g.last, second), min(g.rows+1, knocksNeeded)
+		}
+	}
+	if second <= d.second {
+		return
+	}
+	d.second = second
+	if d.outdated && second-d.revised >= reviseEvery {
+		d.outdated, d.revised = false, second
+		d.revision.Add(1)
+		if len(d.knocking) >= maxKnocking {
+			for p, k := range d.knocking {
+				if second-k.last > goneKnocking {
+					delete(d.knocking, p)
+				}
+			}
+		}
+	}
+}
+
+// since gives the groups that were made after the first n, in the order of addresses, and how
+// many were made.
+func (d *derived) since(n uint64) (groups []Group, made uint64) {
+	d.mu.RLock()
+	var list []*derivedGroup // prefixes, identities and numbers never change
+	for _, g := range d.all {
+		if g.number > n {
+			list = append(list, g)
+		}
+	}
+	made = d.made
+	d.mu.RUnlock()
+	slices.SortFunc(list, func(x, y *derivedGroup) int { return x.prefix.Addr().Compare(y.prefix.Addr()) })
+	for _, g := range list {
+		groups = append(groups, Group{ID: g.id, Name: g.prefix.String(), Level: LevelPrefix, Order: orderOf(g.prefix.Addr())})
+	}
+	return groups, made
+}
+
+// orderOf puts prefixes in the order of their addresses, IPv4 first, whoever derives them. Of
+// IPv6 prefixes it knows 24 bits.
+func orderOf(a netip.Addr) int {
+	if a.Is4() {
+		b := a.As4()
+		return int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+	}
+	b := a.As16()
+	return 1<<24 | int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+}
+
+// reservedOrder is behind all other groups.
+const reservedOrder = 1 << 25
 
 // Group is the group with the longest prefix that holds the address, UnknownGroup
-// if none does. A fabric without groups derives /24 and /64 prefixes. Group may be
-// called from several goroutines.
+// if none does. A fabric without groups derives /24 and /64 prefixes; while there is no room
+// for another one, it is UnknownGroup as well. Group may be called from several goroutines.
 func (f *Fabric) Group(a netip.Addr) aggregate.GroupID {
 	a = canonicalAddr(a)
 	if len(f.topo.groups) == 0 {
@@ -94,18 +271,53 @@ func (f *Fabric) Group(a netip.Addr) aggregate.GroupID {
 	return aggregate.UnknownGroup
 }
 
-// Groups lists the groups of the file in its order, or those derived so far, and
-// then the unknown and the overflow group.
+// InRows notes that the rows of a window that starts at a time, Unix ns, name these groups:
+// those in use are not forgotten. It implements aggregate.Forgetter and may be called from
+// several goroutines.
+func (f *Fabric) InRows(start int64, groups []uint64) {
+	if len(f.topo.groups) == 0 {
+		f.derived.inRows(start/1e9, groups)
+	}
+}
+
+// Revision changes when the group of an address may be another one than before. It implements
+// aggregate.Forgetter.
+func (f *Fabric) Revision() uint64 { return f.derived.revision.Load() }
+
+// Groups lists the groups of the file in its order, or those derived so far that are not
+// forgotten, and then the unknown and the overflow group.
 func (f *Fabric) Groups() []Group {
-	groups := f.derived.list()
+	groups, _ := f.GroupsSince(0)
+	return groups
+}
+
+// GroupsSince lists the groups, as Groups does, that were met after the first n, and how many
+// have been met: n is 0 or what it returned earlier.
+func (f *Fabric) GroupsSince(n uint64) (groups []Group, met uint64) {
+	fixed := f.fixedGroups()
+	groups, met = f.derived.since(max(n, fixed) - fixed)
+	if met += fixed; n > 0 {
+		return groups, met
+	}
 	for i := range f.topo.groups {
 		g := &f.topo.groups[i]
 		groups = append(groups, Group{ID: g.id, Name: g.name, Level: g.level, Parent: g.parent, Order: i})
 	}
-	n := len(groups)
 	return append(groups,
-		Group{ID: aggregate.UnknownGroup, Name: unknownName, Order: n},
-		Group{ID: aggregate.OverflowGroup, Name: overflowName, Order: n + 1})
+		Group{ID: aggregate.UnknownGroup, Name: unknownName, Order: reservedOrder},
+		Group{ID: aggregate.OverflowGroup, Name: overflowName, Order: reservedOrder + 1}), met
+}
+
+// fixedGroups is how many groups are there from the start, with the unknown and the overflow
+// group.
+func (f *Fabric) fixedGroups() uint64 { return uint64(len(f.topo.groups)) + 2 }
+
+// Stored says that the names of the groups that GroupsSince counted are stored: from now on
+// derived ones can be forgotten without rows losing their names.
+func (f *Fabric) Stored(met uint64) {
+	f.derived.mu.Lock()
+	defer f.derived.mu.Unlock()
+	f.derived.told = max(f.derived.told, max(met, f.fixedGroups())-f.fixedGroups())
 }
 
 // Prefixes are those of the groups of the file, each in the one group that the file gives it

@@ -1,13 +1,17 @@
 package fabric
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -44,8 +48,8 @@ func TestGroupsInFileOrder(t *testing.T) {
 		{GroupIDOf("rack1"), "rack1", "rack", "pod1", 1},
 		{GroupIDOf("rack2"), "rack2", "rack", "pod1", 2},
 		{GroupIDOf("rack3"), "rack3", "rack", "pod1", 3},
-		{aggregate.UnknownGroup, "unknown", "", "", 4},
-		{aggregate.OverflowGroup, "overflow", "", "", 5},
+		{aggregate.UnknownGroup, "unknown", "", "", reservedOrder},
+		{aggregate.OverflowGroup, "overflow", "", "", reservedOrder + 1},
 	}
 	if got := f.Groups(); !slices.Equal(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -99,10 +103,12 @@ func TestNoneDerivesGroups(t *testing.T) {
 		t.Error("no address has a group")
 	}
 	var names []string
-	for i, g := range f.Groups() {
-		if g.Order != i {
-			t.Errorf("group %q has order %d at position %d", g.Name, g.Order, i)
+	last := -1
+	for _, g := range f.Groups() {
+		if g.Order < last {
+			t.Errorf("group %q has order %d behind %d", g.Name, g.Order, last)
 		}
+		last = g.Order
 		names = append(names, g.Name)
 	}
 	if got, want := strings.Join(names, " "), "10.0.1.0/24 10.0.2.0/24 2001:db8:0:7::/64 unknown overflow"; got != want {
@@ -110,21 +116,160 @@ func TestNoneDerivesGroups(t *testing.T) {
 	}
 }
 
-func TestNoneBoundsGroups(t *testing.T) {
+// TestRandomPrefixesBlindNobody: addresses are made up by the million. A prefix that talked
+// before keeps its group, one that begins to talk meanwhile or afterwards gets its own, and
+// every observation is in some row.
+func TestRandomPrefixesBlindNobody(t *testing.T) {
+	const (
+		calm, attack, silence, end = 5, 65, 200, 230 // seconds
+		begins                     = 35              // of the second prefix, during the attack
+		patience                   = 20
+	)
+	for _, random := range []int{maxDerived, 1_000_000} {
+		t.Run(fmt.Sprint(random), func(t *testing.T) {
+			f := None(defaultDomain(t))
+			seen := &groupsSeen{rows: map[aggregate.GroupID]map[int64]uint64{}}
+			shard, err := aggregate.NewShard(aggregate.Config{Domain: defaultDomain(t), Resolver: f, Tags: true}, seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng, sent, met := rand.New(rand.NewPCG(1, uint64(random))), uint64(0), uint64(0)
+			var obs []decode.Observation
+			from := func(a netip.Addr) {
+				sent++
+				obs = append(obs, decode.Observation{
+					Bytes: 1500, Kind: decode.Tag, Flags: decode.HasAddrs, Src: a.As16(), Dst: addr("10.0.0.1").As16(),
+					Tag: csig.Tag{Layout: csig.LayoutAt(0)},
+				})
+			}
+			send := func(second int64) {
+				for i := range obs {
+					obs[i].TimeNS = second*1e9 + int64(i)*1e9/int64(len(obs))
+				}
+				if err := shard.Add(t.Context(), obs); err != nil {
+					t.Fatal(err)
+				}
+				obs = obs[:0]
+			}
+			for second := int64(1); second <= end; second++ {
+				if second > calm && second <= attack {
+					for range random/(attack-calm) + 1 {
+						var b [4]byte
+						binary.BigEndian.PutUint32(b[:], rng.Uint32()|1<<31) // away from the real ones
+						from(netip.AddrFrom4(b))
+					}
+				}
+				for range 10 {
+					from(addr("10.1.1.1"))
+					if second >= begins {
+						from(addr("10.2.2.2"))
+					}
+					if second >= silence {
+						from(addr("10.3.3.3"))
+					}
+				}
+				send(second)
+				_, met = f.GroupsSince(met)
+				f.Stored(met)
+			}
+			if err := shard.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for name, since := range map[string]int64{"10.1.1.0/24": 1, "10.2.2.0/24": begins + patience, "10.3.3.0/24": silence + patience} {
+				for second := since; second <= end; second++ {
+					if n := seen.rows[GroupIDOf(name)][second]; n != 10 {
+						t.Errorf("%s: %d of 10 observations in second %d, %+v", name, n, second, f.Counts())
+						break
+					}
+				}
+			}
+			if seen.all != sent || f.Counts().GroupFallbacks == 0 {
+				t.Errorf("%d of %d observations are in rows, %+v", seen.all, sent, f.Counts())
+			}
+			if n := len(f.Groups()); n > maxDerived+2 {
+				t.Errorf("%d groups", n)
+			}
+		})
+	}
+}
+
+// groupsSeen is a sink that counts the observations of 1 s windows by their source.
+type groupsSeen struct {
+	rows map[aggregate.GroupID]map[int64]uint64
+	all  uint64
+}
+
+func (s *groupsSeen) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	if b.Resolution != 1e9 {
+		return nil
+	}
+	for i, n := range b.Observations {
+		s.all += n
+		id := aggregate.GroupID(b.SrcGroup[i])
+		if s.rows[id] == nil {
+			s.rows[id] = map[int64]uint64{}
+		}
+		s.rows[id][b.WindowStart/1e9] += n
+	}
+	return nil
+}
+
+// TestForgetting: only what has been idle for long, and whose name is stored, makes room; that
+// has the same group when it comes back, and shards are told.
+func TestForgetting(t *testing.T) {
 	f := None(defaultDomain(t))
-	var b [4]byte
-	for i := range uint32(maxDerived) {
-		binary.BigEndian.PutUint32(b[:], i<<8)
-		f.Group(netip.AddrFrom4(b))
+	ids := make([]uint64, 0, maxDerived)
+	talk := func(n uint32) uint64 {
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], n<<8)
+		return uint64(f.Group(netip.AddrFrom4(b)))
 	}
-	if got := f.Group(addr("203.0.113.1")); got != aggregate.UnknownGroup {
-		t.Errorf("group %x past the bound, want unknown", got)
+	second := int64(1000)
+	tick := func(rows ...uint64) {
+		second++
+		f.InRows(second*1e9, rows)
 	}
-	if f.Group(addr("0.0.1.9")) != GroupIDOf("0.0.1.0/24") {
-		t.Error("an early group is lost past the bound")
+	for range reviseEvery * knocksNeeded {
+		tick()
+		ids = ids[:0]
+		for i := range uint32(maxDerived) {
+			ids = append(ids, talk(i))
+		}
 	}
-	if n, c := len(f.Groups()), f.Counts(); n != maxDerived+2 || c.GroupFallbacks != 1 {
-		t.Errorf("%d groups, counts %+v", n, c)
+	if n := len(f.Groups()); n != maxDerived+2 {
+		t.Fatalf("%d groups, want all that there is room for", n)
+	}
+	const late = maxDerived + 7
+	knock := func() (id uint64) {
+		for range reviseEvery * (knocksNeeded + 1) {
+			tick(ids[:10]...)
+			id = talk(late)
+		}
+		return id
+	}
+	_, met := f.GroupsSince(0)
+	if knock() != uint64(aggregate.UnknownGroup) {
+		t.Error("a group in use is forgotten")
+	}
+	second += idleSeconds
+	if tick(); knock() != uint64(aggregate.UnknownGroup) {
+		t.Error("a group whose name is not stored is forgotten")
+	}
+	f.Stored(met)
+	revision := f.Revision()
+	if got, want := knock(), uint64(GroupIDOf("1.0.7.0/24")); got != want {
+		t.Errorf("group %x, want %x", got, want)
+	}
+	if n, c := len(f.Groups()), f.Counts(); n != maxDerived+2 || c.GroupsForgotten != 1 || f.Revision() == revision {
+		t.Errorf("%d groups, counts %+v, revision %d", n, c, f.Revision())
+	}
+	if groups, _ := f.GroupsSince(met); len(groups) != 1 || groups[0].Name != "1.0.7.0/24" {
+		t.Errorf("new groups %+v", groups)
+	}
+	for i := range uint32(10) {
+		if talk(i) != ids[i] {
+			t.Errorf("group %d of rows is another one", i)
+		}
 	}
 }
 

@@ -94,8 +94,6 @@ func (f *Fabric) RestoreMet(b []byte) error {
 	for i := range m.OffPath {
 		f.known.addOffPath(&m.OffPath[i])
 	}
-	for _, p := range m.Prefixes {
-		f.derived.group(p.Addr())
-	}
+	f.derived.restore(m.Prefixes)
 	return nil
 }

@@ -88,7 +88,7 @@ func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, be
 	around, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	back, around := errgroup.WithContext(around)
-	for _, work := range append(behind, c.names.Run, c.beat, c.watchTags) {
+	for _, work := range append(behind, c.names.Run, c.beat, c.watchTags, c.watchPrefixes) {
 		back.Go(func() error { return work(around) })
 	}
 	front, ctx := errgroup.WithContext(ctx)

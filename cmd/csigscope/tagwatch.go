@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -94,4 +95,49 @@ func (c *capturing) passed() (packets uint64) {
 		packets += max(passed[from], t.Counters().Frames) // a mirror's address is no interface
 	}
 	return packets
+}
+
+// prefixWatch finds out when to say that there is no room for prefixes of addresses. Its zero
+// value watches from the first look on.
+type prefixWatch struct {
+	of   *fabric.Fabric
+	said fabric.Counts
+	at   time.Time
+}
+
+// sayPrefixes is how often there is a word about prefixes, at most.
+const sayPrefixes = time.Minute
+
+// look is given the counts of the fabric in use, and returns what came since it said something
+// last; ok is false when there is nothing to say, or not yet.
+func (w *prefixWatch) look(now time.Time, f *fabric.Fabric, n fabric.Counts) (unknown, forgotten uint64, ok bool) {
+	if w.of != f {
+		w.of, w.said = f, fabric.Counts{}
+	}
+	unknown, forgotten = n.GroupFallbacks-w.said.GroupFallbacks, n.GroupsForgotten-w.said.GroupsForgotten
+	if unknown+forgotten == 0 || !w.at.IsZero() && now.Sub(w.at) < sayPrefixes {
+		return 0, 0, false
+	}
+	w.said, w.at = n, now
+	return unknown, forgotten, true
+}
+
+// watchPrefixes says in the log when there is no room for prefixes of addresses, or idle ones
+// are forgotten for others, until ctx ends.
+func (c *capturing) watchPrefixes(ctx context.Context) error {
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
+	for w := (prefixWatch{}); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			f := c.using.Load().fabric
+			if unknown, forgotten, ok := w.look(now, f, f.Counts()); ok {
+				c.logger.Warn("too many prefixes of addresses: new ones are in the group unknown until they go on talking",
+					slog.Uint64("addresses_looked_up_in_vain", unknown), slog.Uint64("idle_prefixes_forgotten", forgotten),
+					slog.String("hint", "a fabric file with groups (--fabric) has no such bound; many sources that come once are made up"))
+			}
+		}
+	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // TestTagWatch: that there is no CSIG is told once, after 30 s and 1000 packets of this
@@ -25,6 +27,35 @@ func TestTagWatch(t *testing.T) {
 			if got := w.look(begin.Add(l.at), l.packets, l.observations); got != l.want {
 				t.Errorf("%s: after %s word %d, want %d", name, l.at, got, l.want)
 			}
+		}
+	}
+}
+
+// TestPrefixWatch: the first time is said at once, then once a minute, with what was left out.
+func TestPrefixWatch(t *testing.T) {
+	type word struct {
+		unknown, forgotten uint64
+		ok                 bool
+	}
+	a, b := new(fabric.Fabric), new(fabric.Fabric)
+	var w prefixWatch
+	for i, look := range []struct {
+		at                 time.Duration
+		of                 *fabric.Fabric
+		unknown, forgotten uint64
+		want               word
+	}{
+		{0, a, 0, 0, word{}},
+		{time.Second, a, 3, 0, word{3, 0, true}},
+		{2 * time.Second, a, 10, 1, word{}},
+		{61 * time.Second, a, 10, 4, word{7, 4, true}},
+		{200 * time.Second, a, 10, 4, word{}},
+		{201 * time.Second, b, 1, 0, word{1, 0, true}},
+	} {
+		var got word
+		got.unknown, got.forgotten, got.ok = w.look(time.Unix(1000, 0).Add(look.at), look.of, fabric.Counts{GroupFallbacks: look.unknown, GroupsForgotten: look.forgotten})
+		if got != look.want {
+			t.Errorf("look %d: %+v, want %+v", i, got, look.want)
 		}
 	}
 }

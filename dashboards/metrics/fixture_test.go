@@ -87,7 +87,7 @@ func worst(_ int64, top int) []aggregate.WorstSignal {
 }
 
 func fallbacks() fabric.Counts {
-	return fabric.Counts{SetFallbacks: 451, OffPathFallbacks: 452, PathFallbacks: 453, GroupFallbacks: 454}
+	return fabric.Counts{SetFallbacks: 451, OffPathFallbacks: 452, PathFallbacks: 453, GroupFallbacks: 454, GroupsForgotten: 455}
 }
 
 func live() metrics.Live {

@@ -125,8 +125,10 @@ func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 func NewFabric(read func() fabric.Counts) *Collector {
 	c := new(Collector)
 	fallbacks := c.counter("fabric_fallbacks_total", "Sets, contradictions, paths and groups that became coarser at a bound on memory.", "kind")
+	forgotten := c.counter("fabric_groups_forgotten_total", "Idle prefixes of addresses that were forgotten for others, without groups in a fabric file.")
 	c.read = func(to emit) {
 		n := read()
+		to(forgotten, float64(n.GroupsForgotten))
 		by := map[string]uint64{"set": n.SetFallbacks, "off_path": n.OffPathFallbacks, "path": n.PathFallbacks, "group": n.GroupFallbacks}
 		for _, kind := range slices.Sorted(maps.Keys(by)) {
 			to(fallbacks, float64(by[kind]), kind)

@@ -21,12 +21,12 @@ type Describer struct {
 
 	mu        sync.Mutex
 	networks  []journal.Network
-	described map[uint64]int // how many names are told, by epoch
+	described map[uint64]uint64 // how many names had been met when they were told, by epoch
 }
 
 // NewDescriber makes one that has told nothing. The client stays its owner's.
 func NewDescriber(client *ingest.Client, logger *slog.Logger) *Describer {
-	return &Describer{client: client, logger: logger, described: make(map[uint64]int)}
+	return &Describer{client: client, logger: logger, described: make(map[uint64]uint64)}
 }
 
 // Use tells what rows under a network mean, from now on. Rows under the one before may
@@ -47,8 +47,9 @@ func (d *Describer) Use(n journal.Network) {
 // describe tells what was not told. The caller holds the lock.
 func (d *Describer) describe() {
 	for _, n := range d.networks {
-		groups, locations := n.Fabric.Groups(), n.Fabric.Locations()
-		names := len(groups) + len(locations)
+		groups, met := n.Fabric.GroupsSince(0)
+		locations := n.Fabric.Locations()
+		names := met + uint64(len(locations))
 		if told, known := d.described[n.Epoch]; known && told == names {
 			continue
 		}
@@ -57,6 +58,7 @@ func (d *Describer) describe() {
 			continue
 		}
 		d.described[n.Epoch] = names
+		n.Fabric.Stored(met)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestDescriber(t *testing.T) {
 		t.Fatalf("%d networks are held and %d told, want %d and %d", len(d.networks), len(d.described), journal.RecentNetworks, len(networks))
 	}
 	for _, n := range networks[len(networks)-journal.RecentNetworks:] {
-		if got, want := d.described[n.Epoch], len(n.Fabric.Groups())+len(n.Fabric.Locations()); got != want || want < names {
+		if got, want := d.described[n.Epoch], uint64(len(n.Fabric.Groups())+len(n.Fabric.Locations())); got != want || want < names {
 			t.Errorf("%s: %d names are told, want %d, and %d at least", n.Text, got, want, names)
 		}
 	}

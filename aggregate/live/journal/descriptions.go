@@ -32,11 +32,14 @@ type description struct {
 	Epoch     uint64
 	Text      string
 	Groups    []fabric.Group
+	Met       uint64 // how many groups have been met until then
 	Locations []fabric.Location
 }
 
-func describe(net Network) *description {
-	return &description{descriptionVersion, net.Epoch, net.Text, net.Fabric.Groups(), net.Fabric.Locations()}
+// describe leaves out the first groups that were met.
+func describe(net Network, first uint64) *description {
+	groups, met := net.Fabric.GroupsSince(first)
+	return &description{descriptionVersion, net.Epoch, net.Text, groups, met, net.Fabric.Locations()}
 }
 
 // waiting is what the store has not been told, the oldest first.
@@ -45,14 +48,14 @@ type waiting struct {
 	runs     []store.Run
 }
 
-// identity differs for what differs: groups and locations of a configuration only grow.
+// identity differs for what differs: what was met of a configuration only grows.
 func (w *waiting) identity() string {
 	if len(w.networks)+len(w.runs) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	for _, d := range w.networks {
-		fmt.Fprintf(&b, "%x %d %d,", d.Epoch, len(d.Groups), len(d.Locations))
+		fmt.Fprintf(&b, "%x %d %d,", d.Epoch, d.Met, len(d.Locations))
 	}
 	fmt.Fprint(&b, w.runs)
 	return b.String()

@@ -66,7 +66,7 @@ func TestDescriptionsAreKept(t *testing.T) {
 	d := descriptions{file: file, logger: silent, bytes: maxDescribed}
 	net := configured(t, 1, "a")
 	runs := []store.Run{{Source: aggregate.Source{Producer: 1 << 63, Incarnation: 2, Epoch: 1}, Mode: store.RunLive, Name: "eth0"}}
-	waits := func() waiting { return waiting{[]*description{describe(net)}, runs} }
+	waits := func() waiting { return waiting{[]*description{describe(net, 0)}, runs} }
 	number := func() uint64 {
 		saved, err := file.Load()
 		if err != nil || saved == nil {
@@ -107,7 +107,7 @@ func TestDescriptionsAreKept(t *testing.T) {
 // TestDescriptionsAreDamaged: what cannot be read is in the log, what can be is taken, and
 // the place is of use again.
 func TestDescriptionsAreDamaged(t *testing.T) {
-	a := describe(configured(t, 1, "a"))
+	a := describe(configured(t, 1, "a"), 0)
 	for what, damage := range map[string]func(*testing.T, *checkpoint.File){
 		"a bit of the names": func(t *testing.T, f *checkpoint.File) {
 			path := filepath.Join(f.Dir(), "checkpoint")

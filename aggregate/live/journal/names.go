@@ -63,8 +63,9 @@ type Names struct {
 
 // extent is how much of a network is written.
 type extent struct {
-	text              bool
-	groups, locations int
+	text      bool
+	groups    uint64 // of those that were met
+	locations int
 }
 
 // NewNames makes one that has written nothing, for the rows of earlier processes, which may
@@ -104,7 +105,7 @@ func (n *Names) waiting() (w waiting) {
 	n.mu.Unlock()
 	slices.SortFunc(w.runs, compareRuns)
 	for _, net := range networks {
-		if d := describe(net); (extent{true, len(d.Groups), len(d.Locations)}) != written[net.Epoch] {
+		if d := describe(net, 0); (extent{true, d.Met, len(d.Locations)}) != written[net.Epoch] {
 			w.networks = append(w.networks, d)
 		}
 	}
@@ -285,7 +286,8 @@ func (n *Names) writeNetwork(ctx context.Context, net Network) error {
 	n.mu.Lock()
 	has := n.written[net.Epoch]
 	n.mu.Unlock()
-	err := n.tell(ctx, describe(net), &has)
+	err := n.tell(ctx, describe(net, has.groups), &has)
+	net.Fabric.Stored(has.groups)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.written[net.Epoch] = has
@@ -313,11 +315,11 @@ func (n *Names) tell(ctx context.Context, d *description, has *extent) error {
 		}
 		has.text = true
 	}
-	if len(d.Groups) != has.groups {
+	if len(d.Groups) > 0 {
 		if err := n.store.WriteGroups(ctx, d.Groups); err != nil {
 			return err
 		}
-		has.groups = len(d.Groups)
+		has.groups = d.Met
 	}
 	if len(d.Locations) != has.locations {
 		if err := n.store.WriteLocations(ctx, d.Locations); err != nil {

@@ -34,7 +34,7 @@ func openStore(t *testing.T, engine *chdb.Engine, retry time.Duration) *store.St
 
 // rowOf is a row of a window, of a group and a location of the network.
 func rowOf(source aggregate.Source, net Network, seq uint64, resolution time.Duration, at time.Time) *aggregate.Block {
-	d := describe(net)
+	d := describe(net, 0)
 	group, none := uint64(d.Groups[0].ID), []uint64{0}
 	return &aggregate.Block{
 		Source: source, Seq: seq, Resolution: resolution.Nanoseconds(), WindowStart: at.Truncate(resolution).UnixNano(),
