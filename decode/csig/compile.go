@@ -43,7 +43,7 @@ func newTable(l Layout, signal Signal, s *TableSpec) (*Table, error) {
 	if !signal.Known() {
 		signal = ConfiguredSignal(signal.Type(), u, agg)
 	}
-	t := &Table{layout: l, signal: signal, mask: l.MaxS(), shift: s.Shift, fixed: s.Fixed}
+	t := &Table{layout: l, signal: signal, mask: l.MaxS(), shift: s.Shift, fixed: s.Fixed, most: u.Max()}
 	if s.Mask != nil {
 		t.mask = *s.Mask
 	}

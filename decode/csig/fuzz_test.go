@@ -86,7 +86,12 @@ func checkTableEnds(t *testing.T, table *csig.Table) {
 	last := table.Codes() - 1
 	for _, code := range []uint32{0, 1, last / 2, last} {
 		code = min(code, last)
-		if got := table.Quantize(table.Value(code)); got != code {
+		low, _, _ := table.Range(code)
+		if v := table.Value(code); v > table.Unit().Max() || v < low {
+			t.Fatalf("code %d: value %d of a bucket from %d, and of at most %d", code, v, low, table.Unit().Max())
+		}
+		// Buckets beyond the unit's end all have its value.
+		if got := table.Quantize(table.Value(code)); got != code && low < table.Unit().Max() {
 			t.Fatalf("code %d: value %d is quantized to %d", code, table.Value(code), got)
 		}
 		if got := table.Code(table.Raw(code)); got != code {

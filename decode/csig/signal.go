@@ -166,6 +166,19 @@ func (u Unit) PerStored() float64 {
 	return 1
 }
 
+// Max is the largest stored integer of a value: a ratio of 1, and 2^40 of the others, which
+// is 1.1 Pbit/s, a delay of 18 minutes, or a count. Buckets of a table that lie beyond have it
+// as their value, such as the last of 2^20 buckets of 1 ppm. 0 for UnitNone.
+func (u Unit) Max() uint64 {
+	switch u {
+	case UnitNone:
+		return 0
+	case Ratio:
+		return 1e6
+	}
+	return 1 << 40
+}
+
 // FromStored converts a stored integer to the unit.
 func (u Unit) FromStored(v uint64) float64 {
 	if u == Ratio {

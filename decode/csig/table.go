@@ -32,6 +32,8 @@ type Table struct {
 	// Linear tables: code i covers [base+i*step, base+(i+1)*step).
 	base, step uint64
 
+	most uint64 // where values end: the unit's Max
+
 	heavy      uint64 // absolute threshold in stored units
 	heavyRatio uint64 // min_abw only: threshold in ppm of the port's capacity
 	interval   uint64 // averaging interval of the switches, ns; 0 unknown
@@ -95,22 +97,22 @@ func (t *Table) Quantize(v uint64) uint32 {
 // Raw is the signal field S that a switch writes for a code.
 func (t *Table) Raw(code uint32) uint32 { return code<<t.shift&t.mask | t.fixed }
 
-// Range is the half-open range [low, high) of stored integers that a code stands for. An
-// open-ended range, that of the last code of most tables, has high == 0 and open
-// true. The code must be below Codes.
+// Range is the half-open range [low, high) of stored integers that a code stands for. Both
+// end at the unit's Max. An open-ended range, that of the last code of most tables, has
+// high == 0 and open true. The code must be below Codes.
 func (t *Table) Range(code uint32) (low, high uint64, open bool) {
 	if t.bounds == nil {
 		low = t.base + uint64(code)*t.step
 		if code == t.mask>>t.shift {
-			return low, 0, true
+			return min(low, t.most), 0, true
 		}
-		return low, low + t.step, false
+		return min(low, t.most), min(low+t.step, t.most), false
 	}
 	low, high = t.bounds[code], t.upper
 	if int(code) < len(t.bounds)-1 {
 		high = t.bounds[code+1]
 	}
-	return low, high, high == 0
+	return min(low, t.most), min(high, t.most), high == 0
 }
 
 // Value is the value that a code contributes to sums: the midpoint of its range,

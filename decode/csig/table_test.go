@@ -87,6 +87,11 @@ func checkInvertible(t *testing.T, table *csig.Table) {
 		if open {
 			top = low + 1<<40
 		}
+		if most := table.Unit().Max(); value > most {
+			t.Fatalf("code %d: value %d is beyond its unit", code, value)
+		} else if low == most {
+			continue // a bucket beyond it, which no value is quantized to but the first one's
+		}
 		if table.Quantize(low) != code || table.Quantize(value) != code || table.Quantize(top) != code {
 			t.Fatalf("code %d: values %d, %d, %d are quantized to %d, %d, %d", code, low, value, top,
 				table.Quantize(low), table.Quantize(value), table.Quantize(top))
