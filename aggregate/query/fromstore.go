@@ -20,21 +20,25 @@ type storeReader struct{ store *store.Store }
 // Extent implements Catalog.
 func (r storeReader) Extent(ctx context.Context) (Extent, error) {
 	e, err := r.store.Extent(ctx)
-	return Extent{First: e.First, Last: e.Last, Signals: e.Signals, Resolutions: e.Resolutions, Observations: e.Observations}, err
+	return Extent{First: e.First, Last: e.Last, Signals: e.Signals, Resolutions: e.Resolutions, Observations: e.Observations}, asked(err)
 }
 
 // Groups implements Catalog.
-func (r storeReader) Groups(ctx context.Context) ([]fabric.Group, error) { return r.store.Groups(ctx) }
+func (r storeReader) Groups(ctx context.Context) ([]fabric.Group, error) {
+	list, err := r.store.Groups(ctx)
+	return list, asked(err)
+}
 
 // Locations implements Catalog.
 func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
-	return r.store.Locations(ctx)
+	list, err := r.store.Locations(ctx)
+	return list, asked(err)
 }
 
 // Peers implements Linker: the configuration that was stored last names them.
 func (r storeReader) Peers(ctx context.Context) (map[string]string, error) {
 	text, err := r.store.LatestEpoch(ctx)
-	return fabric.Peers(text), err
+	return fabric.Peers(text), asked(err)
 }
 
 func (q Question) storeQuery() store.Query {
@@ -126,6 +130,8 @@ func asked(err error) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	case errors.Is(err, store.ErrTooManyRows), errors.Is(err, store.ErrLimit):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, store.ErrUnreachable), errors.Is(err, store.ErrMalformedAnswer):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
 }

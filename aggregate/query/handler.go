@@ -94,12 +94,12 @@ func (a *api) get(endpoint func(context.Context, *http.Request) (any, error)) ht
 		case a.slots <- struct{}{}:
 			defer func() { <-a.slots }()
 		case <-ctx.Done():
-			a.fail(w, r, http.StatusServiceUnavailable, errors.New("too many requests at a time: try again later"))
+			a.fail(w, r, status(r.Context(), fmt.Errorf("too many requests at a time: %w", ErrUnavailable)), ErrUnavailable)
 			return
 		}
 		answer, err := endpoint(ctx, r)
 		if err != nil {
-			a.fail(w, r, status(err), err)
+			a.fail(w, r, status(ctx, err), err)
 			return
 		}
 		contentType := "application/octet-stream"

@@ -15,6 +15,8 @@ var (
 	ErrInvalid  = errors.New("invalid request")
 	ErrTooLarge = errors.New("answer too large")
 	ErrNoData   = errors.New("no data stored")
+	// ErrUnavailable is the error of what may be answered later: the store is away or slow.
+	ErrUnavailable = errors.New("the store cannot be asked at the moment")
 )
 
 // targetWindows is how many windows an automatic step aims at: enough to scrub

@@ -16,6 +16,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/live/journal"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
@@ -86,7 +87,7 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 	if c.flags.api != "" {
 		names := &api.BothNames{Fabric: func() *fabric.Fabric { return c.using.Load().fabric }}
 		if c.config.Ingest.Listen.text != "" {
-			names.Stored = c.db.store
+			names.Stored = query.FromStore(c.db.store)
 		}
 		access := &c.network.config.API
 		d, err := access.open(c.cmd.Context(), "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)

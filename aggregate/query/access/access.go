@@ -210,7 +210,10 @@ func (a *Control) refuse(q *request, w http.ResponseWriter, code int, r Reason, 
 
 // settle takes stock when a request has been answered.
 func (a *Control) settle(q *request, w *writer, r *http.Request) {
-	took := a.now().Sub(q.began)
+	took, code := a.now().Sub(q.began), w.code()
+	if r.Context().Err() != nil && !q.stayed.Load() {
+		code = query.StatusCanceled // whatever was written last, the client has not read it all
+	}
 	if q.begun {
 		q.end()
 	}
@@ -220,6 +223,6 @@ func (a *Control) settle(q *request, w *writer, r *http.Request) {
 		}
 		defer q.client.done()
 	}
-	a.counts.count(q, w.code(), r, took)
-	a.audit.write(q, w.code(), r, took, a.now())
+	a.counts.count(q, code, r, took)
+	a.audit.write(q, code, r, took, a.now())
 }

@@ -27,7 +27,8 @@ const DefaultWindows = 10
 // Config configures New.
 type Config struct {
 	Memory *recent.Memory
-	// Groups are all groups; cells name those without others below them.
+	// Groups are all groups; cells name those without others below them. An error beside a
+	// list says that more groups may be known later.
 	Groups func(context.Context) ([]fabric.Group, error)
 	// Prefixes are the addresses of groups, as far as they are known; nil for none. Groups
 	// that are named after their prefix need not be in it.

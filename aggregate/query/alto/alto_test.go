@@ -51,7 +51,12 @@ func newServed(t testing.TB) *served {
 		prefixes[id] = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i+1)), netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::/64", i+1))}
 	}
 	s.Handler = alto.New(alto.Config{
-		Memory: s.memory, Groups: func(context.Context) ([]fabric.Group, error) { return s.groups, s.err },
+		Memory: s.memory, Groups: func(context.Context) ([]fabric.Group, error) {
+			if s.err != nil {
+				return nil, s.err
+			}
+			return s.groups, nil
+		},
 		Prefixes: func() map[aggregate.GroupID][]netip.Prefix { return prefixes }, Now: func() time.Time { return s.now },
 	})
 	return s
@@ -417,6 +422,11 @@ func TestErrors(t *testing.T) {
 	}
 	s.err = errors.New("dial tcp 10.0.0.1: secret")
 	s.now = s.now.Add(time.Minute)
+	if w := s.ask("GET", "/alto/networkmap", "", ""); w.Code != 200 {
+		t.Errorf("the groups that were read last do not stay: %d %s", w.Code, w.Body)
+	}
+	s = newServed(t)
+	s.err = errors.New("dial tcp 10.0.0.1: secret")
 	if w := s.ask("GET", "/alto/networkmap", "", ""); w.Code != 503 || strings.Contains(w.Body.String(), "secret") {
 		body, _ := io.ReadAll(w.Body)
 		t.Errorf("without groups: %d %s", w.Code, body)

@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/csigscope/csigscope/aggregate/query"
 )
 
 // maxBody bounds a request's body, in bytes.
@@ -62,9 +64,13 @@ func read(r *http.Request, mediaType string, into any) error {
 // fail answers with an error. What went wrong inside is logged and not told.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := errors.AsType[*failure](err)
+	if o := query.OutcomeOf(r.Context(), err); !ok && o == query.Canceled {
+		http.Error(w, "the request was ended before its answer", o.Status())
+		return
+	}
 	if !ok {
 		s.Logger.ErrorContext(r.Context(), "answer ALTO request", slog.String("path", r.URL.Path), slog.Any("error", err))
-		w.Header().Set("Retry-After", "5")
+		w.Header().Set("Retry-After", query.RetryAfter)
 		http.Error(w, "the server could not answer: its log says why", http.StatusServiceUnavailable)
 		return
 	}

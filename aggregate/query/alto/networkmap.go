@@ -41,26 +41,34 @@ type network struct {
 // fresh is how long a network map is kept before groups are read again.
 const fresh = 5 * time.Second
 
+// again is the same of one that could not be read, or not whole: the last one stays.
+const again = 500 * time.Millisecond
+
 // network is the network map, not older than that.
 func (s *server) network(ctx context.Context) (*network, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if now := s.Now(); s.known == nil || now.Sub(s.readAt) >= fresh {
 		n, err := s.readNetwork(ctx)
-		if err != nil {
+		switch {
+		case n != nil:
+			s.known = n
+		case s.known == nil:
 			return nil, err
 		}
-		s.known, s.readAt = n, now
+		if s.readAt = now; err != nil {
+			s.readAt = now.Add(again - fresh)
+		}
 	}
 	return s.known, nil
 }
 
-// readNetwork reads the groups. Each prefix is in one PID, and every address in one: the rest of
+// readNetwork reads the groups; an error beside a network says that some are missing. Each prefix is in one PID, and every address in one: the rest of
 // the world is in that of unknown addresses (RFC 7285, section 11.2.2).
 func (s *server) readNetwork(ctx context.Context) (*network, error) {
-	groups, err := s.Groups(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read groups: %w", err)
+	groups, lacking := s.Groups(ctx)
+	if lacking != nil && groups == nil {
+		return nil, fmt.Errorf("read groups: %w", lacking)
 	}
 	var prefixes map[aggregate.GroupID][]netip.Prefix
 	if s.Prefixes != nil {
@@ -80,7 +88,7 @@ func (s *server) readNetwork(ctx context.Context) (*network, error) {
 	}
 	sum := sha256.Sum256(text)
 	n.tag = versionTag{networkMapID, hex.EncodeToString(sum[:20])}
-	return n, nil
+	return n, lacking
 }
 
 // add makes a PID of a group. A prefix that another one has stays there.

@@ -110,6 +110,7 @@ type API struct {
 	watchers atomic.Int64
 	lagging  atomic.Uint64
 	names    namesCache
+	past     namesCache // of history, where other names are in memory
 	lately   lately
 	kept     keptAnswers
 	made     *made // of what is in memory
@@ -129,7 +130,8 @@ func New(cfg Config) (*API, error) {
 		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made),
 	}
 	a.running, a.end = context.WithCancel(context.Background())
-	a.names.catalog, a.names.now = cfg.Names, cfg.Now
+	a.names.catalog, a.names.now = remembering(cfg.Names), cfg.Now
+	a.past.catalog, a.past.now = remembering(cfg.Reader), cfg.Now
 	mux := http.NewServeMux()
 	jsonFormat := huma.Format{Marshal: writeJSON, Unmarshal: json.Unmarshal}
 	o := huma.DefaultConfig("csigscope", "1")

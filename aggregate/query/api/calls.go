@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/rpc"
@@ -74,13 +77,19 @@ func (c asked) Watch(ctx context.Context, parameters url.Values, told func(*rpc.
 		return err
 	}
 	defer t.leave()
-	return t.watch.run(ctx, func(e *event) error {
+	err = t.watch.run(ctx, func(e *event) error {
 		called, err := e.called()
 		if err != nil {
 			return err
 		}
 		return told(called)
 	})
+	if _, ok := errors.AsType[huma.StatusError](err); !ok {
+		return err
+	}
+	w := refusal{header: http.Header{}}
+	c.api.refuse(ctx, &w, err)
+	return w.refused()
 }
 
 // called is the event as calls have it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/table"
 )
 
@@ -56,10 +57,12 @@ func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f table.Forma
 	switch {
 	case err == nil:
 	case w.begun:
-		a.Logger.WarnContext(ctx, "export cut off", slog.String("path", r.URL.Path), slog.Any("error", err))
+		if query.OutcomeOf(r.Context(), err) != query.Canceled {
+			a.Logger.WarnContext(ctx, "export cut off", slog.String("path", r.URL.Path), slog.Any("error", err))
+		}
 		panic(http.ErrAbortHandler) // so that the reader learns that this is not all
 	default:
-		a.refuse(ctx, out, err)
+		a.refuse(r.Context(), out, err)
 	}
 }
 

@@ -129,20 +129,26 @@ func (a *API) answerable(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[huma.StatusError](err); ok {
 		return err
 	}
-	if limited, ok := errors.AsType[*query.Limited](err); ok {
-		retry := http.Header{"Retry-After": []string{limited.RetryAfter()}}
-		return huma.ErrorWithHeaders(huma.NewError(http.StatusTooManyRequests, limited.Detail), retry)
-	}
-	switch {
-	case errors.Is(err, query.ErrInvalid):
-		return huma.NewError(http.StatusUnprocessableEntity, err.Error())
-	case errors.Is(err, query.ErrTooLarge):
-		return huma.NewError(http.StatusUnprocessableEntity, "the answer is too large: take a shorter range, or name src and dst")
-	case errors.Is(err, query.ErrNoData):
-		return huma.NewError(http.StatusNotFound, "nothing is stored: run csigscope collect or replay first")
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return huma.NewError(http.StatusGatewayTimeout, "the answer took too long and was given up: take a shorter range, or name src and dst")
+	refuse := func(o query.Outcome, detail string) error { return huma.NewError(o.Status(), detail) }
+	o := query.OutcomeOf(ctx, err)
+	switch o {
+	case query.Canceled:
+		return refuse(o, "the request was ended before its answer")
+	case query.Busy:
+		limited, _ := errors.AsType[*query.Limited](err)
+		return huma.ErrorWithHeaders(refuse(o, limited.Detail), http.Header{"Retry-After": []string{limited.RetryAfter()}})
+	case query.Invalid:
+		return refuse(o, err.Error())
+	case query.TooLarge:
+		return refuse(o, "the answer is too large: take a shorter range, or name src and dst")
+	case query.NoData:
+		return refuse(o, "nothing is stored: run csigscope collect or replay first")
+	case query.TimedOut:
+		return refuse(o, "the answer took too long and was given up: take a shorter range, or name src and dst")
 	}
 	a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
-	return huma.NewError(http.StatusInternalServerError, "the server could not answer: its log says why")
+	if o == query.Unavailable {
+		return huma.ErrorWithHeaders(refuse(o, "the store is slow or away, or the server stops: try again later"), http.Header{"Retry-After": []string{query.RetryAfter}})
+	}
+	return refuse(query.Failed, "the server could not answer: its log says why")
 }

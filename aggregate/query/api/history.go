@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -43,15 +42,7 @@ func (a *API) history(ctx context.Context) (*names, error) {
 	if a.Names == a.Reader {
 		return a.names.get(ctx)
 	}
-	groups, err := a.Reader.Groups(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read groups: %w", err)
-	}
-	locations, err := a.Reader.Locations(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read locations: %w", err)
-	}
-	return newNames(0, groups, locations), nil
+	return a.past.noOlderThan(ctx, namesAgain)
 }
 
 // pastCells are the cells of a range that the filter takes, by source and destination.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -31,6 +32,7 @@ type names struct {
 	placeIDs  map[string][]aggregate.LocationID
 	quotedG   map[aggregate.GroupID][]byte // as JSON
 	quotedL   map[aggregate.LocationID][]byte
+	lacking   error // why names of the store are not among them; nil where they are
 }
 
 // namesCache reads names now and then. While one asker reads them, others go on with those
@@ -50,6 +52,13 @@ type readNames struct {
 	at time.Time
 }
 
+func (r *readNames) fresh(now time.Time, age time.Duration) bool {
+	if r.lacking != nil {
+		age = namesAgain
+	}
+	return now.Sub(r.at) < age
+}
+
 // get gives names that are not old.
 func (c *namesCache) get(ctx context.Context) (*names, error) { return c.noOlderThan(ctx, namesFresh) }
 
@@ -58,31 +67,39 @@ func (c *namesCache) noOlderThan(ctx context.Context, age time.Duration) (*names
 	switch {
 	case last == nil:
 		c.mu.Lock()
-	case c.now().Sub(last.at) < age || !c.mu.TryLock():
+	case last.fresh(c.now(), age) || !c.mu.TryLock():
 		return last.names, nil
 	}
 	defer c.mu.Unlock()
-	now := c.now()
-	if last = c.current.Load(); last != nil && now.Sub(last.at) < age {
+	if last = c.current.Load(); last != nil && last.fresh(c.now(), age) {
 		return last.names, nil
 	}
 	groups, err := c.catalog.Groups(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read groups: %w", err)
+	if err == nil || groups != nil {
+		var locations []fabric.Location
+		var failed error
+		locations, failed = c.catalog.Locations(ctx)
+		err = errors.Join(err, failed)
+		if err == nil || locations != nil {
+			return c.keep(last, groups, locations, err), nil
+		}
 	}
-	locations, err := c.catalog.Locations(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read locations: %w", err)
-	}
-	n := (*names)(nil)
-	if last != nil && len(last.groups) == len(groups) && len(last.locations) == len(locations) && last.same(groups, locations) {
-		n = last.names
+	return nil, fmt.Errorf("read names: %w", err)
+}
+
+// keep puts names in place of the last ones, where they differ. The caller holds mu.
+func (c *namesCache) keep(last *readNames, groups []fabric.Group, locations []fabric.Location, lacking error) *names {
+	next := &readNames{at: c.now()}
+	if last != nil && (last.lacking == nil) == (lacking == nil) &&
+		len(last.groups) == len(groups) && len(last.locations) == len(locations) && last.same(groups, locations) {
+		next.names = last.names
 	} else {
 		c.version++
-		n = newNames(c.version, groups, locations)
+		next.names = newNames(c.version, groups, locations)
+		next.lacking = lacking
 	}
-	c.current.Store(&readNames{n, now})
-	return n, nil
+	c.current.Store(next)
+	return next.names
 }
 
 // knowing gives names that know all groups and locations of cells, as far as the catalog

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 
@@ -71,7 +72,7 @@ func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f fun
 			return err
 		})
 		if err != nil {
-			return nil, a.answerable(ctx, err)
+			return nil, err
 		}
 		return out, nil
 	})
@@ -82,7 +83,11 @@ func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f fun
 func (a *API) work(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
-	return a.inTurn(ctx, a.slots, func() error { return f(ctx) })
+	err := a.inTurn(ctx, a.slots, func() error { return f(ctx) })
+	if err != nil {
+		return a.answerable(ctx, err)
+	}
+	return nil
 }
 
 // inTurn calls f while it holds a slot.
@@ -91,6 +96,9 @@ func (a *API) inTurn(ctx context.Context, slots chan struct{}, f func() error) e
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
 		return huma.ErrorWithHeaders(huma.NewError(http.StatusServiceUnavailable, "too many requests at a time: try again later"), retryLater)
 	}
 	return f()

@@ -91,7 +91,7 @@ func (in *FilterInput) filter(n *names, s csig.Signal) (f filter, err error) {
 	for _, name := range in.Location {
 		ids, ok := n.placeIDs[name]
 		if !ok {
-			return f, wrong("location", name, "no such location: /api/v1/fabric lists them")
+			return f, n.unknown("location", name, "location")
 		}
 		f.locations = append(f.locations, ids...)
 	}
@@ -137,11 +137,20 @@ func (n *names) findGroups(parameter string, list []string) (ids []aggregate.Gro
 	for _, name := range list {
 		found, ok := n.ids[name]
 		if !ok {
-			return nil, wrong(parameter, name, "no such group: /api/v1/fabric lists them")
+			return nil, n.unknown(parameter, name, "group")
 		}
 		ids = append(ids, found...)
 	}
 	return ids, nil
+}
+
+// unknown is the answer to a name that is not among the names: as long as those of the store
+// have not been read, it may be one of them.
+func (n *names) unknown(parameter, name, kind string) error {
+	if n.lacking != nil {
+		return n.lacking
+	}
+	return wrong(parameter, name, "no such %s: /api/v1/fabric lists them", kind)
 }
 
 // key is what is asked for of memory.

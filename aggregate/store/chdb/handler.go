@@ -52,9 +52,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 	if err == nil {
 		err = h.run(w, r, role, q, control)
 	}
-	h.count(role, err)
-	if err == nil {
-		return
+	h.count(r.Context(), role, err)
+	if err == nil || r.Context().Err() != nil {
+		return // a client that has left reads no exception
 	}
 	h.logger.Debug("query failed", slog.String("role", role.String()), slog.Any("error", err))
 	if errors.Is(err, errStarted) {
@@ -72,11 +72,13 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 	writeException(w, err, q.blocks)
 }
 
-func (h *handler) count(role Role, err error) {
+func (h *handler) count(request context.Context, role Role, err error) {
 	switch {
 	case role != roleGuest:
 	case err == nil:
 		h.tally.add(answered)
+	case request.Err() != nil && !isTooSlow(err):
+		h.tally.add(left)
 	case isTooSlow(err):
 		h.tally.add(tooSlow)
 	default:

@@ -15,10 +15,11 @@ const (
 	refusedOrigin             // sent by a web page, or to another name
 	refusedMethod
 	tooSlow // its result was cut off
+	left    // the guest, before the end of its result
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"answered", "failed", "connections_refused", "origins_refused", "methods_refused", "too_slow"}
+var outcomeNames = [outcomes]string{"answered", "failed", "connections_refused", "origins_refused", "methods_refused", "too_slow", "left"}
 
 // tally counts outcomes. Safe for concurrent use.
 type tally [outcomes]atomic.Uint64
