@@ -154,6 +154,31 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestLeft: a client that leaves while its answer is made has an outcome of its own, whatever
+// is written for nobody to read, or cut off.
+func TestLeft(t *testing.T) {
+	for name, write := range map[string]func(http.ResponseWriter){
+		"nothing": func(http.ResponseWriter) {}, "a failure": func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
+		"a part": func(w http.ResponseWriter) { _, _ = w.Write([]byte("half")); panic(http.ErrAbortHandler) },
+	} {
+		ctx, leave := context.WithCancel(t.Context())
+		f := newFixture(t, Settings{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			leave()
+			write(w)
+		}))
+		r := httptest.NewRequestWithContext(ctx, "GET", "/api/v1/cells", nil)
+		r.Header.Set("Authorization", "Bearer te")
+		func() {
+			defer func() { _ = recover() }()
+			f.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+		endpoints := f.Stats().Endpoints
+		if len(endpoints) != 1 || endpoints[0].Codes[query.StatusCanceled] != 1 || len(endpoints[0].Codes) != 1 || !strings.Contains(f.log.String(), "status=499") {
+			t.Errorf("%s: %+v, logged %s", name, endpoints, &f.log)
+		}
+	}
+}
+
 // TestRate: beyond its rate an asker is told when to come again, and nobody else is.
 func TestRate(t *testing.T) {
 	f := newFixture(t, Settings{Limits: Limits{Requests: 2, Burst: 3}}, hello())

@@ -23,7 +23,7 @@ var refusals = map[int]string{
 	http.StatusUnprocessableEntity:   "A parameter is wrong: detail and errors say which, and what was expected",
 	http.StatusTooManyRequests:       "The asker has used up its share of requests, watches or the store's time: come again after Retry-After",
 	http.StatusInternalServerError:   "The server could not answer: its log says why",
-	http.StatusServiceUnavailable:    "There are too many requests or watches at a time: come again after Retry-After",
+	http.StatusServiceUnavailable:    "There are too many requests or watches at a time, or the store is slow or away: come again after Retry-After",
 	http.StatusGatewayTimeout:        "The answer took too long: take a shorter range",
 }
 

@@ -1,6 +1,7 @@
 package chdb
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -128,6 +129,26 @@ func TestNesting(t *testing.T) {
 	} {
 		if got := parseStatement(sql).nesting; got != want {
 			t.Errorf("%.20q: got %d, want %d", sql, got, want)
+		}
+	}
+}
+
+// TestOutcomesOfGuests: a guest that leaves has an outcome of its own, whatever its query ended
+// with.
+func TestOutcomesOfGuests(t *testing.T) {
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	broken := errors.New("query was cancelled")
+	for _, c := range []struct {
+		request context.Context
+		err     error
+		want    outcome
+	}{{t.Context(), nil, answered}, {t.Context(), broken, failed}, {gone, broken, left}, {gone, errors.Join(errStarted, broken), left}} {
+		h := &handler{tally: &tally{}}
+		h.count(c.request, roleGuest, c.err)
+		h.count(c.request, RoleReader, c.err) // no guest
+		if h.tally[c.want].Load() != 1 {
+			t.Errorf("%v: %v", c.err, h.tally.LogValue())
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -169,7 +170,7 @@ func quoteLog(f folder, from int64) string {
 func readStatus(ctx context.Context, pipe *os.File) (*childStatus, error) {
 	stop := context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) })
 	defer stop()
-	line, err := bufio.NewReader(pipe).ReadBytes('\n')
+	line, err := bufio.NewReader(io.LimitReader(pipe, maxControlAnswer)).ReadBytes('\n')
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -274,6 +274,6 @@ func (e *Engine) release() (stopping bool, err error) {
 	}
 	defer response.Body.Close()
 	var answer releaseAnswer
-	err = json.NewDecoder(response.Body).Decode(&answer)
+	err = json.NewDecoder(io.LimitReader(response.Body, maxControlAnswer)).Decode(&answer)
 	return answer.Stopping, err
 }

@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
 )
+
+// maxControlAnswer bounds what is read of the child's answers about itself, in bytes.
+const maxControlAnswer = 64 << 10
 
 // Listen has the engine answer other programs of this machine, read-only, over
 // ClickHouse's HTTP interface at a loopback TCP address, host:port, until Close.
@@ -45,7 +49,7 @@ func (e *Engine) askToListen(ctx context.Context, address string) (string, error
 	}
 	defer response.Body.Close()
 	var answer listenAnswer
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxControlAnswer)).Decode(&answer); err != nil {
 		return "", fmt.Errorf("listen on %s: read the engine's answer: %w", address, err)
 	}
 	if answer.Error != "" {
