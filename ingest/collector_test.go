@@ -35,6 +35,8 @@ func storeRuns(list []Run) (runs []store.Run) {
 func (storeSink) WriteTaps(context.Context, []TapRow) error { return nil }
 func (storeSink) WriteGaps(context.Context, []Gap) error    { return nil }
 
+func (storeSink) WriteFindings(context.Context, []Finding) error { return nil }
+
 // openStore opens a store in an engine, with an outbox in a folder.
 func openStore(ctx context.Context, engine *chdb.Engine, dir string, logger *slog.Logger) (*store.Store, error) {
 	return store.Open(ctx, store.Options{

@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -67,7 +68,10 @@ func TestRefusedNamesAreNotKept(t *testing.T) {
 	describe := func(from, n int) error {
 		m := &wire.Description{}
 		for i := from; i < from+n; i++ {
-			m.Locations = append(m.Locations, &wire.Location{Id: 1000 + uint64(i), Name: "port" + strconv.Itoa(i)})
+			l := fabric.Location{Name: "leaf1:" + strconv.Itoa(i), Kind: fabric.KindPort}
+			l.ID = fabric.LocationIDOf(l.Kind, l.Name)
+			l.Set, l.DeviceLoc, l.StageLoc = l.ID, l.ID, l.ID
+			m.Locations = append(m.Locations, locationToWire(&l))
 		}
 		_, err := pushTo(t, s, &wire.PushRequest{Descriptions: []*wire.Description{m}})
 		return err

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"slices"
+	"maps"
 	"sync"
 	"unicode/utf8"
 
@@ -34,23 +34,42 @@ func (d *Description) toWire() *wire.Description {
 	m := &wire.Description{Epoch: d.Epoch(), Text: d.Text}
 	for i := range d.Groups {
 		if g := &d.Groups[i]; g.ID > aggregate.OverflowGroup {
-			m.Groups = append(m.Groups, &wire.Group{
-				Id: uint64(g.ID), Name: g.Name, Level: g.Level, Parent: g.Parent, Order: uint32(max(g.Order, 0)),
-			})
+			m.Groups = append(m.Groups, groupToWire(g))
 		}
 	}
 	for i := range d.Locations {
 		if l := &d.Locations[i]; l.ID > aggregate.OverflowLocation {
-			m.Locations = append(m.Locations, &wire.Location{
-				Id: uint64(l.ID), Name: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
-				CapacityKbps: l.Capacity, Candidates: l.Candidates[:min(len(l.Candidates), maxCandidates)],
-				CandidateCount: uint32(max(l.CandidateCount, 0)),
-				Set:            uint64(l.Set), DeviceLocation: uint64(l.DeviceLoc), StageLocation: uint64(l.StageLoc),
-			})
+			m.Locations = append(m.Locations, locationToWire(l))
 		}
 	}
 	m.Id = descriptionID(m)
 	return m
+}
+
+func groupToWire(g *fabric.Group) *wire.Group {
+	return &wire.Group{Id: uint64(g.ID), Name: g.Name, Level: g.Level, Parent: g.Parent, Order: uint32(max(g.Order, 0))}
+}
+
+func groupOf(g *wire.Group) *fabric.Group {
+	return &fabric.Group{ID: aggregate.GroupID(g.GetId()), Name: g.GetName(), Level: g.GetLevel(), Parent: g.GetParent(), Order: int(g.GetOrder())}
+}
+
+func locationToWire(l *fabric.Location) *wire.Location {
+	return &wire.Location{
+		Id: uint64(l.ID), Name: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
+		CapacityKbps: l.Capacity, Candidates: l.Candidates[:min(len(l.Candidates), maxCandidates)],
+		CandidateCount: uint32(max(l.CandidateCount, 0)),
+		Set:            uint64(l.Set), DeviceLocation: uint64(l.DeviceLoc), StageLocation: uint64(l.StageLoc),
+	}
+}
+
+func locationOf(l *wire.Location) *fabric.Location {
+	return &fabric.Location{
+		ID: aggregate.LocationID(l.GetId()), Name: l.GetName(), Kind: l.GetKind(), Device: l.GetDevice(), Stage: l.GetStage(),
+		Orientation: l.GetOrientation(), Capacity: l.GetCapacityKbps(), Candidates: l.GetCandidates(),
+		CandidateCount: int(l.GetCandidateCount()), Set: aggregate.LocationID(l.GetSet()),
+		DeviceLoc: aggregate.LocationID(l.GetDeviceLocation()), StageLoc: aggregate.LocationID(l.GetStageLocation()),
+	}
 }
 
 // descriptionID is a hash of all but the id. Nobody who knows one description finds
@@ -76,23 +95,35 @@ type Run struct {
 // them. All may be put again, and is durable after that.
 type Directory interface {
 	WriteEpoch(ctx context.Context, epoch uint64, text string) error
-	WriteGroups(context.Context, []fabric.Group) error
-	WriteLocations(context.Context, []fabric.Location) error
+	// Names are those of these groups and locations that it has. It is the arbiter of which
+	// descriptions hold, between restarts and among the collectors of one store.
+	Names(context.Context, []aggregate.GroupID, []aggregate.LocationID) ([]fabric.Name, error)
+	// PinNames replaces names. Of two collectors that do so at once, the later one wins.
+	PinNames(context.Context, []fabric.Name) error
 	// BeginRuns announces live runs before their first blocks.
 	BeginRuns(context.Context, []Run) error
 	// EndRuns ends runs whose blocks are all in the sink.
 	EndRuns(context.Context, []Run) error
 	WriteTaps(context.Context, []TapRow) error
 	WriteGaps(context.Context, []Gap) error
+	// WriteFindings is given what the collector itself finds about exporters. A finding that
+	// comes again, with a larger count, replaces the one before.
+	WriteFindings(context.Context, []Finding) error
 }
 
 // announcement is what one exporter adds to the directory.
 type announcement struct {
-	text      string // with epoch
-	epoch     uint64
-	groups    []fabric.Group
-	locations []fabric.Location
-	runs      []Run
+	text    string // with epoch
+	epoch   uint64
+	names   []fabric.Name
+	refused *[]refusal // takes those of names that others hold; nil: nobody asks
+	runs    []Run
+}
+
+// refusal is a name as it was not taken, and whose description holds.
+type refusal struct {
+	fabric.Name
+	holder string // an exporter; empty for a fabric file
 }
 
 // registry remembers what the directory has. Safe for concurrent use.
@@ -100,10 +131,13 @@ type registry struct {
 	to     Directory
 	logger *slog.Logger
 
-	mu     sync.Mutex
-	common []described // descriptions that are what their id says, whoever gave them
-	epochs map[uint64]struct{}
-	names  map[nameKey]nameEntry
+	mu        sync.Mutex
+	common    []described // descriptions that are what their id says, whoever gave them
+	epochs    map[uint64]struct{}
+	names     map[nameKey]nameEntry
+	described map[string]int // of names, by the exporter that brought them first
+	disputes  map[disputeKey]*dispute
+	untold    int // disputes with refusals that no finding tells of
 }
 
 type nameKey struct {
@@ -112,27 +146,40 @@ type nameKey struct {
 }
 
 type nameEntry struct {
-	name, content uint64 // hashes: of what must not change, of everything
-	own           bool   // the collector's: no exporter changes it
+	content uint64 // a hash; 0 until the directory has been asked
+	holder  string // the exporter that described it; empty for a fabric file
+	own     bool   // the collector's: no exporter changes it
 }
 
 const (
-	maxNames  = 1 << 19 // that a collector remembers
-	maxEpochs = 256     // whose text is known to be in the directory
+	// maxNames bounds the names that a collector remembers. While half of them are taken,
+	// an exporter that brought more than fewNames gets no more.
+	maxNames  = 1 << 19
+	fewNames  = maxNames / 64
+	maxEpochs = 256 // whose text is known to be in the directory
 )
 
 func newRegistry(to Directory, logger *slog.Logger) *registry {
-	return &registry{to: to, logger: logger, epochs: map[uint64]struct{}{}, names: map[nameKey]nameEntry{}}
+	return &registry{
+		to: to, logger: logger, epochs: map[uint64]struct{}{}, names: map[nameKey]nameEntry{},
+		described: map[string]int{}, disputes: map[disputeKey]*dispute{},
+	}
 }
 
-// adopt makes a description of the collector's own known. The caller has written it.
-func (r *registry) adopt(d *Description) {
-	m := d.toWire()
+// adopt makes descriptions of the collector's own known, in the place of earlier ones. The
+// caller writes them.
+func (r *registry) adopt(list []Description) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
-	r.epochs[m.GetEpoch()] = struct{}{}
-	r.record(m.GetGroups(), m.GetLocations(), true)
+	maps.DeleteFunc(r.names, func(_ nameKey, e nameEntry) bool { return e.own })
+	for i := range list {
+		m := list[i].toWire()
+		r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
+		r.epochs[m.GetEpoch()] = struct{}{}
+		for _, n := range namesOf(m, "") {
+			r.names[nameKeyOf(&n)] = nameEntry{content: contentOf(&n), own: true}
+		}
+	}
 }
 
 func (r *registry) epochOf(id uint64) (uint64, bool) {
@@ -161,9 +208,11 @@ func checkDescription(m *wire.Description) error {
 		}
 	}
 	for _, l := range m.GetLocations() {
-		if l.GetId() <= uint64(aggregate.OverflowLocation) || credential.CheckName(l.GetName()) != nil ||
-			!printable(l.GetKind(), l.GetDevice(), l.GetStage(), l.GetOrientation()) || !printable(l.GetCandidates()...) {
-			return fmt.Errorf("location %.64q: expected an id of its own and printable names", l.GetName())
+		if err := locationOf(l).Check(); err != nil {
+			return err
+		}
+		if credential.CheckName(l.GetName()) != nil || !printable(l.GetDevice(), l.GetStage(), l.GetOrientation()) || !printable(l.GetCandidates()...) {
+			return fmt.Errorf("location %.64q: expected printable names", l.GetName())
 		}
 	}
 	return nil
@@ -178,134 +227,167 @@ func printable(list ...string) bool {
 	return true
 }
 
-// fresh counts the names of a description that the directory does not have. It takes
-// none of them.
+// namesOf are the names of a description.
+func namesOf(m *wire.Description, exporter string) []fabric.Name {
+	list := make([]fabric.Name, 0, len(m.GetGroups())+len(m.GetLocations()))
+	for _, g := range m.GetGroups() {
+		list = append(list, fabric.Name{Group: groupOf(g), Exporter: exporter, Pinned: true})
+	}
+	for _, l := range m.GetLocations() {
+		list = append(list, fabric.Name{Location: locationOf(l), Exporter: exporter, Pinned: true})
+	}
+	return list
+}
+
+func nameKeyOf(n *fabric.Name) nameKey {
+	if n.Group != nil {
+		return nameKey{false, uint64(n.Group.ID)}
+	}
+	return nameKey{true, uint64(n.Location.ID)}
+}
+
+// contentOf is a hash of what a description says, never 0. The order of groups is that of
+// whoever came first: it moves with every group that a fabric file gets.
+func contentOf(n *fabric.Name) uint64 {
+	var m proto.Message
+	if n.Group != nil {
+		g := groupToWire(n.Group)
+		g.Order = 0
+		m = g
+	} else {
+		m = locationToWire(n.Location)
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		text = nil // no UTF-8: in no description
+	}
+	return max(xxhash.Sum64(text), 1)
+}
+
+// fresh counts the names of a description that the registry does not know. It takes none of
+// them.
 func (r *registry) fresh(m *wire.Description) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, g := range m.GetGroups() {
-		if r.compare(groupEntry(g)) == nameNew {
+	count := func(k nameKey) {
+		if r.names[k].content == 0 {
 			n++
 		}
 	}
+	for _, g := range m.GetGroups() {
+		count(nameKey{false, g.GetId()})
+	}
 	for _, l := range m.GetLocations() {
-		if r.compare(locationEntry(l)) == nameNew {
-			n++
-		}
+		count(nameKey{true, l.GetId()})
 	}
 	return n
 }
 
-// news is what of a description the directory does not have, and how many names are
-// refused because something else has them. It takes the new names: they count against
-// maxNames from now on, so that their exporter has to have paid for them.
-func (r *registry) news(m *wire.Description) (a announcement, taken int) {
+// news is what of an exporter's description the directory may not have, which of its names
+// others hold, and for how many there is no room. New names count against maxNames from now
+// on, so that their exporter has to have paid for them.
+func (r *registry) news(m *wire.Description, exporter string) (a announcement, refused []refusal, full int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.epochs[m.GetEpoch()]; !known && m.GetText() != "" {
 		a.epoch, a.text = m.GetEpoch(), m.GetText()
 	}
-	for _, g := range m.GetGroups() {
-		switch r.take(groupEntry(g)) {
-		case nameNew:
-			a.groups = append(a.groups, fabric.Group{
-				ID: aggregate.GroupID(g.GetId()), Name: g.GetName(), Level: g.GetLevel(), Parent: g.GetParent(), Order: int(g.GetOrder()),
-			})
-		case nameTaken:
-			taken++
+	for _, n := range namesOf(m, exporter) {
+		k := nameKeyOf(&n)
+		have, known := r.names[k]
+		switch {
+		case !known && !r.room(exporter):
+			full++
+		case have.content == 0:
+			if !known {
+				r.names[k] = nameEntry{}
+				r.described[exporter]++
+			}
+			a.names = append(a.names, n)
+		case have.content == contentOf(&n):
+			r.settle(disputeKey{k, exporter})
+		default:
+			refused = append(refused, refusal{n, have.holder})
 		}
 	}
-	for _, l := range m.GetLocations() {
-		switch r.take(locationEntry(l)) {
-		case nameNew:
-			a.locations = append(a.locations, locationOf(l))
-		case nameTaken:
-			taken++
-		}
-	}
-	return a, taken
+	return a, refused, full
 }
 
-func locationOf(l *wire.Location) fabric.Location {
-	return fabric.Location{
-		ID: aggregate.LocationID(l.GetId()), Name: l.GetName(), Kind: l.GetKind(), Device: l.GetDevice(), Stage: l.GetStage(),
-		Orientation: l.GetOrientation(), Capacity: l.GetCapacityKbps(), Candidates: l.GetCandidates(),
-		CandidateCount: int(l.GetCandidateCount()), Set: aggregate.LocationID(l.GetSet()),
-		DeviceLoc: aggregate.LocationID(l.GetDeviceLocation()), StageLoc: aggregate.LocationID(l.GetStageLocation()),
-	}
+// room reports whether an exporter may bring another name. The caller holds mu.
+func (r *registry) room(exporter string) bool {
+	return len(r.names) < maxNames/2 || len(r.names) < maxNames && r.described[exporter] < fewNames
 }
 
-type nameState uint8
-
-const (
-	nameKnown nameState = iota
-	nameNew
-	nameTaken
-)
-
-// compare tells what to do with a name. What an id is called never changes; the rest of
-// it may, with the configuration, unless it is the collector's own.
-func (r *registry) compare(k nameKey, e nameEntry) nameState {
-	have, ok := r.names[k]
-	switch {
-	case !ok && len(r.names) >= maxNames, ok && have.name != e.name:
-		return nameTaken
-	case ok && (have.own || have.content == e.content):
-		return nameKnown
-	}
-	return nameNew
-}
-
-// take is compare, and keeps a new name for who writes it.
-func (r *registry) take(k nameKey, e nameEntry) nameState {
-	state := r.compare(k, e)
-	if _, ok := r.names[k]; state == nameNew && !ok {
-		r.names[k] = nameEntry{name: e.name} // nobody else takes it while it is written
-	}
-	return state
-}
-
-func groupEntry(g *wire.Group) (nameKey, nameEntry) {
-	return nameKey{false, g.GetId()}, entryOf(g.GetName(), g)
-}
-
-func locationEntry(l *wire.Location) (nameKey, nameEntry) {
-	return nameKey{true, l.GetId()}, entryOf(l.GetName()+"\x00"+l.GetKind(), l)
-}
-
-func entryOf(name string, m proto.Message) nameEntry {
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		text = nil
-	}
-	return nameEntry{name: xxhash.Sum64String(name), content: xxhash.Sum64(text)}
-}
-
-// wrote remembers what the directory has now.
+// wrote remembers that the directory has the text of a description.
 func (r *registry) wrote(m *wire.Description) {
+	if m.GetText() == "" {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.GetText() != "" {
-		if len(r.epochs) >= maxEpochs {
-			clear(r.epochs)
-		}
-		r.epochs[m.GetEpoch()] = struct{}{}
+	if len(r.epochs) >= maxEpochs {
+		clear(r.epochs)
 	}
-	r.record(m.GetGroups(), m.GetLocations(), false)
+	r.epochs[m.GetEpoch()] = struct{}{}
 }
 
-func (r *registry) record(groups []*wire.Group, locations []*wire.Location, own bool) {
-	put := func(k nameKey, e nameEntry) {
-		if e.own = own; own || r.compare(k, e) == nameNew {
-			r.names[k] = e
+// pin has the directory decide whose descriptions hold: those that are pinned there, else the
+// first of the list.
+func (r *registry) pin(ctx context.Context, list []announcement) error {
+	var groups []aggregate.GroupID
+	var locations []aggregate.LocationID
+	held := map[nameKey]*fabric.Name{}
+	for i := range list {
+		for j := range list[i].names {
+			n := &list[i].names[j]
+			if _, asked := held[nameKeyOf(n)]; asked {
+				continue
+			}
+			if held[nameKeyOf(n)] = nil; n.Group != nil {
+				groups = append(groups, n.Group.ID)
+			} else {
+				locations = append(locations, n.Location.ID)
+			}
 		}
 	}
-	for _, g := range groups {
-		put(groupEntry(g))
+	if len(held) == 0 {
+		return nil
 	}
-	for _, l := range locations {
-		put(locationEntry(l))
+	stored, err := r.to.Names(ctx, groups, locations)
+	if err != nil {
+		return err
 	}
+	for i := range stored {
+		if stored[i].Pinned {
+			held[nameKeyOf(&stored[i])] = &stored[i]
+		}
+	}
+	var taken []fabric.Name
+	for i := range list {
+		for j := range list[i].names {
+			n := &list[i].names[j]
+			switch h := held[nameKeyOf(n)]; {
+			case h == nil:
+				held[nameKeyOf(n)] = n
+				taken = append(taken, *n)
+			case list[i].refused != nil && contentOf(h) != contentOf(n):
+				*list[i].refused = append(*list[i].refused, refusal{*n, h.Exporter})
+			}
+		}
+	}
+	if len(taken) > 0 {
+		if err := r.to.PinNames(ctx, taken); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, h := range held {
+		if h != nil && !r.names[k].own {
+			r.names[k] = nameEntry{content: contentOf(h), holder: h.Exporter}
+		}
+	}
+	return nil
 }
 
 // write puts announcements into the directory, together.
@@ -319,35 +401,13 @@ func (r *registry) write(ctx context.Context, list []announcement) error {
 				return err
 			}
 		}
-		all.groups = append(all.groups, a.groups...)
-		all.locations = append(all.locations, a.locations...)
 		all.runs = append(all.runs, a.runs...)
 	}
-	// Exporters of one fabric say the same.
-	all.groups = unique(all.groups, func(g *fabric.Group) uint64 { return uint64(g.ID) })
-	all.locations = unique(all.locations, func(l *fabric.Location) uint64 { return uint64(l.ID) })
-	if len(all.groups) > 0 {
-		if err := r.to.WriteGroups(ctx, all.groups); err != nil {
-			return err
-		}
-	}
-	if len(all.locations) > 0 {
-		if err := r.to.WriteLocations(ctx, all.locations); err != nil {
-			return err
-		}
+	if err := r.pin(ctx, list); err != nil {
+		return err
 	}
 	if len(all.runs) > 0 {
 		return r.to.BeginRuns(ctx, all.runs)
 	}
 	return nil
-}
-
-// unique leaves the first of those with the same id.
-func unique[T any](list []T, id func(*T) uint64) []T {
-	seen := make(map[uint64]struct{}, len(list))
-	return slices.DeleteFunc(list, func(v T) bool {
-		n := len(seen)
-		seen[id(&v)] = struct{}{}
-		return len(seen) == n
-	})
 }

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -72,6 +73,8 @@ type ledger struct {
 	taps      map[tapKey]*wire.Tap
 	gaps      map[gapKey]*wire.Gap
 	found     map[foundKey]*wire.Finding
+	pins      map[nameKey]fabric.Name
+	disputes  map[string]*wire.Finding
 }
 
 // tapKey, foundKey and gapKey are what records replace themselves by.
@@ -98,6 +101,7 @@ func newLedger() *ledger {
 		rows: map[identity]values{}, written: map[identity]values{}, flows: map[flowIdentity]aggregate.FlowRow{}, epochs: map[uint64]string{},
 		groups: map[aggregate.GroupID]fabric.Group{}, locations: map[aggregate.LocationID]fabric.Location{}, runs: map[Run]int{},
 		ended: map[Run]int{}, taps: map[tapKey]*wire.Tap{}, gaps: map[gapKey]*wire.Gap{}, found: map[foundKey]*wire.Finding{},
+		pins: map[nameKey]fabric.Name{}, disputes: map[string]*wire.Finding{},
 	}
 }
 
@@ -162,20 +166,50 @@ func (l *ledger) WriteEpoch(_ context.Context, epoch uint64, text string) error 
 	return l.fails
 }
 
-func (l *ledger) WriteGroups(_ context.Context, list []fabric.Group) error {
+func (l *ledger) Names(_ context.Context, groups []aggregate.GroupID, locations []aggregate.LocationID) (list []fabric.Name, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, g := range list {
-		l.groups[g.ID] = g
+	for _, id := range groups {
+		if n, ok := l.pins[nameKey{false, uint64(id)}]; ok {
+			list = append(list, n)
+		}
+	}
+	for _, id := range locations {
+		if n, ok := l.pins[nameKey{true, uint64(id)}]; ok {
+			list = append(list, n)
+		}
+	}
+	return list, l.fails
+}
+
+func (l *ledger) PinNames(_ context.Context, list []fabric.Name) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range list {
+		if l.pins[nameKeyOf(&n)] = n; n.Group != nil {
+			l.groups[n.Group.ID] = *n.Group
+		} else {
+			l.locations[n.Location.ID] = *n.Location
+		}
 	}
 	return l.fails
 }
 
-func (l *ledger) WriteLocations(_ context.Context, list []fabric.Location) error {
+// unpin has the next descriptions of all names taken.
+func (l *ledger) unpin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, x := range list {
-		l.locations[x.ID] = x
+	for k, n := range l.pins {
+		n.Pinned = false
+		l.pins[k] = n
+	}
+}
+
+func (l *ledger) WriteFindings(_ context.Context, list []Finding) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range list {
+		l.disputes[fmt.Sprintf("%x %x %d", f.Source, f.GetId(), f.GetFromNs())] = f.Finding
 	}
 	return l.fails
 }
@@ -248,12 +282,13 @@ func totalsOf(blocks ...*aggregate.Block) (t values) {
 const testText = "a configuration"
 
 func testDescription() Description {
+	id := fabric.PortLocationID("leaf1", "up1")
 	return Description{
 		Text:   testText,
 		Groups: []fabric.Group{{ID: fabric.GroupIDOf("rack1"), Name: "rack1", Level: "rack", Order: 1}},
 		Locations: []fabric.Location{{
-			ID: fabric.PortLocationID("leaf1", "up1"), Name: "leaf1:up1", Kind: "port", Device: "leaf1", Capacity: 400e6,
-			Candidates: []string{"leaf1:up1"}, CandidateCount: 1,
+			ID: id, Name: "leaf1:up1", Kind: fabric.KindPort, Device: "leaf1", Capacity: 400e6,
+			Candidates: []string{"leaf1:up1"}, CandidateCount: 1, Set: id, DeviceLoc: id, StageLoc: id,
 		}},
 	}
 }

@@ -112,18 +112,20 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 			return err
 		}
 	}
-	a, taken := s.names.news(d)
-	if taken > 0 {
-		e.counts.refused[ReasonNameTaken].Add(uint64(taken - 1))
-		s.refuse(e, ReasonNameTaken, slog.Int("names", taken))
+	a, refused, full := s.names.news(d, e.name)
+	if full > 0 {
+		e.counts.refused[ReasonNames].Add(uint64(full - 1))
+		s.refuse(e, ReasonNames, slog.Int("names", full))
 	}
-	if a.text != "" || len(a.groups)+len(a.locations) > 0 {
+	if a.text != "" || len(a.names) > 0 {
 		c.release() // others go on when the directory is away
+		a.refused = &refused
 		if err := s.announces.wait(ctx, a); err != nil {
 			return s.unavailable(ctx, e, err)
 		}
 		s.names.wrote(d)
 	}
+	s.dispute(e, refused)
 	if d.GetText() != "" {
 		e.describe(described{d.GetId(), d.GetEpoch()})
 		s.names.share(d)

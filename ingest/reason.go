@@ -34,8 +34,8 @@ const (
 	ReasonRequestRate
 	ReasonByteRate
 	ReasonRowRate
-	ReasonNames       // more names than an exporter may describe
-	ReasonNameTaken   // a name for something that has another one
+	ReasonNames       // more names than an exporter may describe, or than there is room for
+	ReasonContested   // a name that a fabric file or another exporter describes otherwise
 	ReasonDescription // whose text and epoch do not fit, or whose strings are too long
 	ReasonSink        // the store did not take it, or not in time
 
@@ -55,7 +55,7 @@ const (
 var reasonNames = [NumReasons]string{
 	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate",
 	"nameless_certificate", "exporters", "connections", "handshake",
-	"forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate", "names", "name_taken",
+	"forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate", "names", "contested",
 	"description", "sink",
 	"invalid", "future", "past", "stale", "streams", "foreign", "unsupported",
 }

@@ -44,6 +44,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	groups.Go(func() { s.commits.run(work) })
 	groups.Go(func() { s.announces.run(work) })
 	groups.Go(func() { s.tellings.run(work) })
+	groups.Go(func() { s.review(work) })
 	defer groups.Wait()
 	defer stop()
 	server := s.httpServer()

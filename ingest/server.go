@@ -44,7 +44,7 @@ type ServerConfig struct {
 	CommitEvery time.Duration
 	// Timeout is how long a request may take, for the store to be slow; 30 s unless set.
 	Timeout time.Duration
-	// Known are descriptions that are in the directory already: exporters that were
+	// Known are descriptions that the caller writes to the directory: exporters that were
 	// configured alike need not hand them in, and cannot change what they name.
 	Known []Description
 	// Expected are exporters that are to come, besides those that have tokens: Stats has
@@ -79,6 +79,8 @@ type Server struct {
 	bodies    sync.Pool
 	buffered  atomic.Int64 // bytes of requests under way
 
+	reviewEvery time.Duration
+
 	strangers counts // of peers that are nobody
 
 	mu        sync.Mutex
@@ -107,7 +109,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
 		names:     newRegistry(directory, cfg.Logger),
 		decoding:  make(chan struct{}, limits.MaxDecoding),
-		exporters: map[string]*exporter{}, owners: map[uint64]string{},
+		exporters: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
 	s.commits = newGroup(cfg.CommitEvery, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
 	s.announces = newGroup(0, s.names.write)
@@ -125,9 +127,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 			return nil, fmt.Errorf("configure collector: %w", err)
 		}
 	}
-	for i := range cfg.Known {
-		s.names.adopt(&cfg.Known[i])
-	}
+	s.names.adopt(cfg.Known)
 	options := s.options()
 	_, s.handler = wire.NewIngestServiceHandler(service{s}, options...)
 	s.errors = connect.NewErrorWriter(options...)
@@ -142,6 +142,9 @@ func (s *Server) refuseStranger(r Reason, attrs ...slog.Attr) {
 func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
 	e.counts.refuse(s.logger, s.now(), r, append([]slog.Attr{slog.String("exporter", e.name)}, attrs...)...)
 }
+
+// Use puts another description of the collector's own in the place of those that are Known.
+func (s *Server) Use(d Description) { s.names.adopt([]Description{d}) }
 
 // exporter finds or remembers an exporter; nil where there are too many that are busy.
 func (s *Server) exporter(name string) *exporter {

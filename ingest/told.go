@@ -14,9 +14,10 @@ import (
 
 // telling is what exporters told beside blocks.
 type telling struct {
-	taps []TapRow
-	gaps []Gap
-	ends []Run
+	taps  []TapRow
+	gaps  []Gap
+	ends  []Run
+	found []Finding
 }
 
 // teller gives it to the directory.
@@ -28,6 +29,7 @@ func (t teller) write(ctx context.Context, list []telling) error {
 		all.taps = append(all.taps, one.taps...)
 		all.gaps = append(all.gaps, one.gaps...)
 		all.ends = append(all.ends, one.ends...)
+		all.found = append(all.found, one.found...)
 	}
 	if len(all.taps) > 0 {
 		if err := t.to.WriteTaps(ctx, all.taps); err != nil {
@@ -36,6 +38,11 @@ func (t teller) write(ctx context.Context, list []telling) error {
 	}
 	if len(all.gaps) > 0 {
 		if err := t.to.WriteGaps(ctx, all.gaps); err != nil {
+			return err
+		}
+	}
+	if len(all.found) > 0 {
+		if err := t.to.WriteFindings(ctx, all.found); err != nil {
 			return err
 		}
 	}
@@ -162,11 +169,15 @@ func checkGap(g *wire.Gap) error {
 	return checkReason(g.GetReason())
 }
 
-// tell gives the records to the directory. Those that it does not take now are to come
-// again; the blocks are stored.
+// tell gives the records to the directory, and what was found about the exporter. Records
+// that it does not take now are to come again; the blocks are stored.
 func (p *push) tell(ctx context.Context) {
 	var t telling
 	var told []*item
+	foundTold := func() {}
+	if i := slices.IndexFunc(p.items, func(it *item) bool { return it.outcome == wire.Outcome_OUTCOME_STORED }); i >= 0 {
+		t.found, foundTold = p.names.disputed(p.e.name, p.run(p.items[i]).Source)
+	}
 	for _, it := range p.items {
 		if it.told == nil || it.outcome != wire.Outcome_OUTCOME_STORED {
 			continue
@@ -182,7 +193,7 @@ func (p *push) tell(ctx context.Context) {
 			t.ends = append(t.ends, run)
 		}
 	}
-	if len(told) == 0 {
+	if len(told)+len(t.found) == 0 {
 		return
 	}
 	if err := p.tellings.wait(ctx, t); err != nil {
@@ -190,5 +201,9 @@ func (p *push) tell(ctx context.Context) {
 		for _, it := range told {
 			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
 		}
+		return
+	}
+	if len(t.found) > 0 {
+		foundTold()
 	}
 }

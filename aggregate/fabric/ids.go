@@ -64,6 +64,16 @@ func (l *Location) Check() error {
 	return nil
 }
 
+// Name is a group or a location, and whose description of it holds.
+type Name struct {
+	Group    *Group
+	Location *Location // nil for a group
+	// Exporter described it; it is empty for a fabric file.
+	Exporter string
+	// Pinned is false when the next exporter's description replaces it.
+	Pinned bool
+}
+
 // hashName never returns the reserved identities 0 and 1.
 func hashName(canonical string) uint64 {
 	h := xxhash.Sum64String(canonical)

@@ -25,6 +25,7 @@ const (
 	WrongProfile
 	WrongFormat
 	LostValue
+	ContestedName
 
 	// NumKinds is how many there are.
 	NumKinds = iota
@@ -128,6 +129,11 @@ var kinds = [NumKinds]about{
 		"lost-value", Warning, "section 4.1.3; IBCS 4.2",
 		"what the first port of a path wrote, value or locator, is set back or written over by a later one that adds no more delay", "20 delays, of at least 256 codes, that are the least of all, and name a port behind the first device, in flows from 2 devices which name themselves with as much in other flows; 100 times likelier by what these flows pass than by chance, for each of what that may be", "the devices or ports that such flows have in common and others not",
 		"neither it nor the ports before it on these paths support the signal",
+	},
+	ContestedName: {
+		"contested-name", Warning, "none: collectors find it",
+		"an exporter describes a group or a location otherwise than a fabric file of the collector's, or than the exporter that came first; that holds, and rows are stored under it", "one description", "the name, the exporter and whose description holds",
+		"the fabric file of the exporters has changed: `csigscope schema unpin` takes the next description",
 	},
 }
 

@@ -3,6 +3,10 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -10,24 +14,145 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// WriteGroups stores what group ids stand for. Groups that are there already are
-// replaced.
+// Columns of the tables of names.
+const (
+	groupColumns    = "id, name, level, parent, ord"
+	locationColumns = "id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id"
+	pinColumns      = "exporter, pinned"
+)
+
+// WriteGroups stores what group ids stand for, as a fabric file says. Groups that are there
+// already are replaced, whoever described them.
 func (s *Store) WriteGroups(ctx context.Context, groups []fabric.Group) error {
-	return s.insert(ctx, "write groups", "groups (id, name, level, parent, ord)", len(groups), func(to driver.Batch, i int) error {
-		g := &groups[i]
-		return to.Append(uint64(g.ID), g.Name, g.Level, g.Parent, uint32(max(g.Order, 0)))
+	return s.insert(ctx, "write groups", "groups ("+groupColumns+")", len(groups), func(to driver.Batch, i int) error {
+		return to.Append(groupRow(&groups[i])...)
 	})
 }
 
 // WriteLocations stores what location ids stand for, and which coarser locations they
 // belong to: the levels of questions. Locations that are there already are replaced.
 func (s *Store) WriteLocations(ctx context.Context, locations []fabric.Location) error {
-	const columns = "locations (id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id)"
-	return s.insert(ctx, "write locations", columns, len(locations), func(to driver.Batch, i int) error {
-		l := &locations[i]
-		return to.Append(uint64(l.ID), l.Name, l.Kind, l.Device, l.Stage, l.Orientation, l.Capacity,
-			l.Candidates, uint32(max(l.CandidateCount, 0)), uint64(l.Set), uint64(l.DeviceLoc), uint64(l.StageLoc))
+	return s.insert(ctx, "write locations", "locations ("+locationColumns+")", len(locations), func(to driver.Batch, i int) error {
+		return to.Append(locationRow(&locations[i])...)
 	})
+}
+
+func groupRow(g *fabric.Group) []any {
+	return []any{uint64(g.ID), g.Name, g.Level, g.Parent, uint32(max(g.Order, 0))}
+}
+
+func locationRow(l *fabric.Location) []any {
+	return []any{
+		uint64(l.ID), l.Name, l.Kind, l.Device, l.Stage, l.Orientation, l.Capacity,
+		l.Candidates, uint32(max(l.CandidateCount, 0)), uint64(l.Set), uint64(l.DeviceLoc), uint64(l.StageLoc),
+	}
+}
+
+// PinNames stores groups and locations as exporters described them. Whoever writes them has
+// seen by Names that no other description is pinned.
+func (s *Store) PinNames(ctx context.Context, list []fabric.Name) error {
+	var groups, locations []fabric.Name
+	for _, n := range list {
+		if n.Group != nil {
+			groups = append(groups, n)
+		} else {
+			locations = append(locations, n)
+		}
+	}
+	err := s.insert(ctx, "write groups", "groups ("+groupColumns+", "+pinColumns+")", len(groups), func(to driver.Batch, i int) error {
+		return to.Append(append(groupRow(groups[i].Group), groups[i].Exporter, groups[i].Pinned)...)
+	})
+	if err != nil {
+		return err
+	}
+	return s.insert(ctx, "write locations", "locations ("+locationColumns+", "+pinColumns+")", len(locations), func(to driver.Batch, i int) error {
+		return to.Append(append(locationRow(locations[i].Location), locations[i].Exporter, locations[i].Pinned)...)
+	})
+}
+
+// namesAtOnce is how many ids fit into a query.
+const namesAtOnce = 4096
+
+// Names are those of these groups and locations that are stored, in no order.
+func (s *Store) Names(ctx context.Context, groups []aggregate.GroupID, locations []aggregate.LocationID) (list []fabric.Name, err error) {
+	for ids := range slices.Chunk(groups, namesAtOnce) {
+		query := fmt.Sprintf("SELECT %s, %s FROM %s.groups FINAL WHERE id IN (%s)", groupColumns, pinColumns, s.database, idList(ids))
+		err := s.query(ctx, s.reader, "read groups", query, func(rows driver.Rows) error {
+			var n fabric.Name
+			g, err := scanGroup(rows, &n.Exporter, &n.Pinned)
+			n.Group = &g
+			list = append(list, n)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for ids := range slices.Chunk(locations, namesAtOnce) {
+		query := fmt.Sprintf("SELECT %s, %s FROM %s.locations FINAL WHERE id IN (%s)", locationColumns, pinColumns, s.database, idList(ids))
+		err := s.query(ctx, s.reader, "read locations", query, func(rows driver.Rows) error {
+			var n fabric.Name
+			l, err := scanLocation(rows, &n.Exporter, &n.Pinned)
+			n.Location = &l
+			list = append(list, n)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func idList[ID ~uint64](ids []ID) string {
+	var b []byte
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(id), 10)
+	}
+	return string(b)
+}
+
+// UnpinnedName is a group or location whose next description is taken.
+type UnpinnedName struct {
+	Kind, Name, Exporter string // Kind is "group" or that of the location
+	At                   time.Time
+}
+
+// Unpin has the next description of groups and locations with these names taken, whoever gives
+// it; without names, of all that exporters have described. It returns those that were pinned.
+func (s *Store) Unpin(ctx context.Context, names []string) (list []UnpinnedName, err error) {
+	if s.writer == nil {
+		return nil, ErrReadOnly
+	}
+	where := "pinned AND exporter != ''"
+	if len(names) > 0 {
+		quoted := make([]string, len(names))
+		for i, name := range names {
+			quoted[i] = fmt.Sprintf("unhex('%x')", name)
+		}
+		where = "pinned AND name IN (" + strings.Join(quoted, ", ") + ")"
+	}
+	for _, t := range []struct{ name, kind, columns string }{{"groups", "'group'", groupColumns}, {"locations", "toString(kind)", locationColumns}} {
+		query := fmt.Sprintf("SELECT %s, name, exporter, at FROM %s.%s FINAL WHERE %s ORDER BY name, id", t.kind, s.database, t.name, where)
+		err := s.query(ctx, s.reader, "read "+t.name, query, func(rows driver.Rows) error {
+			var u UnpinnedName
+			err := rows.Scan(&u.Kind, &u.Name, &u.Exporter, &u.At)
+			list = append(list, u)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		statement := fmt.Sprintf("INSERT INTO %[1]s.%[2]s (%[3]s, %[4]s) SELECT %[3]s, exporter, false FROM %[1]s.%[2]s FINAL WHERE %[5]s",
+			s.database, t.name, t.columns, pinColumns, where)
+		if err := s.describe("unpin "+t.name, s.names.Exec(ctx, statement)); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // WriteEpoch stores the configuration that rows of an epoch were made under; epoch is
@@ -78,38 +203,43 @@ func (s *Store) insert(ctx context.Context, what, into string, n int, row func(t
 // fabric file named, and that nobody wrote, are not among them.
 func (s *Store) Groups(ctx context.Context) ([]fabric.Group, error) {
 	var list []fabric.Group
-	query := fmt.Sprintf("SELECT id, name, level, parent, ord FROM %s.groups FINAL ORDER BY ord, id LIMIT %d", s.database, s.maxRows+1)
+	query := fmt.Sprintf("SELECT %s FROM %s.groups FINAL ORDER BY ord, name, id LIMIT %d", groupColumns, s.database, s.maxRows+1)
 	err := s.query(ctx, s.reader, "read groups", query, func(rows driver.Rows) error {
-		var id uint64
-		var order uint32
-		var g fabric.Group
-		if err := rows.Scan(&id, &g.Name, &g.Level, &g.Parent, &order); err != nil {
-			return err
-		}
-		g.ID, g.Order = aggregate.GroupID(id), int(order)
+		g, err := scanGroup(rows)
 		list = append(list, g)
-		return nil
+		return err
 	})
 	return list, err
+}
+
+func scanGroup(rows driver.Rows, more ...any) (g fabric.Group, err error) {
+	var id uint64
+	var order uint32
+	err = rows.Scan(append([]any{&id, &g.Name, &g.Level, &g.Parent, &order}, more...)...)
+	g.ID, g.Order = aggregate.GroupID(id), int(order)
+	return g, err
 }
 
 // Locations are the locations that answers may name, ordered by name.
 func (s *Store) Locations(ctx context.Context) ([]fabric.Location, error) {
 	var list []fabric.Location
-	query := fmt.Sprintf(`SELECT id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id
-FROM %s.locations FINAL ORDER BY name, id LIMIT %d`, s.database, s.maxRows+1)
+	query := fmt.Sprintf("SELECT %s FROM %s.locations FINAL ORDER BY name, id LIMIT %d", locationColumns, s.database, s.maxRows+1)
 	err := s.query(ctx, s.reader, "read locations", query, func(rows driver.Rows) error {
-		var id, set, device, stage uint64
-		var candidates uint32
-		var l fabric.Location
-		if err := rows.Scan(&id, &l.Name, &l.Kind, &l.Device, &l.Stage, &l.Orientation, &l.Capacity,
-			&l.Candidates, &candidates, &set, &device, &stage); err != nil {
-			return err
-		}
-		l.ID, l.CandidateCount = aggregate.LocationID(id), int(candidates)
-		l.Set, l.DeviceLoc, l.StageLoc = aggregate.LocationID(set), aggregate.LocationID(device), aggregate.LocationID(stage)
+		l, err := scanLocation(rows)
 		list = append(list, l)
-		return nil
+		return err
 	})
 	return list, err
+}
+
+func scanLocation(rows driver.Rows, more ...any) (l fabric.Location, err error) {
+	var id, set, device, stage uint64
+	var candidates uint32
+	err = rows.Scan(append([]any{
+		&id, &l.Name, &l.Kind, &l.Device, &l.Stage, &l.Orientation, &l.Capacity,
+		&l.Candidates, &candidates, &set, &device, &stage,
+	}, more...)...)
+	l.ID, l.CandidateCount = aggregate.LocationID(id), int(candidates)
+	l.Set, l.DeviceLoc, l.StageLoc = aggregate.LocationID(set), aggregate.LocationID(device), aggregate.LocationID(stage)
+	return l, err
 }

@@ -146,3 +146,56 @@ func TestDistribution(t *testing.T) {
 		t.Errorf("old and new servers unpack differently: %v", err)
 	}
 }
+
+// TestPinnedNames: the store says whose description of a name holds until it is unpinned, and
+// what a fabric file says replaces it.
+func TestPinnedNames(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	ctx := t.Context()
+	rack := fabric.Group{ID: fabric.GroupIDOf("it's rack1"), Name: "it's rack1", Level: "rack", Parent: "pod1", Order: 3}
+	port := fabric.Location{
+		ID: fabric.PortLocationID("leaf1", "up1"), Name: "leaf1:up1", Kind: fabric.KindPort, Device: "leaf1", Stage: "leaf", Orientation: "up",
+		Capacity: 4e8, Candidates: []string{"leaf1:up1"}, CandidateCount: 1, Set: 8, DeviceLoc: 9, StageLoc: 10,
+	}
+	check := func(step string, want ...fabric.Name) {
+		t.Helper()
+		got, err := s.Names(ctx, []aggregate.GroupID{rack.ID, 99}, []aggregate.LocationID{port.ID, 99})
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", step, err, diff)
+		}
+	}
+	check("nothing")
+	pinned := []fabric.Name{{Group: &rack, Exporter: "host1", Pinned: true}, {Location: &port, Exporter: "host2", Pinned: true}}
+	if err := s.PinNames(ctx, pinned); err != nil {
+		t.Fatal(err)
+	}
+	check("pinned", pinned...)
+	for _, step := range []struct {
+		names []string
+		want  []string
+		loose [2]bool
+	}{
+		{[]string{"nobody", "it's rack1"}, []string{"group it's rack1 host1"}, [2]bool{true, false}},
+		{[]string{"it's rack1"}, nil, [2]bool{true, false}},
+		{nil, []string{"port leaf1:up1 host2"}, [2]bool{true, true}},
+	} {
+		list, err := s.Unpin(ctx, step.names)
+		var got []string
+		for _, u := range list {
+			got = append(got, u.Kind+" "+u.Name+" "+u.Exporter)
+		}
+		if diff := cmp.Diff(step.want, got); err != nil || diff != "" {
+			t.Errorf("unpinned %q: %v (-want +got):\n%s", step.names, err, diff)
+		}
+		pinned[0].Pinned, pinned[1].Pinned = !step.loose[0], !step.loose[1]
+		check("unpinned", pinned...)
+	}
+	if err := s.WriteGroups(ctx, []fabric.Group{rack}); err != nil {
+		t.Fatal(err)
+	}
+	check("of a file", fabric.Name{Group: &rack, Pinned: true}, pinned[1])
+	if list, err := s.Unpin(ctx, nil); err != nil || len(list) != 0 {
+		t.Errorf("names of files are unpinned together with those of exporters: %v, %v", list, err)
+	}
+}

@@ -59,7 +59,22 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 		return c, errors.Join(err, c.taps.Close())
 	}
 	c.use(c.network, c.taps)
+	c.holdNames(c.network)
+	c.reloaded = func(n *network) error {
+		if c.holdNames(n); c.feed != nil {
+			return c.feed.door.Use(n.config.API.settings())
+		}
+		return nil
+	}
 	return c, nil
+}
+
+// holdNames keeps exporters from changing what the fabric file names. Without one, what the
+// first exporter says of a name holds.
+func (c *collector) holdNames(n *network) {
+	if c.server != nil && c.flags.network.fabric != "" {
+		c.server.Use(ingest.Description{Text: n.text, Groups: n.fabric.Groups(), Locations: n.fabric.Locations()})
+	}
 }
 
 // newPipeline opens the store, and what an earlier process left.
@@ -97,7 +112,6 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		if c.feed, err = newLiveFeed(c.cmd, d, names, c.db); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
-		c.reloaded = func(n *network) error { return d.Use(n.config.API.settings()) }
 		c.watching = append(c.watching, c.feed.memory)
 	}
 	cfg.Journal = names.Announce(journal.Watched{Journal: cfg.Journal, By: &c.watching})

@@ -13,12 +13,58 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Print, apply, verify and drop the ClickHouse schema, back up and restore the embedded store",
+		Short: "Print, apply, verify and drop the ClickHouse schema, unpin names, back up and restore the embedded store",
 	}
 	cmd.AddCommand(
-		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaVerify(), newSchemaTrim(), newSchemaDrop(), newSchemaGrants(),
+		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaVerify(), newSchemaTrim(), newSchemaUnpin(), newSchemaDrop(), newSchemaGrants(),
 		newSchemaBackup(), newSchemaRestore(),
 	)
+	return cmd
+}
+
+func newSchemaUnpin() *cobra.Command {
+	var dsn, output string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "unpin NAME...",
+		Short: "Take the next description of groups and locations, whichever exporter gives it",
+		Long: `Take the next description of groups and locations, whichever exporter gives it. Where
+collect has no fabric file, what the first exporter says of a name (its level, parent,
+capacity, device, set and ports) is pinned: others that say otherwise are refused, which the
+finding contested-name shows. Collectors that run take such a description within seconds; of
+several, the one that was refused first. --all unpins what exporters have described, names
+what fabric files say as well; a collector that runs keeps to its own file in any case.`,
+		Example: `  csigscope query findings --last 1h
+  csigscope schema unpin leaf3:up1 "leaf3 up"`,
+	}
+	addStoreFlag(cmd, &dsn)
+	addOutputFlag(cmd, &output)
+	cmd.Flags().BoolVar(&all, "all", false, "unpin all names that exporters have described")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if all == (len(names) > 0) {
+			return usageError{fmt.Errorf("schema unpin: expected names of groups and locations, or --all")}
+		}
+		db, err := connect(cmd, dsn, mustExist, nil)
+		if err != nil {
+			return err
+		}
+		if db == nil {
+			return usageError{fmt.Errorf("schema unpin: --store none has no names")}
+		}
+		defer db.Close()
+		list, err := db.store.Unpin(cmd.Context(), names)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 && !all {
+			return fmt.Errorf("unpin names: none of them is pinned: see the evidence of csigscope query findings for how they are spelled")
+		}
+		t := table.Listing{Columns: []string{"kind", "name", "exporter", "pinned"}}
+		for _, u := range list {
+			t.Rows = append(t.Rows, []any{u.Kind, u.Name, u.Exporter, u.At.UTC().Format(time.RFC3339)})
+		}
+		return t.Write(cmd.OutOrStdout(), output)
+	}
 	return cmd
 }
 

@@ -22,6 +22,7 @@ type Exporter struct {
 	Overflowed               uint64 // observations that its key limit put into overflow rows
 	Flows, FoldedFlows       uint64 // rows of flows in stored items; those that its limit put into rests
 	Findings                 uint64 // rows of findings in stored items
+	Contested                uint64 // names that it describes otherwise than others
 	Repeated, Undone, Denied uint64 // items answered before, to be sent again, refused
 }
 
@@ -52,6 +53,7 @@ func NewIngest(read func() Ingest) *Collector {
 		{c.counter("exporter_flows_total", "Rows of flows taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Flows }},
 		{c.counter("exporter_folded_flows_total", "Rows of flows added up with all others, because the exporter's limit of flows was spent.", "exporter"), func(e *Exporter) *uint64 { return &e.FoldedFlows }},
 		{c.counter("exporter_findings_total", "Rows of findings taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Findings }},
+		{c.counter("exporter_contested_names_total", "Names refused because a fabric file or another exporter describes them otherwise.", "exporter"), func(e *Exporter) *uint64 { return &e.Contested }},
 		{c.counter("exporter_repeated_items_total", "Items that had been taken before, and were not counted again.", "exporter"), func(e *Exporter) *uint64 { return &e.Repeated }},
 		{c.counter("exporter_retried_items_total", "Items that the exporter was asked to send again.", "exporter"), func(e *Exporter) *uint64 { return &e.Undone }},
 		{c.counter("exporter_refused_items_total", "Items refused for good.", "exporter"), func(e *Exporter) *uint64 { return &e.Denied }},

@@ -64,6 +64,15 @@ func (d Directory) WriteGaps(ctx context.Context, list []ingest.Gap) error {
 	return d.Store.WriteGaps(ctx, gaps)
 }
 
+// WriteFindings implements ingest.Directory.
+func (d Directory) WriteFindings(ctx context.Context, list []ingest.Finding) error {
+	rows := make([]store.FindingRow, len(list))
+	for i, f := range list {
+		rows[i] = findingOfWire(f.Finding, f.Source, 0)
+	}
+	return d.Store.WriteFindings(ctx, rows)
+}
+
 // wireGap is what WriteGaps makes a gap of.
 func wireGap(g *store.Gap) *wire.Gap {
 	return &wire.Gap{

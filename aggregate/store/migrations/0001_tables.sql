@@ -243,6 +243,8 @@ ORDER BY (producer, incarnation, epoch, mode, state);
 
 -- The meaning of the ids in the tables above. The latest row of an id holds; rows stay for
 -- good, since ids keep their meaning across configurations.
+-- Collectors do not let exporters replace a pinned row; when two write at once, the later
+-- row holds.
 CREATE TABLE IF NOT EXISTS {{.Database}}.groups
 (
     id UInt64,
@@ -250,6 +252,8 @@ CREATE TABLE IF NOT EXISTS {{.Database}}.groups
     level LowCardinality(String) COMMENT 'host, rack, pod, cluster, or a prefix length',
     parent String,
     ord UInt32 COMMENT 'position on the axes of a matrix',
+    exporter String DEFAULT '' COMMENT 'the exporter that described it; empty: a fabric file',
+    pinned Bool DEFAULT true COMMENT 'collectors take no other description from exporters',
     at DateTime64(9, 'UTC') DEFAULT now64(9, 'UTC')
 )
 ENGINE = ReplacingMergeTree(at)
@@ -271,6 +275,8 @@ CREATE TABLE IF NOT EXISTS {{.Database}}.locations
     set_id UInt64,
     device_id UInt64,
     stage_id UInt64,
+    exporter String DEFAULT '' COMMENT 'the exporter that described it; empty: a fabric file',
+    pinned Bool DEFAULT true COMMENT 'collectors take no other description from exporters',
     at DateTime64(9, 'UTC') DEFAULT now64(9, 'UTC')
 )
 ENGINE = ReplacingMergeTree(at)
