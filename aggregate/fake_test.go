@@ -80,7 +80,11 @@ type collector struct {
 	rows   map[rowKey]*rowSums
 }
 
+// WriteBlock refuses blocks that a collector would refuse.
 func (c *collector) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	if err := b.Check(); err != nil {
+		return err
+	}
 	c.blocks = append(c.blocks, *b.Clone())
 	for i := range b.Len() {
 		k, sums := blockRow(b, i)

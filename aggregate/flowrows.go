@@ -182,22 +182,22 @@ func (f *FlowRow) add(r *summaryRow) {
 		f.Min = r.min
 	}
 	f.Max = max(f.Max, r.max)
-	f.Observations += r.observations
+	f.Observations = addSat(f.Observations, r.observations)
 	f.Bytes = addSat(f.Bytes, r.bytes)
-	f.Measured += r.measured
+	f.Measured = addSat(f.Measured, r.measured)
 	f.Sum = addSat(f.Sum, r.sum)
-	f.Heavy += r.heavy
+	f.Heavy = addSat(f.Heavy, r.heavy)
 	f.HeavySum = addSat(f.HeavySum, r.heavySum)
 }
 
 // subtract takes a flow out of a rest that has it. Sums that are saturated stay what they
 // are.
 func (f *FlowRow) subtract(o *FlowRow) {
-	f.Observations -= o.Observations
+	f.Observations = subSat(f.Observations, o.Observations)
 	f.Bytes = subSat(f.Bytes, o.Bytes)
-	f.Measured -= o.Measured
+	f.Measured = subSat(f.Measured, o.Measured)
 	f.Sum = subSat(f.Sum, o.Sum)
-	f.Heavy -= o.Heavy
+	f.Heavy = subSat(f.Heavy, o.Heavy)
 	f.HeavySum = subSat(f.HeavySum, o.HeavySum)
 }
 

@@ -169,15 +169,15 @@ func (s *Shard) addCompact(sum *row, sr *series, e *compactEntry) {
 	for used := e.used; used != 0; used &= used - 1 {
 		c := uint32(bits.TrailingZeros32(used) & 31)
 		n := uint64(e.hist[c]) * weight
-		sum.observations += n
+		sum.observations = addSat(sum.observations, n)
 		switch sr.class {
 		case classTrimmed:
-			sum.trimmed += n
+			sum.trimmed = addSat(sum.trimmed, n)
 			continue
 		case classCount:
 			continue
 		case classUntouched:
-			sum.untouched += n
+			sum.untouched = addSat(sum.untouched, n)
 		}
 		s.rows.count(c, n)
 		if sr.class == classRaw {
@@ -188,7 +188,7 @@ func (s *Shard) addCompact(sum *row, sr *series, e *compactEntry) {
 		sum.addRange(v, v)
 		sum.sum = addSat(sum.sum, total)
 		if sr.heavyMask>>c&1 != 0 {
-			sum.heavy += n
+			sum.heavy = addSat(sum.heavy, n)
 			sum.heavySum = addSat(sum.heavySum, total)
 		}
 	}
@@ -197,20 +197,20 @@ func (s *Shard) addCompact(sum *row, sr *series, e *compactEntry) {
 func (s *Shard) addWide(sum *row, sr *series, e *wideEntry) {
 	weight := s.cfg.Weight
 	n := uint64(e.count) * weight
-	sum.observations += n
+	sum.observations = addSat(sum.observations, n)
 	sum.bytes = addSat(sum.bytes, mulSat(e.bytes, weight))
 	switch sr.class {
 	case classTrimmed:
-		sum.trimmed += n
+		sum.trimmed = addSat(sum.trimmed, n)
 		return
 	case classCount:
 		return
 	case classUntouched:
-		sum.untouched += n
+		sum.untouched = addSat(sum.untouched, n)
 	}
 	sum.addRange(e.min, e.max)
 	sum.sum = addSat(sum.sum, mulSat(e.sum, weight))
-	sum.heavy += uint64(e.heavy) * weight
+	sum.heavy = addSat(sum.heavy, uint64(e.heavy)*weight)
 	sum.heavySum = addSat(sum.heavySum, mulSat(e.heavySum, weight))
 }
 
@@ -235,7 +235,7 @@ func (r *rowBuilder) addCells(entry uint32, weight uint64) {
 
 // count adds to a bucket of the row's distribution.
 func (r *rowBuilder) count(bucket uint32, n uint64) {
-	r.dist[bucket] += n
+	r.dist[bucket] = addSat(r.dist[bucket], n)
 	r.lo, r.hi = min(r.lo, int(bucket)), max(r.hi, int(bucket)+1)
 }
 

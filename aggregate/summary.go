@@ -82,7 +82,7 @@ func blockSummary(b *Block, i int, dist []uint64) (summaryKey, summaryRow) {
 	}
 	if k.cell.signal.HasValue() {
 		for _, n := range dist {
-			r.measured += n
+			r.measured = addSat(r.measured, n)
 		}
 	}
 	return k, r
@@ -106,13 +106,13 @@ func (r *summaryRow) merge(o *summaryRow) {
 		r.min = o.min
 	}
 	r.max = max(r.max, o.max)
-	r.measured += o.measured
-	r.observations += o.observations
+	r.measured = addSat(r.measured, o.measured)
+	r.observations = addSat(r.observations, o.observations)
 	r.bytes = addSat(r.bytes, o.bytes)
 	r.sum = addSat(r.sum, o.sum)
-	r.untouched += o.untouched
-	r.trimmed += o.trimmed
-	r.heavy += o.heavy
+	r.untouched = addSat(r.untouched, o.untouched)
+	r.trimmed = addSat(r.trimmed, o.trimmed)
+	r.heavy = addSat(r.heavy, o.heavy)
 	r.heavySum = addSat(r.heavySum, o.heavySum)
 }
 
@@ -269,8 +269,8 @@ func mergeLocations(list []LocationStats) []LocationStats {
 }
 
 func (l *LocationStats) merge(o *LocationStats) {
-	l.Observations += o.Observations
-	l.Heavy += o.Heavy
+	l.Observations = addSat(l.Observations, o.Observations)
+	l.Heavy = addSat(l.Heavy, o.Heavy)
 	l.HeavySum = addSat(l.HeavySum, o.HeavySum)
 }
 

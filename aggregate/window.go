@@ -123,7 +123,7 @@ func (e *wideEntry) merge(o *wideEntry) {
 	e.heavySum = addSat(e.heavySum, o.heavySum)
 	e.count += o.count
 	e.heavy += o.heavy
-	e.bytes += o.bytes
+	e.bytes = addSat(e.bytes, o.bytes)
 }
 
 // fits tells whether the counts of o can be added to e.
@@ -143,7 +143,7 @@ func (e *compactEntry) merge(o *compactEntry) {
 		e.hist[c] += o.hist[c]
 	}
 	e.used |= o.used
-	e.bytes += o.bytes
+	e.bytes = addSat(e.bytes, o.bytes)
 }
 
 // addSat and mulSat saturate: totals that do not fit 64 bits stay at the largest

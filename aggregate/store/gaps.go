@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -52,7 +53,9 @@ func addPart(parts []part, p part) []part {
 func (p *part) merge(o *part) {
 	p.From, p.To = min(p.From, o.From), max(p.To, o.To)
 	p.Rows += o.Rows
-	p.Observations += o.Observations
+	if p.Observations += o.Observations; p.Observations < o.Observations {
+		p.Observations = math.MaxUint64
+	}
 }
 
 // gap is a row of the table gaps: rows that were taken and never stored.
