@@ -3,11 +3,9 @@ package ingest
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -66,15 +64,13 @@ func fromWire(m *wire.Block) (*aggregate.Block, error) {
 	if err := takeDist(b, m); err != nil {
 		return nil, err
 	}
-	for i := range b.Len() {
-		if err := checkRow(b, i); err != nil {
-			return nil, fmt.Errorf("row %d: %w", i, err)
-		}
-	}
 	if err := takeFlows(b, m.GetFlows()); err != nil {
 		return nil, err
 	}
-	return b, nil
+	if err := b.Check(); err != nil {
+		return nil, err
+	}
+	return b, checkFlows(b, m.GetFlows().GetBlocks())
 }
 
 func checkWindow(b *aggregate.Block) error {
@@ -131,51 +127,4 @@ func takeDist(b *aggregate.Block, m *wire.Block) error {
 		return fmt.Errorf("%d buckets belong to no row", len(codes)-at)
 	}
 	return nil
-}
-
-// checkRow holds a row to what aggregate.Block says of it.
-func checkRow(b *aggregate.Block, i int) error {
-	signal, kind := csig.Signal(b.Signal[i]), decode.Kind(b.Kind[i])
-	if int(signal) >= csig.NumSignals || kind != decode.Tag && kind != decode.Reflection || int(b.Encoding[i]) >= csig.NumLayouts {
-		return fmt.Errorf("signal %d, kind %d, encoding %d: one of them does not exist", signal, kind, b.Encoding[i])
-	}
-	counted := uint64(0)
-	for _, n := range b.DistCount[distStart(b, i):b.DistEnd[i]] {
-		var carry uint64
-		if counted, carry = bits.Add64(counted, n, 0); carry != 0 || n == 0 {
-			return fmt.Errorf("distribution: a count of 0, or too large a sum")
-		}
-	}
-	all := b.Observations[i]
-	if all == 0 || b.Trimmed[i] > all || counted > all-b.Trimmed[i] || b.Untouched[i] > all-b.Trimmed[i] {
-		return fmt.Errorf("%d observations: fewer than their parts", all)
-	}
-	measured := counted
-	if !signal.HasValue() {
-		measured = 0
-	}
-	return checkValues(b, i, measured)
-}
-
-// checkValues holds sums, extremes and counts of n values to each other.
-func checkValues(b *aggregate.Block, i int, n uint64) error {
-	if b.Heavy[i] > n || b.HeavySum[i] > b.Sum[i] || b.Min[i] > b.Max[i] {
-		return fmt.Errorf("%d values: heavy %d, sums %d and %d, %d to %d contradict each other",
-			n, b.Heavy[i], b.HeavySum[i], b.Sum[i], b.Min[i], b.Max[i])
-	}
-	// Sums stop at the largest integer.
-	least, overflow := mulSat(n, b.Min[i])
-	most, _ := mulSat(n, b.Max[i])
-	if b.Sum[i] > most || b.Sum[i] < least && !overflow || n == 0 && b.Max[i] != 0 {
-		return fmt.Errorf("sum %d: expected that of %d values from %d to %d", b.Sum[i], n, b.Min[i], b.Max[i])
-	}
-	return nil
-}
-
-func mulSat(a, b uint64) (product uint64, overflow bool) {
-	hi, lo := bits.Mul64(a, b)
-	if hi != 0 {
-		return math.MaxUint64, true
-	}
-	return lo, false
 }

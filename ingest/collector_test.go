@@ -25,6 +25,10 @@ func (s storeSink) EndRuns(ctx context.Context, list []Run) error {
 	return s.Store.EndRuns(ctx, storeRuns(list))
 }
 
+func (s storeSink) EndEarlier(ctx context.Context, list []Run) error {
+	return s.Store.EndEarlier(ctx, storeRuns(list))
+}
+
 func storeRuns(list []Run) (runs []store.Run) {
 	for _, r := range list {
 		runs = append(runs, store.Run{Source: r.Source, Mode: store.RunLive, Name: r.Exporter + "/" + r.Stream})

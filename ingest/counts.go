@@ -65,12 +65,12 @@ func (c *Counts) Merge(o *Counts) {
 	c.Requests += o.Requests
 	c.Bytes += o.Bytes
 	c.Items += o.Items
-	c.Observed += o.Observed
+	c.Observed = addSat(c.Observed, o.Observed)
 	c.StoredItems += o.StoredItems
 	c.StoredRows += o.StoredRows
-	c.StoredObservations += o.StoredObservations
+	c.StoredObservations = addSat(c.StoredObservations, o.StoredObservations)
 	c.OverflowRows += o.OverflowRows
-	c.OverflowObservations += o.OverflowObservations
+	c.OverflowObservations = addSat(c.OverflowObservations, o.OverflowObservations)
 	c.StoredFlows += o.StoredFlows
 	c.OverflowFlows += o.OverflowFlows
 	c.StoredFindings += o.StoredFindings
@@ -112,6 +112,17 @@ func (s *samples) log(logger *slog.Logger, now time.Time, r Reason, attrs []slog
 		args = append(args, slog.Uint64("unsaid", more))
 	}
 	logger.Warn("refused", args...)
+}
+
+// countUp adds to a counter of observations, of which exporters say how many there are. It
+// stops at the largest integer.
+func countUp(c *atomic.Uint64, n uint64) {
+	for {
+		before := c.Load()
+		if c.CompareAndSwap(before, addSat(before, n)) {
+			return
+		}
+	}
 }
 
 // refuse counts and, now and then, logs.

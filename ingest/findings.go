@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -82,6 +83,8 @@ func checkFinding(f *wire.Finding) error {
 		return fmt.Errorf("evidence %.64q: expected up to %d bytes of printable text", evidence, MaxEvidence)
 	case f.GetCount() == 0 || f.GetFromNs() <= 0 || f.GetToNs() < f.GetFromNs():
 		return errFinding
+	case f.GetCount() > 2*packetsIn(f.GetFromNs(), f.GetToNs()):
+		return fmt.Errorf("%w: a finding of %d observations: expected at most %d", aggregate.ErrImpossible, f.GetCount(), 2*packetsIn(f.GetFromNs(), f.GetToNs()))
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/flow"
-	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -30,8 +29,7 @@ func flowsToWire(rows []aggregate.FlowRow) *wire.Flows {
 	return m
 }
 
-// takeFlows fills in the flows of a block, whose rows have been checked. It fails where no
-// aggregator can have made them. Nil is no flows.
+// takeFlows fills in the flows of a block. Nil is no flows.
 func takeFlows(b *aggregate.Block, m *wire.Flows) error {
 	n := len(m.GetKind())
 	if n == 0 {
@@ -52,17 +50,22 @@ func takeFlows(b *aggregate.Block, m *wire.Flows) error {
 	if len(m.GetSource()) != 16*n || len(m.GetDestination()) != 16*n {
 		return fmt.Errorf("addresses of flows take %d and %d bytes: expected %d", len(m.GetSource()), len(m.GetDestination()), 16*n)
 	}
-	b.Flows = make([]aggregate.FlowRow, n)
-	for i := range b.Flows {
-		b.Flows[i] = flowOf(m, i)
-		if err := checkFlow(&b.Flows[i], m.GetSourcePort()[i], m.GetDestinationPort()[i]); err != nil {
-			return fmt.Errorf("flow %d: %w", i, err)
+	for i := range n {
+		if s, d := m.GetSourcePort()[i], m.GetDestinationPort()[i]; max(s, d) > math.MaxUint16 {
+			return fmt.Errorf("flow %d: ports %d, %d: out of range", i, s, d)
 		}
+		b.Flows = append(b.Flows, flowOf(m, i))
 	}
+	return nil
+}
+
+// checkFlows holds the flows of a block that has been checked to each other, and to its rows
+// where those are all that the flows are of.
+func checkFlows(b *aggregate.Block, blocks uint32) error {
 	if !flowsApart(b.Flows) {
 		return errFlowTwice
 	}
-	if m.GetBlocks() == 1 && !flowsFit(b) {
+	if len(b.Flows) > 0 && blocks == 1 && !flowsFit(b) {
 		return errFlowTotals
 	}
 	return nil
@@ -84,22 +87,6 @@ func flowOf(m *wire.Flows, i int) aggregate.FlowRow {
 		Sum: m.GetSum()[i], Min: m.GetMin()[i], Max: m.GetMax()[i], Heavy: m.GetHeavy()[i], HeavySum: m.GetHeavySum()[i],
 		Location: m.GetLocation()[i], LocationHeavy: m.GetLocationHeavy()[i],
 	}
-}
-
-// checkFlow holds a row to what aggregate.FlowRow says of it.
-func checkFlow(f *aggregate.FlowRow, srcPort, dstPort uint32) error {
-	if int(f.Signal) >= csig.NumSignals || decode.Kind(f.Kind) != decode.Tag && decode.Kind(f.Kind) != decode.Reflection || max(srcPort, dstPort) > math.MaxUint16 {
-		return fmt.Errorf("signal %d, kind %d, ports %d, %d: one of them does not exist", f.Signal, f.Kind, srcPort, dstPort)
-	}
-	if f.Observations == 0 || f.Measured > f.Observations || f.Heavy > f.Measured || f.LocationHeavy > f.Heavy || f.HeavySum > f.Sum || f.Min > f.Max {
-		return fmt.Errorf("%d observations, %d values, %d heavy: one of them contradicts its parts", f.Observations, f.Measured, f.Heavy)
-	}
-	least, overflow := mulSat(f.Measured, f.Min)
-	most, _ := mulSat(f.Measured, f.Max)
-	if f.Sum != math.MaxUint64 && (f.Sum > most || f.Sum < least || overflow) {
-		return fmt.Errorf("sum %d: expected that of %d values from %d to %d", f.Sum, f.Measured, f.Min, f.Max)
-	}
-	return nil
 }
 
 // flowPair is what rows of flows add up within.

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// FuzzPush hands any bytes to a collector: it takes what holds together, counts all of
-// it, and takes the same again as a repeat.
+// FuzzPush hands any bytes to a collector: it takes what holds together and a network can
+// have, counts all of it, and takes the same again as a repeat.
 func FuzzPush(f *testing.F) {
 	start := time.Unix(1.8e9, 0)
 	for _, rows := range []int{1, 5, 100} {
@@ -19,6 +19,21 @@ func FuzzPush(f *testing.F) {
 		described := d.toWire()
 		b := wholeToWire(testBlock(newRand(f, uint64(rows)), start, rows))
 		b.Stream, b.Incarnation, b.Seq, b.Description = "eth0", 7, 1, described.GetId()
+		f.Add(encode(f, &wire.PushRequest{Descriptions: []*wire.Description{described}, Blocks: []*wire.Block{b}}))
+	}
+	for _, change := range []func(*wire.Block){
+		func(b *wire.Block) { b.Observations[0], b.Trimmed[0] = 1<<63, 1<<63 },
+		func(b *wire.Block) { b.Observations[0], b.Trimmed[0] = b.Observations[0]+1<<37, b.Trimmed[0]+1<<37 },
+		func(b *wire.Block) { b.Max[1], b.Sum[1] = 5e6, b.Sum[1]+5e6-b.Max[1] }, // of ratios
+		func(b *wire.Block) { b.Bytes[0] = 1<<64 - 1 },
+		func(b *wire.Block) { b.HeavySum[0] = b.Sum[0] },
+	} {
+		b := wholeToWire(testBlock(newRand(f, 3), start, 60))
+		b.Stream, b.Incarnation, b.Seq, b.Flows = "eth0", 7, 1, nil
+		d := testDescription()
+		described := d.toWire()
+		b.Description = described.GetId()
+		change(b)
 		f.Add(encode(f, &wire.PushRequest{Descriptions: []*wire.Description{described}, Blocks: []*wire.Block{b}}))
 	}
 	o := observationsToWire(observations(f, 1, 30))
@@ -56,6 +71,9 @@ func FuzzPush(f *testing.F) {
 			if o == wire.Outcome_OUTCOME_STORED && again.GetOutcomes()[i] != wire.Outcome_OUTCOME_REPEAT && again.GetOutcomes()[i] != wire.Outcome_OUTCOME_STALE {
 				t.Errorf("item %d was stored and is %s again", i, again.GetOutcomes()[i])
 			}
+		}
+		if l.wrong != nil {
+			t.Errorf("written: %v", l.wrong)
 		}
 		if l.blocks != before {
 			t.Error("a repeat was written")

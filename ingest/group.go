@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -10,10 +11,12 @@ import (
 // errClosed is the error of what comes after the end of Run.
 var errClosed = errors.New("collector is ending")
 
-// group does one thing for all that wait for it, as a commit of many.
+// group does one thing for all that wait for it, as a commit of many. It holds the items of
+// those that wait, and no others: whoever leaves before a round began takes the item along.
 type group[T any] struct {
 	do    func(context.Context, []T) error
 	every time.Duration // between two rounds, at least
+	most  time.Duration // that a round may take
 
 	wake chan struct{}
 	mu   sync.Mutex
@@ -23,13 +26,18 @@ type group[T any] struct {
 
 // round is what is done together.
 type round[T any] struct {
-	items []T
+	items []*waiter[T]
 	done  chan struct{} // closed when err is set
 	err   error
 }
 
-func newGroup[T any](every time.Duration, do func(context.Context, []T) error) *group[T] {
-	return &group[T]{do: do, every: every, wake: make(chan struct{}, 1)}
+type waiter[T any] struct {
+	item T
+	left bool
+}
+
+func newGroup[T any](every, most time.Duration, do func(context.Context, []T) error) *group[T] {
+	return &group[T]{do: do, every: every, most: most, wake: make(chan struct{}, 1)}
 }
 
 // wait returns what doing it gave, which began after wait did, or the context's error.
@@ -43,7 +51,8 @@ func (g *group[T]) wait(ctx context.Context, item T) error {
 		g.next = &round[T]{done: make(chan struct{})}
 	}
 	r := g.next
-	r.items = append(r.items, item)
+	w := &waiter[T]{item: item}
+	r.items = append(r.items, w)
 	g.mu.Unlock()
 	select {
 	case g.wake <- struct{}{}:
@@ -53,7 +62,17 @@ func (g *group[T]) wait(ctx context.Context, item T) error {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
+		g.leave(r, w)
 		return ctx.Err()
+	}
+}
+
+// leave takes an item out of a round that has not begun.
+func (g *group[T]) leave(r *round[T], w *waiter[T]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.left = true; r == g.next {
+		r.items = slices.DeleteFunc(r.items, func(w *waiter[T]) bool { return w.left })
 	}
 }
 
@@ -71,7 +90,7 @@ func (g *group[T]) run(ctx context.Context) {
 		if r == nil {
 			continue
 		}
-		r.err = g.do(ctx, r.items)
+		r.err = g.round(ctx, r)
 		close(r.done)
 		if !sleep(ctx, g.every-time.Since(began)) {
 			return
@@ -79,11 +98,26 @@ func (g *group[T]) run(ctx context.Context) {
 	}
 }
 
+// round does what is asked for, in bounded time.
+func (g *group[T]) round(ctx context.Context, r *round[T]) error {
+	ctx, cancel := context.WithTimeout(ctx, g.most)
+	defer cancel()
+	items := make([]T, len(r.items))
+	for i, w := range r.items {
+		items[i] = w.item
+	}
+	return g.do(ctx, items)
+}
+
+// take gives the round that is to begin, nil where nobody waits.
 func (g *group[T]) take() *round[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.next
 	g.next = nil
+	if r != nil && len(r.items) == 0 {
+		return nil
+	}
 	return r
 }
 

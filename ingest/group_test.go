@@ -15,7 +15,7 @@ func TestGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rounds [][]int
 		bad := errors.New("bad")
-		g := newGroup(time.Second, func(_ context.Context, items []int) error {
+		g := newGroup(time.Second, 2*time.Second, func(_ context.Context, items []int) error {
 			time.Sleep(300 * time.Millisecond)
 			rounds = append(rounds, items)
 			if len(rounds) == 2 {
@@ -61,5 +61,44 @@ func TestGroup(t *testing.T) {
 		if err := g.wait(t.Context(), 8); !errors.Is(err, errClosed) {
 			t.Errorf("%v, want closed", err)
 		}
+	})
+}
+
+// TestGroupLeaves: whoever leaves takes the item along, and a round that does not end is cut
+// off for the next one.
+func TestGroupLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rounds [][]int
+		g := newGroup(0, 10*time.Second, func(ctx context.Context, items []int) error {
+			rounds = append(rounds, items)
+			if len(rounds) == 1 {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { g.run(ctx) })
+		wait := func(item int, patience time.Duration, want error) {
+			all.Go(func() {
+				short, stop := context.WithTimeout(t.Context(), patience)
+				defer stop()
+				if err := g.wait(short, item); !errors.Is(err, want) {
+					t.Errorf("item %d: %v, want %v", item, err, want)
+				}
+			})
+			synctest.Wait()
+		}
+		wait(1, time.Minute, context.DeadlineExceeded)
+		for n := range 5 {
+			wait(2+n, time.Second, context.DeadlineExceeded)
+		}
+		wait(7, time.Minute, nil)
+		time.Sleep(time.Minute)
+		if len(rounds) != 2 || len(rounds[1]) != 1 || rounds[1][0] != 7 {
+			t.Errorf("rounds %v, want the last one of item 7 alone", rounds)
+		}
+		cancel()
+		all.Wait()
 	})
 }

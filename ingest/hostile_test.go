@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"math"
+	"math/bits"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 	"github.com/csigscope/csigscope/ingest/wire"
@@ -304,6 +307,127 @@ func TestInvalidBlocks(t *testing.T) {
 			checkConservation(t, s.Stats().Total)
 		})
 	}
+}
+
+// TestImpossibleItems: counts that no network has and values beyond their unit are refused for
+// good, each item alone, and are not stored.
+func TestImpossibleItems(t *testing.T) {
+	now := time.Now()
+	// counts makes the first row one of n observations of a value.
+	counts := func(b *wire.Block, n, value uint64) {
+		size := b.DistSize[0]
+		b.DistSize[0], b.DistCode, b.DistCount = 1, b.DistCode[size-1:], b.DistCount[size-1:]
+		b.DistCount[0], b.Observations[0], b.Bytes[0] = n, n, 64*n
+		b.Min[0], b.Max[0], b.Sum[0] = value, value, mulSat(n, value)
+		b.Untouched[0], b.Trimmed[0], b.Heavy[0], b.HeavySum[0] = 0, 0, 0, 0
+	}
+	value := func(signal csig.Signal, v uint64) func(*wire.PushRequest) {
+		return func(m *wire.PushRequest) {
+			b := m.Blocks[0]
+			b.Flows, b.Signal[0] = nil, uint8(signal)
+			counts(b, 3, v)
+			if signal == csig.MaxNQD {
+				b.Encoding[0] = uint8(csig.Layout{Format: csig.Compact, Profile: csig.UEC050}.Index())
+			}
+		}
+	}
+	rows := func(change func(b *wire.Block)) func(*wire.PushRequest) {
+		return func(m *wire.PushRequest) {
+			m.Blocks[0].Flows = nil
+			change(m.Blocks[0])
+		}
+	}
+	record := func(r *wire.Record) func(*wire.PushRequest) {
+		return func(m *wire.PushRequest) {
+			r.Stream, r.Incarnation, r.Epoch, r.Description = "eth0", 7, m.Descriptions[0].GetEpoch(), m.Descriptions[0].GetId()
+			m.Blocks, m.Records = nil, []*wire.Record{r}
+		}
+	}
+	tap := func(change func(*wire.Tap)) func(*wire.PushRequest) {
+		tap := validTap(now)
+		change(tap)
+		return record(&wire.Record{What: &wire.Record_Tap{Tap: tap}})
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*wire.PushRequest)
+		want   wire.Outcome
+	}{
+		{"the most packets", rows(func(b *wire.Block) { counts(b, 1<<38-10_000, 0); b.Bytes[0] = 0 }), wire.Outcome_OUTCOME_STORED},
+		{"2^63 observations", rows(func(b *wire.Block) { counts(b, 1<<63, 1); b.Bytes[0] = 1 }), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"one packet too many", rows(func(b *wire.Block) { counts(b, 1<<38+1, 0); b.Bytes[0] = 1 }), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"too many in rows together", rows(func(b *wire.Block) {
+			for i := range b.Trimmed {
+				b.Trimmed[i] += 1 << 36
+				b.Observations[i] += 1 << 36
+			}
+		}), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"bytes", rows(func(b *wire.Block) { b.Bytes[0] = 1<<44 + 1 }), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a ratio of 1", value(csig.MinABWRatio, 1e6), wire.Outcome_OUTCOME_STORED},
+		{"a ratio of 5", value(csig.MinABWRatio, 5e6), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a queue of 5", value(csig.MaxNQD, 5e6), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a delay of an hour", value(csig.MaxDelay, 3600e9), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"2 Pbit/s", value(csig.MinABW, 2e12), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a sum without values", rows(func(b *wire.Block) { counts(b, 1<<30, 1<<36); b.Sum[0] = 0 }), wire.Outcome_OUTCOME_INVALID},
+		{"a heavy sum without values", rows(func(b *wire.Block) { counts(b, 9, 5); b.HeavySum[0] = 45 }), wire.Outcome_OUTCOME_INVALID},
+		{"values without counts", rows(func(b *wire.Block) { b.Observations[0]++ }), wire.Outcome_OUTCOME_INVALID},
+		{"a wide bucket of a compact tag", rows(func(b *wire.Block) { counts(b, 3, 1); b.DistCode[0] = 32 }), wire.Outcome_OUTCOME_INVALID},
+		{"a signal that the layout has not", rows(func(b *wire.Block) { b.Signal[0] = uint8(csig.MaxNQD) }), wire.Outcome_OUTCOME_INVALID},
+		{"flows", func(m *wire.PushRequest) {
+			f := m.Blocks[0].Flows
+			f.Blocks = 2
+			f.Observations[0] = 1 << 63
+		}, wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a flow's ratio", func(m *wire.PushRequest) {
+			f := m.Blocks[0].Flows
+			i := bytes.IndexByte(f.Signal, byte(csig.MinABWRatio))
+			f.Blocks = 2
+			f.Measured[i], f.Heavy[i], f.HeavySum[i], f.LocationHeavy[i] = 1, 0, 0, 0
+			f.Min[i], f.Max[i], f.Sum[i] = 5e6, 5e6, 5e6
+		}, wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"observations", func(m *wire.PushRequest) {
+			o := observationsToWire(observations(t, 1, 30))
+			o.Stream, o.Incarnation, o.Seq, o.TimeNs[0] = "nic", 7, 1, now.UnixNano()
+			o.FrameBytes[3] = 1 << 31
+			m.Blocks, m.Observations = nil, []*wire.Observations{o}
+		}, wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a tap's packets", tap(func(t *wire.Tap) { t.Packets, t.Frames = 1<<60, map[string]uint64{"ok": 1 << 60} }), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a tap's drops", tap(func(t *wire.Tap) { t.KernelDrops = 1 << 60 }), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a tap's bytes", tap(func(t *wire.Tap) { t.Bytes = 1 << 60 }), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a tap's clock", tap(func(t *wire.Tap) { t.TickNs = math.NaN() }), wire.Outcome_OUTCOME_INVALID},
+		{"a gap", record(&wire.Record{What: &wire.Record_Gap{Gap: &wire.Gap{
+			FromNs: now.UnixNano() - 1e9, ToNs: now.UnixNano(), Reason: "drops", Observations: 1 << 60,
+		}}}), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"a finding", record(&wire.Record{What: &wire.Record_Tap{Tap: validTap(now)}, Findings: []*wire.Finding{{
+			Kind: "orphan-tag", Severity: "info", FromNs: now.UnixNano() - 1e9, ToNs: now.UnixNano(), Count: 1 << 60,
+		}}}), wire.Outcome_OUTCOME_IMPOSSIBLE},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg, l := testConfig(t), newLedger()
+			cfg.Logger, cfg.Observations = nil, observing(t)
+			s := startCollector(t, cfg, l, "")
+			m := validRequest(t, 1)
+			tc.change(m)
+			if got := outcomeOf(t, s, m); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+			st := s.Stats().Total
+			checkConservation(t, st)
+			if refused := st.Refused[ReasonImpossible] == 1; refused != (tc.want == wire.Outcome_OUTCOME_IMPOSSIBLE) {
+				t.Errorf("refused %v", st.Refused)
+			}
+			if n := len(l.rows) + len(l.taps) + len(l.gaps); n > 0 != (tc.want == wire.Outcome_OUTCOME_STORED) {
+				t.Errorf("%d rows stored", n)
+			}
+		})
+	}
+}
+
+func mulSat(a, b uint64) uint64 {
+	if hi, lo := bits.Mul64(a, b); hi == 0 {
+		return lo
+	}
+	return math.MaxUint64
 }
 
 func TestTimes(t *testing.T) {

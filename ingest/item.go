@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"log/slog"
 	"math"
 	"slices"
@@ -53,6 +54,7 @@ var outcomeReasons = map[wire.Outcome]Reason{
 	wire.Outcome_OUTCOME_STREAMS:     ReasonStreams,
 	wire.Outcome_OUTCOME_FOREIGN:     ReasonForeign,
 	wire.Outcome_OUTCOME_UNSUPPORTED: ReasonUnsupported,
+	wire.Outcome_OUTCOME_IMPOSSIBLE:  ReasonImpossible,
 }
 
 // reasonOf is why an item was refused; one of a newer collector is invalid.
@@ -71,7 +73,13 @@ type verdict struct {
 
 var toStore = verdict{outcome: wire.Outcome_OUTCOME_STORED}
 
-func invalid(err error) verdict { return verdict{wire.Outcome_OUTCOME_INVALID, err} }
+// invalid is the verdict on what no exporter hands in, and why.
+func invalid(err error) verdict {
+	if errors.Is(err, aggregate.ErrImpossible) {
+		return verdict{wire.Outcome_OUTCOME_IMPOSSIBLE, err}
+	}
+	return verdict{wire.Outcome_OUTCOME_INVALID, err}
+}
 
 // add puts an item into the answer.
 func (p *push) add(it *item, v verdict) {

@@ -102,8 +102,11 @@ type Directory interface {
 	PinNames(context.Context, []fabric.Name) error
 	// BeginRuns announces live runs before their first blocks.
 	BeginRuns(context.Context, []Run) error
-	// EndRuns ends runs whose blocks are all in the sink.
+	// EndRuns ends runs whose blocks are all in the sink. It waits for the store.
 	EndRuns(context.Context, []Run) error
+	// EndEarlier ends the runs of the same streams that came before these and that nobody
+	// ended: an exporter's stream has one life at a time. It waits for the store.
+	EndEarlier(context.Context, []Run) error
 	WriteTaps(context.Context, []TapRow) error
 	WriteGaps(context.Context, []Gap) error
 	// WriteFindings is given what the collector itself finds about exporters. A finding that

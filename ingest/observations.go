@@ -178,6 +178,9 @@ func observationOf(m *wire.Observations, i int) (o decode.Observation, err error
 	if m.GetSourcePort()[i] > 1<<16-1 || m.GetDestinationPort()[i] > 1<<16-1 {
 		return o, fmt.Errorf("ports %d, %d: out of range", m.GetSourcePort()[i], m.GetDestinationPort()[i])
 	}
+	if n := m.GetFrameBytes()[i]; n > aggregate.MaxFrameBytes {
+		return o, fmt.Errorf("%w: a frame of %d bytes: expected at most %d", aggregate.ErrImpossible, n, aggregate.MaxFrameBytes)
+	}
 	o = decode.Observation{
 		Bytes: m.GetFrameBytes()[i], SrcPort: uint16(m.GetSourcePort()[i]), DstPort: uint16(m.GetDestinationPort()[i]),
 		Proto: m.GetProtocol()[i], Kind: kind, Flags: decode.HasAddrs | decode.HasPorts,

@@ -63,6 +63,7 @@ type ledger struct {
 	syncs   int
 	fails   error // of every write
 	changed bool  // a row came again with other values
+	wrong   error // of a block that no aggregator can have made
 	wait    chan struct{}
 
 	epochs    map[uint64]string
@@ -112,6 +113,9 @@ func (l *ledger) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 		return l.fails
 	}
 	l.blocks++
+	if err := b.Check(); err != nil {
+		l.wrong = err
+	}
 	for i := range b.Len() {
 		id := identity{b.Source, b.Seq, b.Resolution, b.WindowStart, keyOf(b, i)}
 		v := valuesOf(b, i)
@@ -232,6 +236,8 @@ func (l *ledger) EndRuns(_ context.Context, list []Run) error {
 	return l.fails
 }
 
+func (l *ledger) EndEarlier(context.Context, []Run) error { return nil }
+
 func (l *ledger) WriteTaps(_ context.Context, list []TapRow) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,7 +329,7 @@ func testBlock(rng *rand.Rand, start time.Time, rows int) *aggregate.Block {
 		b.Sum, b.Min, b.Max = append(b.Sum, sum), append(b.Min, low), append(b.Max, high)
 		b.Untouched = append(b.Untouched, n/3)
 		b.Trimmed = append(b.Trimmed, trimmed)
-		b.Heavy, b.HeavySum = append(b.Heavy, n/2), append(b.HeavySum, sum/2)
+		b.Heavy, b.HeavySum = append(b.Heavy, n/2), append(b.HeavySum, sum*(n/2)/n)
 	}
 	b.Flows = testFlows(b)
 	return b

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -154,36 +155,59 @@ func (p *push) admit(m *wire.PushRequest) {
 	}
 }
 
-// write gives what is new to the sink. Items behind one that fails are left.
+// write gives what is new to the sink, first of runs that are known: a run that begins waits
+// for the directory. Items behind one that fails are left.
 func (p *push) write(ctx context.Context, c *call) error {
-	if len(p.begun.runs) > 0 {
-		c.release()
-		if err := p.announces.wait(ctx, p.begun); err != nil {
-			return err
-		}
-		for _, it := range p.items {
-			if it.outcome == wire.Outcome_OUTCOME_STORED {
-				p.e.announced(it.at, it.epoch)
-			}
+	var known, begin []*item
+	for _, it := range p.items {
+		switch {
+		case it.outcome != wire.Outcome_OUTCOME_STORED:
+		case slices.Contains(p.begun.runs, p.run(it)):
+			begin = append(begin, it)
+		default:
+			known = append(known, it)
 		}
 	}
-	var failed error
-	for _, it := range p.items {
-		if it.outcome != wire.Outcome_OUTCOME_STORED {
-			continue
-		}
-		if failed == nil {
-			failed = p.writeItem(ctx, it)
-		}
-		if failed != nil {
-			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
-			continue
+	if err := p.writeItems(ctx, known); err != nil {
+		leave(begin)
+		return err
+	}
+	if len(begin) == 0 {
+		return nil
+	}
+	c.release()
+	patient, cancel := p.patience(ctx)
+	err := p.announces.wait(patient, p.begun)
+	cancel()
+	if err != nil {
+		leave(begin)
+		return err
+	}
+	for _, it := range begin {
+		p.e.announced(it.at, it.epoch)
+	}
+	p.ends.endEarlier(p.begun.runs)
+	return p.writeItems(ctx, begin)
+}
+
+// leave has items come again.
+func leave(list []*item) {
+	for _, it := range list {
+		it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
+	}
+}
+
+func (p *push) writeItems(ctx context.Context, list []*item) error {
+	for i, it := range list {
+		if err := p.writeItem(ctx, it); err != nil {
+			leave(list[i:])
+			return err
 		}
 		if it.told == nil {
 			p.written++
 		}
 	}
-	return failed
+	return nil
 }
 
 func (p *push) writeItem(ctx context.Context, it *item) error {
@@ -206,19 +230,19 @@ func (p *push) finish(durable bool) {
 			p.e.finish(it.at, it.outcome == wire.Outcome_OUTCOME_STORED)
 		}
 		c.items.Add(1)
-		c.observed.Add(it.observed)
+		countUp(&c.observed, it.observed)
 		switch it.outcome {
 		case wire.Outcome_OUTCOME_STORED:
 			c.stored.Add(1)
 			c.storedRows.Add(it.rows)
-			c.storedObservations.Add(it.observed)
+			countUp(&c.storedObservations, it.observed)
 			c.overflowRows.Add(it.folded)
 			c.storedFlows.Add(it.flows)
 			c.overflowFlows.Add(it.foldedFlows)
 			c.storedFindings.Add(it.findings)
 			p.refuseFindings(it, ReasonFuture, it.futureFindings)
 			p.refuseFindings(it, ReasonPast, it.pastFindings)
-			c.overflowObservations.Add(it.foldedObservations)
+			countUp(&c.overflowObservations, it.foldedObservations)
 			c.rejectedObs.Add(it.rejected)
 		case wire.Outcome_OUTCOME_REPEAT:
 			c.repeated.Add(1)

@@ -38,9 +38,11 @@ const (
 	ReasonContested   // a name that a fabric file or another exporter describes otherwise
 	ReasonDescription // whose text and epoch do not fit, or whose strings are too long
 	ReasonSink        // the store did not take it, or not in time
+	ReasonEnds        // ends of runs that the store did not take before the collector ended, or too many of them
 
 	// The outcomes of blocks and batches; see the protocol.
 	ReasonInvalid
+	ReasonImpossible // more than a network carries, or a value that its unit does not have
 	ReasonFuture
 	ReasonPast
 	ReasonStale
@@ -56,8 +58,8 @@ var reasonNames = [NumReasons]string{
 	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate",
 	"nameless_certificate", "exporters", "connections", "handshake",
 	"forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate", "names", "contested",
-	"description", "sink",
-	"invalid", "future", "past", "stale", "streams", "foreign", "unsupported",
+	"description", "sink", "ends",
+	"invalid", "impossible", "future", "past", "stale", "streams", "foreign", "unsupported",
 }
 
 // String is the reason as metrics and logs name it, in snake case.

@@ -40,12 +40,9 @@ func (s *Server) Run(ctx context.Context) error {
 // instead of Run has checked that the address is safe. It may be called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var groups sync.WaitGroup
-	groups.Go(func() { s.commits.run(work) })
-	groups.Go(func() { s.announces.run(work) })
-	groups.Go(func() { s.tellings.run(work) })
-	groups.Go(func() { s.review(work) })
-	defer groups.Wait()
+	var working sync.WaitGroup
+	working.Go(func() { s.work(work) })
+	defer working.Wait()
 	defer stop()
 	server := s.httpServer()
 	failed := make(chan error, 1)
@@ -70,6 +67,17 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("run collector: %w", err)
 	}
 	return nil
+}
+
+// work does what requests wait for, until the context ends.
+func (s *Server) work(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { s.commits.run(ctx) })
+	all.Go(func() { s.announces.run(ctx) })
+	all.Go(func() { s.tellings.run(ctx) })
+	all.Go(func() { s.ends.run(ctx) })
+	all.Go(func() { s.review(ctx) })
+	all.Wait()
 }
 
 func (s *Server) httpServer() *http.Server {

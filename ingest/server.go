@@ -72,6 +72,7 @@ type Server struct {
 	commits   *group[struct{}]
 	announces *group[announcement]
 	tellings  *group[telling]
+	ends      *ender
 	decoding  chan struct{} // a token for each request that may be decoded
 	handler   http.Handler
 	errors    *connect.ErrorWriter
@@ -111,9 +112,10 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		decoding:  make(chan struct{}, limits.MaxDecoding),
 		exporters: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
-	s.commits = newGroup(cfg.CommitEvery, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
-	s.announces = newGroup(0, s.names.write)
-	s.tellings = newGroup(cfg.CommitEvery, teller{directory}.write)
+	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
+	s.announces = newGroup(0, cfg.Timeout, s.names.write)
+	s.tellings = newGroup(cfg.CommitEvery, cfg.Timeout, teller{directory}.write)
+	s.ends = newEnder(directory, cfg.CommitEvery, cfg.Now, cfg.Logger, s.giveUpEnds)
 	if s.gate, err = newGate(&cfg.Auth, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}
@@ -145,6 +147,17 @@ func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
 
 // Use puts another description of the collector's own in the place of those that are Known.
 func (s *Server) Use(d Description) { s.names.adopt([]Description{d}) }
+
+// giveUpEnds counts runs of an exporter that are not ended.
+func (s *Server) giveUpEnds(exporter string, runs uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.exporters[exporter]; e != nil {
+		e.counts.refused[ReasonEnds].Add(runs)
+		return
+	}
+	s.gone.Refused[ReasonEnds] += runs
+}
 
 // exporter finds or remembers an exporter; nil where there are too many that are busy.
 func (s *Server) exporter(name string) *exporter {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -16,7 +17,6 @@ import (
 type telling struct {
 	taps  []TapRow
 	gaps  []Gap
-	ends  []Run
 	found []Finding
 }
 
@@ -28,7 +28,6 @@ func (t teller) write(ctx context.Context, list []telling) error {
 	for _, one := range list {
 		all.taps = append(all.taps, one.taps...)
 		all.gaps = append(all.gaps, one.gaps...)
-		all.ends = append(all.ends, one.ends...)
 		all.found = append(all.found, one.found...)
 	}
 	if len(all.taps) > 0 {
@@ -42,12 +41,7 @@ func (t teller) write(ctx context.Context, list []telling) error {
 		}
 	}
 	if len(all.found) > 0 {
-		if err := t.to.WriteFindings(ctx, all.found); err != nil {
-			return err
-		}
-	}
-	if len(all.ends) > 0 {
-		return t.to.EndRuns(ctx, all.ends)
+		return t.to.WriteFindings(ctx, all.found)
 	}
 	return nil
 }
@@ -128,9 +122,47 @@ func checkTap(t *wire.Tap) error {
 		return err
 	}
 	kept := addSat(t.GetStored(), t.GetOverflow())
-	if t.GetName() == "" || frames != t.GetPackets() || addSat(t.GetTags(), t.GetReflections()) != t.GetObservations() ||
+	if err := checkTraffic(t, rejected); err != nil {
+		return err
+	}
+	if t.GetName() == "" || !(t.GetTickNs() >= 0 && t.GetTickNs() <= maxTickNS) || frames != t.GetPackets() || addSat(t.GetTags(), t.GetReflections()) != t.GetObservations() ||
 		addSat(addSat(kept, t.GetLate()), rejected) != t.GetObservations() || addSat(t.GetUntouched(), t.GetTrimmed()) > kept {
 		return errTap
+	}
+	return nil
+}
+
+// maxTickNS is a second: the resolution of no clock is coarser.
+const maxTickNS = 1e9
+
+// A tap tells of itself every minute, and of what it counts besides packets by its own
+// clock: so a period is no shorter. It is no longer than shutdowns and outages make it.
+const minPeriod, maxPeriod = time.Minute, time.Hour
+
+// packetsIn is how many packets a tap takes in from one time to another, at most. Packets
+// have tags and reflections, so that observations are twice as many at most.
+func packetsIn(from, to int64) uint64 {
+	return aggregate.MaxPackets(min(max(time.Duration(to-from), minPeriod), maxPeriod))
+}
+
+// checkTraffic refuses more of anything than a tap takes in.
+func checkTraffic(t *wire.Tap, rejected uint64) error {
+	packets := packetsIn(t.GetFromNs(), t.GetToNs())
+	bytes := packets * (aggregate.MaxByteRate / aggregate.MaxPacketRate)
+	for _, n := range [...]uint64{t.GetPackets(), t.GetKernelDrops(), t.GetFreezes(), t.GetLost(), t.GetSuperFrames()} {
+		if n > packets {
+			return fmt.Errorf("%w: %d packets of a tap: expected at most %d", aggregate.ErrImpossible, n, packets)
+		}
+	}
+	for _, n := range [...]uint64{
+		t.GetTags(), t.GetReflections(), t.GetObservations(), t.GetStored(), t.GetOverflow(), t.GetLate(), t.GetUntouched(), t.GetTrimmed(), rejected,
+	} {
+		if n > 2*packets {
+			return fmt.Errorf("%w: %d observations of a tap: expected at most %d", aggregate.ErrImpossible, n, 2*packets)
+		}
+	}
+	if t.GetBytes() > bytes {
+		return fmt.Errorf("%w: %d bytes of a tap: expected at most %d", aggregate.ErrImpossible, t.GetBytes(), bytes)
 	}
 	return nil
 }
@@ -166,6 +198,9 @@ func checkGap(g *wire.Gap) error {
 	if g.GetResolutionNs() < 0 || g.GetResolutionNs() > int64(time.Minute) || without {
 		return errGap
 	}
+	if most := 2 * aggregate.MaxPackets(time.Duration(g.GetToNs()-g.GetFromNs())); max(g.GetRows(), g.GetObservations()) > most {
+		return fmt.Errorf("%w: a gap of %d rows and %d observations: expected at most %d", aggregate.ErrImpossible, g.GetRows(), g.GetObservations(), most)
+	}
 	return checkReason(g.GetReason())
 }
 
@@ -173,7 +208,8 @@ func checkGap(g *wire.Gap) error {
 // that it does not take now are to come again; the blocks are stored.
 func (p *push) tell(ctx context.Context) {
 	var t telling
-	var told []*item
+	var ends []Run
+	var told, ended []*item
 	foundTold := func() {}
 	if i := slices.IndexFunc(p.items, func(it *item) bool { return it.outcome == wire.Outcome_OUTCOME_STORED }); i >= 0 {
 		t.found, foundTold = p.names.disputed(p.e.name, p.run(p.items[i]).Source)
@@ -182,7 +218,6 @@ func (p *push) tell(ctx context.Context) {
 		if it.told == nil || it.outcome != wire.Outcome_OUTCOME_STORED {
 			continue
 		}
-		told = append(told, it)
 		run := p.run(it)
 		switch what := it.told.GetWhat().(type) {
 		case *wire.Record_Tap:
@@ -190,20 +225,38 @@ func (p *push) tell(ctx context.Context) {
 		case *wire.Record_Gap:
 			t.gaps = append(t.gaps, Gap{run.Source, what.Gap})
 		case *wire.Record_End:
-			t.ends = append(t.ends, run)
+			ends, ended = append(ends, run), append(ended, it)
+			continue
+		default:
+			continue
+		}
+		told = append(told, it)
+	}
+	ctx, cancel := p.patience(ctx)
+	defer cancel()
+	if len(told)+len(t.found) > 0 {
+		err := p.tellings.wait(ctx, t)
+		p.wait(told, err)
+		if err == nil && len(t.found) > 0 {
+			foundTold()
 		}
 	}
-	if len(told)+len(t.found) == 0 {
+	if len(ended) > 0 {
+		p.wait(ended, p.ends.wait(ctx, ends))
+	}
+}
+
+// wait has items come again that the directory has not taken.
+func (p *push) wait(list []*item, err error) {
+	if err == nil {
 		return
 	}
-	if err := p.tellings.wait(ctx, t); err != nil {
-		p.refuse(p.e, ReasonSink, slog.String("error", err.Error()))
-		for _, it := range told {
-			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
-		}
-		return
-	}
-	if len(t.found) > 0 {
-		foundTold()
-	}
+	p.refuse(p.e, ReasonSink, slog.String("error", err.Error()))
+	leave(list)
+}
+
+// patience bounds how long a request waits for the directory, so that what is durable of it
+// is answered for in time.
+func (s *Server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.cfg.Timeout/2)
 }

@@ -22,19 +22,19 @@ func runsOf(list []ingest.Run) []store.Run {
 	return runs
 }
 
-// BeginRuns implements ingest.Directory. An exporter's stream has one life at a time: one
-// that ended without a word is over.
+// BeginRuns implements ingest.Directory.
 func (d Directory) BeginRuns(ctx context.Context, list []ingest.Run) error {
-	runs := runsOf(list)
-	if err := d.Store.BeginRuns(ctx, runs); err != nil {
-		return err
-	}
-	return d.EndEarlier(ctx, runs)
+	return d.Store.BeginRuns(ctx, runsOf(list))
 }
 
 // EndRuns implements ingest.Directory.
 func (d Directory) EndRuns(ctx context.Context, list []ingest.Run) error {
 	return d.Store.EndRuns(ctx, runsOf(list))
+}
+
+// EndEarlier implements ingest.Directory.
+func (d Directory) EndEarlier(ctx context.Context, list []ingest.Run) error {
+	return d.Store.EndEarlier(ctx, runsOf(list))
 }
 
 // WriteTaps implements ingest.Directory. Exporters name their taps as they like: here they

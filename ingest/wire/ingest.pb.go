@@ -62,6 +62,9 @@ const (
 	Outcome_OUTCOME_STREAMS     Outcome = 8  // more streams than an exporter may have
 	Outcome_OUTCOME_FOREIGN     Outcome = 9  // the stream's producer belongs to another identity
 	Outcome_OUTCOME_UNSUPPORTED Outcome = 10 // the collector takes no such thing
+	// More packets or bytes than a network carries in so long, or a value that its unit
+	// does not have.
+	Outcome_OUTCOME_IMPOSSIBLE Outcome = 11
 )
 
 // Enum value maps for Outcome.
@@ -78,6 +81,7 @@ var (
 		8:  "OUTCOME_STREAMS",
 		9:  "OUTCOME_FOREIGN",
 		10: "OUTCOME_UNSUPPORTED",
+		11: "OUTCOME_IMPOSSIBLE",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED": 0,
@@ -91,6 +95,7 @@ var (
 		"OUTCOME_STREAMS":     8,
 		"OUTCOME_FOREIGN":     9,
 		"OUTCOME_UNSUPPORTED": 10,
+		"OUTCOME_IMPOSSIBLE":  11,
 	}
 )
 
@@ -2083,7 +2088,7 @@ const file_ingest_proto_rawDesc = "" +
 	"\fobservations\x18\x06 \x01(\x04R\fobservations\x12\x0e\n" +
 	"\x02id\x18\a \x01(\x06R\x02id\"\a\n" +
 	"\x05Begin\"\x05\n" +
-	"\x03End*\xf4\x01\n" +
+	"\x03End*\x8c\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eOUTCOME_STORED\x10\x01\x12\x12\n" +
@@ -2096,7 +2101,8 @@ const file_ingest_proto_rawDesc = "" +
 	"\x0fOUTCOME_STREAMS\x10\b\x12\x13\n" +
 	"\x0fOUTCOME_FOREIGN\x10\t\x12\x17\n" +
 	"\x13OUTCOME_UNSUPPORTED\x10\n" +
-	"2\\\n" +
+	"\x12\x16\n" +
+	"\x12OUTCOME_IMPOSSIBLE\x10\v2\\\n" +
 	"\rIngestService\x12K\n" +
 	"\x04Push\x12 .csigscope.ingest.v1.PushRequest\x1a!.csigscope.ingest.v1.PushResponseB,Z*github.com/csigscope/csigscope/ingest/wireb\x06proto3"
 
