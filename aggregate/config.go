@@ -20,13 +20,13 @@ const (
 	DefaultMaxKeys = 1 << 20
 	// MaxKeyBudget bounds Config.MaxKeys.
 	MaxKeyBudget = 1 << 21
+	// MaxWeight bounds Config.Weight, so that weighted counts of a window have 64 bits.
+	MaxWeight = 1 << 30
 
 	// maxLateWindows bounds how many windows a lateness keeps open.
 	maxLateWindows = 10000
 	// maxDuration bounds the horizon and how far ahead a time may be.
 	maxDuration = 366 * MaxResolution
-	// maxWeight keeps weighted counts of a window within 64 bits.
-	maxWeight = 1 << 30
 	// fineBelow is the resolution below which FineHeavyOnly applies.
 	fineBelow = time.Second
 )
@@ -90,7 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Resolutions = []time.Duration{time.Second, time.Minute}
 	}
 	c.Resolutions = slices.Clone(c.Resolutions)
-	if err := c.checkResolutions(); err != nil {
+	if err := CheckResolutions(c.Resolutions, c.FineHeavyOnly); err != nil {
 		return c, err
 	}
 	if c.Lateness == nil {
@@ -116,13 +116,23 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Horizon > maxDuration || c.MaxAhead > maxDuration {
 		return c, fmt.Errorf("horizon %s, max ahead %s: expected at most %s", c.Horizon, c.MaxAhead, maxDuration)
 	}
-	if c.Weight > maxWeight {
-		return c, fmt.Errorf("weight %d: expected at most %d", c.Weight, maxWeight)
+	return c, errors.Join(CheckWeight(c.Weight), CheckMaxKeys(c.MaxKeys))
+}
+
+// CheckWeight says what is wrong with a Config.Weight.
+func CheckWeight(n uint64) error {
+	if n > MaxWeight {
+		return fmt.Errorf("weight %d: expected at most %d", n, MaxWeight)
 	}
-	if c.MaxKeys < 1 || c.MaxKeys > MaxKeyBudget {
-		return c, fmt.Errorf("max keys %d: expected 1 to %d", c.MaxKeys, MaxKeyBudget)
+	return nil
+}
+
+// CheckMaxKeys says what is wrong with a Config.MaxKeys.
+func CheckMaxKeys(n int) error {
+	if n < 1 || n > MaxKeyBudget {
+		return fmt.Errorf("%d keys: expected 1 to %d", n, MaxKeyBudget)
 	}
-	return c, nil
+	return nil
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -132,16 +142,18 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func (c *Config) checkResolutions() error {
-	for i, r := range c.Resolutions {
+// CheckResolutions says what is wrong with the Resolutions, at least one, and FineHeavyOnly
+// of a Config.
+func CheckResolutions(list []time.Duration, fineHeavyOnly bool) error {
+	for i, r := range list {
 		if r < MinResolution || r > MaxResolution {
 			return fmt.Errorf("resolution %s: expected %s to %s", r, MinResolution, MaxResolution)
 		}
-		if i > 0 && (r <= c.Resolutions[i-1] || r%c.Resolutions[i-1] != 0) {
-			return fmt.Errorf("resolution %s: expected a multiple of the finer one, %s", r, c.Resolutions[i-1])
+		if i > 0 && (r <= list[i-1] || r%list[i-1] != 0) {
+			return fmt.Errorf("resolution %s: expected a multiple of the finer one, %s", r, list[i-1])
 		}
 	}
-	if coarsest := c.Resolutions[len(c.Resolutions)-1]; c.FineHeavyOnly && coarsest < fineBelow {
+	if coarsest := list[len(list)-1]; fineHeavyOnly && coarsest < fineBelow {
 		return fmt.Errorf("resolution %s: heavy cells only would leave no complete resolution; add one of at least %s", coarsest, fineBelow)
 	}
 	return nil

@@ -29,6 +29,12 @@ func (a *Auth) gate() credential.Config {
 	return credential.Config{TLS: a.TLS, Clients: a.Tokens, Anonymous: credential.Peer{Name: a.Anonymous}}
 }
 
+// Check says what is wrong with it. It reads no file.
+func (a *Auth) Check() error {
+	g := a.gate()
+	return g.Check()
+}
+
 // Exposed tells whether a listener beyond loopback is safe: everybody is known, and
 // nothing can be read or changed on the way.
 func (a *Auth) Exposed() error {

@@ -69,19 +69,34 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 		return c, errors.New("expected a collector and a folder for the spool")
 	}
 	for _, text := range c.Collectors {
-		u, err := url.Parse(text)
-		if err != nil {
-			return c, fmt.Errorf("collector: %w", err)
+		if err := CheckCollector(text, c.TLS); err != nil {
+			return c, err
 		}
-		if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-			return c, fmt.Errorf("collector %q: expected a URL such as https://collector.example:4319", text)
-		}
-		if u.Scheme == "http" && (c.TLS != TLSFiles{} || c.TokenFile != "" && !credential.IsLoopback(u.Hostname())) {
-			return c, fmt.Errorf("collector %q: expected https, since credentials would travel in the clear", text)
+		if u, err := url.Parse(text); err == nil && u.Scheme == "http" && c.TokenFile != "" && !credential.IsLoopback(u.Hostname()) {
+			return c, fmt.Errorf("collector %q: expected https, since the token would travel in the clear", text)
 		}
 	}
-	if c.MaxBytes < 4*recordBytes {
-		return c, fmt.Errorf("spool of %d bytes: expected at least %d", c.MaxBytes, 4*recordBytes)
+	return c, CheckSpoolBytes(c.MaxBytes)
+}
+
+// CheckCollector finds mistakes in the URL of a collector.
+func CheckCollector(text string, files TLSFiles) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("collector: %w", err)
+	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
+		return fmt.Errorf("collector %q: expected a URL such as https://collector.example:4319", text)
+	case u.Scheme == "http" && files != TLSFiles{}:
+		return fmt.Errorf("collector %q: expected https, since there are TLS files", text)
 	}
-	return c, nil
+	return nil
+}
+
+// CheckSpoolBytes finds a ClientConfig.MaxBytes out of bounds.
+func CheckSpoolBytes(n int64) error {
+	if n < 4*recordBytes {
+		return fmt.Errorf("spool of %d bytes: expected at least %d", n, 4*recordBytes)
+	}
+	return nil
 }

@@ -57,6 +57,12 @@ const (
 	maxInFlightBlocks = 1024 // of a stream
 )
 
+// Check says what is wrong with limits.
+func (l Limits) Check() error {
+	_, err := l.withDefaults()
+	return err
+}
+
 func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.RequestRate, 50)
 	setDefault(&l.ByteRate, 8<<20)

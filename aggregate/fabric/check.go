@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -120,16 +121,16 @@ const (
 )
 
 // checkName demands a printable name without the forbidden characters.
-func (b *builder) checkName(path, name, forbidden string) {
+func (p *problems) checkName(path, name, forbidden string) {
 	switch {
 	case name == "":
-		b.errorf(path, "is missing: give it a name")
+		p.errorf(path, "is missing: give it a name")
 	case len(name) > maxName:
-		b.errorf(path, "is %d bytes long: expected at most %d", len(name), maxName)
+		p.errorf(path, "is %d bytes long: expected at most %d", len(name), maxName)
 	case !utf8.ValidString(name):
-		b.errorf(path, "%q: is not valid UTF-8", name)
+		p.errorf(path, "%q: is not valid UTF-8", name)
 	case strings.ContainsAny(name, forbidden) || strings.ContainsFunc(name, unprintable):
-		b.errorf(path, "%q: expected printable characters and none of %q", name, forbidden)
+		p.errorf(path, "%q: expected printable characters and none of %q", name, forbidden)
 	}
 }
 
@@ -225,16 +226,43 @@ func (b *builder) devicePorts(path string, n int32, d *DeviceSpec) {
 }
 
 func (b *builder) taps() {
-	for i, t := range b.spec.Taps {
-		path := fmt.Sprintf("taps[%d]", i)
-		b.checkName(path+".name", t.Name, notInLabels)
-		if _, taken := b.topo.taps[t.Name]; taken {
-			b.errorf(path+".name", "%q: two taps have that name: rename one", t.Name)
-		}
-		if t.Place != "receiver" && t.Place != "sender" && t.Place != "mid" {
-			b.errorf(path+".place", "%q: expected receiver, sender or mid", t.Place)
-		}
+	b.checkTaps(b.spec.Taps)
+	for _, t := range b.spec.Taps {
 		t.Weight = max(t.Weight, 1)
 		b.topo.taps[t.Name] = t
 	}
 }
+
+// CheckTaps says what is wrong with taps, as SpecErrors whose paths begin with "taps[0]".
+func CheckTaps(list []TapSpec) error {
+	var p problems
+	p.checkTaps(list)
+	return p.err()
+}
+
+func (p *problems) checkTaps(list []TapSpec) {
+	names := make(map[string]bool, len(list))
+	for i, t := range list {
+		path := fmt.Sprintf("taps[%d]", i)
+		p.checkName(path+".name", t.Name, notInLabels)
+		if names[t.Name] && t.Name != "" {
+			p.errorf(path+".name", "%q: two taps have that name: rename one", t.Name)
+		}
+		names[t.Name] = true
+		if !slices.Contains(TapPlaces, t.Place) {
+			p.errorf(path+".place", "%q: expected %s", t.Place, oneOf(TapPlaces))
+		}
+		if err := aggregate.CheckWeight(uint64(t.Weight)); err != nil {
+			p.errorf(path+".weight", "%v", err)
+		}
+	}
+}
+
+// oneOf is "receiver, sender or mid".
+func oneOf(list []string) string {
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " or " + list[last]
+}
+
+// TapPlaces are what a TapSpec's place may be.
+var TapPlaces = []string{"receiver", "sender", "mid"}

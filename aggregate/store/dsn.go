@@ -57,7 +57,15 @@ func (t Target) String() string {
 // password_file names a file whose first line is the password. max_execution_time (a time
 // such as 30s), max_rows_to_read, max_memory_usage and max_result_rows limit each question.
 // The port defaults to 9000, with TLS to 9440. Errors never show the password.
-func ParseDSN(s string) (Target, error) {
+func ParseDSN(s string) (Target, error) { return parseDSN(s, true) }
+
+// CheckDSN says what is wrong with a target, as ParseDSN does, without the files that it names.
+func CheckDSN(s string) error {
+	_, err := parseDSN(s, false)
+	return err
+}
+
+func parseDSN(s string, files bool) (Target, error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch {
 	case s == KindNone:
@@ -68,12 +76,12 @@ func ParseDSN(s string) (Target, error) {
 		}
 		return Target{Kind: KindEmbedded, Dir: rest, Database: DefaultDatabase}, nil
 	case kind == KindServer && strings.HasPrefix(rest, "//"):
-		return parseServer(s)
+		return parseServer(s, files)
 	}
 	return Target{}, fmt.Errorf("read store %q: %w", kind, ErrTarget)
 }
 
-func parseServer(s string) (Target, error) {
+func parseServer(s string, files bool) (Target, error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		// url.Error quotes the whole text, password included.
@@ -98,6 +106,12 @@ func parseServer(s string) (Target, error) {
 	p, err := parseParameters(u.RawQuery)
 	if err != nil {
 		return fail(err)
+	}
+	if err := p.check(u.User); err != nil {
+		return fail(err)
+	}
+	if !files {
+		return t, nil
 	}
 	config, err := p.tls(u.Hostname())
 	if err != nil {
@@ -136,8 +150,6 @@ func auth(user *url.Userinfo, file string) (clickhouse.Auth, error) {
 	a := clickhouse.Auth{Username: defaultTo(user.Username(), "default")}
 	password, given := user.Password()
 	switch {
-	case given && file != "":
-		return a, errors.New("a password and password_file: expected one of them")
 	case given:
 		a.Password = password
 	case file == "":
@@ -255,6 +267,17 @@ func positiveNumber(text string) (uint64, error) {
 	return n, err
 }
 
+// check finds parameters that do not go together.
+func (p parameters) check(user *url.Userinfo) error {
+	if _, given := user.Password(); given && p.passwordFile != "" {
+		return errors.New("a password and password_file: expected one of them")
+	}
+	if (p.cert == "") != (p.key == "") {
+		return errors.New("cert and key: expected both or none")
+	}
+	return nil
+}
+
 // tls is nil for a connection in the clear.
 func (p parameters) tls(host string) (*tls.Config, error) {
 	if !p.secure && !p.skipVerify && p.ca == "" && p.cert == "" && p.key == "" {
@@ -270,9 +293,6 @@ func (p parameters) tls(host string) (*tls.Config, error) {
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("read ca %s: no certificate in PEM found", p.ca)
 		}
-	}
-	if (p.cert == "") != (p.key == "") {
-		return nil, errors.New("cert and key: expected both or none")
 	}
 	if p.cert != "" {
 		pair, err := tls.LoadX509KeyPair(p.cert, p.key)

@@ -56,14 +56,22 @@ const (
 	MaxRetention = forever
 )
 
+// CheckRetention says what is wrong with how long rows are to be kept, as an ErrRetention.
+func CheckRetention(d time.Duration) error {
+	if d < MinRetention || d > MaxRetention || d%time.Second != 0 {
+		return fmt.Errorf("%w: expected whole seconds, at least %s and at most %dd", ErrRetention, MinRetention, MaxRetention/(24*time.Hour))
+	}
+	return nil
+}
+
 // SetRetention changes how long rows of each table of partials are kept after they were
 // written, finest first; 0 leaves a table as it is. It outlasts migrations. Setting
 // what holds already does nothing; what has expired by a new one is deleted by the
 // server in its own time.
 func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 	for g, d := range keep {
-		if d != 0 && (d < MinRetention || d > MaxRetention || d%time.Second != 0) {
-			return fmt.Errorf("keep %s for %s: %w: expected whole seconds, at least %s", grainAt(g).table(), d, ErrRetention, MinRetention)
+		if err := CheckRetention(d); err != nil && d != 0 {
+			return fmt.Errorf("keep %s for %s: %w", grainAt(g).table(), d, err)
 		}
 	}
 	now, err := s.Retention(ctx)

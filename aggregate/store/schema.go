@@ -67,6 +67,12 @@ func partition(g int, windowStart int64) int64 {
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC).UnixNano()
 }
 
+// CheckResolution says why no table holds windows of a length.
+func CheckResolution(d time.Duration) error {
+	_, err := grainOf(d)
+	return err
+}
+
 // grainOf is the table that holds windows of a length.
 func grainOf(resolution time.Duration) (int, error) {
 	switch {

@@ -140,7 +140,7 @@ func (c *replayCheckpoints) end(ctx context.Context) error {
 
 // newSummary is an empty summary of the replay.
 func (r *replayRun) newSummary() *aggregate.Summary {
-	return aggregate.NewSummary(r.resolution, r.network.config.Windows.MaxKeys)
+	return aggregate.NewSummary(r.resolution, r.network.config.Windows.MaxKeys.int())
 }
 
 // checkpointFolder is within the outbox's, or where that would be.

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/capture"
 )
@@ -28,16 +30,16 @@ type collectConfig struct {
 
 // collectTap is one interface to capture from.
 type collectTap struct {
-	Interface   word     `yaml:"interface"`
-	Name        word     `yaml:"name,omitempty"`  // default that of the interface
-	Place       word     `yaml:"place,omitempty"` // receiver, sender or mid; default as the fabric file says
-	Weight      quantity `yaml:"weight,omitempty"`
-	Rings       quantity `yaml:"rings,omitempty"`  // cores that share the frames
-	Blocks      quantity `yaml:"blocks,omitempty"` // of 256 KiB, in each ring
-	Promiscuous bool     `yaml:"promiscuous,omitempty"`
-	Direction   word     `yaml:"direction,omitempty"`  // in or both
-	Snap        quantity `yaml:"snap,omitempty"`       // bytes of a frame to keep
-	Timestamps  word     `yaml:"timestamps,omitempty"` // auto, software or hardware
+	Interface   word               `yaml:"interface"`
+	Name        word               `yaml:"name,omitempty"`  // default that of the interface
+	Place       place              `yaml:"place,omitempty"` // default as the fabric file says
+	Weight      quantity           `yaml:"weight,omitempty"`
+	Rings       quantity           `yaml:"rings,omitempty"`  // cores that share the frames
+	Blocks      quantity           `yaml:"blocks,omitempty"` // of 256 KiB, in each ring
+	Promiscuous bool               `yaml:"promiscuous,omitempty"`
+	Direction   choice[directions] `yaml:"direction,omitempty"`
+	Snap        quantity           `yaml:"snap,omitempty"` // bytes of a frame to keep
+	Timestamps  choice[stamps]     `yaml:"timestamps,omitempty"`
 	// Unfiltered takes in frames without CSIG as well, which the kernel drops otherwise:
 	// they are counted, at their price.
 	Unfiltered bool `yaml:"unfiltered,omitempty"`
@@ -83,7 +85,7 @@ const (
 
 // check finds values out of bounds.
 func (c *collectConfig) check() error {
-	return errors.Join(c.checkCheckpoint("collect"), c.checkTaps("collect"))
+	return errors.Join(c.checkCheckpoint("collect"), c.checkTaps("collect"), c.Ingest.check())
 }
 
 // checkCheckpoint and checkTaps check what both collect and export have, for the section
@@ -107,18 +109,19 @@ func (c *collectConfig) checkTaps(section string) error {
 		var name string
 		var line int
 		var err error
+		key := "taps"
 		if i < len(c.Taps) {
 			t := &c.Taps[i]
 			name, line, err = t.name(), t.Interface.line, t.check()
 		} else {
 			m := &c.Mirrors[i-len(c.Taps)]
-			name, line, err = m.name(), m.Listen.line, m.check()
+			key, name, line, err = "mirrors", m.name(), m.Listen.line, m.check()
 		}
 		if err != nil {
-			return fmt.Errorf("%s%s: taps: %w", atLine(line), section, err)
+			return fmt.Errorf("%s%s: %s: %w", atLine(line), section, key, err)
 		}
 		if names[name] {
-			return fmt.Errorf("%s%s: taps: %q is there twice: give the second one a name of its own", atLine(line), section, name)
+			return fmt.Errorf("%s%s: %s: %q is there twice: give the second one a name of its own", atLine(line), section, key, name)
 		}
 		names[name] = true
 	}
@@ -139,32 +142,47 @@ func (t *collectTap) check() error {
 	if t.Interface.text == "" {
 		return fmt.Errorf("tap %q: expected the name of an interface", t.Name.text)
 	}
-	if err := checkWords(t.name(), []choice{
-		{"place", t.Place, places},
-		{"direction", t.Direction, []string{"in", "both"}},
-		{"timestamps", t.Timestamps, []string{"auto", "software", "hardware"}},
-	}); err != nil {
+	if err := checkTap(t.name(), t.Weight); err != nil {
 		return err
 	}
 	_, err := capture.NewTap(t.capture())
 	return err
 }
 
-// choice is a word that has to be one of some.
-type choice struct {
-	key     string
-	value   word
-	allowed []string
+// checkTap checks what interfaces, mirrors and their sessions have as the taps of a fabric
+// file have.
+func checkTap(name string, weight quantity) error {
+	err := fabric.CheckTaps([]fabric.TapSpec{{Name: name, Place: places[0], Weight: uint32(min(weight.n, math.MaxUint32))}})
+	if wrong, ok := errors.AsType[*fabric.SpecError](err); ok {
+		return fmt.Errorf("%q: %s", name, wrong.Text)
+	}
+	return nil
 }
 
-var places = []string{"receiver", "sender", "mid"}
+var places = fabric.TapPlaces
 
-func checkWords(name string, list []choice) error {
-	for _, w := range list {
-		if w.value.text != "" && !slices.Contains(w.allowed, w.value.text) {
-			return fmt.Errorf("%s: %s %q: expected one of %v", name, w.key, w.value.text, w.allowed)
-		}
+// place is where a tap stands; the others are words that there are some of as well.
+type (
+	place      = choice[tapPlaces]
+	tapPlaces  struct{}
+	directions struct{}
+	stamps     struct{}
+)
+
+func (tapPlaces) words() []string  { return places }
+func (directions) words() []string { return []string{"in", "both"} }
+func (stamps) words() []string     { return []string{"auto", "software", "hardware"} }
+
+// choice is one of the words of W.
+type choice[W interface{ words() []string }] struct{ word }
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (c *choice[W]) UnmarshalYAML(n *yaml.Node) error {
+	var of W
+	if n.Kind != yaml.ScalarNode || !slices.Contains(of.words(), n.Value) {
+		return fmt.Errorf("line %d: %q: expected one of %v", n.Line, n.Value, of.words())
 	}
+	c.word = word{n.Value, n.Line}
 	return nil
 }
 

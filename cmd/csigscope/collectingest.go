@@ -50,8 +50,51 @@ type ingestLimitsConfig struct {
 	Exporters   quantity `yaml:"exporters,omitempty"` // that are remembered
 }
 
+func (c *ingestConfig) limits() ingest.Limits {
+	return ingest.Limits{
+		RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
+		MaxWindowRows: int(c.Limits.WindowRows.n), MaxWindowFlows: int(c.Limits.WindowFlows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
+	}
+}
+
 func (c *ingestConfig) auth() ingest.Auth {
 	return ingest.Auth{TLS: c.TLS.files(), Tokens: c.Tokens, Anonymous: c.Anonymous}
+}
+
+// check finds mistakes.
+func (c *ingestConfig) check() error {
+	fail := func(err error) error { return fmt.Errorf("collect: ingest: %w", err) }
+	for _, name := range c.Expect {
+		if err := credential.CheckName(name); err != nil {
+			return fail(fmt.Errorf("expect: %w", err))
+		}
+	}
+	if err := c.limits().Check(); err != nil {
+		return fail(err)
+	}
+	if err := c.TLS.files().Check(); err != nil {
+		return fail(fmt.Errorf("tls: %w", err))
+	}
+	if c.Listen.text == "" {
+		return nil
+	}
+	if err := checkAddress(c.Listen.text); err != nil {
+		return fmt.Errorf("%scollect: ingest: listen %q: expected HOST:PORT such as 127.0.0.1:4319", atLine(c.Listen.line), c.Listen.text)
+	}
+	auth := c.auth()
+	if err := auth.Check(); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// checkAddress says what is wrong with an address to listen on.
+func checkAddress(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err
 }
 
 // checkListen refuses an address that others can reach, where that is not safe.
@@ -60,11 +103,8 @@ func (c *ingestConfig) checkListen(exposed bool) error {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(c.Listen.text)
-	if err != nil {
-		return fmt.Errorf("%scollect: ingest: listen %q: expected HOST:PORT such as 127.0.0.1:4319", atLine(c.Listen.line), c.Listen.text)
-	}
 	auth := c.auth()
-	if why := auth.Exposed(); why != nil && !exposed && !credential.IsLoopback(host) {
+	if why := auth.Exposed(); err == nil && why != nil && !exposed && !credential.IsLoopback(host) {
 		return fmt.Errorf("%scollect: ingest: listen %q: is reachable from other machines, and there is %w", atLine(c.Listen.line), c.Listen.text, why)
 	}
 	return nil
@@ -78,11 +118,7 @@ func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, l
 	}
 	s, err := ingest.NewServer(ingest.ServerConfig{
 		Listen: c.Listen.text, DangerouslyExposed: exposed, Logger: logger,
-		Auth: c.auth(), Expected: c.Expect,
-		Limits: ingest.Limits{
-			RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
-			MaxWindowRows: int(c.Limits.WindowRows.n), MaxWindowFlows: int(c.Limits.WindowFlows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
-		},
+		Auth: c.auth(), Expected: c.Expect, Limits: c.limits(),
 	}, sink, handover.Directory{Store: db})
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%scollect: ingest: %w", atLine(c.Listen.line), err)}
@@ -151,5 +187,18 @@ func (c *exportConfig) capture() collectConfig {
 
 func (c *exportConfig) check() error {
 	capture := c.capture()
+	for _, url := range c.Collectors {
+		if err := ingest.CheckCollector(url, c.TLS.files()); err != nil {
+			return fmt.Errorf("export: collectors: %w", err)
+		}
+	}
+	if err := c.TLS.files().Check(); err != nil {
+		return fmt.Errorf("export: tls: %w", err)
+	}
+	if size := c.Spool.Size; !size.IsZero() {
+		if err := ingest.CheckSpoolBytes(int64(size.n)); err != nil {
+			return fmt.Errorf("%sexport: spool: size: %w", atLine(size.line), err)
+		}
+	}
 	return errors.Join(capture.checkCheckpoint("export"), capture.checkTaps("export"))
 }

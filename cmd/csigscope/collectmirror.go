@@ -16,21 +16,29 @@ import (
 type collectMirror struct {
 	// Listen is HOST:PORT for vxlan and tzsp, and HOST for erspan and gretap, which takes
 	// CAP_NET_RAW.
-	Listen word     `yaml:"listen"`
-	Kind   word     `yaml:"kind"`           // erspan, gretap, vxlan or tzsp
-	Name   word     `yaml:"name,omitempty"` // default the kind and the address
-	Place  word     `yaml:"place,omitempty"`
-	Weight quantity `yaml:"weight,omitempty"`
-	Buffer byteSize `yaml:"buffer,omitempty"` // of packets that wait in the kernel
+	Listen word                `yaml:"listen"`
+	Kind   choice[mirrorKinds] `yaml:"kind"`
+	Name   word                `yaml:"name,omitempty"` // default the kind and the address
+	Place  place               `yaml:"place,omitempty"`
+	Weight quantity            `yaml:"weight,omitempty"`
+	Buffer byteSize            `yaml:"buffer,omitempty"` // of packets that wait in the kernel
 	// Clock says whose times frames have: collector, or switch where it sends them in a
 	// clock that can be compared.
-	Clock word `yaml:"clock,omitempty"`
+	Clock choice[clocks] `yaml:"clock,omitempty"`
 	// Sessions are by session, switch or both: 77, 192.0.2.1 or 192.0.2.1/77.
 	Sessions    map[string]mirrorSession `yaml:"sessions,omitempty"`
 	MaxSessions quantity                 `yaml:"max_sessions,omitempty"` // further ones count together
 }
 
-var clocks = []string{string(taps.ClockCollector), string(taps.ClockSwitch)}
+type (
+	mirrorKinds struct{}
+	clocks      struct{}
+)
+
+func (mirrorKinds) words() []string { return []string{"erspan", "gretap", "vxlan", "tzsp"} }
+func (clocks) words() []string {
+	return []string{string(taps.ClockCollector), string(taps.ClockSwitch)}
+}
 
 func (m *collectMirror) name() string {
 	return cmp.Or(m.Name.text, m.Kind.text+" "+m.Listen.text)
@@ -40,7 +48,7 @@ func (m *collectMirror) check() error {
 	if m.Kind.text == "" {
 		return fmt.Errorf("mirror %q: expected a kind: erspan, gretap, vxlan or tzsp", m.Listen.text)
 	}
-	if err := checkWords(m.name(), []choice{{"kind", m.Kind, []string{"erspan", "gretap", "vxlan", "tzsp"}}, {"place", m.Place, places}, {"clock", m.Clock, clocks}}); err != nil {
+	if err := checkTap(m.name(), m.Weight); err != nil {
 		return err
 	}
 	if _, err := m.sessions(); err != nil {
@@ -91,9 +99,9 @@ func (m *collectMirror) mirrors(port uint16) (kinds capture.Mirrors) {
 // mirrorSession is how frames of one session of a mirror count. What it leaves out is as
 // the mirror has it.
 type mirrorSession struct {
-	Place  word     `yaml:"place,omitempty"`
-	Weight quantity `yaml:"weight,omitempty"`
-	Clock  word     `yaml:"clock,omitempty"` // collector or switch
+	Place  place          `yaml:"place,omitempty"`
+	Weight quantity       `yaml:"weight,omitempty"`
+	Clock  choice[clocks] `yaml:"clock,omitempty"`
 }
 
 const (
@@ -123,7 +131,7 @@ func (m *collectMirror) sessions() (map[taps.SessionMatch]taps.Session, error) {
 			return nil, fmt.Errorf("%s: %w", m.name(), err)
 		}
 		s := m.Sessions[text]
-		if err := checkWords(fmt.Sprintf("%s: session %q", m.name(), text), []choice{{"place", s.Place, places}, {"clock", s.Clock, clocks}}); err != nil {
+		if err := checkTap(m.name()+"/"+text, s.Weight); err != nil {
 			return nil, err
 		}
 		sessions[match] = taps.Session{Place: s.Place.text, Weight: s.Weight.n, Clock: taps.Clock(s.Clock.text)}

@@ -50,7 +50,7 @@ func (n *network) plan(set, before taps.Set) live.Plan {
 	return live.Plan{
 		Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Finding: n.finding(),
 		Resolutions: n.config.Windows.Resolutions, FineHeavyOnly: *n.config.Windows.FineHeavyOnly,
-		MaxKeys: n.config.Windows.MaxKeys, Flows: n.config.Flows.limits(), LocateUntouched: n.config.Windows.LocateUntouched,
+		MaxKeys: n.config.Windows.MaxKeys.int(), Flows: n.config.Flows.limits(), LocateUntouched: n.config.Windows.LocateUntouched,
 		Taps: set.Rings(before),
 	}
 }

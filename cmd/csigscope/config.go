@@ -2,15 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -54,7 +58,7 @@ type decodeConfig struct {
 type windowsConfig struct {
 	Resolutions   []time.Duration `yaml:"resolutions,omitempty,flow"`
 	FineHeavyOnly *bool           `yaml:"fine_heavy_only,omitempty"`
-	MaxKeys       int             `yaml:"max_keys,omitempty"`
+	MaxKeys       quantity        `yaml:"max_keys,omitempty"`
 	// LocateUntouched lets locator metadata stand where S is the initial value: for
 	// fabrics whose first hop may write that.
 	LocateUntouched bool `yaml:"locate_untouched"`
@@ -69,7 +73,7 @@ func defaultConfig() config {
 		Windows: windowsConfig{
 			Resolutions:   []time.Duration{time.Second, time.Minute},
 			FineHeavyOnly: &heavyOnly,
-			MaxKeys:       1 << 20,
+			MaxKeys:       quantity{n: aggregate.DefaultMaxKeys},
 		},
 		Flows:    flowsConfig{}.merge(),
 		Findings: findingsConfig{}.merge(),
@@ -98,24 +102,99 @@ func loadConfig(path string) (config, error) {
 	if len(text) > maxConfigBytes {
 		return c, usageError{fmt.Errorf("read configuration %q: larger than %d bytes", path, maxConfigBytes)}
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, usageError{fmt.Errorf("read configuration %q: %s", path, plainYAMLError(err, "config dump"))}
-	}
-	if c.Decode.Endpoints != "" {
-		if _, err := decode.ParseEndpoints(c.Decode.Endpoints); err != nil {
-			return c, usageError{fmt.Errorf("read configuration %q: decode: %w", path, err)}
-		}
-	}
-	if err := errors.Join(c.Flows.check(), c.Store.check(), c.Collect.check(), c.Export.check(), c.API.check()); err != nil {
+	if err := c.parse(text); err != nil {
 		return c, usageError{fmt.Errorf("read configuration %q: %w", path, err)}
 	}
-	// Alone, so that an error counts the tables of this file.
-	if _, err := c.CSIG.Compile(); err != nil {
-		return c, usageError{fmt.Errorf("read configuration %q: csig: %w", path, err)}
-	}
 	return c, nil
+}
+
+// parse reads and validates a configuration. Its error is one line, and names lines and keys.
+func (c *config) parse(text []byte) error {
+	var tree yaml.Node
+	_ = yaml.Unmarshal(text, &tree) // what is no YAML is told below
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	switch err := d.Decode(c); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return errors.New(nameKeys(plainYAMLError(err, "config dump"), &tree))
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("more than one YAML document: expected one")
+	}
+	var wrong []string
+	for _, err := range c.validate() {
+		for text := range strings.SplitSeq(err.Error(), "\n") {
+			if !yamlLine.MatchString(text) {
+				text = atLine(lineOf(&tree, text)) + text
+			}
+			wrong = append(wrong, text)
+		}
+	}
+	if wrong != nil {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// validate says what is wrong with values, by the functions that commands make things with:
+// what it lets pass, no command refuses because of its value. What YAML can tell of one value
+// is part of the value's type, and what needs the fabric file is newNetwork's. Errors begin
+// with the keys of the value, or with its line.
+func (c *config) validate() (wrong []error) {
+	m := c.merge()
+	for _, err := range []error{
+		checkCSIG(c.CSIG, m.Decode), m.Windows.check(), fabric.CheckTaps(c.Taps),
+		c.Flows.check(), c.Store.check(), c.Collect.check(), c.Export.check(), c.API.check(),
+	} {
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return wrong
+}
+
+// checkCSIG checks a section csig alone, so that an error counts the tables of this file, and
+// then with the defaults that it is laid over.
+func checkCSIG(s csig.Spec, decoding decodeConfig) error {
+	if _, err := s.Compile(); err != nil {
+		return fmt.Errorf("csig: %s", strings.TrimPrefix(err.Error(), "compile "))
+	}
+	domain, err := csig.DefaultSpec().Overlay(s).Compile()
+	if err != nil {
+		return fmt.Errorf("csig: %w", err)
+	}
+	_, err = decoding.decoder(domain)
+	return err
+}
+
+// check finds values out of bounds. Each resolution has to have a table in stores.
+func (c *windowsConfig) check() error {
+	if err := aggregate.CheckMaxKeys(c.MaxKeys.int()); err != nil {
+		return fmt.Errorf("windows: max_keys: %w", err)
+	}
+	if err := aggregate.CheckResolutions(c.Resolutions, *c.FineHeavyOnly); err != nil {
+		return fmt.Errorf("windows: resolutions: %w", err)
+	}
+	for _, r := range c.Resolutions {
+		if err := store.CheckResolution(r); err != nil {
+			return fmt.Errorf("windows: resolutions: %w", err)
+		}
+	}
+	return nil
+}
+
+// decoder is how frames are decoded, in a domain.
+func (c *decodeConfig) decoder(domain *csig.Domain) (d decode.Config, err error) {
+	d = decode.Config{Domain: domain, InnerTags: c.InnerTags, UDPTunnels: c.UDPTunnels}
+	if d.Endpoints, err = decode.ParseEndpoints(c.Endpoints); err == nil {
+		_, err = decode.New(d) // ports may have two meanings
+	}
+	if err != nil {
+		return d, fmt.Errorf("decode: %w", err)
+	}
+	return d, nil
 }
 
 // merge returns c with the defaults for what it leaves out.
@@ -143,8 +222,6 @@ func (c config) merge() config {
 		d.Windows.FineHeavyOnly = c.Windows.FineHeavyOnly
 	}
 	d.Windows.LocateUntouched = c.Windows.LocateUntouched
-	if c.Windows.MaxKeys > 0 {
-		d.Windows.MaxKeys = c.Windows.MaxKeys
-	}
+	d.Windows.MaxKeys = cmp.Or(c.Windows.MaxKeys, d.Windows.MaxKeys)
 	return d
 }

@@ -19,9 +19,9 @@ type apiConfig struct {
 	Clients string `yaml:"clients,omitempty"`
 	// Anonymous is the role of who shows no credential: read, admin or none. Default read
 	// where nobody has a credential, else none.
-	Anonymous word            `yaml:"anonymous,omitempty"`
-	Origins   []string        `yaml:"origins,omitempty,flow"` // web sites whose scripts may ask
-	Limits    apiLimitsConfig `yaml:"limits,omitempty"`
+	Anonymous choice[anonymousRoles] `yaml:"anonymous,omitempty"`
+	Origins   []string               `yaml:"origins,omitempty,flow"` // web sites whose scripts may ask
+	Limits    apiLimitsConfig        `yaml:"limits,omitempty"`
 }
 
 // apiLimitsConfig bounds each asker; see access.Limits.
@@ -62,14 +62,25 @@ const roleNone = "none"
 
 var roles = []string{string(access.Read), string(access.Admin)}
 
+type anonymousRoles struct{}
+
+func (anonymousRoles) words() []string { return append(slices.Clone(roles), roleNone) }
+
 func (c *apiConfig) check() error {
-	if role := c.Anonymous; role.text != "" && role.text != roleNone && !slices.Contains(roles, role.text) {
-		return fmt.Errorf("%sapi: anonymous: %q: expected read, admin or none", atLine(role.line), role.text)
-	}
 	if c.TLS.CA != "" && c.Clients == "" {
 		return errors.New("api: tls: ca: certificates open nothing without a file of clients that lists their names and roles")
 	}
 	if _, err := access.New(access.Config{Settings: c.settings()}); err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	if c.Anonymous.text == roleNone && c.Clients == "" {
+		return errors.New("api: anonymous: none lets nobody in without a file of clients")
+	}
+	if t := c.Limits.StoreTime; t.set && t.d == 0 {
+		return errors.New("api: limits: store_time: 0s: expected 1ms to 1h, in a minute")
+	}
+	gate := c.gate()
+	if err := gate.Check(); err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
 	return nil

@@ -17,9 +17,11 @@ func newConfigCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration file and the fabric file",
-		Long: `check reads both files as all other commands do and says what is wrong in them, with lines;
-then the exit code is 2. What is allowed and yet looks like a mistake, such as an address of
-a host in no group, is a warning on standard error.`,
+		Long: `check validates both files as each command that reads them does: what it calls good, no
+command refuses. Mistakes are reported with their lines and keys, and the exit code is 2.
+A value that is allowed and looks like a mistake, such as an address of a host in no group,
+is a warning on standard error. Files that the configuration names, such as certificates,
+are not read, but for those of the store.`,
 		Example: "  csigscope config check --config csigscope.yaml --fabric fabric.yaml",
 		Args:    noArgs,
 	}
@@ -34,7 +36,11 @@ a host in no group, is a warning on standard error.`,
 		if _, err := n.config.Store.target(); err != nil {
 			return usageError{fmt.Errorf("check %q: %w", path, err)}
 		}
-		for _, warning := range n.fabric.Warnings() {
+		warnings := n.fabric.Warnings()
+		if err := n.config.Collect.Ingest.checkListen(false); err != nil {
+			warnings = append(warnings, err.Error()+": collect refuses that without --ingest-dangerously-exposed")
+		}
+		for _, warning := range warnings {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "configuration is good: epoch %016x\n", n.epoch)

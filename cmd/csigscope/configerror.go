@@ -2,8 +2,110 @@ package main
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
+
+// lineOf is the line of the value that an error is about, 0 for none: the error begins with
+// the keys on the way to it, as in "api: limits: askers 0: " or "taps[1].weight: ". Of keys
+// that the file does not have, it is the line where they are missed.
+func lineOf(tree *yaml.Node, text string) (line int) {
+	if tree.Kind == yaml.DocumentNode && len(tree.Content) > 0 {
+		tree = tree.Content[0]
+	}
+	for part := range strings.SplitSeq(text, ": ") {
+		keys, _, _ := strings.Cut(part, " ")
+		for key := range strings.SplitSeq(strings.ReplaceAll(keys, "[", ".["), ".") {
+			if tree = below(tree, key); tree == nil {
+				return line
+			}
+			line = tree.Line
+		}
+	}
+	return line
+}
+
+// below is the value of a key such as limits, or the element of an index such as [1].
+func below(n *yaml.Node, key string) *yaml.Node {
+	index, list := strings.CutPrefix(strings.TrimSuffix(key, "]"), "[")
+	if i, err := strconv.Atoi(index); err == nil && list && n.Kind == yaml.SequenceNode && i < len(n.Content) {
+		return n.Content[i]
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// nameKeys says which key each line of an error is about, unless it is about the key itself.
+func nameKeys(text string, tree *yaml.Node) string {
+	parts := strings.Split(text, "; ")
+	for i, part := range parts {
+		at := yamlLine.FindString(part)
+		line, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "line "), ": "))
+		rest := strings.TrimPrefix(part, at)
+		if err != nil || strings.HasPrefix(rest, "unknown key") {
+			continue
+		}
+		if keys := keysAt(tree, line, rest); len(keys) > 0 {
+			parts[i] = at + strings.Join(keys, ": ") + ": " + rest
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// keysAt are the keys, from the outermost on, of the value on a line that a text quotes, or
+// else those that all values on it have in common.
+func keysAt(tree *yaml.Node, line int, text string) (keys []string) {
+	var all, quoted [][]string
+	kind := yaml.ScalarNode
+	switch {
+	case strings.HasPrefix(text, "is a list"):
+		kind = yaml.SequenceNode
+	case strings.HasPrefix(text, "is keys"):
+		kind = yaml.MappingNode
+	}
+	var walk func(n *yaml.Node, above []string)
+	walk = func(n *yaml.Node, above []string) {
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(n.Content[i+1], append(above[:len(above):len(above)], n.Content[i].Value))
+			}
+		case yaml.DocumentNode, yaml.SequenceNode:
+			for _, c := range n.Content {
+				walk(c, above)
+			}
+		}
+		if n.Line != line || n.Kind != kind {
+			return
+		}
+		all = append(all, above)
+		if kind == yaml.ScalarNode && (strings.Contains(text, strconv.Quote(n.Value)) || strings.Contains(text, "`"+n.Value+"`")) {
+			quoted = append(quoted, above)
+		}
+	}
+	walk(tree, nil)
+	if len(quoted) > 0 {
+		all = quoted
+	}
+	for i, path := range all {
+		if i == 0 {
+			keys = path
+		}
+		for j := range keys {
+			if j >= len(path) || path[j] != keys[j] {
+				keys = keys[:j]
+				break
+			}
+		}
+	}
+	return keys
+}
 
 var (
 	yamlTypeName   = regexp.MustCompile(` in type [\w.]+`)

@@ -84,33 +84,39 @@ func (c storeConfig) merge() storeConfig {
 // check finds values out of bounds.
 func (c *storeConfig) check() error {
 	for _, i := range []struct {
-		key          string
-		value        interval
-		least, most  time.Duration
-		wholeSeconds bool
+		key   string
+		value interval
+		check func(time.Duration) error
 	}{
-		{"limits: time", c.Limits.Time, time.Millisecond, 0, false},
-		{"retention: fine", c.Retention.Fine, store.MinRetention, store.MaxRetention, true},
-		{"retention: 1s", c.Retention.Second, store.MinRetention, store.MaxRetention, true},
-		{"retention: 1m", c.Retention.Minute, store.MinRetention, store.MaxRetention, true},
-		{"trim_every", c.TrimEvery, time.Second, 0, false},
-		{"outbox: keep", c.Outbox.Keep, 0, maxOutboxKeep, false},
+		{"limits: time", c.Limits.Time, atLeast(time.Millisecond)},
+		{"retention: fine", c.Retention.Fine, store.CheckRetention},
+		{"retention: 1s", c.Retention.Second, store.CheckRetention},
+		{"retention: 1m", c.Retention.Minute, store.CheckRetention},
+		{"trim_every", c.TrimEvery, atLeast(time.Second)},
+		{"outbox: keep", c.Outbox.Keep, checkOutboxKeep},
 	} {
-		d := i.value.d
-		switch {
-		case i.value.line == 0:
-		case i.most > 0 && d > i.most:
-			return fmt.Errorf("line %d: store: %s: %s: expected at most %s", i.value.line, i.key, d, i.most)
-		case d < i.least:
-			return fmt.Errorf("line %d: store: %s: %s: expected at least %s", i.value.line, i.key, d, i.least)
-		case i.wholeSeconds && d%time.Second != 0:
-			return fmt.Errorf("line %d: store: %s: %s: expected whole seconds", i.value.line, i.key, d)
+		if !i.value.set {
+			continue
+		}
+		if err := i.check(i.value.d); err != nil {
+			return fmt.Errorf("%sstore: %s: %s: %w", atLine(i.value.line), i.key, i.value.d, err)
 		}
 	}
-	if size := c.Outbox.Size; size.line > 0 && size.n < minOutboxBytes {
-		return fmt.Errorf("line %d: store: outbox: size: %d: expected at least %d", size.line, size.n, minOutboxBytes)
+	if size := c.Outbox.Size; !size.IsZero() {
+		if err := checkOutboxSize(int64(size.n)); err != nil {
+			return fmt.Errorf("%sstore: outbox: size: %d: %w", atLine(size.line), size.n, err)
+		}
 	}
 	return nil
+}
+
+func atLeast(least time.Duration) func(time.Duration) error {
+	return func(d time.Duration) error {
+		if d < least {
+			return fmt.Errorf("expected at least %s", least)
+		}
+		return nil
+	}
 }
 
 // target reads the DSN, with the files that it names.
@@ -149,8 +155,12 @@ type storeTarget struct {
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (s *storeTarget) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind != yaml.ScalarNode || n.Value == "" {
-		return fmt.Errorf("line %d: store: dsn: %w", n.Line, store.ErrTarget)
+	err := store.ErrTarget
+	if n.Kind == yaml.ScalarNode {
+		err = store.CheckDSN(n.Value)
+	}
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
 	*s = storeTarget{n.Value, n.Line}
 	return nil

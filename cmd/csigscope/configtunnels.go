@@ -25,22 +25,22 @@ var tunnelNames = map[string]decode.Encap{
 // line.
 func (u *udpTunnels) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: udp_tunnels: expected a mapping of UDP ports to tunnels such as {4789: vxlan}", n.Line)
+		return fmt.Errorf("line %d: expected a mapping of UDP ports to tunnels such as {4789: vxlan}", n.Line)
 	}
 	*u = make(udpTunnels, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		port, err := strconv.ParseUint(key.Value, 10, 16)
 		if err != nil || port == 0 || key.Kind != yaml.ScalarNode {
-			return fmt.Errorf("line %d: udp_tunnels: port %q: expected 1 to 65535", key.Line, key.Value)
+			return fmt.Errorf("line %d: port %q: expected 1 to 65535", key.Line, key.Value)
 		}
 		if _, twice := (*u)[uint16(port)]; twice {
-			return fmt.Errorf("line %d: udp_tunnels: port %d is already defined", key.Line, port)
+			return fmt.Errorf("line %d: port %d is already defined", key.Line, port)
 		}
 		kind, ok := tunnelNames[value.Value]
 		if !ok || value.Kind != yaml.ScalarNode {
-			return fmt.Errorf("line %d: udp_tunnels: port %d: tunnel %q: expected one of %v",
-				value.Line, port, value.Value, slices.Sorted(maps.Keys(tunnelNames)))
+			return fmt.Errorf("line %d: tunnel %q: expected one of %v",
+				value.Line, value.Value, slices.Sorted(maps.Keys(tunnelNames)))
 		}
 		(*u)[uint16(port)] = kind
 	}

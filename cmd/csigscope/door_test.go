@@ -150,7 +150,7 @@ func TestDoorBeyondLoopback(t *testing.T) {
 		"plain":               {apiConfig{}, "0.0.0.0:0", false, "no TLS certificate"},
 		"tokens in the clear": {apiConfig{Clients: clients}, "0.0.0.0:0", false, "no TLS certificate"},
 		"nobody is known":     {apiConfig{TLS: tlsConfig{Cert: server.Cert, Key: server.Key}}, "[::]:0", false, "without a credential"},
-		"strangers too":       {apiConfig{TLS: files, Clients: clients, Anonymous: word{text: "read"}}, "0.0.0.0:0", false, "without a credential"},
+		"strangers too":       {apiConfig{TLS: files, Clients: clients, Anonymous: choice[anonymousRoles]{word{text: "read"}}}, "0.0.0.0:0", false, "without a credential"},
 		"safe":                {apiConfig{TLS: files, Clients: clients}, "0.0.0.0:0", false, ""},
 		"dangerous":           {apiConfig{}, "0.0.0.0:0", true, ""},
 		"loopback":            {apiConfig{}, "localhost:0", false, ""},

@@ -70,15 +70,7 @@ func newNetwork(configPath string, topology *fabric.Spec, name string) (*network
 	} else if n.fabric, err = fabric.New(topology, n.domain); err != nil {
 		return nil, usageError{fmt.Errorf("read fabric %q: %w", name, err)}
 	}
-	endpoints, err := decode.ParseEndpoints(n.config.Decode.Endpoints)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	n.decode = decode.Config{
-		Domain: n.domain, Endpoints: endpoints,
-		InnerTags: n.config.Decode.InnerTags, UDPTunnels: n.config.Decode.UDPTunnels,
-	}
-	if _, err := decode.New(n.decode); err != nil { // ports may have two meanings
+	if n.decode, err = n.config.Decode.decoder(n.domain); err != nil {
 		return nil, usageError{fmt.Errorf("read configuration %q: %w", configPath, err)}
 	}
 	n.text = fmt.Sprintf("endpoints %s, inner tags %t, udp tunnels%s\n%s",

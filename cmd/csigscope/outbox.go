@@ -51,17 +51,31 @@ func (f *outboxFlags) over(c outboxConfig) outboxFlags {
 	return o
 }
 
+func checkOutboxSize(n int64) error {
+	if n < minOutboxBytes {
+		return fmt.Errorf("expected at least %dMiB", minOutboxBytes>>20)
+	}
+	return nil
+}
+
+func checkOutboxKeep(d time.Duration) error {
+	if d < 0 || d > maxOutboxKeep {
+		return fmt.Errorf("expected 0 to %s", maxOutboxKeep)
+	}
+	return nil
+}
+
 // options are nil for no outbox. Each store has a folder of its own, since what waits
 // for one must not go to another.
 func (f *outboxFlags) options(target store.Target) (*store.Outbox, error) {
 	if f.dir == "none" {
 		return nil, nil
 	}
-	if f.size < minOutboxBytes {
-		return nil, usageError{fmt.Errorf("--outbox-size %d: expected at least %dMiB", f.size, minOutboxBytes>>20)}
+	if err := checkOutboxSize(f.size); err != nil {
+		return nil, usageError{fmt.Errorf("--outbox-size %d: %w", f.size, err)}
 	}
-	if f.keep < 0 || f.keep > maxOutboxKeep {
-		return nil, usageError{fmt.Errorf("--outbox-keep %s: expected 0 to %s", f.keep, maxOutboxKeep)}
+	if err := checkOutboxKeep(f.keep); err != nil {
+		return nil, usageError{fmt.Errorf("--outbox-keep %s: %w", f.keep, err)}
 	}
 	dir, err := f.folder(target)
 	if err != nil {

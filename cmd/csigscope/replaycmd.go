@@ -46,7 +46,7 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 		TapSettings:   fmt.Sprint(f.place, n.config.Taps),
 		Resolutions:   n.config.Windows.Resolutions,
 		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
-		MaxKeys:       n.config.Windows.MaxKeys,
+		MaxKeys:       n.config.Windows.MaxKeys.int(),
 		Flows:         n.config.Flows.limits(),
 		ChunkBytes:    f.chunkSize, Workers: f.workers, Pace: f.pace,
 

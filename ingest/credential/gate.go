@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -70,20 +71,31 @@ type Gate struct {
 	vouchers vouchers
 }
 
-// NewGate reads the files.
-func NewGate(c Config) (*Gate, error) {
-	g := &Gate{c: c}
+// Check says what is wrong with the configuration. It reads no file.
+func (c *Config) Check() error {
 	if c.TLS.CA != "" && c.TLS.Cert == "" {
-		return nil, errors.New("an authority for client certificates needs a certificate of this end")
+		return errors.New("tls: ca: an authority for client certificates needs a certificate of this end")
 	}
 	if c.Anonymous.Name != "" {
 		if err := CheckName(c.Anonymous.Name); err != nil {
-			return nil, err
+			return fmt.Errorf("anonymous: %w", err)
 		}
 	} else if c.TLS.CA == "" && c.Clients == "" {
-		return nil, errors.New("no way to tell peers apart: expected an authority for client certificates or a token file")
+		return errors.New("no way to tell peers apart: expected an authority for client certificates or a token file")
 	}
-	var err error
+	if err := c.TLS.Check(); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	return nil
+}
+
+// NewGate checks the configuration and reads the files.
+func NewGate(c Config) (*Gate, error) {
+	g := &Gate{c: c}
+	err := c.Check()
+	if err != nil {
+		return nil, err
+	}
 	if g.tls, err = c.TLS.Watch(c.Now, c.Logger); err != nil {
 		return nil, err
 	}

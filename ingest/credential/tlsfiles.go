@@ -25,13 +25,21 @@ type Keys struct {
 	Pool *x509.CertPool   // nil without
 }
 
+// Check says which file is missing among those that are named. It reads none.
+func (f TLSFiles) Check() error {
+	if (f.Cert == "") != (f.Key == "") {
+		return errors.New("expected a certificate and its key, or neither")
+	}
+	return nil
+}
+
 // Watch reads the files; nil where none are named.
 func (f TLSFiles) Watch(now func() time.Time, logger *slog.Logger) (*Watched[Keys], error) {
 	if f == (TLSFiles{}) {
 		return nil, nil
 	}
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, errors.New("read TLS files: expected a certificate and its key, or neither")
+	if err := f.Check(); err != nil {
+		return nil, fmt.Errorf("read TLS files: %w", err)
 	}
 	var paths []string
 	for _, p := range []string{f.Cert, f.Key, f.CA} {
