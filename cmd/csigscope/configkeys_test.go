@@ -248,7 +248,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"findings.senders":         {"[10.0.0.1]", "[10.0.0.0/33]", "all"},
 		"taps":                     {"5", "[{name: a, place: mid}, {name: a, place: mid}]"},
 		"taps[].name":              {`""`, `"\x01"`, "[a]"},
-		"taps[].place":             {"reciever", "outside", `""`},
+		"taps[].place":             {"moon", "outside", `""`},
 		"taps[].weight":            {"-1", "4000000000"},
 
 		"store.dsn":                {"postgres://h", `"embedded:"`, `""`, "clickhouse://u@h?dial_timeout=-1s", "clickhouse://u:p@h?password_file=f", "clickhouse://h?cert=f", "clickhouse:///db"},
@@ -287,12 +287,12 @@ func TestConfigurationKeys(t *testing.T) {
 		"collect.mirrors[].listen":            {"nowhere", "127.0.0.1:1"},
 		"collect.mirrors[].kind":              {"gre", `""`},
 		"collect.mirrors[].name":              {`""`, `"\x01"`},
-		"collect.mirrors[].place":             {"reciever"},
+		"collect.mirrors[].place":             {"moon"},
 		"collect.mirrors[].weight":            {"0", "4e9"},
 		"collect.mirrors[].buffer":            {"0", "2GiB"},
 		"collect.mirrors[].clock":             {"sun"},
 		"collect.mirrors[].sessions":          {"{1024: {}}", "{spine/7: {}}", "5"},
-		"collect.mirrors[].sessions{}.place":  {"reciever"},
+		"collect.mirrors[].sessions{}.place":  {"moon"},
 		"collect.mirrors[].sessions{}.weight": {"0", "4e9"},
 		"collect.mirrors[].sessions{}.clock":  {"sun"},
 		"collect.mirrors[].max_sessions":      {"0", "1025"},
@@ -324,7 +324,7 @@ func TestConfigurationKeys(t *testing.T) {
 			section + ".taps":               {"5", "[{interface: lo}, {interface: lo}]"},
 			section + ".taps[].interface":   {`""`, strings.Repeat("x", 20)},
 			section + ".taps[].name":        {`""`, `"\x01"`},
-			section + ".taps[].place":       {"reciever"},
+			section + ".taps[].place":       {"moon"},
 			section + ".taps[].weight":      {"0", "4e9"},
 			section + ".taps[].rings":       {"0", "1000"},
 			section + ".taps[].blocks":      {"1", "4e9"},
@@ -370,7 +370,7 @@ func TestFabricKeys(t *testing.T) {
 		"hosts[].addresses":             {"[10.0.0.0/24]", "[]"},
 		"taps":                          {"5", "[{name: a, place: mid}, {name: a, place: mid}]"},
 		"taps[].name":                   {`""`, `"\x01"`},
-		"taps[].place":                  {"reciever"},
+		"taps[].place":                  {"moon"},
 		"taps[].weight":                 {"-1", "4000000000"},
 	})
 	besides := maps.Clone(csigBesides)
@@ -379,4 +379,18 @@ func TestFabricKeys(t *testing.T) {
 		"devices[].ports[]": "name: up1\norientation: up\nspeed: 1Gbps", "hosts[]": "name: h\naddresses: [10.0.0.1]", "taps[]": "name: a\nplace: mid",
 	})
 	refused(t, "--fabric", reflect.TypeFor[fabric.Spec](), all, besides)
+}
+
+// TestExposedListenWarning: an address that collect takes with a flag alone is no mistake,
+// and is warned of.
+func TestExposedListenWarning(t *testing.T) {
+	t.Parallel()
+	var warnings strings.Builder
+	root := newRoot()
+	root.SetOut(io.Discard)
+	root.SetErr(&warnings)
+	root.SetArgs([]string{"config", "check", "--config", writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "collect: {ingest: {listen: \"0.0.0.0:4319\", tokens: file}}\n")})
+	if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(warnings.String(), "without --ingest-dangerously-exposed") {
+		t.Errorf("%v: %q", err, warnings.String())
+	}
 }
