@@ -84,7 +84,7 @@ func (c asked) Watch(ctx context.Context, parameters url.Values, told func(*rpc.
 		}
 		return told(called)
 	})
-	if _, ok := errors.AsType[huma.StatusError](err); !ok {
+	if _, refused := errors.AsType[huma.StatusError](err); !refused && query.OutcomeOf(ctx, err) != query.Unavailable {
 		return err
 	}
 	w := refusal{header: http.Header{}}

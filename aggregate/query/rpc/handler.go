@@ -13,7 +13,6 @@ import (
 	"connectrpc.com/grpcreflect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
@@ -96,22 +95,25 @@ func ask[M, W any](ctx context.Context, s *service, name string, request proto.M
 	return connect.NewResponse(convert(value)), nil
 }
 
+// statusCanceled is the status of a refusal that nobody waits for any more.
+const statusCanceled = 499
+
 // codes are what refusals of HTTP are called here; others are of requests that cannot be met.
 var codes = map[int]connect.Code{
 	http.StatusNotFound: connect.CodeNotFound, http.StatusGone: connect.CodeFailedPrecondition,
 	http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusInternalServerError: connect.CodeInternal,
-	query.StatusCanceled: connect.CodeCanceled, http.StatusServiceUnavailable: connect.CodeUnavailable, http.StatusGatewayTimeout: connect.CodeDeadlineExceeded,
+	statusCanceled: connect.CodeCanceled, http.StatusServiceUnavailable: connect.CodeUnavailable, http.StatusGatewayTimeout: connect.CodeDeadlineExceeded,
 }
 
 // refused is an error as the caller is told of it.
 func (s *service) refused(ctx context.Context, err error) error {
 	var r *Refused
 	if !errors.As(err, &r) {
-		switch o := query.OutcomeOf(ctx, err); o {
-		case query.Canceled, query.TimedOut:
-			return connect.NewError(codes[o.Status()], err)
-		case query.Unavailable:
-			return connect.NewError(connect.CodeUnavailable, errors.New("the store is slow or away, or the server stops: try again later"))
+		switch ended := ctx.Err(); {
+		case errors.Is(ended, context.DeadlineExceeded):
+			return connect.NewError(connect.CodeDeadlineExceeded, ended)
+		case ended != nil:
+			return connect.NewError(connect.CodeCanceled, ended)
 		}
 		s.Logger.ErrorContext(ctx, "answer call", slog.Any("error", err))
 		return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))
