@@ -11,7 +11,8 @@ type Rejection uint8
 
 // The reasons.
 const (
-	// RejectOrphan is a tag in a place where no tag belongs.
+	// RejectOrphan is a tag in a place where no tag belongs, or a reflection in a mirror
+	// session that the tap does not hold.
 	RejectOrphan Rejection = iota
 	// RejectPlace is a kind that is not terminal where the tap stands.
 	RejectPlace

@@ -43,7 +43,7 @@ const (
 	WatchedSource   WatchReason = iota // it is Strange
 	WatchedValue                       // From says so, or its source is Strange
 	WatchedReserved                    // reserved bits are set
-	WatchedOrphan                      // a tag in a place where no tag belongs
+	WatchedOrphan                      // it is RejectOrphan
 	WatchedSent                        // at a tap of a sender, a value that is not initial
 )
 

@@ -104,9 +104,10 @@ func ExampleWriter() {
 }
 
 // A frame of a tap that receives mirror sessions.
-func ExampleUnwrap() {
+func ExampleMirrors_Unwrap() {
+	expected := capture.Mirrors{ERSPAN: true}
 	var f capture.Frame // as ReadBatch fills it
-	switch inner, session, m := capture.Unwrap(&f); m {
+	switch inner, session, m := expected.Unwrap(&f); m {
 	case capture.MirrorNone:
 		fmt.Println("an ordinary frame of", len(f.Data), "bytes")
 	case capture.MirrorOK:

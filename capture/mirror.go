@@ -73,9 +73,10 @@ const (
 	maxOuterExtensions = 4
 )
 
-// Unwrap takes a mirrored frame out of the packet that a switch sent it in:
-// ERSPAN of type I, II or III (draft-foschiano-erspan-03) in GRE in IPv4 or
-// IPv6, behind up to four VLAN tags.
+// Unwrap takes a mirrored frame out of the packet that a switch sent it in, for
+// sessions of the kinds in m alone: anybody can send such a packet. It comes in IPv4
+// or IPv6, behind up to four VLAN tags. ERSPAN is of type I, II or III
+// (draft-foschiano-erspan-03):
 //
 //	type I    Ethernet | IP | GRE 88be, no sequence | frame
 //	type II   Ethernet | IP | GRE 88be, sequence    | 8 bytes  | frame
@@ -92,11 +93,6 @@ const (
 //
 // One session is taken off: a mirror of a mirror is unwrapped by calling again
 // with inner. Unwrap allocates nothing, and its work is bounded by the headers.
-func Unwrap(f *Frame) (inner Frame, s Session, m Mirror) {
-	return Mirrors{ERSPAN: true}.Unwrap(f)
-}
-
-// Unwrap is the function Unwrap for the sessions that m expects.
 func (m Mirrors) Unwrap(f *Frame) (inner Frame, s Session, result Mirror) {
 	c, ok := carrierOf(f)
 	if !ok {
@@ -143,8 +139,12 @@ func (c *carrier) limit(wire int) {
 // recognised as that, for whatever reason, is not one.
 func carrierOf(f *Frame) (carrier, bool) {
 	wire := int(f.WireLen)
-	if f.TPID != 0 {
+	switch f.TPID {
+	case 0:
+	case etherVLAN, etherService, etherOldQinQ:
 		wire -= strippedLen
+	default:
+		return carrier{}, false // as a tag in the frame that is not of a VLAN
 	}
 	wire = max(wire, len(f.Data)) // hostile files say less than they hold
 	at := 12

@@ -52,7 +52,7 @@ func TestUnwrapAgainstTshark(t *testing.T) {
 			return
 		}
 		for i := range b.Frames[:b.N] {
-			inner, s, m := Unwrap(&b.Frames[i])
+			inner, s, m := onlyERSPAN.Unwrap(&b.Frames[i])
 			if m != MirrorOK {
 				t.Fatalf("frame %d: %s", n, m)
 			}

@@ -119,8 +119,10 @@ var mirrorCases = []struct {
 	},
 }
 
+var onlyERSPAN = Mirrors{ERSPAN: true}
+
 // TestUnwrap checks what comes out of each kind of session, with padding behind
-// it and an outer packet that was cut.
+// it and an outer packet that was cut, and that nothing does unasked.
 func TestUnwrap(t *testing.T) {
 	payload := unhex(t, mirrored)
 	for _, tt := range mirrorCases {
@@ -128,7 +130,12 @@ func TestUnwrap(t *testing.T) {
 			head := unhex(t, tt.outer...)
 			padded := slices.Concat(head, payload, []byte{0, 0, 0, 0})
 			f := Frame{Data: padded, TimeNS: 5, WireLen: uint32(len(padded)), Interface: 3, Packet: 9, Offset: 77}
-			inner, got, m := Unwrap(&f)
+			for _, other := range []Mirrors{{}, {GRETAP: true, VXLAN: DefaultVXLANPort, TZSP: DefaultTZSPPort}} {
+				if inner, s, m := other.Unwrap(&f); m != MirrorNone || inner.Data != nil || s != (Session{}) {
+					t.Errorf("%q takes ERSPAN out: %s", other, m)
+				}
+			}
+			inner, got, m := onlyERSPAN.Unwrap(&f)
 			if m != MirrorOK {
 				t.Fatal(m)
 			}
@@ -159,7 +166,7 @@ func TestUnwrapCutAtEveryByte(t *testing.T) {
 			seen := map[Mirror]int{}
 			for size := range whole {
 				f := Frame{Data: whole[:size], WireLen: uint32(len(whole))}
-				inner, s, m := Unwrap(&f)
+				inner, s, m := onlyERSPAN.Unwrap(&f)
 				seen[m]++
 				switch {
 				case m == MirrorOK && (string(inner.Data) != string(payload[:size-len(head)]) || inner.WireLen != uint32(len(payload))):
@@ -214,7 +221,7 @@ func TestUnwrapRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			data := unhex(t, tt.frame...)
-			inner, s, m := Unwrap(&Frame{Data: data, WireLen: uint32(len(data))})
+			inner, s, m := onlyERSPAN.Unwrap(&Frame{Data: data, WireLen: uint32(len(data))})
 			if m != tt.want || inner.Data != nil || s != (Session{}) {
 				t.Errorf("%s with %+v, want %s", m, s, tt.want)
 			}
@@ -226,7 +233,7 @@ func TestUnwrapRefuses(t *testing.T) {
 // packet without one.
 func TestUnwrapOffloaded(t *testing.T) {
 	data := unhex(t, outerMAC, "0800 4500 0000 0000 4000 402f 0000 c0000201 c0000202", "0000 88be", mirrored)
-	inner, _, m := Unwrap(&Frame{Data: data, WireLen: uint32(len(data)) + 70000})
+	inner, _, m := onlyERSPAN.Unwrap(&Frame{Data: data, WireLen: uint32(len(data)) + 70000})
 	if m != MirrorOK || inner.WireLen != 70018 {
 		t.Errorf("%s, inner frame of %d bytes, want 70018", m, inner.WireLen)
 	}
@@ -237,14 +244,14 @@ func TestUnwrapNested(t *testing.T) {
 	first := unhex(t, append(mirrorCases[0].outer, mirrored)...)
 	outer := unhex(t, outerMAC, "0800 4500 0050 0000 4000 402f 0000 c0000209 c0000202", "0000 88be")
 	f := Frame{Data: append(outer, first...), WireLen: 94}
-	inner, s, m := Unwrap(&f)
+	inner, s, m := onlyERSPAN.Unwrap(&f)
 	if m != MirrorOK || s.Source != netip.MustParseAddr("192.0.2.9") || string(inner.Data) != string(first) {
 		t.Fatalf("%s, %+v", m, s)
 	}
-	if inner, s, m = Unwrap(&inner); m != MirrorOK || s.Source != switchV4 || string(inner.Data) != string(unhex(t, mirrored)) {
+	if inner, s, m = onlyERSPAN.Unwrap(&inner); m != MirrorOK || s.Source != switchV4 || string(inner.Data) != string(unhex(t, mirrored)) {
 		t.Fatalf("%s, %+v", m, s)
 	}
-	if _, _, m = Unwrap(&inner); m != MirrorNone {
+	if _, _, m = onlyERSPAN.Unwrap(&inner); m != MirrorNone {
 		t.Errorf("a third session: %s", m)
 	}
 }
@@ -264,7 +271,7 @@ func TestUnwrapAllocatesNothing(t *testing.T) {
 		data := unhex(t, append(tt.outer, mirrored)...)
 		f := Frame{Data: data, WireLen: uint32(len(data))}
 		if allocs := testing.AllocsPerRun(100, func() {
-			if _, _, m := Unwrap(&f); m != MirrorOK {
+			if _, _, m := onlyERSPAN.Unwrap(&f); m != MirrorOK {
 				t.Fatal(m)
 			}
 		}); allocs != 0 {

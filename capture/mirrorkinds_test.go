@@ -3,10 +3,12 @@ package capture
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.yaml.in/yaml/v3"
 )
 
 var everyMirror = Mirrors{ERSPAN: true, GRETAP: true, VXLAN: DefaultVXLANPort, TZSP: DefaultTZSPPort}
@@ -49,6 +51,53 @@ var kindCases = []struct {
 	},
 }
 
+// TestMirrorsText: kinds are read back as they are written, in flags and in YAML.
+func TestMirrorsText(t *testing.T) {
+	for text, want := range map[string]Mirrors{
+		"":                         {},
+		"erspan":                   {ERSPAN: true},
+		"gretap,tzsp":              {GRETAP: true, TZSP: 37008},
+		"erspan,gretap,vxlan,tzsp": everyMirror,
+	} {
+		var m, fromYAML Mirrors
+		if err := m.UnmarshalText([]byte(text)); err != nil || m != want || m.String() != text {
+			t.Errorf("%q is %v, %v; want %v", text, m, err, want)
+		}
+		b, err := yaml.Marshal(want)
+		if err == nil {
+			err = yaml.Unmarshal(b, &fromYAML)
+		}
+		if err != nil || fromYAML != want {
+			t.Errorf("%q in YAML is %s, which is %v, %v", text, b, fromYAML, err)
+		}
+	}
+	var m Mirrors
+	if err := m.UnmarshalText([]byte("vxlan, erspan")); err != nil || m != (Mirrors{ERSPAN: true, VXLAN: 4789}) {
+		t.Errorf("in any order: %v, %v", m, err)
+	}
+	for text, want := range map[string]string{
+		"[erspan, gre-tap]": `line 1: mirror kind "gre-tap": expected erspan, gretap, vxlan or tzsp`,
+		"erspan":            "line 1: expected a list of mirror kinds such as [erspan, vxlan]",
+		"{erspan: true}":    "line 1: expected a list of mirror kinds such as [erspan, vxlan]",
+	} {
+		if err := yaml.Unmarshal([]byte(text), &m); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: error %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestUnwrapStripped: a tag that the kernel took out is in front of a session only if it is
+// one of a VLAN, as in the frame.
+func TestUnwrapStripped(t *testing.T) {
+	packet := append(unhex(t, mirrorCases[0].outer...), unhex(t, mirrored)...)
+	for tpid, want := range map[uint16]Mirror{0x8100: MirrorOK, 0x88a8: MirrorOK, 0x9100: MirrorOK, 0x9900: MirrorNone, 0x88e5: MirrorNone} {
+		f := Frame{Data: packet, WireLen: uint32(len(packet)) + 4, TPID: tpid, TCI: 7}
+		if _, _, m := onlyERSPAN.Unwrap(&f); m != want {
+			t.Errorf("behind a stripped %#x: %s, want %s", tpid, m, want)
+		}
+	}
+}
+
 func TestUnwrapKinds(t *testing.T) {
 	payload := unhex(t, mirrored)
 	for _, tt := range kindCases {
@@ -69,7 +118,7 @@ func TestUnwrapKinds(t *testing.T) {
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Error(diff)
 			}
-			if _, _, m := Unwrap(&f); m != MirrorNone {
+			if _, _, m := onlyERSPAN.Unwrap(&f); m != MirrorNone {
 				t.Errorf("%s is taken for a mirror session unasked", m)
 			}
 			for n := range len(packet) - len(payload) + 1 {

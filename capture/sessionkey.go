@@ -55,16 +55,6 @@ func ParseSessionID(kind MirrorKind, text string) (uint64, error) {
 	return 0, fmt.Errorf("session %q of %s: expected %s", text, kind, what)
 }
 
-// ParseMirrorKind reads what MirrorKind.String writes.
-func ParseMirrorKind(text string) (MirrorKind, error) {
-	for k := range MirrorTZSP + 1 {
-		if k.String() == text {
-			return k, nil
-		}
-	}
-	return 0, fmt.Errorf("mirror kind %q: expected erspan, gretap, vxlan or tzsp", text)
-}
-
 // ParseSessionKey reads what SessionKey.String writes.
 func ParseSessionKey(text string) (k SessionKey, err error) {
 	parts := strings.Split(text, "/")

@@ -73,7 +73,7 @@ func TestSwitchCounter(t *testing.T) {
 func TestMirrorReaderSwitchTime(t *testing.T) {
 	for _, mirror := range mirrorCases {
 		packet := unhex(t, append(mirror.outer, mirrored)...)
-		_, session, m := Unwrap(&Frame{Data: packet, WireLen: uint32(len(packet))})
+		_, session, m := onlyERSPAN.Unwrap(&Frame{Data: packet, WireLen: uint32(len(packet))})
 		if m != MirrorOK {
 			t.Fatal(m)
 		}

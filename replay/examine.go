@@ -18,8 +18,8 @@ type ExamineConfig struct {
 	Files   []string // or folders of such
 	Decode  decode.Config
 	Finding finding.Config
-	// Place says where a tap stands, by the name of its interface, or else of its file.
-	Place func(name string) (finding.Place, error)
+	// Tap is as Config has it; its Place may be outside as well.
+	Tap func(name string) feed.Tap
 	// Group, unless nil, is the group of an address: packets are counted by those of their
 	// ends.
 	Group func(netip.Addr) aggregate.GroupID
@@ -73,7 +73,13 @@ type examiner struct {
 	out      Examined
 	result   decode.Result
 	bare     decode.Observation
-	taps     []finding.Tap // by interface, of the capture at hand
+	taps     []examinedTap // by interface, of the capture at hand
+}
+
+// examinedTap is a capture interface.
+type examinedTap struct {
+	finding.Tap
+	mirrors capture.Mirrors
 }
 
 func (e *examiner) add(b *packets) error {
@@ -82,9 +88,11 @@ func (e *examiner) add(b *packets) error {
 	}
 	named := source{path: b.path}
 	for n := len(e.taps); n < max(len(b.interfaces), 1); n++ {
-		tap := finding.Tap{Name: named.tapName(b.interfaces, uint32(n)), File: b.path}
+		tap := examinedTap{Tap: finding.Tap{Name: named.tapName(b.interfaces, uint32(n)), File: b.path}}
+		at := e.cfg.Tap(tap.Name)
+		tap.mirrors = at.Mirrors
 		var err error
-		if tap.Place, err = e.cfg.Place(tap.Name); err != nil {
+		if tap.Place, err = finding.ParsePlace(at.Place); err != nil {
 			return fmt.Errorf("place tap %q: %w", tap.Name, err)
 		}
 		e.taps = append(e.taps, tap)
@@ -102,16 +110,16 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 		e.out.Skipped.Add(interfaces[f.Interface].Link, 1)
 		return
 	}
-	wireLen := feed.Decode(e.decoder, link, f, &e.result)
 	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
+	wireLen := feed.Decode(e.decoder, link, tap.mirrors, f, &e.result)
 	var bare *decode.Observation
 	data := false
 	if e.result.N == 0 || e.result.Obs[0].Kind == decode.Reflection {
 		var ok bool
-		if data, ok = feed.Bare(e.decoder, link, f, &e.bare); ok {
+		if data, ok = feed.Bare(e.decoder, link, tap.mirrors, f, &e.bare); ok {
 			bare = &e.bare
 			feed.Stamp(bare, f, wireLen)
-			e.detector.Bare(tap, bare, data)
+			e.detector.Bare(&tap.Tap, bare, data)
 		}
 	}
 	if e.ways != nil {
@@ -124,6 +132,6 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 			e.out.From, e.out.To = o.TimeNS, o.TimeNS
 		}
 		e.out.From, e.out.To = min(e.out.From, o.TimeNS), max(e.out.To, o.TimeNS)
-		e.detector.Observe(tap, o)
+		e.detector.Observe(&tap.Tap, o)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -35,9 +36,11 @@ func examine(t *testing.T, s emitter.Scenario, change func(*replay.ExamineConfig
 	}
 	cfg := replay.ExamineConfig{
 		Files: report.Captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
-		Place: func(name string) (finding.Place, error) {
-			tap, _ := f.Tap(name)
-			return finding.ParsePlace(tap.Place)
+		Tap: func(name string) feed.Tap {
+			spec, _ := f.Tap(name)
+			tap := feed.TapAt(spec.Place, 1)
+			tap.Mirrors = spec.Mirrors
+			return tap
 		},
 	}
 	if change != nil {
@@ -75,7 +78,7 @@ func TestFindings(t *testing.T) {
 			c.Finding.Senders = []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.0.2.0/24"), netip.MustParsePrefix("10.0.3.0/24"), netip.MustParsePrefix("10.0.4.0/31")}
 		}, "unauthorised-sender 10.0.4."},
 		{"outside", nil, func(c *replay.ExamineConfig) {
-			c.Place = func(string) (finding.Place, error) { return finding.Outside, nil }
+			c.Tap = func(string) feed.Tap { return feed.TapAt("outside", 1) }
 		}, "leak rack"},
 	}
 	for _, test := range tests {

@@ -142,7 +142,7 @@ func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observa
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		wireLen := feed.Decode(d, decode.Ethernet, frame, &result)
+		wireLen := feed.Decode(d, decode.Ethernet, capture.Mirrors{}, frame, &result)
 		for i := range result.Obs[:result.N] {
 			feed.Stamp(&result.Obs[i], frame, wireLen)
 			if o := &result.Obs[i]; o.Kind == decode.Tag {
@@ -186,8 +186,8 @@ func (f *faulty) report(t *testing.T, senders bool, want string, at []string) (l
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		wireLen := feed.Decode(decoder, decode.Ethernet, frame, &result)
-		if data, ok := feed.Bare(decoder, decode.Ethernet, frame, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
+		wireLen := feed.Decode(decoder, decode.Ethernet, capture.Mirrors{}, frame, &result)
+		if data, ok := feed.Bare(decoder, decode.Ethernet, capture.Mirrors{}, frame, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
 			feed.Stamp(&bare, frame, wireLen)
 			d.Bare(&taps[reader], &bare, data)
 		}

@@ -17,8 +17,11 @@ import (
 // ListConfig is what a Lister needs.
 type ListConfig struct {
 	Decode decode.Config
-	Out    io.Writer // one JSON object a line, or with Array one JSON array
-	Array  bool
+	// Tap is as Config has it. Only its Mirrors matter: nothing is left out for its place.
+	// Nil is none.
+	Tap   func(name string) feed.Tap
+	Out   io.Writer // one JSON object a line, or with Array one JSON array
+	Array bool
 	// Annotate, unless nil, takes a copy of every packet as pcapng, with a comment on
 	// those that carry CSIG.
 	Annotate io.Writer
@@ -179,7 +182,7 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 	l.counts.Packets++
 	link, known := feed.LinkOf(interfaces, f.Interface)
 	if known {
-		wireLen := feed.Decode(l.decoder, link, f, &l.result)
+		wireLen := feed.Decode(l.decoder, link, l.mirrors(f.Interface, interfaces, from), f, &l.result)
 		l.counts.Frames[l.result.Reason]++
 		if err := l.print(f, wireLen, from); err != nil {
 			return err
@@ -192,6 +195,18 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 		return nil
 	}
 	return l.annotate(f, interfaces, from)
+}
+
+// mirrors are those that the tap of a capture interface holds.
+func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *listing) capture.Mirrors {
+	if l.cfg.Tap == nil {
+		return capture.Mirrors{}
+	}
+	named := source{path: from.path}
+	for n := len(from.mirrors); n < max(len(interfaces), 1); n++ {
+		from.mirrors = append(from.mirrors, l.cfg.Tap(named.tapName(interfaces, uint32(n))).Mirrors)
+	}
+	return from.mirrors[min(int(index), len(from.mirrors)-1)]
 }
 
 func (l *Lister) print(f *capture.Frame, wireLen uint32, from *listing) error {

@@ -15,6 +15,8 @@ type listing struct {
 	named  bool
 	prefix []byte   // of each object: the file, or nothing
 	ports  []uint32 // numbers of its interfaces in the annotated copy
+
+	mirrors []capture.Mirrors // of its taps, by interface
 }
 
 func newListing(path string, named bool) *listing {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -51,7 +52,7 @@ func TestPasses(t *testing.T) {
 			}
 			e, err := replay.Examine(t.Context(), replay.ExamineConfig{
 				Files: rec.files, Decode: cfg, Finding: finding.Config{Domain: rec.domain, Locator: rec.fabric},
-				Place: func(string) (finding.Place, error) { return finding.Receiver, nil },
+				Tap: func(string) feed.Tap { return feed.TapAt("", 1) },
 			})
 			saysDamage(t, err)
 			if e == nil || e.Packets != want.Packets || e.Observations == 0 {

@@ -18,7 +18,7 @@ import (
 
 // pipelineVersion changes whenever the same file under the same settings would
 // give other rows, so that old and new rows are told apart and never add up.
-const pipelineVersion = 3
+const pipelineVersion = 4
 
 // A source is one capture file: a producer whose identity is its content.
 type source struct {

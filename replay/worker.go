@@ -226,7 +226,7 @@ func (w *worker) makeLane(tap feed.Tap, link decode.Link, index uint32, shard fu
 }
 
 func newLane(tap feed.Tap, link decode.Link, shard *aggregate.Shard) *lane {
-	return &lane{Lane: feed.NewLane(link, shard), tap: tap, link: link}
+	return &lane{Lane: feed.NewLane(link, tap.Mirrors, shard), tap: tap, link: link}
 }
 
 // seqBase is the sequence number of an interface's first block in the chunk.

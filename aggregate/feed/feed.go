@@ -21,6 +21,8 @@ type Tap struct {
 	Reflections bool   // reflections seen here have arrived at the original sender
 	Weight      uint64 // each packet stands for so many; at least 1
 	Place       string // what it is called: receiver, sender or mid
+	// Mirrors are sessions that frames are taken out of. In others, tags are orphans.
+	Mirrors capture.Mirrors
 }
 
 // TapAt is how packets of a tap at a place count, "" for a receiver: each for weight, at
@@ -91,16 +93,17 @@ const maxPending = 256 - decode.MaxObservations
 // of one more frame.
 type Lane struct {
 	link  decode.Link
+	holds capture.Mirrors
 	shard *aggregate.Shard
 	obs   []decode.Observation
 	n     int
 	seen  Seen
 }
 
-// NewLane makes a lane of frames of the link type. Where that is not Known the shard is
-// nil, and frames are counted and skipped.
-func NewLane(link decode.Link, shard *aggregate.Shard) *Lane {
-	l := &Lane{link: link, shard: shard}
+// NewLane makes a lane of frames of the link type, at a tap that holds mirrors. Where the
+// link type is not Known the shard is nil, and frames are counted and skipped.
+func NewLane(link decode.Link, holds capture.Mirrors, shard *aggregate.Shard) *Lane {
+	l := &Lane{link: link, holds: holds, shard: shard}
 	if shard != nil {
 		l.obs = make([]decode.Observation, maxPending+decode.MaxObservations)
 	}
@@ -131,7 +134,7 @@ func (f *Feeder) Add(ctx context.Context, l *Lane, frame *capture.Frame) error {
 	f.WireBytes += uint64(frame.WireLen)
 	r := &f.result
 	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
-	wireLen := Decode(f.decoder, l.link, frame, r)
+	wireLen := Decode(f.decoder, l.link, l.holds, frame, r)
 	f.Frames[r.Reason]++
 	l.seen.Frames[r.Reason]++
 	for i := range r.Obs[:r.N] {

@@ -32,7 +32,7 @@ func lane(t *testing.T) (*feed.Feeder, *feed.Lane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f, feed.NewLane(decode.Ethernet, shard)
+	return f, feed.NewLane(decode.Ethernet, capture.Mirrors{}, shard)
 }
 
 // ipv4 is a packet between two hosts.

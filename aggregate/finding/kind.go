@@ -102,8 +102,8 @@ var kinds = [NumKinds]about{
 	},
 	OrphanTag: {
 		"orphan-tag", Warning, "section 4.1",
-		"a tag before another tag of L2, or inside of a tunnel", "one tag", "the devices or ports that flows with such tags have in common, else the layout",
-		"tags inside of tunnels are meant (`decode: inner_tags`)",
+		"a tag before another tag of L2, inside of a tunnel or in a mirror session, or a reflection in one", "one of them", "the devices or ports that flows with such tags have in common, else the layout",
+		"tags inside of tunnels are meant (`decode: inner_tags`), or the tap holds mirror sessions (`taps: mirrors`)",
 	},
 	StuckPort: {
 		"stuck-port", Warning, "section 5.1.1",
@@ -168,5 +168,5 @@ var directly = [NumKinds]string{
 	UnknownLocator:     "values name no port of their path: %s",
 	AboveCapacity:      "values name %s and are more than it can carry",
 	ReservedBits:       "reserved bits of %s are set",
-	OrphanTag:          "packets have tags of %s before other tags, or inside of tunnels",
+	OrphanTag:          "packets have tags of %s before other tags, inside of tunnels or in mirror sessions",
 }

@@ -58,7 +58,7 @@ func (l *lane) open(plan *Plan, state []byte) error {
 	if err != nil {
 		return err
 	}
-	l.way = feed.NewLane(l.link, shard)
+	l.way = feed.NewLane(l.link, l.Mirrors, shard)
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	l.decoded = l.counters()
 	f.Tally = l.feed.Tally
 	l.feed, l.source.Epoch = f, plan.Epoch
-	l.way = feed.NewLane(l.link, next)
+	l.way = feed.NewLane(l.link, l.Mirrors, next)
 	return nil
 }
 

@@ -24,7 +24,7 @@ type capturing struct {
 	cmd    *cobra.Command
 	logger *slog.Logger
 	read   func() (*network, *collectConfig, error) // the files as they are now, under the flags
-	place  string                                   // of taps that nothing else places
+	unsaid tapFlags                                 // of taps
 	// fixed are settings that a reload does not take over, started those that are in use.
 	fixed   func(*network, *collectConfig) (settings, error)
 	started settings
@@ -69,7 +69,7 @@ func (c *capturing) begin() (instance string, err error) {
 		return "", err
 	}
 	c.using.Store(c.network)
-	c.taps, err = openTaps(c.config, c.network, c.place, nil, c.logger)
+	c.taps, err = openTaps(c.config, c.network, c.unsaid, nil, c.logger)
 	c.opened = time.Now()
 	return instance, err
 }
@@ -139,7 +139,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	if a, b := c.config.Instance, config.Instance; a.text != b.text {
 		return fmt.Errorf("instance %q was %q: changing it takes a restart", b.text, a.text)
 	}
-	set, err := openTaps(config, n, c.place, c.taps, c.logger)
+	set, err := openTaps(config, n, c.unsaid, c.taps, c.logger)
 	if err != nil {
 		return err
 	}

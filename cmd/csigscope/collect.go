@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,7 @@ type collectFlags struct {
 	box        outboxFlags
 	instance   string
 	interfaces []string
-	place      string
+	taps       tapFlags
 	dir        string        // of checkpoints
 	every      time.Duration // between them
 	ingest     string        // address
@@ -67,7 +66,7 @@ systemd is told when it is ready, reloads and ends.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.instance, "instance", "", "`NAME` of this process among others, by which its rows are identified: it has to stay the same (default the host's name)")
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
-	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the configuration nor the fabric file places: receiver, sender or mid; only receiver taps enter the heatmaps")
+	f.taps.add(flags)
 	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
 	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
@@ -101,7 +100,7 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, *collectConfig, error
 		c.Ingest.Listen = word{text: f.ingest}
 	}
 	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], tapsOf(f.interfaces)...)
-	if err := errors.Join(c.check(), c.Ingest.checkListen(f.exposed), checkPlace(f.place)); err != nil {
+	if err := errors.Join(c.check(), c.Ingest.checkListen(f.exposed), f.taps.check()); err != nil {
 		return nil, nil, usageError{err}
 	}
 	if f.api != "" {
@@ -113,14 +112,6 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, *collectConfig, error
 		return nil, nil, usageError{errors.New("collect: nothing to collect: name an --interface or an --ingest-listen address, or taps in the section collect of --config")}
 	}
 	return n, &c, nil
-}
-
-func checkPlace(place string) error {
-	switch place {
-	case "receiver", "sender", "mid":
-		return nil
-	}
-	return fmt.Errorf("--place %q: expected receiver, sender or mid", place)
 }
 
 // tapsOf are those of --interface.

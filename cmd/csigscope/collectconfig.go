@@ -43,6 +43,9 @@ type collectTap struct {
 	// Unfiltered takes in frames without CSIG as well, which the kernel drops otherwise:
 	// they are counted, at their price.
 	Unfiltered bool `yaml:"unfiltered,omitempty"`
+	// Mirrors are the mirror sessions that frames come in, such as [erspan]; default as the
+	// fabric file says. Tags in others are orphans: anybody can send them.
+	Mirrors capture.Mirrors `yaml:"mirrors,omitempty,flow"`
 }
 
 // checkpointConfig says where a killed process left off.

@@ -40,7 +40,7 @@ type collector struct {
 // newCollector reads the configuration, and opens what it names.
 func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error) {
 	c = &collector{flags: f}
-	c.cmd, c.logger, c.place = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.place
+	c.cmd, c.logger, c.unsaid = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
 	c.read = func() (*network, *collectConfig, error) { return f.read(cmd) }
 	c.fixed = c.fixedSettings
 	defer func() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 
 	"github.com/csigscope/csigscope/aggregate/feed"
@@ -9,17 +10,17 @@ import (
 )
 
 // openTaps opens the taps of a configuration, but for those of a set before that go on.
-// place is where taps stand that nothing else places.
-func openTaps(c *collectConfig, n *network, place string, before taps.Set, logger *slog.Logger) (taps.Set, error) {
+// The flags say what nothing else does of a tap.
+func openTaps(c *collectConfig, n *network, flags tapFlags, before taps.Set, logger *slog.Logger) (taps.Set, error) {
 	cfg := taps.Config{Decode: n.decode, Logger: logger}
 	for i := range c.Taps {
 		t := &c.Taps[i]
-		cfg.Interfaces = append(cfg.Interfaces, taps.Interface{
-			Name: t.name(), At: n.tap(t.name(), place).With(t.Place.text, t.Weight.n), Capture: t.capture(), Unfiltered: t.Unfiltered,
-		})
+		at := n.tap(t.name(), flags).With(t.Place.text, t.Weight.n)
+		at.Mirrors = cmp.Or(t.Mirrors, at.Mirrors)
+		cfg.Interfaces = append(cfg.Interfaces, taps.Interface{Name: t.name(), At: at, Capture: t.capture(), Unfiltered: t.Unfiltered})
 	}
 	for i := range c.Mirrors {
-		m, err := c.Mirrors[i].mirror(n, place)
+		m, err := c.Mirrors[i].mirror(n, flags)
 		if err != nil {
 			return nil, err
 		}
@@ -29,14 +30,14 @@ func openTaps(c *collectConfig, n *network, place string, before taps.Set, logge
 }
 
 // mirror is the mirror as it is opened, of a section that has been checked.
-func (m *collectMirror) mirror(n *network, place string) (taps.Mirror, error) {
+func (m *collectMirror) mirror(n *network, flags tapFlags) (taps.Mirror, error) {
 	socket, err := m.socket()
 	if err != nil {
 		return taps.Mirror{}, err
 	}
 	sessions, err := m.sessions()
 	return taps.Mirror{
-		Name: m.name(), From: m.Listen.text, At: n.tap(m.name(), place).With(m.Place.text, m.Weight.n),
+		Name: m.name(), From: m.Listen.text, At: n.tap(m.name(), flags).With(m.Place.text, m.Weight.n),
 		Socket: socket, Kinds: m.mirrors(socket.Listen.Port()), MaxSessions: m.maxSessions(), Clock: taps.Clock(m.Clock.text), Sessions: sessions,
 		Placed: func(name string) (feed.Tap, bool) {
 			spec, ok := n.named(name)

@@ -11,12 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
 )
 
 func newDecodeCommand() *cobra.Command {
 	var network networkFlags
+	var taps tapFlags
 	var format, annotate string
 	var follow bool
 	cmd := &cobra.Command{
@@ -25,10 +27,13 @@ func newDecodeCommand() *cobra.Command {
 		Long: `decode prints one JSON object per tag or reflection, in the order of the packets
 in the file. What was rejected, and why, goes to standard error at the end.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
-captures, or - for standard input. Frames that a switch has mirrored in ERSPAN are
-taken out of it. A classic pcap that is damaged in its middle is read on where its
-records prove themselves; what is left out is counted, and packets are numbered as if
-it had not been there. A pcapng file is read up to the damage.
+captures, or - for standard input. A classic pcap that is damaged in its middle is read
+on where its records prove themselves; what is left out is counted, and packets are
+numbered as if it had not been there. A pcapng file is read up to the damage.
+
+Frames that a switch has mirrored are taken out of ERSPAN, GRE-TAP, VXLAN or TZSP where
+--mirrors, the fabric file or the configuration (taps: mirrors) says that the capture holds
+such sessions. Elsewhere a tag in a mirror session is an orphan: anybody can send one.
 
 Several files, or those of a folder, are merged by time, and each object then begins
 with its "file". "packet" always counts from 1 in its own file, whose order is kept.
@@ -41,6 +46,7 @@ dumpcap -b), until it is interrupted. One program writes to such a folder. Compr
 files cannot be followed.`,
 		Example: `  csigscope decode capture.pcap
   csigscope decode capture.pcapng.gz -o json
+  csigscope decode mirrored.pcap --mirrors erspan
   csigscope decode rotated/ --annotate merged.pcapng
   csigscope decode capture.pcap --annotate annotated.pcapng
   csigscope decode growing.pcap --follow
@@ -49,6 +55,7 @@ files cannot be followed.`,
 		Args: filesArgs,
 	}
 	network.add(cmd.Flags())
+	taps.addMirrors(cmd.Flags())
 	cmd.Flags().StringVarP(&format, "output", "o", "ndjson", "output `FORMAT`: ndjson or json")
 	cmd.Flags().StringVar(&annotate, "annotate", "", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG")
 	cmd.Flags().BoolVar(&follow, "follow", false, "wait for more at the end of a growing file, and for the next files of a rotating capture program")
@@ -64,7 +71,7 @@ files cannot be followed.`,
 			return err
 		}
 		return list(cmd, replay.ListConfig{
-			Decode: n.decode, Out: cmd.OutOrStdout(), Array: format == "json", Follow: follow,
+			Decode: n.decode, Tap: func(name string) feed.Tap { return n.tap(name, taps) }, Out: cmd.OutOrStdout(), Array: format == "json", Follow: follow,
 			Logger: newLogger(cmd, cmd.ErrOrStderr()),
 		}, files, annotate)
 	}

@@ -23,7 +23,7 @@ type exportFlags struct {
 	ops        operationsFlags
 	instance   string
 	interfaces []string
-	place      string
+	taps       tapFlags
 	collectors []string
 	tokenFile  string
 	tls        tlsConfig
@@ -61,7 +61,7 @@ gave way in a full spool, or that the collector refused.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.instance, "instance", "", "`NAME` of this host, by which its streams are told apart (default the host's name)")
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
-	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the configuration nor the fabric file places: receiver, sender or mid; only receiver taps enter the heatmaps")
+	f.taps.add(flags)
 	flags.StringSliceVar(&f.collectors, "collector", nil, "`URL` of a collector; of several, the first that answers is used")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the bearer token of this host")
 	flags.StringVar(&f.tls.Cert, "tls-cert", "", "`FILE` with the certificate of this host")
@@ -102,7 +102,7 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, *exportConfig, error) 
 		c.Checkpoint.Every = intervalOf(f.every)
 	}
 	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], tapsOf(f.interfaces)...)
-	if err := errors.Join(c.check(), checkPlace(f.place)); err != nil {
+	if err := errors.Join(c.check(), f.taps.check()); err != nil {
 		return nil, nil, usageError{err}
 	}
 	if len(c.Taps) == 0 || len(c.Collectors) == 0 {
@@ -126,7 +126,7 @@ func (e *exporting) close() error { return errors.Join(e.client.Close(), e.close
 
 func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e := &exporting{}
-	e.cmd, e.logger, e.place = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.place
+	e.cmd, e.logger, e.unsaid = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
 	var config *exportConfig
 	e.read = func() (*network, *collectConfig, error) {
 		n, c, err := f.read(cmd)

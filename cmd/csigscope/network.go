@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/spf13/pflag"
@@ -9,6 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/live/journal"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -79,13 +82,38 @@ func newNetwork(configPath string, topology *fabric.Spec, name string) (*network
 	return n, nil
 }
 
-// tap places a capture interface: by the configuration, else by the fabric file,
-// else as place says.
-func (n *network) tap(name, place string) feed.Tap {
-	if spec, ok := n.named(name); ok {
-		return placedAs(spec)
+// tapFlags say of taps what neither the configuration nor the fabric file does.
+type tapFlags struct {
+	place   string
+	mirrors capture.Mirrors
+}
+
+func (f *tapFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the configuration nor the fabric file places: receiver, sender or mid; only receiver taps enter the heatmaps")
+	f.addMirrors(flags)
+}
+
+func (f *tapFlags) addMirrors(flags *pflag.FlagSet) {
+	flags.TextVar(&f.mirrors, "mirrors", capture.Mirrors{}, "`KINDS` of mirror sessions that frames come in, at taps of which neither the configuration nor the fabric file says so: erspan, gretap, vxlan, tzsp (default none: tags in mirror sessions are orphans)")
+}
+
+func (f *tapFlags) check() error {
+	if slices.Contains(places, f.place) {
+		return nil
 	}
-	return placedAs(fabric.TapSpec{Place: place, Weight: 1})
+	return fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)
+}
+
+// tap says how packets of a capture interface count: by the configuration, else by the
+// fabric file, else by the flags.
+func (n *network) tap(name string, flags tapFlags) feed.Tap {
+	spec, found := n.named(name)
+	if !found {
+		spec.Place = flags.place
+	}
+	tap := placedAs(spec)
+	tap.Mirrors = cmp.Or(tap.Mirrors, flags.mirrors)
+	return tap
 }
 
 // named is what the configuration, else the fabric file, says of a tap.
@@ -101,5 +129,7 @@ func (n *network) named(name string) (spec fabric.TapSpec, found bool) {
 
 // placedAs is how packets of a tap count.
 func placedAs(spec fabric.TapSpec) feed.Tap {
-	return feed.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
+	tap := feed.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
+	tap.Mirrors = spec.Mirrors
+	return tap
 }

@@ -20,7 +20,7 @@ import (
 
 // replayFlags are what replay and demo let users change about a replay.
 type replayFlags struct {
-	place     string
+	taps      tapFlags
 	fine      time.Duration
 	fineAll   bool
 	pace      float64
@@ -30,7 +30,7 @@ type replayFlags struct {
 
 func (f *replayFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the fabric file nor the configuration places: receiver, sender or mid; only receiver taps enter the heatmaps")
+	f.taps.add(flags)
 	flags.DurationVar(&f.fine, "fine", 0, "also aggregate at this resolution below 1s, such as 10ms")
 	flags.BoolVar(&f.fineAll, "fine-all", false, "keep fine rows of all cells, not only of those that were heavily loaded")
 	flags.Float64Var(&f.pace, "pace", 0, "replay at this multiple of the captured pace; 0 is as fast as possible")
@@ -42,8 +42,8 @@ func (f *replayFlags) add(cmd *cobra.Command) {
 func (f *replayFlags) config(files []string, n *network) (replay.Config, error) {
 	c := replay.Config{
 		Files: files, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch,
-		Tap:           func(name string) feed.Tap { return n.tap(name, f.place) },
-		TapSettings:   fmt.Sprint(f.place, n.config.Taps),
+		Tap:           func(name string) feed.Tap { return n.tap(name, f.taps) },
+		TapSettings:   fmt.Sprint(f.taps, n.fabric.Taps(), n.config.Taps),
 		Resolutions:   n.config.Windows.Resolutions,
 		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
 		MaxKeys:       n.config.Windows.MaxKeys.int(),
@@ -55,7 +55,7 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 	if f.chunkSize == 0 {
 		c.ChunkBytes = -1
 	}
-	if err := f.check(c.Resolutions[0]); err != nil {
+	if err := errors.Join(f.taps.check(), f.check(c.Resolutions[0])); err != nil {
 		return c, usageError{err}
 	}
 	if f.fine > 0 {
@@ -67,8 +67,6 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 // check finds values out of bounds; finest is the shortest window beside --fine.
 func (f *replayFlags) check(finest time.Duration) error {
 	switch {
-	case f.place != "receiver" && f.place != "sender" && f.place != "mid":
-		return fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)
 	case f.fine != 0 && (f.fine < aggregate.MinResolution || f.fine >= finest || finest%f.fine != 0):
 		return fmt.Errorf("--fine %s: expected a whole part of %s, of at least %s, such as 1ms or 10ms", f.fine, finest, aggregate.MinResolution)
 	case !(f.pace >= 0):

@@ -18,7 +18,7 @@ import (
 // reportFlags are those of the command report.
 type reportFlags struct {
 	network        networkFlags
-	place          string
+	taps           tapFlags
 	out, format    string
 	failOn         string
 	senders        []string
@@ -65,7 +65,8 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
-	flags.StringVar(&f.place, "place", "receiver", "where taps stand that neither the fabric file nor the configuration places: receiver, sender, mid or outside")
+	flags.StringVar(&f.taps.place, "place", "receiver", "where taps stand that neither the fabric file nor the configuration places: receiver, sender, mid or outside")
+	f.taps.addMirrors(flags)
 	flags.StringSliceVar(&f.senders, "senders", nil, "`PREFIXES` of the hosts that may send tags (default those of section findings of the configuration, else all)")
 	flags.StringVarP(&f.format, "output", "o", "html", "output `FORMAT`: html, json or markdown")
 	flags.StringVar(&f.out, "out", "", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
@@ -133,7 +134,7 @@ func (f *reportFlags) check() (senders []netip.Prefix, err error) {
 	if f.failOn != "" && !slices.Contains(severities, f.failOn) {
 		return nil, fmt.Errorf("--fail-on %q: expected error, warning or info", f.failOn)
 	}
-	if _, err := finding.ParsePlace(f.place); err != nil {
+	if _, err := finding.ParsePlace(f.taps.place); err != nil {
 		return nil, fmt.Errorf("--place: %w", err)
 	}
 	if f.steps < 2 || f.steps > maxReportSteps {

@@ -103,7 +103,7 @@ func (r *reportRun) stored(db *openedStore, span report.Span, samples report.Sam
 	numbers := &reportNumbers{data: source.NewStored(db.store, resolutions.Fine, span, samples), result: run.replay.Result()}
 	for i := range rows {
 		t := &rows[i].TapRow
-		numbers.taps = append(numbers.taps, reportTap(t, r.network.tap(t.Name, r.flags.place).Weight))
+		numbers.taps = append(numbers.taps, reportTap(t, r.network.tap(t.Name, r.flags.taps).Weight))
 	}
 	return numbers, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/dashboards/report"
@@ -117,11 +118,11 @@ func (r *reportRun) write(numbers *reportNumbers, e *replay.Examined) (*report.R
 
 // config is the replay that a report is made of.
 func (r *reportRun) config() (replay.Config, error) {
-	place := r.flags.place
-	if place == "outside" {
-		place = "mid" // what is seen there enters no heatmap
+	taps := r.flags.taps
+	if taps.place == "outside" {
+		taps.place = "mid" // what is seen there enters no heatmap
 	}
-	c, err := (&replayFlags{place: place, fineAll: true, chunkSize: replay.DefaultChunkBytes, workers: r.flags.workers}).config(r.files, r.network)
+	c, err := (&replayFlags{taps: taps, fineAll: true, chunkSize: replay.DefaultChunkBytes, workers: r.flags.workers}).config(r.files, r.network)
 	c.Resolutions = reportResolutions.List()
 	c.Finding = nil // examine looks at every observation
 	return c, err
@@ -163,7 +164,7 @@ func (r *reportRun) examine() (*replay.Examined, error) {
 		Finding: finding.Config{
 			Domain: n.domain, Locator: n.fabric, Senders: r.senders, Uninitialized: n.config.Windows.LocateUntouched,
 		},
-		Place: func(name string) (finding.Place, error) { return finding.ParsePlace(n.tap(name, r.flags.place).Place) },
+		Tap: func(name string) feed.Tap { return n.tap(name, r.flags.taps) },
 	})
 	if e == nil {
 		return nil, err

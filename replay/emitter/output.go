@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/capture"
 )
 
 // checkOutput checks how packets travel and where they are captured, as far as the
@@ -80,15 +81,17 @@ func tapSpecs(s *Scenario, t *topology) ([]fabric.TapSpec, error) {
 	}
 	var list []fabric.TapSpec
 	for i := range places {
-		list = append(list, fabric.TapSpec{Name: places[i].Name, Place: places[i].place})
+		list = append(list, fabric.TapSpec{Name: places[i].Name, Place: places[i].place, Mirrors: capture.Mirrors{ERSPAN: places[i].ERSPAN != 0}})
 	}
 	if !s.SingleFile || !s.Classic {
 		return list, nil
 	}
+	all := fabric.TapSpec{Name: s.Name, Place: list[0].Place}
 	for i := range list {
-		if list[i].Place != list[0].Place {
+		if list[i].Place != all.Place {
 			return nil, errors.New("classic and single_file: taps at different places need files of their own")
 		}
+		all.Mirrors.ERSPAN = all.Mirrors.ERSPAN || list[i].Mirrors.ERSPAN
 	}
-	return []fabric.TapSpec{{Name: s.Name, Place: list[0].Place}}, nil
+	return []fabric.TapSpec{all}, nil
 }

@@ -174,6 +174,7 @@ func checkClock(t *testing.T, exact, frames []capture.Frame, start, offset, ppb,
 // TestMirrorsAreUnwrapped: sessions of both types hold the frames that a tap of the
 // same place captures, number what they lose too, and type III has the switch's time.
 func TestMirrorsAreUnwrapped(t *testing.T) {
+	erspan := capture.Mirrors{ERSPAN: true}
 	s := tiny()
 	s.SnapLen = 256
 	plain := s
@@ -186,7 +187,7 @@ func TestMirrorsAreUnwrapped(t *testing.T) {
 		frames, _ := framesOf(t, filepath.Join(dir, "tap.pcapng"))
 		var lost uint64
 		for i := range frames {
-			inner, session, m := capture.Unwrap(&frames[i])
+			inner, session, m := erspan.Unwrap(&frames[i])
 			if m != capture.MirrorOK || session.ID != 77 || int(session.Type) != kind || session.Truncated {
 				t.Fatalf("type %d: %s, session %+v", kind, m, session)
 			}

@@ -46,6 +46,7 @@ func (m *Mirror) how() mirrorHow {
 func newMirror(m *Mirror) (*Tap, error) {
 	own := *m
 	m = &own
+	m.At.Mirrors = capture.Mirrors{} // frames are taken out by then: one in them is not the switch's
 	t := &Tap{name: m.Name, from: m.From, how: m.how(), fixed: true, feed: m.At, sessions: m.session}
 	socket, err := capture.NewMirrorSocket(m.Socket)
 	if err != nil {

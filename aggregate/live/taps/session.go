@@ -77,6 +77,7 @@ func (m *Mirror) session(session string) live.SessionTap {
 	t := live.SessionTap{Name: fmt.Sprintf("%s/%s/%s", m.Name, k.Source, capture.SessionIDText(k.Kind, k.ID)), Tap: m.At}
 	if named, ok := m.Placed(t.Name); ok {
 		t.Tap = named
+		t.Mirrors = m.At.Mirrors // none
 	}
 	s, _ := m.find(k)
 	t.Tap = t.With(s.Place, s.Weight)
