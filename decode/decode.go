@@ -79,6 +79,13 @@
 //	pw          MPLS with a control word: Ethernet
 //	esp         IP protocol 50: SPI:32 sequence:32, encrypted
 //	psp         UDP 1000: next:8 length:8 ... 1 | SPI:32, encrypted
+//	erspan      GRE, EtherType 0x88be or 0x22eb: a mirrored frame
+//	tzsp        UDP 37008, unless that is another tunnel's: a mirrored frame
+//
+// Mirror sessions (erspan, tzsp; gre and vxlan may be others) are taken off before
+// decoding where they are expected. In a frame with one, nobody expects it, and anybody
+// can have sent it: tags and reflections inside are Orphans whatever is configured, and
+// no header inside names the ends of others.
 //
 // Of the IP headers in a frame, Config.Endpoints chooses the one that names the
 // ends: the outermost one unless configured. The addresses, the protocol and the

@@ -44,7 +44,7 @@ type Config struct {
 	// InnerTags says that tags inside tunnels are expected, where the network
 	// carries the Ethernet frames of hosts that speak CSIG. Then the first tag that
 	// is the last one of its L2 counts, from the outside in; otherwise, a tag inside
-	// a tunnel is an orphan.
+	// a tunnel is an orphan. Inside a mirror session it always is.
 	InnerTags bool
 	// UDPTunnels are the tunnels over UDP by destination port: VXLAN, VXLANGPE,
 	// Geneve, GTPU and PSP. Nil stands for DefaultUDPTunnels. New copies it.
@@ -112,6 +112,9 @@ func New(cfg Config) (*Decoder, error) {
 	if err := d.setUDPReflections(cfg.Domain.UDPReflections()); err != nil {
 		return nil, fmt.Errorf("make decoder: %w", err)
 	}
+	if d.udpPorts[TZSPPort] == 0 {
+		d.udpPorts[TZSPPort] = udpClass(TZSP)
+	}
 	return d, nil
 }
 
@@ -155,7 +158,7 @@ func (d *Decoder) start(r *Result) {
 }
 
 func (d *Decoder) finish(r *Result) {
-	if d.inner {
+	if d.inner && !d.nest.mirror {
 		r.forgetCut()
 	}
 	d.counters.Frames++

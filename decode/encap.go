@@ -25,12 +25,14 @@ const (
 	SRv6 // segment routing header (RFC 8754)
 	ESP
 	PSP
+	ERSPAN // mirror session in GRE
+	TZSP   // mirror session over UDP
 
 	numEncaps = iota + 1
 )
 
 var encapNames = [numEncaps]string{
-	"", "vlan", "macsec", "mpls", "pw", "gre", "nvgre", "vxlan", "vxlan-gpe", "geneve", "gtpu", "ipip", "srv6", "esp", "psp",
+	"", "vlan", "macsec", "mpls", "pw", "gre", "nvgre", "vxlan", "vxlan-gpe", "geneve", "gtpu", "ipip", "srv6", "esp", "psp", "erspan", "tzsp",
 }
 
 // String is the encapsulation's name in output, such as "vlan" or "vxlan-gpe".
@@ -44,8 +46,8 @@ func (e Encap) String() string {
 // Layer is one header of a frame's encapsulation. ID is what the header tells
 // networks apart by: the VLAN identifier (12 bits), the MPLS label (20), the
 // virtual network identifier of NVGRE, VXLAN, VXLAN-GPE and Geneve (24), the GRE
-// key, the GTP-U tunnel endpoint identifier and the security parameters index of
-// ESP and PSP (32). It is 0 for the others, for GRE without a key, and where the
+// key, the GTP-U tunnel endpoint identifier, the security parameters index of ESP and
+// PSP (32) and the session of ERSPAN (10). It is 0 for the others, for GRE without a key, and where the
 // capture ends before it.
 type Layer struct {
 	Encap Encap

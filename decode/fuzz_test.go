@@ -2,6 +2,7 @@ package decode_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/csigscope/csigscope/decode"
@@ -62,20 +63,19 @@ func reflectingSpec() csig.Spec {
 func checkResult(t *testing.T, d *decode.Decoder, dom *csig.Domain, r *decode.Result) {
 	t.Helper()
 	c := d.Counters()
-	if c.Reasons[r.Reason] != 1 || int(c.Tags+c.Reflections) != r.N || c.Orphans > c.Tags {
+	if c.Reasons[r.Reason] != 1 || int(c.Tags+c.Reflections) != r.N || c.Orphans > c.Tags+c.Reflections {
 		t.Fatalf("reason %s, %d observations: %+v", r.Reason, r.N, c)
 	}
+	mirrored := slices.ContainsFunc(r.Encap.Layers(), func(l decode.Layer) bool { return l.Encap == decode.ERSPAN || l.Encap == decode.TZSP })
 	valid, orphans := 0, 0
 	for i := range r.Obs[:r.N] {
 		o := &r.Obs[i]
 		switch {
-		case o.Kind == decode.Reflection:
-			if o.Flags&decode.Orphan != 0 {
-				t.Fatalf("reflection %+v", *o)
-			}
+		case o.Kind == decode.Reflection && mirrored != (o.Flags&decode.Orphan != 0):
+			t.Fatalf("reflection %+v, in a mirror session: %t", *o, mirrored)
 		case o.Flags&decode.Orphan != 0:
 			orphans++
-		default:
+		case o.Kind == decode.Tag:
 			valid++
 		}
 		if i > 0 && o.Kind == decode.Tag && r.Obs[i-1].Kind == decode.Reflection {

@@ -8,8 +8,7 @@ const transparentEthernet = 0x6558
 
 // gre reads the header of GRE (RFC 2784, RFC 2890) with any of its checksum, key
 // and sequence number. Source routes (RFC 1701), which no one uses and which have
-// a length of their own, are refused. Other versions, and payloads such as mirror
-// sessions, end the walk.
+// a length of their own, are refused. Other versions end the walk.
 func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
 	const (
 		checksum = 0x8000
@@ -48,8 +47,11 @@ func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
 	if !d.enter(kind, id, e, nil, r) {
 		return TooDeep
 	}
-	if flags&version != 0 {
+	switch {
+	case flags&version != 0:
 		return r.done()
+	case proto == erspanII || proto == erspanIII:
+		return d.erspan(proto, flags&sequence != 0, b[n:], left-n, r)
 	}
 	return d.etherPayload(proto, b[n:], r)
 }

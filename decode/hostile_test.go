@@ -55,6 +55,10 @@ func TestHostileStacks(t *testing.T) {
 		{"hop-by-hop headers", tag + "86dd 60000000 0000 00 40" + zeros(32), zeros(8), decode.TooDeep, 0, 1},
 		{"segment routing headers", tag + "86dd 60000000 0000 2b 40" + zeros(32), "2b00 0400 00000000", decode.TooDeep, 8, 1},
 		{"GTP-U extension headers", tag + "0800" + ipv4 + "11" + ends + "c350 0868 0000 0000 34ff 0000 00000000 0000 0085", "01000085", decode.TooDeep, 0, 1},
+		{"ERSPAN", tag + "0800", ipv4 + "2f" + ends + "1000 88be 00000000 1000 0000 00000000" + zeros(12) + "0800", decode.TooDeep, 9, 1},
+		{"TZSP", tag + "0800", ipv4 + "11" + ends + "c350 9090 0000 0000 01000001 01" + zeros(12) + "0800", decode.TooDeep, 4, 1},
+		{"TZSP fields", tag + "0800" + ipv4 + "11" + ends + "c350 9090 0000 0000 01000001", "28020000", decode.BadTunnel, 0, 1},
+		{"TZSP padding", tag + "0800" + ipv4 + "11" + ends + "c350 9090 0000 0000 01000001", "00", decode.BadTunnel, 0, 1},
 		{"Geneve options of length 0", tag + "0800" + ipv4 + "11" + ends + "c350 17c1 0000 0000 3f00 0800 00000000", "00000000", decode.BadIP, 1, 1},
 	} {
 		for name, cfg := range configs(dom) {

@@ -8,6 +8,7 @@ type nesting struct {
 	tunnels uint8 // entered so far
 	vlans   uint8 // VLAN tags of this L2
 	first   uint8 // index of the first observation that belongs to this L2
+	mirror  bool  // inside a mirror session: what is found there is an orphan
 	// named tells that an IP header stands before the tunnel: ends holds what
 	// observations inside are known by.
 	named bool
@@ -34,7 +35,7 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 	}
 	d.nest.tunnels++
 	d.nest.first, d.nest.vlans = uint8(r.N), 0
-	if e.ip == nil || (d.nest.named && !d.inner) {
+	if e.ip == nil || d.settled() {
 		return true
 	}
 	d.nest.named = true
@@ -47,8 +48,8 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 }
 
 // settled tells that the endpoints of the frame's observations come from a header
-// outside of the tunnel that the walk is in.
-func (d *Decoder) settled() bool { return d.nest.named && !d.inner }
+// outside of the tunnel that the walk is in. No header of a mirrored frame names them.
+func (d *Decoder) settled() bool { return d.nest.named && (!d.inner || d.nest.mirror) }
 
 // innerTag makes a tag that was found inside a tunnel an orphan, unless the
 // configuration expects it there and no tag before it counts.
@@ -56,7 +57,7 @@ func (d *Decoder) innerTag(o *Observation, r *Result) {
 	if d.nest.named {
 		o.setEnds(&d.ends)
 	}
-	if !d.innerTags {
+	if !d.innerTags || d.nest.mirror {
 		d.orphan(o)
 		return
 	}

@@ -27,8 +27,8 @@ func (k Kind) String() string {
 type Flags uint8
 
 // HasAddrs and HasPorts tell whether Src and Dst, SrcPort and DstPort are set. An
-// Orphan is a tag in a place where no tag belongs: it is reported and never
-// aggregated.
+// Orphan is a tag in a place where no tag belongs, or a reflection in a mirror session:
+// it is reported and never aggregated.
 const (
 	HasAddrs Flags = 1 << iota
 	HasPorts

@@ -49,7 +49,7 @@ type Counters struct {
 	Reasons [NumReasons]uint64
 
 	Tags        uint64 // orphans included
-	Orphans     uint64 // tags in a place where no tag belongs
+	Orphans     uint64 // tags in a place where no tag belongs, reflections in mirror sessions
 	Reflections uint64
 
 	// An empty or invalid reflection says that the path is not CSIG-capable

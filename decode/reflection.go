@@ -70,11 +70,19 @@ func (d *Decoder) reflection(b, header []byte, e endpoints, r *Result) int {
 	}
 	switch {
 	case empty > 0:
-		d.counters.EmptyReflections++
+		d.incapable(&d.counters.EmptyReflections)
 	case invalid:
-		d.counters.InvalidReflections++
+		d.incapable(&d.counters.InvalidReflections)
 	}
 	return empty
+}
+
+// incapable counts a reflection which says that the path is not CSIG-capable. A mirrored
+// one says nothing of the path that its mirror session takes.
+func (d *Decoder) incapable(counter *uint64) {
+	if !d.nest.mirror {
+		*counter++
+	}
 }
 
 // experiment is the experiment identifier of RFC 6994: 2 or 4 bytes, 0 without.
@@ -115,5 +123,8 @@ func (d *Decoder) addReflection(l csig.Layout, data []byte, e endpoints, r *Resu
 		o.setAddrs(e)
 	}
 	d.counters.Reflections++
+	if d.nest.mirror {
+		d.orphan(o)
+	}
 	return o
 }

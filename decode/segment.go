@@ -8,8 +8,8 @@ type TCPSegment struct {
 }
 
 // Segment is the innermost TCP segment of the frame that was decoded last, in whatever
-// tunnel, where Config.Segments asks for it. ok is false where there is none, or it is a
-// fragment, encrypted, cut, or of no stated length, and for a frame without a tag where no
+// tunnel, where Config.Segments asks for it. ok is false where there is none, or it is
+// mirrored, a fragment, encrypted, cut, or of no stated length, and for a frame without a tag where no
 // reflections over TCP are configured. It is a part of that frame.
 func (d *Decoder) Segment() (s TCPSegment, ok bool) {
 	return d.segment, d.segment.TCP != nil
@@ -18,7 +18,7 @@ func (d *Decoder) Segment() (s TCPSegment, ok bool) {
 // keep notes the segment that the walk has come to.
 func (d *Decoder) keep(b []byte, left int, e endpoints) {
 	const moreFragments = 0x2000
-	if e.fragment || len(e.ip) == ipv4Len && be16(e.ip[6:])&moreFragments != 0 || left > 1<<16 {
+	if d.nest.mirror || e.fragment || len(e.ip) == ipv4Len && be16(e.ip[6:])&moreFragments != 0 || left > 1<<16 {
 		return
 	}
 	d.segment = TCPSegment{IP: e.ip, TCP: b, Left: left}

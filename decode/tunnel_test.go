@@ -48,6 +48,7 @@ func TestTunnelEndpoints(t *testing.T) {
 		vxlan  = " 10.0.0.1 > 10.0.1.2 proto 17 ports 50000 > 4789"
 		vxlan6 = " 2001:db8::1 > 2001:db8:0:1::2 proto 17 ports 50000 > 4789"
 		gre    = " 10.0.0.1 > 10.0.1.2 proto 47"
+		tzsp   = " 10.0.0.1 > 10.0.1.2 proto 17 ports 50000 > 37008"
 		tcp    = " 10.1.0.1 > 10.1.0.2 proto 6 ports 40000 > 443"
 		ack    = " ack 4096"
 	)
@@ -74,6 +75,12 @@ func TestTunnelEndpoints(t *testing.T) {
 		{"gre_tag", "outer inner tags", []string{"tag" + gre, "tag orphan" + gre, "reflection" + gre + ack}},
 		{"mpls_pw_tag", "outer", []string{"tag" + tcp + ack, "tag orphan" + tcp + ack, "reflection" + tcp + ack}},
 		{"mpls_pw_tag_only", "outer inner tags", []string{"tag" + tcp + ack, "reflection" + tcp + ack}},
+		{"gre_mirror", "outer", []string{"tag" + gre, "reflection orphan" + gre + ack}},
+		{"gre_mirror", "inner inner tags", []string{"tag" + gre, "reflection orphan" + gre + ack}},
+		{"erspan_2", "outer", []string{"tag orphan" + gre, "reflection orphan" + gre + ack}},
+		{"erspan_2", "inner inner tags", []string{"tag orphan" + gre, "reflection orphan" + gre + ack}},
+		{"tzsp", "outer inner tags", []string{"tag orphan" + tzsp, "reflection orphan" + tzsp + ack}},
+		{"tzsp", "inner", []string{"tag orphan" + tzsp, "reflection orphan" + tzsp + ack}},
 		{"esp", "inner", []string{"tag 10.0.0.1 > 10.0.1.2 proto 50"}},
 		{"psp", "inner", []string{"tag 10.0.0.1 > 10.0.1.2 proto 17 ports 50000 > 1000"}},
 	} {
@@ -116,6 +123,9 @@ func TestEncapNamesAndIDs(t *testing.T) {
 		"gtpu_ipv4":       {{Encap: decode.GTPU, ID: 42}},
 		"esp":             {{Encap: decode.ESP, ID: 0xbeef}},
 		"psp":             {{Encap: decode.PSP, ID: 0xbeef}},
+		"erspan_1":        {{Encap: decode.GRE}, {Encap: decode.ERSPAN}},
+		"erspan_3":        {{Encap: decode.GRE}, {Encap: decode.ERSPAN, ID: 77}},
+		"tzsp":            {{Encap: decode.TZSP}},
 	} {
 		var r decode.Result
 		d.Decode(goldenFrame(t, frame), &r)
@@ -126,7 +136,7 @@ func TestEncapNamesAndIDs(t *testing.T) {
 	if c := d.Counters(); c.Encrypted != 2 {
 		t.Errorf("%d encrypted packets, want those of ESP and PSP", c.Encrypted)
 	}
-	for e := decode.VLAN; e <= decode.PSP; e++ {
+	for e := decode.VLAN; e <= decode.TZSP; e++ {
 		text := string(decode.Layer{Encap: e, ID: 3}.Append(nil))
 		if want := strings.TrimSuffix(text, ":3"); e.String() != want || (e == decode.VLAN) != (want != text) {
 			t.Errorf("encapsulation %d is %q, its layer %q", e, e, text)

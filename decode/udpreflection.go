@@ -46,9 +46,9 @@ func (d *Decoder) udpPayload(b []byte, left int, e endpoints, udp []byte, r *Res
 				o.setPorts(udp)
 			}
 		case empty:
-			d.counters.EmptyReflections++
+			d.incapable(&d.counters.EmptyReflections)
 		case invalid:
-			d.counters.InvalidReflections++
+			d.incapable(&d.counters.InvalidReflections)
 		case cut:
 			return CutTransport
 		case absent:

@@ -34,7 +34,10 @@ func (d *Decoder) setUDPTunnels(tunnels map[uint16]Encap) error {
 // udpTunnel reads the tunnel header behind a UDP header. left is what the UDP
 // header leaves for it, at least len(b).
 func (d *Decoder) udpTunnel(kind Encap, b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
-	const fixed = 8 // bytes that each of these headers has
+	const fixed = 8 // bytes that each of the other headers has
+	if kind == TZSP {
+		return d.tzsp(b, left, e, udp, r)
+	}
 	if len(b) < fixed {
 		return shortTunnel(fixed, left)
 	}

@@ -160,9 +160,10 @@ func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 	var reflection *csig.Tag
 	for i := range t.result.Obs[:t.result.N] {
 		switch o := &t.result.Obs[i]; {
+		case o.Flags&decode.Orphan != 0:
 		case o.Kind == decode.Reflection:
 			reflection = &o.Tag
-		case o.Flags&decode.Orphan == 0:
+		default:
 			s.Tagged, s.Tag = true, o.Tag
 			s.Src, s.Dst = o.Addrs()
 		}

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/capture/livetest"
 )
 
 // writeFrames writes frames of one Ethernet interface as a capture, a second apart.
@@ -103,5 +105,119 @@ func TestUDPTunnelMistakes(t *testing.T) {
 		if err := checkFiles(t, "--config", config); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), config) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// mirrorHeads are what mirror sessions put between IP and a frame, by kind, and a protocol.
+var mirrorHeads = map[string][]byte{
+	"erspan": {47, 0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 7, 0, 0, 0, 0},
+	"gretap": {47, 0x20, 0, 0x65, 0x58, 0, 0, 0, 7},
+	"vxlan":  {17, 0xc0, 0, 4789 >> 8, 4789 & 0xff, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0},
+	"tzsp":   {17, 0xc0, 0, 37008 >> 8, 37008 & 0xff, 0, 0, 0, 0, 1, 0, 0, 1, 1},
+}
+
+// mirrored is a frame as a switch at 192.0.2.1 sends it to 192.0.2.2 in a session.
+func mirrored(kind string, frame []byte) []byte {
+	protocol, head := mirrorHeads[kind][0], mirrorHeads[kind][1:]
+	n := 20 + len(head) + len(frame)
+	ip := []byte{0x45, 0, byte(n >> 8), byte(n), 0, 0, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2}
+	return slices.Concat([]byte{2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x08, 0x00}, ip, head, frame)
+}
+
+// TestForgedMirrors: what is in a mirror session counts where a flag, the configuration or
+// the fabric file says that the capture holds such sessions. Elsewhere, where anybody can
+// have sent it, its tag is printed, counted and found as an orphan, and in no heatmap.
+func TestForgedMirrors(t *testing.T) {
+	t.Parallel()
+	type object struct {
+		Src    string `json:"src"`
+		Orphan bool   `json:"orphan"`
+	}
+	dir := t.TempDir()
+	frame := livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
+	for kind := range mirrorHeads {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			file := writeFrames(t, mirrored(kind, frame), mirrored(kind, mirrored(kind, frame)))
+			other := "erspan"
+			if kind == other {
+				other = "gretap,vxlan,tzsp"
+			}
+			for _, test := range []struct {
+				name string
+				args []string
+				held bool
+			}{
+				{"nothing said", nil, false},
+				{"others", []string{"--mirrors", other}, false},
+				{"flag", []string{"--mirrors", kind}, true},
+				{"configuration", []string{"--config", writeFile(t, filepath.Join(dir, kind+".yaml"), "taps:\n- {name: frames, place: receiver, mirrors: ["+kind+"]}\n")}, true},
+				{"fabric file", []string{"--fabric", writeFile(t, filepath.Join(dir, kind+"-fabric.yaml"), "version: 1\ntaps:\n- {name: frames, place: receiver, mirrors: ["+kind+"]}\n")}, true},
+			} {
+				with := func(args ...string) string {
+					t.Helper()
+					return mustRun(t, os.Environ(), append(append(args, test.args...), file)...)
+				}
+				want, n := []object{{"192.0.2.1", true}, {"192.0.2.1", true}}, uint64(0)
+				if test.held {
+					want[0], n = object{"10.0.0.1", false}, 1 // a mirror of a mirror is held nowhere
+				}
+				var got []object
+				for line := range strings.Lines(with("decode")) {
+					got = append(got, decodeJSON[object](t, line))
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: decode prints %v, want %v", test.name, got, want)
+				}
+				s := decodeJSON[summaryOutput](t, with("replay", "--store", "none", "-o", "json"))
+				if o := s.Observations; o.In != 2 || o.Stored != n || o.Rejected["orphan"] != 2-n {
+					t.Errorf("%s: %d of %d forged tags are stored, rejected %v; want %d stored and the others orphans", test.name, o.Stored, o.In, o.Rejected, n)
+				}
+				r := decodeJSON[struct {
+					Findings []struct {
+						Kind  string `json:"kind"`
+						Count uint64 `json:"count"`
+					} `json:"findings"`
+				}](t, with("report", "-o", "json", "--out", "-"))
+				orphans := uint64(0)
+				for _, f := range r.Findings {
+					if f.Kind == "orphan-tag" {
+						orphans += f.Count
+					}
+				}
+				if orphans != 2-n {
+					t.Errorf("%s: report finds %d orphans, want %d: %+v", test.name, orphans, 2-n, r.Findings)
+				}
+			}
+		})
+	}
+}
+
+// TestMirrorMistakes names the place and the kinds.
+func TestMirrorMistakes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const kinds = "expected erspan, gretap, vxlan or tzsp"
+	tap := func(keys string) string { return "\n- {name: a, place: receiver, mirrors: " + keys + "}\n" }
+	file := writeFrames(t, vxlanOn(1))
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"flag":          {[]string{"decode", "--mirrors", "erspan,span", file}, `--mirrors: mirror kind "span": ` + kinds},
+		"configuration": {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "taps.yaml"), "taps:"+tap("[span]"))}, `line 2: mirror kind "span": ` + kinds},
+		"no list":       {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "list.yaml"), "taps:"+tap("erspan"))}, "line 2: expected a list of mirror kinds such as [erspan, vxlan]"},
+		"collect":       {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  taps:\n  - {interface: lo, mirrors: [span]}\n")}, `line 3: mirror kind "span": ` + kinds},
+		"export":        {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "export.yaml"), "export:\n  taps:\n  - {interface: lo, mirrors: [span]}\n")}, `line 3: mirror kind "span": ` + kinds},
+		"fabric file":   {[]string{"config", "check", "--fabric", writeFile(t, filepath.Join(dir, "fabric.yaml"), "version: 1\ntaps:"+tap("[span]"))}, `fabric.yaml:3: mirror kind "span": ` + kinds},
+	} {
+		if r := runBinary(t, os.Environ(), test.args...); r.code != exitUsage || !strings.Contains(r.stderr, test.want) {
+			t.Errorf("%s: exit code %d, %q, want %q", name, r.code, r.stderr, test.want)
+		}
+	}
+	own := writeFile(t, filepath.Join(dir, "own.yaml"), "taps:"+tap("[tzsp, erspan]")+"collect: {taps: [{interface: lo, mirrors: [vxlan]}]}\n")
+	dump := mustRun(t, os.Environ(), "config", "dump", "--config", own)
+	if again := mustRun(t, os.Environ(), "config", "dump", "--config", writeFile(t, filepath.Join(dir, "dump.yaml"), dump)); again != dump || !strings.Contains(dump, "mirrors: [erspan, tzsp]") || !strings.Contains(dump, "mirrors: [vxlan]") {
+		t.Errorf("config dump gives\n%s\nand then\n%s", dump, again)
 	}
 }

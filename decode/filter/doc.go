@@ -15,5 +15,8 @@
 //	UDP     ports that reflect pass
 //	inside  of two tunnels, one in the other, the same again
 //
+// Mirror sessions are tunnels, whether the tap holds them or not: in others, what passes
+// is an orphan.
+//
 // Classic BPF has no loops: all of this is unrolled.
 package filter

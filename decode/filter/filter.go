@@ -15,14 +15,9 @@ import (
 type Config struct {
 	// Decode is the configuration of the decoder that gets the frames.
 	Decode decode.Config
-	// Mirrors passes mirror sessions that arrive at the tap: those of ERSPAN, GRE-TAP
-	// and VXLAN with frames that pass on their own, and TZSP whole.
-	Mirrors bool
-	// TZSPPort is the UDP port of TZSP; 0 is 37008.
-	TZSPPort uint16
-	// VXLANPort is the UDP port of mirror sessions in VXLAN, unless it is among the
-	// decoder's tunnels anyway; 0 is none.
-	VXLANPort uint16
+	// VXLANPort and TZSPPort are the UDP ports of mirror sessions that the tap holds,
+	// unless the decoder walks them anyway; 0 is none.
+	VXLANPort, TZSPPort uint16
 	// SnapLen is how many bytes of a frame are kept; 0 is what decoding needs.
 	SnapLen uint32
 }
@@ -35,22 +30,17 @@ const (
 	needMirror    = 96
 	needTransport = 60
 	udpHeader     = 8
-	defaultTZSP   = 37008
 )
 
 // SnapLen is how many bytes of a frame decoding needs.
 func SnapLen(cfg Config) uint32 {
-	n := needHeaders
-	if cfg.Mirrors {
-		n += needMirror
-	}
 	deepest := 0
 	if cfg.Decode.Domain != nil {
 		for _, r := range cfg.Decode.Domain.UDPReflections() {
 			deepest = max(deepest, int(r.Offset)+r.Layout.Format.DataLen(), int(r.MatchOffset)+1, int(r.ValidOffset)+1)
 		}
 	}
-	return uint32(n + max(0, udpHeader+deepest-needTransport))
+	return uint32(needHeaders + needMirror + max(0, udpHeader+deepest-needTransport))
 }
 
 // New writes the filter of a packet socket, which gets frames from their Ethernet
@@ -86,8 +76,6 @@ type writer struct {
 	reflecting []uint32 // UDP ports
 	tunnels    map[uint16]decode.Encap
 	ports      []uint16 // of the tunnels
-	mirrors    bool
-	tzsp       uint16
 
 	pass, drop, tcp label
 	levels          [maxLevels + 1]places
@@ -145,16 +133,15 @@ func newWriter(cfg Config) (*writer, error) {
 	if d == nil {
 		return nil, errors.New("no domain is configured")
 	}
-	w := &writer{assembler: newAssembler(), tunnels: cfg.Decode.UDPTunnels, mirrors: cfg.Mirrors, tzsp: cfg.TZSPPort}
-	if w.tzsp == 0 {
-		w.tzsp = defaultTZSP
+	w := &writer{assembler: newAssembler(), tunnels: map[uint16]decode.Encap{decode.TZSPPort: decode.TZSP}}
+	if cfg.Decode.UDPTunnels == nil {
+		maps.Copy(w.tunnels, decode.DefaultUDPTunnels())
 	}
-	if w.tunnels == nil {
-		w.tunnels = decode.DefaultUDPTunnels()
-	}
-	if cfg.Mirrors && cfg.VXLANPort != 0 {
-		w.tunnels = maps.Clone(w.tunnels)
-		w.tunnels[cfg.VXLANPort] = decode.VXLAN
+	maps.Copy(w.tunnels, cfg.Decode.UDPTunnels)
+	for port, kind := range map[uint16]decode.Encap{cfg.VXLANPort: decode.VXLAN, cfg.TZSPPort: decode.TZSP} {
+		if port != 0 {
+			w.tunnels[port] = kind
+		}
 	}
 	w.ports = slices.Sorted(maps.Keys(w.tunnels))
 	for _, id := range d.TPIDs() {

@@ -174,7 +174,7 @@ func TestPassesWhatDecodes(t *testing.T) {
 // reflections, whatever it is in, but for what is encrypted.
 func TestDropsPlainTraffic(t *testing.T) {
 	cfg := decode.Config{Domain: domain(t, nil)}
-	m := newMachine(t, Config{Decode: cfg, Mirrors: true})
+	m := newMachine(t, Config{Decode: cfg})
 	plain := 0
 	for _, frame := range livetest.EveryEncapsulation(t) {
 		if finds(t, cfg, frame) {
@@ -191,7 +191,7 @@ func TestDropsPlainTraffic(t *testing.T) {
 }
 
 func BenchmarkBuild(b *testing.B) {
-	cfg := Config{Decode: decode.Config{Domain: domain(b, nil)}, Mirrors: true}
+	cfg := Config{Decode: decode.Config{Domain: domain(b, nil)}}
 	for b.Loop() {
 		raw, err := New(cfg)
 		if err != nil {

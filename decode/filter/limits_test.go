@@ -37,7 +37,7 @@ func TestFitsTheKernel(t *testing.T) {
 			s.UDPReflections = append(s.UDPReflections, u)
 		}
 	})
-	cfg := Config{Decode: decode.Config{Domain: dom}, Mirrors: true}
+	cfg := Config{Decode: decode.Config{Domain: dom}}
 	raw, err := New(cfg)
 	if err != nil || len(raw) > maxInstructions {
 		t.Fatalf("%d instructions, %v", len(raw), err)
@@ -69,9 +69,8 @@ func TestSnapLen(t *testing.T) {
 		cfg  Config
 		want uint32
 	}{
-		{Config{}, 384},
-		{Config{Mirrors: true}, 480},
-		{Config{Decode: decode.Config{Domain: deep}}, 384 + 8 + 1000 + 6 - 60},
+		{Config{}, 480},
+		{Config{Decode: decode.Config{Domain: deep}}, 480 + 8 + 1000 + 6 - 60},
 	} {
 		if got := SnapLen(tc.cfg); got != tc.want {
 			t.Errorf("%d bytes, want %d", got, tc.want)
@@ -97,40 +96,48 @@ func inERSPAN(kind int, frame []byte) []byte {
 	return append(b, frame...)
 }
 
-// TestMirrors passes mirrored frames by what is in them, where mirrors are expected.
+// TestMirrors passes mirrored frames by what is in them, whether the tap holds mirrors or
+// not: what it does not hold is an orphan, which decode counts.
 func TestMirrors(t *testing.T) {
 	dec := decode.Config{Domain: domain(t, nil)}
-	with, without := newMachine(t, Config{Decode: dec, Mirrors: true}), newMachine(t, Config{Decode: dec})
+	m := newMachine(t, Config{Decode: dec})
 	plain := livetest.Plain(1, 2, 60)
-	for kind := 1; kind <= 4; kind++ {
-		for _, tc := range []struct {
-			m     *machine
-			frame []byte
-			want  bool
-		}{
-			{with, livetest.Tagged(plain, 0x9900<<16), true},
-			{with, livetest.Tagged(plain, 0x8100<<16|5, 0x9900<<16), true},
-			{with, plain, false},
-			{without, livetest.Tagged(plain, 0x9900<<16), false},
-		} {
-			if got := tc.m.run(inERSPAN(kind, tc.frame), 0) > 0; got != tc.want {
-				t.Errorf("type %d, mirrors %t: passes %t, want %t: %x", kind, tc.m.cfg.Mirrors, got, tc.want, tc.frame)
+	for _, tags := range [][]uint32{nil, {0x8100<<16 | 5}, {0x9900 << 16}, {0x8100<<16 | 5, 0x9900 << 16}} {
+		frame, want := livetest.Tagged(plain, tags...), slices.Contains(tags, 0x9900<<16)
+		for kind := 1; kind <= 4; kind++ {
+			if mirrored := inERSPAN(kind, frame); check(t, m, mirrored) != want || finds(t, dec, mirrored) != want {
+				t.Errorf("ERSPAN, type %d of a frame with tags %x: want %t", kind, tags, want)
+			}
+		}
+		for _, fields := range [][]byte{{1}, {0, 0, 40, 4, 0, 0, 0, 7, 1}, {13, 4, 0, 0, 0, 0, 41, 2, 0, 60, 60, 6, 2, 0, 0, 0, 0, 1, 1}} {
+			if mirrored := inUDP(decode.TZSPPort, append([]byte{1, 0, 0, 1}, fields...), frame); check(t, m, mirrored) != want || finds(t, dec, mirrored) != want {
+				t.Errorf("TZSP with fields %x of a frame with tags %x: want %t", fields, tags, want)
 			}
 		}
 	}
-	const port = 14789
-	vxlan := slices.Concat(livetest.Plain(1, 2, 60)[:42], []byte{8, 0, 0, 0, 0, 0, 7, 0})
-	binary.BigEndian.PutUint16(vxlan[36:], port)
-	own := newMachine(t, Config{Decode: dec, Mirrors: true, VXLANPort: port})
-	for tag, want := range map[uint32]bool{0x9900 << 16: true, 0x8100 << 16: false} {
-		frame := append(slices.Clone(vxlan), livetest.Tagged(plain, tag)...)
-		if (own.run(frame, 0) > 0) != want || with.run(frame, 0) > 0 {
-			t.Errorf("VXLAN at its own port with tag %#x: want %t where it is configured alone", tag, want)
+	for name, head := range map[string][]byte{"keepalive": {1, 4, 0, 1, 1}, "other version": {2, 0, 0, 1, 1}, "other link": {1, 0, 0, 18, 1}, "short": {1, 0}} {
+		if m.run(inUDP(decode.TZSPPort, head, livetest.Tagged(plain, 0x9900<<16)), 0) != 0 {
+			t.Errorf("TZSP, %s: passes", name)
 		}
 	}
-	tzsp := livetest.Plain(1, 2, 60)
-	binary.BigEndian.PutUint16(tzsp[36:], defaultTZSP)
-	if with.run(tzsp, 0) == 0 || without.run(tzsp, 0) != 0 {
-		t.Error("TZSP has to pass where mirrors are expected, and there alone")
+	const vxlan, tzsp = 14789, 13008
+	own := newMachine(t, Config{Decode: dec, VXLANPort: vxlan, TZSPPort: tzsp})
+	for port, head := range map[uint16][]byte{vxlan: {8, 0, 0, 0, 0, 0, 7, 0}, tzsp: {1, 0, 0, 1, 1}} {
+		for tag, want := range map[uint32]bool{0x9900 << 16: true, 0x8100 << 16: false} {
+			frame := inUDP(port, head, livetest.Tagged(plain, tag))
+			if (own.run(frame, 0) > 0) != want || m.run(frame, 0) > 0 {
+				t.Errorf("mirrored to port %d with tag %#x: want %t where the port is configured, and nothing elsewhere", port, tag, want)
+			}
+		}
 	}
+}
+
+// inUDP is the frame behind the header of a mirror session over UDP.
+func inUDP(port uint16, head, frame []byte) []byte {
+	b := livetest.Plain(1, 2, 60)[:42]
+	binary.BigEndian.PutUint16(b[36:], port)
+	n := 8 + len(head) + len(frame)
+	binary.BigEndian.PutUint16(b[16:], uint16(20+n))
+	binary.BigEndian.PutUint16(b[38:], uint16(n))
+	return append(append(b, head...), frame...)
 }

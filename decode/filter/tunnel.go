@@ -38,10 +38,7 @@ func (w *writer) transport(inside *places) {
 func (w *writer) udp(inside *places) {
 	w.load(2, 2)
 	w.anyOf(w.reflecting, w.pass)
-	if w.mirrors {
-		w.equal(uint32(w.tzsp), w.pass)
-	}
-	vxlan, gpe, geneve, gtpu := w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()
+	vxlan, gpe, geneve, gtpu, tzsp := w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()
 	for _, port := range w.ports {
 		to := w.drop // of PSP, what is inside is encrypted
 		switch w.tunnels[port] {
@@ -53,6 +50,8 @@ func (w *writer) udp(inside *places) {
 			to = geneve
 		case decode.GTPU:
 			to = gtpu
+		case decode.TZSP:
+			to = tzsp
 		}
 		w.equal(uint32(port), to)
 	}
@@ -65,6 +64,8 @@ func (w *writer) udp(inside *places) {
 	w.geneve(inside)
 	w.place(gtpu)
 	w.gtpu(inside)
+	w.place(tzsp)
+	w.tzsp(inside)
 }
 
 func (w *writer) vxlan(inside *places) {
@@ -165,8 +166,8 @@ func (w *writer) gtpu(inside *places) {
 	w.jump(w.drop)
 }
 
-// gre steps over the header (RFC 2784, RFC 2890) and, of mirror sessions, over that of
-// ERSPAN (draft-foschiano-erspan-03).
+// gre steps over the header (RFC 2784, RFC 2890) and over that of ERSPAN
+// (draft-foschiano-erspan-03).
 func (w *writer) gre(inside *places) {
 	const routing, version, sequence = 0x4000, 0x0007, 0x1000
 	w.load(2, 2)
@@ -181,10 +182,34 @@ func (w *writer) gre(inside *places) {
 	}
 	w.advance(4 - 2)
 	w.fetch(protocolWord)
-	if w.mirrors {
-		w.erspan(inside)
-	}
+	w.erspan(inside)
 	w.etherPayload(inside)
+}
+
+// tzsp steps over the fields of TZSP, behind which the frame is.
+func (w *writer) tzsp(inside *places) {
+	const head, received, padding, end, fields = 4, 0x01000001, 0, 1, 8
+	ended := w.newLabel()
+	w.load(udpHeader, head)
+	w.when(bpf.JumpNotEqual, received, w.drop)
+	w.advance(udpHeader + head)
+	for range fields {
+		single, next := w.newLabel(), w.newLabel()
+		w.load(0, 1)
+		w.equal(end, ended)
+		w.equal(padding, single)
+		w.load(1, 1)
+		w.alu(bpf.ALUOpAdd, 2)
+		w.advanceA()
+		w.jump(next)
+		w.place(single)
+		w.advance(1)
+		w.place(next)
+	}
+	w.jump(w.pass)
+	w.place(ended)
+	w.advance(1 + addresses)
+	w.jump(inside.ether)
 }
 
 func (w *writer) erspan(inside *places) {

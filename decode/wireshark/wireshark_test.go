@@ -107,7 +107,7 @@ func (r *reader) read(frame []byte) reading {
 			LM:      uint32(o.Tag.LM),
 			R:       uint32(o.Tag.R),
 			D:       o.Tag.D,
-			Orphan:  o.Flags&decode.Orphan != 0,
+			Orphan:  o.Flags&decode.Orphan != 0 && o.Kind == decode.Tag, // the dissector marks no reflections
 			Noted:   o.Tag.R != 0,
 		})
 	}
@@ -117,9 +117,9 @@ func (r *reader) read(frame []byte) reading {
 // goesOn lists the decoder's frames in which Wireshark's own dissectors go on where
 // the decoder ends the walk, and why.
 var goesOn = map[string]string{
+	"erspan_version":    "opens every version",
 	"geneve_control":    "opens control packets",
 	"geneve_version":    "opens every version",
-	"gre_mirror":        "opens mirror sessions, which csigscope takes out before it decodes",
 	"macsec_short_cut":  "does not end user data where the short length says",
 	"vxlan_gpe_oam":     "opens maintenance packets",
 	"vxlan_gpe_version": "opens every version",

@@ -111,7 +111,7 @@ func (t *Tap) goOn(old *Tap) (anew bool, err error) {
 
 func newInterface(c *Interface, of *Config) (*Tap, error) {
 	cfg := c.Capture
-	program := filter.Config{Decode: of.Decode, Mirrors: true, SnapLen: cfg.SnapLen}
+	program := filter.Config{Decode: of.Decode, VXLANPort: c.At.Mirrors.VXLAN, TZSPPort: c.At.Mirrors.TZSP, SnapLen: cfg.SnapLen}
 	if cfg.SnapLen == 0 {
 		cfg.SnapLen = filter.SnapLen(program)
 	}
