@@ -38,6 +38,7 @@ func TestCollect(t *testing.T) {
 		{"kill", collectKill},
 		{"truth", collectTruth},
 		{"mirror", collectMirrored},
+		{"forged", collectForged},
 		{"drops", collectDrops},
 		{"systemd", collectUnderSystemd},
 	} {

@@ -130,3 +130,60 @@ func collectMirrored(t *testing.T, env []string) {
 		t.Errorf("the log tells of failures:\n%s", c.log())
 	}
 }
+
+// collectForged: frames come out of the mirror sessions at an interface from the reload on
+// that says that it holds them. Other sessions, and those inside of what a mirror brings,
+// reach the decoder and are orphans.
+func collectForged(t *testing.T, env []string) {
+	dir := t.TempDir()
+	dsn, metrics := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	const section = `collect:
+  checkpoint: {every: 200ms}
+  taps: [{interface: %s, mirrors: [%s]}]
+  mirrors: [{listen: "127.0.0.1:4789", kind: vxlan, name: spine}]
+taps:
+- {name: spine, place: receiver, mirrors: [erspan]}
+- {name: spine/127.0.0.1/77, place: receiver, mirrors: [erspan]}
+`
+	config := filepath.Join(dir, "config.yaml")
+	writeFile(t, config, fmt.Sprintf(section, livetest.TapEnd, ""))
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--ops-listen", metrics)
+	spine, err := net.Dial("udp", "127.0.0.1:4789")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spine.Close()
+	s := livetest.NewSender(t, livetest.SendEnd)
+	frame := livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
+	const packets = 100
+	send := func() {
+		for range packets {
+			s.Send(mirrored("erspan", frame))
+			s.Send(mirrored("tzsp", frame))
+			if _, err := spine.Write(append([]byte{8, 0, 0, 0, 0, 0, 77, 0}, mirrored("erspan", frame)...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send()
+	c.waitCounted(metrics, filepath.Join(dir, "store"), 3*packets)
+	writeFile(t, config, fmt.Sprintf(section, livetest.TapEnd, "erspan"))
+	if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	c.waitLog("msg=reloaded", 1)
+	send()
+	c.end(syscall.SIGTERM)
+	got := askTaps(t, env, dsn)
+	for name, want := range map[string]tapAnswer{
+		livetest.TapEnd:      {Packets: 4 * packets, Observations: 4 * packets, Stored: packets, Rejected: fmt.Sprint("orphan=", 3*packets)},
+		"spine/127.0.0.1/77": {Packets: 2 * packets, Observations: 2 * packets, Rejected: fmt.Sprint("orphan=", 2*packets)},
+	} {
+		if tap := got[name]; tap.Packets != want.Packets || tap.Observations != want.Observations || tap.Stored != want.Stored || tap.Rejected != want.Rejected {
+			t.Errorf("%s: got %+v, want %+v", name, tap, want)
+		}
+	}
+	if n := stored(t, env, dsn); n != packets {
+		t.Errorf("%d observations are stored, want %d of the sessions that the tap holds", n, packets)
+	}
+}
