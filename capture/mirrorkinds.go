@@ -121,7 +121,7 @@ func (m *Mirrors) UnmarshalYAML(n *yaml.Node) error {
 }
 
 // MarshalYAML implements yaml.Marshaler.
-func (m Mirrors) MarshalYAML() (any, error) { return m.kinds(), nil } //nolint:unparam // the interface has an error
+func (m Mirrors) MarshalYAML() (any, error) { return m.kinds(), nil }
 
 const udpHeader = 8
 

@@ -19,7 +19,7 @@ func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok 
 // its IP header is an ordinary frame, so that a tag of the mirror's path is not hidden by
 // the mirrored one. Sessions are taken out of Ethernet frames alone.
 func mirrored(link decode.Link, holds capture.Mirrors, f *capture.Frame) (inner capture.Frame, ok bool) {
-	if holds == (capture.Mirrors{}) || link != decode.Ethernet {
+	if link != decode.Ethernet {
 		return inner, false
 	}
 	inner, _, result := holds.Unwrap(f)
@@ -29,9 +29,11 @@ func mirrored(link decode.Link, holds capture.Mirrors, f *capture.Frame) (inner 
 // Decode decodes a frame, or the mirrored one in it where the tap holds such sessions, and
 // returns its length on the wire. What other sessions hold are orphans.
 func Decode(d *decode.Decoder, link decode.Link, holds capture.Mirrors, f *capture.Frame, r *decode.Result) (wireLen uint32) {
-	if inner, ok := mirrored(link, holds, f); ok {
-		d.Decode(inner.Data, r)
-		return inner.WireLen
+	if holds != (capture.Mirrors{}) { // most taps hold none: no frame is copied for them
+		if inner, ok := mirrored(link, holds, f); ok {
+			d.Decode(inner.Data, r)
+			return inner.WireLen
+		}
 	}
 	if f.TPID != 0 {
 		d.DecodeStripped(f.Data, f.TPID, f.TCI, r)
