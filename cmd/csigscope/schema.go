@@ -34,7 +34,7 @@ capacity, device, set and ports) is pinned: others that say otherwise are refuse
 finding contested-name shows. Collectors that run take such a description within seconds; of
 several, the one that was refused first. --all unpins what exporters have described, names
 what fabric files say as well; a collector that runs keeps to its own file in any case.`,
-		Example: `  csigscope query findings --last 1h
+		Example: `  csigscope query findings
   csigscope schema unpin leaf3:up1 "leaf3 up"`,
 	}
 	addStoreFlag(cmd, &dsn)

@@ -99,7 +99,7 @@ func ingest() metrics.Ingest {
 		Exporters: []metrics.Exporter{
 			{
 				Name: "host1", LastSeen: now.Add(-time.Minute), ClockOffset: 600 * time.Millisecond, Requests: 601, Bytes: 602, Items: 603,
-				Rows: 604, Observations: 605, Overflowed: 606, Repeated: 607, Undone: 608, Denied: 609, Flows: 610, FoldedFlows: 611, Findings: 612,
+				Rows: 604, Observations: 605, Overflowed: 606, Repeated: 607, Undone: 608, Denied: 609, Flows: 610, FoldedFlows: 611, Findings: 612, Contested: 613,
 			},
 			{Name: "host2"},
 		},
