@@ -86,14 +86,14 @@ func (c *Codes) add(k codeKey, n uint64) {
 		c.full = true
 		if c.first/c.step == c.last/c.step {
 			k.cell.src, k.cell.dst = OverflowGroup, OverflowGroup
-			c.overflow = addSat(c.overflow, n)
+			c.overflow = AddSat(c.overflow, n)
 			break
 		}
 		c.widen()
 		k.start = start - start%c.step
 		_, known = c.counts[k]
 	}
-	c.counts[k] = addSat(c.counts[k], n)
+	c.counts[k] = AddSat(c.counts[k], n)
 }
 
 // widen makes one step of two, or of five.
@@ -103,7 +103,7 @@ func (c *Codes) widen() {
 	c.counts = make(map[codeKey]uint64, len(old))
 	for k, n := range old {
 		k.start -= k.start % c.step
-		c.counts[k] = addSat(c.counts[k], n)
+		c.counts[k] = AddSat(c.counts[k], n)
 	}
 }
 

@@ -168,12 +168,12 @@ func (f *FlowRow) Add(o *FlowRow) {
 		}
 		f.Max = max(f.Max, o.Max)
 	}
-	f.Observations = addSat(f.Observations, o.Observations)
-	f.Bytes = addSat(f.Bytes, o.Bytes)
-	f.Measured = addSat(f.Measured, o.Measured)
-	f.Sum = addSat(f.Sum, o.Sum)
-	f.Heavy = addSat(f.Heavy, o.Heavy)
-	f.HeavySum = addSat(f.HeavySum, o.HeavySum)
+	f.Observations = AddSat(f.Observations, o.Observations)
+	f.Bytes = AddSat(f.Bytes, o.Bytes)
+	f.Measured = AddSat(f.Measured, o.Measured)
+	f.Sum = AddSat(f.Sum, o.Sum)
+	f.Heavy = AddSat(f.Heavy, o.Heavy)
+	f.HeavySum = AddSat(f.HeavySum, o.HeavySum)
 }
 
 // add adds a row of the block to a rest.
@@ -182,12 +182,12 @@ func (f *FlowRow) add(r *summaryRow) {
 		f.Min = r.min
 	}
 	f.Max = max(f.Max, r.max)
-	f.Observations = addSat(f.Observations, r.observations)
-	f.Bytes = addSat(f.Bytes, r.bytes)
-	f.Measured = addSat(f.Measured, r.measured)
-	f.Sum = addSat(f.Sum, r.sum)
-	f.Heavy = addSat(f.Heavy, r.heavy)
-	f.HeavySum = addSat(f.HeavySum, r.heavySum)
+	f.Observations = AddSat(f.Observations, r.observations)
+	f.Bytes = AddSat(f.Bytes, r.bytes)
+	f.Measured = AddSat(f.Measured, r.measured)
+	f.Sum = AddSat(f.Sum, r.sum)
+	f.Heavy = AddSat(f.Heavy, r.heavy)
+	f.HeavySum = AddSat(f.HeavySum, r.heavySum)
 }
 
 // subtract takes a flow out of a rest that has it. Sums that are saturated stay what they

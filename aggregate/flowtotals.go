@@ -70,7 +70,7 @@ func (t *FlowTotals) add(f *FlowRow) {
 		t.flows[k] = have
 	}
 	if f.LocationHeavy > 0 {
-		have.places[f.Location] = addSat(have.places[f.Location], f.LocationHeavy)
+		have.places[f.Location] = AddSat(have.places[f.Location], f.LocationHeavy)
 	}
 }
 

@@ -51,7 +51,7 @@ type trafficByKind [2]traffic
 
 func (t *trafficByKind) add(kind uint8, packets, bytes uint64) {
 	at := &t[kind-uint8(decode.Tag)]
-	at.packets, at.bytes = addSat(at.packets, packets), addSat(at.bytes, bytes)
+	at.packets, at.bytes = AddSat(at.packets, packets), AddSat(at.bytes, bytes)
 }
 
 func (t *trafficByKind) check(window time.Duration) error {

@@ -165,19 +165,19 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 func (s *Shard) addCompact(sum *row, sr *series, e *compactEntry) {
 	tr := &s.traits[sr.traits]
 	weight := s.cfg.Weight
-	sum.bytes = addSat(sum.bytes, mulSat(e.bytes, weight))
+	sum.bytes = AddSat(sum.bytes, mulSat(e.bytes, weight))
 	for used := e.used; used != 0; used &= used - 1 {
 		c := uint32(bits.TrailingZeros32(used) & 31)
 		n := uint64(e.hist[c]) * weight
-		sum.observations = addSat(sum.observations, n)
+		sum.observations = AddSat(sum.observations, n)
 		switch sr.class {
 		case classTrimmed:
-			sum.trimmed = addSat(sum.trimmed, n)
+			sum.trimmed = AddSat(sum.trimmed, n)
 			continue
 		case classCount:
 			continue
 		case classUntouched:
-			sum.untouched = addSat(sum.untouched, n)
+			sum.untouched = AddSat(sum.untouched, n)
 		}
 		s.rows.count(c, n)
 		if sr.class == classRaw {
@@ -186,10 +186,10 @@ func (s *Shard) addCompact(sum *row, sr *series, e *compactEntry) {
 		v := tr.value[c]
 		total := mulSat(n, v)
 		sum.addRange(v, v)
-		sum.sum = addSat(sum.sum, total)
+		sum.sum = AddSat(sum.sum, total)
 		if sr.heavyMask>>c&1 != 0 {
-			sum.heavy = addSat(sum.heavy, n)
-			sum.heavySum = addSat(sum.heavySum, total)
+			sum.heavy = AddSat(sum.heavy, n)
+			sum.heavySum = AddSat(sum.heavySum, total)
 		}
 	}
 }
@@ -197,21 +197,21 @@ func (s *Shard) addCompact(sum *row, sr *series, e *compactEntry) {
 func (s *Shard) addWide(sum *row, sr *series, e *wideEntry) {
 	weight := s.cfg.Weight
 	n := uint64(e.count) * weight
-	sum.observations = addSat(sum.observations, n)
-	sum.bytes = addSat(sum.bytes, mulSat(e.bytes, weight))
+	sum.observations = AddSat(sum.observations, n)
+	sum.bytes = AddSat(sum.bytes, mulSat(e.bytes, weight))
 	switch sr.class {
 	case classTrimmed:
-		sum.trimmed = addSat(sum.trimmed, n)
+		sum.trimmed = AddSat(sum.trimmed, n)
 		return
 	case classCount:
 		return
 	case classUntouched:
-		sum.untouched = addSat(sum.untouched, n)
+		sum.untouched = AddSat(sum.untouched, n)
 	}
 	sum.addRange(e.min, e.max)
-	sum.sum = addSat(sum.sum, mulSat(e.sum, weight))
-	sum.heavy = addSat(sum.heavy, uint64(e.heavy)*weight)
-	sum.heavySum = addSat(sum.heavySum, mulSat(e.heavySum, weight))
+	sum.sum = AddSat(sum.sum, mulSat(e.sum, weight))
+	sum.heavy = AddSat(sum.heavy, uint64(e.heavy)*weight)
+	sum.heavySum = AddSat(sum.heavySum, mulSat(e.heavySum, weight))
 }
 
 func (r *row) addRange(lo, hi uint64) {
@@ -235,7 +235,7 @@ func (r *rowBuilder) addCells(entry uint32, weight uint64) {
 
 // count adds to a bucket of the row's distribution.
 func (r *rowBuilder) count(bucket uint32, n uint64) {
-	r.dist[bucket] = addSat(r.dist[bucket], n)
+	r.dist[bucket] = AddSat(r.dist[bucket], n)
 	r.lo, r.hi = min(r.lo, int(bucket)), max(r.hi, int(bucket)+1)
 }
 

@@ -82,7 +82,7 @@ func blockSummary(b *Block, i int, dist []uint64) (summaryKey, summaryRow) {
 	}
 	if k.cell.signal.HasValue() {
 		for _, n := range dist {
-			r.measured = addSat(r.measured, n)
+			r.measured = AddSat(r.measured, n)
 		}
 	}
 	return k, r
@@ -106,14 +106,14 @@ func (r *summaryRow) merge(o *summaryRow) {
 		r.min = o.min
 	}
 	r.max = max(r.max, o.max)
-	r.measured = addSat(r.measured, o.measured)
-	r.observations = addSat(r.observations, o.observations)
-	r.bytes = addSat(r.bytes, o.bytes)
-	r.sum = addSat(r.sum, o.sum)
-	r.untouched = addSat(r.untouched, o.untouched)
-	r.trimmed = addSat(r.trimmed, o.trimmed)
-	r.heavy = addSat(r.heavy, o.heavy)
-	r.heavySum = addSat(r.heavySum, o.heavySum)
+	r.measured = AddSat(r.measured, o.measured)
+	r.observations = AddSat(r.observations, o.observations)
+	r.bytes = AddSat(r.bytes, o.bytes)
+	r.sum = AddSat(r.sum, o.sum)
+	r.untouched = AddSat(r.untouched, o.untouched)
+	r.trimmed = AddSat(r.trimmed, o.trimmed)
+	r.heavy = AddSat(r.heavy, o.heavy)
+	r.heavySum = AddSat(r.heavySum, o.heavySum)
 }
 
 // Merge adds what another summary holds. The other one is not changed.
@@ -269,9 +269,9 @@ func mergeLocations(list []LocationStats) []LocationStats {
 }
 
 func (l *LocationStats) merge(o *LocationStats) {
-	l.Observations = addSat(l.Observations, o.Observations)
-	l.Heavy = addSat(l.Heavy, o.Heavy)
-	l.HeavySum = addSat(l.HeavySum, o.HeavySum)
+	l.Observations = AddSat(l.Observations, o.Observations)
+	l.Heavy = AddSat(l.Heavy, o.Heavy)
+	l.HeavySum = AddSat(l.HeavySum, o.HeavySum)
 }
 
 // bottlenecks are the mode and the runner-up. Their Heavy is 0 when there is none.

@@ -107,23 +107,23 @@ func (w *window) bytes() uint64 {
 // on what it counts, since values cannot be predicted. It is 1 for a heavy one.
 func (e *wideEntry) addValue(v uint64, code uint32) (heavy uint32) {
 	e.min, e.max = min(e.min, v), max(e.max, v)
-	e.sum = addSat(e.sum, v)
+	e.sum = AddSat(e.sum, v)
 	if code-e.heavyLo <= e.heavyHi-e.heavyLo {
 		heavy = 1
 	}
 	heavy &= e.hasHeavy
 	e.heavy += heavy
-	e.heavySum = addSat(e.heavySum, v*uint64(heavy))
+	e.heavySum = AddSat(e.heavySum, v*uint64(heavy))
 	return heavy
 }
 
 func (e *wideEntry) merge(o *wideEntry) {
 	e.min, e.max = min(e.min, o.min), max(e.max, o.max)
-	e.sum = addSat(e.sum, o.sum)
-	e.heavySum = addSat(e.heavySum, o.heavySum)
+	e.sum = AddSat(e.sum, o.sum)
+	e.heavySum = AddSat(e.heavySum, o.heavySum)
 	e.count += o.count
 	e.heavy += o.heavy
-	e.bytes = addSat(e.bytes, o.bytes)
+	e.bytes = AddSat(e.bytes, o.bytes)
 }
 
 // fits tells whether the counts of o can be added to e.
@@ -143,12 +143,12 @@ func (e *compactEntry) merge(o *compactEntry) {
 		e.hist[c] += o.hist[c]
 	}
 	e.used |= o.used
-	e.bytes = addSat(e.bytes, o.bytes)
+	e.bytes = AddSat(e.bytes, o.bytes)
 }
 
-// addSat and mulSat saturate: totals that do not fit 64 bits stay at the largest
+// AddSat and mulSat saturate: totals that do not fit 64 bits stay at the largest
 // value instead of wrapping, in whatever order they are merged.
-func addSat(a, b uint64) uint64 {
+func AddSat(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {
 		return math.MaxUint64

@@ -86,8 +86,8 @@ func (w *Worst) WriteBlock(_ context.Context, b *Block) error {
 			continue
 		}
 		total := s.totals[k]
-		total.observations = addSat(total.observations, b.Observations[i])
-		total.heavy = addSat(total.heavy, b.Heavy[i])
+		total.observations = AddSat(total.observations, b.Observations[i])
+		total.heavy = AddSat(total.heavy, b.Heavy[i])
 		s.totals[k] = total
 		if b.Heavy[i] > 0 && k.signal.Aggregation().Locates() && LocationID(b.Location[i]) != NoLocation {
 			s.add(worstKey{k, LocationID(b.Location[i])}, b.Heavy[i], w.maxKeys)
@@ -112,7 +112,7 @@ func (s *worstSpan) add(k worstKey, heavy uint64, maxKeys int) {
 	if _, ok := s.locations[k]; !ok && len(s.locations) >= maxKeys {
 		k.location = OverflowLocation
 	}
-	s.locations[k] = addSat(s.locations[k], heavy)
+	s.locations[k] = AddSat(s.locations[k], heavy)
 }
 
 // Top gives the n worst locations of each signal in the range that ends at a time (Unix
@@ -130,12 +130,12 @@ func (w *Worst) Top(now int64, n int) []WorstSignal {
 		}
 		for k, t := range s.totals {
 			sum := totals[k]
-			sum.observations = addSat(sum.observations, t.observations)
-			sum.heavy = addSat(sum.heavy, t.heavy)
+			sum.observations = AddSat(sum.observations, t.observations)
+			sum.heavy = AddSat(sum.heavy, t.heavy)
 			totals[k] = sum
 		}
 		for k, heavy := range s.locations {
-			locations[k] = addSat(locations[k], heavy)
+			locations[k] = AddSat(locations[k], heavy)
 		}
 	}
 	w.mu.Unlock()

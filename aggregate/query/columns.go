@@ -17,10 +17,10 @@ func (b *builder) signalData(raw rawSignal, axes *axes, places *places) (SignalD
 		return d, err
 	}
 	for i := range d.Total.Src {
-		d.Sum.Observations += d.Total.Observations[i]
-		d.Sum.Untouched += d.Total.Untouched[i]
-		d.Sum.Trimmed += d.Total.Trimmed[i]
-		d.Sum.Heavy += d.Total.Heavy[i]
+		d.Sum.Observations = aggregate.AddSat(d.Sum.Observations, d.Total.Observations[i])
+		d.Sum.Untouched = aggregate.AddSat(d.Sum.Untouched, d.Total.Untouched[i])
+		d.Sum.Trimmed = aggregate.AddSat(d.Sum.Trimmed, d.Total.Trimmed[i])
+		d.Sum.Heavy = aggregate.AddSat(d.Sum.Heavy, d.Total.Heavy[i])
 	}
 	n := len(raw.locations)
 	d.Locations = LocationColumns{

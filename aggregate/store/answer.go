@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -13,8 +14,8 @@ import (
 
 // CellRow holds the numbers of one cell, from the tags of its range or, where it has
 // none, from the reflections. Values are the signal's stored integers (kbit/s, parts
-// per million, nanoseconds), but for Mean. Sums beyond 2^64-1 are held at that; Mean
-// is made of the exact ones.
+// per million, nanoseconds), but for Mean. As in all answers of a Store, counts and sums
+// beyond 2^64-1 are held at that; means and shares are made of the exact ones.
 type CellRow struct {
 	Src, Dst aggregate.GroupID
 	Kind     decode.Kind
@@ -57,15 +58,25 @@ type LocationRow struct {
 	Observations, Heavy, HeavySum, Cells uint64
 }
 
-// saturated reads a 128-bit sum as 64 bits.
-func saturated(column string) string {
-	return fmt.Sprintf("toUInt64(least(%s, toUInt128(18446744073709551615)))", column)
+// saturated reads 128-bit sums, which views add up, as 64 bits: those beyond are held at
+// 2^64-1. The columns are separated by commas.
+func saturated(columns string) string {
+	list := strings.Split(columns, ", ")
+	for i, c := range list {
+		list[i] = fmt.Sprintf("toUInt64(least(%s, toUInt128(18446744073709551615)))", c)
+	}
+	return strings.Join(list, ", ")
+}
+
+// saturatedMap is saturated for the values of a map.
+func saturatedMap(column string) string {
+	return fmt.Sprintf("mapApply((k, v) -> (k, %s), %s)", saturated("v"), column)
 }
 
 func cellColumns() string {
-	return "src_group, dst_group, source_kind, observations, bytes, measured, " + saturated("sum") +
-		", min, max, mean, untouched, trimmed, heavy, " + saturated("heavy_sum") +
-		", mode_location, mode_count, " + saturated("mode_sum") + ", runner_up, runner_up_count, state"
+	return "src_group, dst_group, source_kind, " + saturated("observations, bytes, measured, sum") +
+		", min, max, mean, " + saturated("untouched, trimmed, heavy, heavy_sum") +
+		", mode_location, " + saturated("mode_count, mode_sum") + ", runner_up, " + saturated("runner_up_count") + ", state"
 }
 
 // scanner holds what the client scans into: it takes no named types.
@@ -169,8 +180,8 @@ func (s *Store) LocationWindows(ctx context.Context, q Query) ([]LocationWindowR
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read location windows: %w", err)
 	}
-	query := fmt.Sprintf("SELECT window_start, location, observations, heavy, %s FROM %s ORDER BY window_start, location LIMIT %d",
-		saturated("heavy_sum"), q.view(s.database, "location_windows", true), s.maxRows+1)
+	query := fmt.Sprintf("SELECT window_start, location, %s FROM %s ORDER BY window_start, location LIMIT %d",
+		saturated("observations, heavy, heavy_sum"), q.view(s.database, "location_windows", true), s.maxRows+1)
 	var list []LocationWindowRow
 	err := s.query(ctx, s.reader, "read location windows", query, func(rows driver.Rows) error {
 		var r LocationWindowRow
@@ -194,8 +205,8 @@ func (s *Store) TopLocations(ctx context.Context, q Query, n int) ([]LocationRow
 	if n < 1 || n > s.maxRows {
 		return nil, fmt.Errorf("read top locations: %w: %d locations: expected 1 to %d", ErrQuestion, n, s.maxRows)
 	}
-	query := fmt.Sprintf("SELECT location, observations, heavy, %s, cells FROM %s ORDER BY heavy DESC, location LIMIT %d",
-		saturated("heavy_sum"), q.view(s.database, "top_locations", false), n)
+	query := fmt.Sprintf("SELECT location, %s, cells FROM %s ORDER BY heavy DESC, location LIMIT %d",
+		saturated("observations, heavy, heavy_sum"), q.view(s.database, "top_locations", false), n)
 	var list []LocationRow
 	err := s.query(ctx, s.reader, "read top locations", query, func(rows driver.Rows) error {
 		var r LocationRow

@@ -27,8 +27,8 @@ func (s *Store) Codes(ctx context.Context, q Query) ([]CodeRow, error) {
 		return nil, fmt.Errorf("read codes: %w", err)
 	}
 	q.Step = max(q.To.Sub(q.From).Truncate(q.Resolution), q.Resolution)
-	query := fmt.Sprintf("SELECT encoding, code, sum(c.observations) FROM %s AS c WHERE %s GROUP BY encoding, code ORDER BY encoding, code LIMIT %d",
-		q.codes(s.database), q.cells(), s.maxRows+1)
+	query := fmt.Sprintf("SELECT encoding, code, %s FROM %s AS c WHERE %s GROUP BY encoding, code ORDER BY encoding, code LIMIT %d",
+		saturated("sum(c.observations)"), q.codes(s.database), q.cells(), s.maxRows+1)
 	var list []CodeRow
 	err := s.query(ctx, s.reader, "read codes", query, func(rows driver.Rows) error {
 		var r CodeRow
@@ -46,8 +46,8 @@ func (s *Store) CodeWindows(ctx context.Context, q Query) ([]CodeRow, error) {
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read code windows: %w", err)
 	}
-	query := fmt.Sprintf("SELECT window_start, src_group, dst_group, encoding, code, observations FROM %s WHERE %s ORDER BY window_start, src_group, dst_group, encoding, code LIMIT %d",
-		q.codes(s.database), q.cells(), s.maxRows+1)
+	query := fmt.Sprintf("SELECT window_start, src_group, dst_group, encoding, code, %s FROM %s WHERE %s ORDER BY window_start, src_group, dst_group, encoding, code LIMIT %d",
+		saturated("observations"), q.codes(s.database), q.cells(), s.maxRows+1)
 	var list []CodeRow
 	err := s.query(ctx, s.reader, "read code windows", query, func(rows driver.Rows) error {
 		var r CodeRow

@@ -28,8 +28,8 @@ func (s *Store) CoverageWindows(ctx context.Context, q Query) ([]Coverage, error
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read coverage: %w", err)
 	}
-	query := fmt.Sprintf(`SELECT window_start, observations, tags, reflections, untouched, trimmed, overflow, producers, lost, gap_ns, gap_share
-FROM %s ORDER BY window_start LIMIT %d`, q.call(s.database, "coverage_windows", q.spanArgs(), q.stepArgs()), s.maxRows+1)
+	query := fmt.Sprintf(`SELECT window_start, %s, producers, %s, gap_ns, gap_share
+FROM %s ORDER BY window_start LIMIT %d`, saturated("observations, tags, reflections, untouched, trimmed, overflow"), saturated("lost"), q.call(s.database, "coverage_windows", q.spanArgs(), q.stepArgs()), s.maxRows+1)
 	var list []Coverage
 	err := s.query(ctx, s.reader, "read coverage", query, func(rows driver.Rows) error {
 		var c Coverage
@@ -55,8 +55,8 @@ func (s *Store) CoverageCells(ctx context.Context, q Query) ([]CellCoverage, err
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read coverage: %w", err)
 	}
-	query := fmt.Sprintf("SELECT src_group, dst_group, observations, tags, reflections, untouched, trimmed, overflow, producers, covered FROM %s WHERE %s ORDER BY covered, src_group, dst_group LIMIT %d",
-		q.call(s.database, "coverage_cells", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
+	query := fmt.Sprintf("SELECT src_group, dst_group, %s, producers, covered FROM %s WHERE %s ORDER BY covered, src_group, dst_group LIMIT %d",
+		saturated("observations, tags, reflections, untouched, trimmed, overflow"), q.call(s.database, "coverage_cells", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
 	var list []CellCoverage
 	err := s.query(ctx, s.reader, "read coverage", query, func(rows driver.Rows) error {
 		var c CellCoverage

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -139,7 +140,7 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 		resolution = e.Resolutions[0]
 	}
 	q := Query{From: from.Truncate(time.Minute), To: e.Last.Add(time.Minute), Resolution: resolution}
-	query := fmt.Sprintf("SELECT signal, sum(observations), sum(heavy) FROM %s GROUP BY signal ORDER BY signal LIMIT 256", q.totals(s.database))
+	query := fmt.Sprintf("SELECT signal, %s FROM %s GROUP BY signal ORDER BY signal LIMIT 256", saturated("sum(observations), sum(heavy)"), q.totals(s.database))
 	return s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
 		var signal uint8
 		var observations, heavy uint64
@@ -147,8 +148,8 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 			return err
 		}
 		e.Signals = append(e.Signals, csig.Signal(signal))
-		e.Observations += observations
-		e.Heavy += heavy
+		e.Observations = aggregate.AddSat(e.Observations, observations)
+		e.Heavy = aggregate.AddSat(e.Heavy, heavy)
 		return nil
 	})
 }

@@ -81,8 +81,8 @@ func (s *Store) ChosenFindings(ctx context.Context, from, to time.Time, f Findin
 	if err = errors.Join(err, checkRange(from, to)); err != nil {
 		return nil, fmt.Errorf("read findings: %w", err)
 	}
-	query := fmt.Sprintf(`SELECT kind, id, severity, first, last, count, device, port, location, evidence, packets
-FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, s.recordView("finding_totals", from, to), chosen, n)
+	query := fmt.Sprintf(`SELECT kind, id, severity, first, last, %s, device, port, location, evidence, packets
+FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, saturated("count"), s.recordView("finding_totals", from, to), chosen, n)
 	var list []FindingRow
 	err = s.query(ctx, s.reader, "read findings", query, func(rows driver.Rows) error {
 		var r FindingRow

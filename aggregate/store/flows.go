@@ -119,9 +119,9 @@ func (s *Store) ChosenFlows(ctx context.Context, q Query, f FlowFilter, n int) (
 	if err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}
-	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, observations, bytes, measured, mean, min, max, heavy, windows, location, location_heavy
+	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, %s, mean, min, max, %s, windows, location, %s
 FROM %s WHERE %s AND %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
-		s.flowView(&q), q.cells(), chosen, n)
+		saturated("observations, bytes, measured"), saturated("heavy"), saturated("location_heavy"), s.flowView(&q), q.cells(), chosen, n)
 	var list []FlowTotal
 	err = s.query(ctx, s.reader, "read flows", query, func(rows driver.Rows) error {
 		var r FlowTotal

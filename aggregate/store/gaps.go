@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -53,9 +52,7 @@ func addPart(parts []part, p part) []part {
 func (p *part) merge(o *part) {
 	p.From, p.To = min(p.From, o.From), max(p.To, o.To)
 	p.Rows += o.Rows
-	if p.Observations += o.Observations; p.Observations < o.Observations {
-		p.Observations = math.MaxUint64
-	}
+	p.Observations = aggregate.AddSat(p.Observations, o.Observations)
 }
 
 // gap is a row of the table gaps: rows that were taken and never stored.

@@ -74,9 +74,10 @@ func (s *Store) Taps(ctx context.Context, from, to time.Time) ([]TapTotal, error
 	if err := checkRange(from, to); err != nil {
 		return nil, fmt.Errorf("read taps: %w", err)
 	}
-	query := fmt.Sprintf(`SELECT name, place, interface, link, timestamps, tick_ns, first, last, runs, packets, bytes, frames,
-tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, super_frames, lost, skew_ns
-FROM %s ORDER BY name, place, interface LIMIT %d`, s.recordView("tap_totals", from, to), s.maxRows+1)
+	query := fmt.Sprintf(`SELECT name, place, interface, link, timestamps, tick_ns, first, last, runs, %s, %s, %s, %s, %s, skew_ns
+FROM %s ORDER BY name, place, interface LIMIT %d`, saturated("packets, bytes"), saturatedMap("frames"),
+		saturated("tags, reflections, observations, stored, overflow, late"), saturatedMap("rejected"),
+		saturated("untouched, trimmed, kernel_drops, freezes, super_frames, lost"), s.recordView("tap_totals", from, to), s.maxRows+1)
 	var list []TapTotal
 	err := s.query(ctx, s.reader, "read taps", query, func(rows driver.Rows) error {
 		var r TapTotal

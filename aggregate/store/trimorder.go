@@ -42,7 +42,7 @@ func trimmables() []trimmable {
 		if at.Fine() {
 			length = "resolution_ns"
 		}
-		return trimmable{at.table(), gapTrimmed, "config_epoch", length, "window_start", windowEnd(length), "sum(observations)"}
+		return trimmable{at.table(), gapTrimmed, "config_epoch", length, "window_start", windowEnd(length), saturated("sum(toUInt128(observations))")}
 	}
 	return []trimmable{
 		{"flows", gapTrimmedFlows, "config_epoch", "0", "window_start", windowEnd("resolution_ns"), "0"},

@@ -230,9 +230,9 @@ func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 	return v.each(ctx, Finding{Table: grainAt(g).table(), Day: day}, rowExample(g), during(g, day, 24*time.Hour), []check{
 		{"min above max", "min > max"},
 		{"heavy above observations", "heavy > observations"},
-		{"untouched and trimmed above observations", "untouched + trimmed > observations"},
-		{"measured and trimmed above observations", "measured + trimmed > observations"},
-		{"distribution is not of what was measured", "signal NOT BETWEEN 16 AND 31 AND arraySum(mapValues(dist)) != measured"},
+		{"untouched and trimmed above observations", "toUInt128(untouched) + trimmed > observations"},
+		{"measured and trimmed above observations", "toUInt128(measured) + trimmed > observations"},
+		{"distribution is not of what was measured", "signal NOT BETWEEN 16 AND 31 AND arraySum(n -> toUInt128(n), mapValues(dist)) != measured"},
 		{"sum outside of min and max", "measured > 0 AND (toUInt128(sum) < toUInt128(min) * measured OR toUInt128(sum) > toUInt128(max) * measured)"},
 		{"window is not a multiple of its length", length + " = 0 OR toUnixTimestamp64Nano(window_start) % toInt64(" + length + ") != 0"},
 		{"values where nothing was measured", "measured = 0 AND (sum != 0 OR min != 0 OR max != 0)"},

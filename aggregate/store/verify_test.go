@@ -187,6 +187,7 @@ func TestVerify(t *testing.T) {
 		{"partials_1m", "measured = 0", map[string]string{"sum": "5::UInt64"}, []string{"values where nothing was measured", fold, twice}},
 		{"partials_1m", measured, map[string]string{"src_group": "555", "signal": "9"}, []string{"group without a name", fold}},
 		{"partials_1s", measured, map[string]string{"location": "555"}, []string{"location without a name", fold}},
+		{"partials_1m", measured, map[string]string{"dist": "mapUpdate(dist, map(998::UInt16, bitShiftLeft(1::UInt64, 63), 999::UInt16, bitShiftLeft(1::UInt64, 63)))"}, []string{"distribution is not of what was measured", twice}},
 	} {
 		t.Run(tt.want[0], func(t *testing.T) {
 			// Each fault is of cells of its own.

@@ -11,7 +11,7 @@ import (
 )
 
 // holding is what became of the observations of a done run: those that its taps counted
-// as stored, and where they are, by table.
+// as stored, and where they are, by table; each held at 2^64-1.
 type holding struct {
 	counted        uint64
 	there, missing [numGrains]uint64 // in partials, in gaps
@@ -28,14 +28,14 @@ const maxHoldings = 100_000
 // not done.
 func (v *verifier) holdings(ctx context.Context) error {
 	v.held = map[aggregate.Source]*holding{}
-	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, counted, least(started, oldest) > '%[2]s', least(started, oldest) > '%[3]s' FROM
-(SELECT producer, incarnation, epoch, sum(stored) + sum(overflow) AS counted, toDateTime64(min(stored_at), 9, 'UTC') AS oldest FROM %[1]s.taps FINAL GROUP BY producer, incarnation, epoch) AS t
+	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, %[8]s, least(started, oldest) > '%[2]s', least(started, oldest) > '%[3]s' FROM
+(SELECT producer, incarnation, epoch, sum(toUInt128(stored)) + sum(toUInt128(overflow)) AS counted, toDateTime64(min(stored_at), 9, 'UTC') AS oldest FROM %[1]s.taps FINAL GROUP BY producer, incarnation, epoch) AS t
 INNER JOIN
 (SELECT producer, incarnation, epoch, maxIf(at, state = 'started') AS started FROM %[1]s.runs GROUP BY producer, incarnation, epoch
 HAVING countIf(state = 'done') > 0 AND (countIf(mode = 'live') = 0 OR maxIf(at, state = 'done') > started)) AS r
 USING (producer, incarnation, epoch)
 WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s AND reason NOT IN %[7]s OR reason = '%[6]s')
-ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapChanged, untouchedTaps)
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapChanged, untouchedTaps, saturated("counted"))
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		var s aggregate.Source
 		var h holding
@@ -51,9 +51,9 @@ ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outli
 		return err
 	}
 	for _, g := range []int{secondGrain, minuteGrain} {
-		query := fmt.Sprintf("SELECT producer, incarnation, epoch, sum(observations) FROM %s.current_gaps WHERE resolution_ns = %d GROUP BY producer, incarnation, epoch LIMIT %d",
-			v.database, grainAt(g).Length.Nanoseconds(), maxHoldings)
-		if err := v.add(ctx, query, func(h *holding, n uint64) { h.missing[g] += n }); err != nil {
+		query := fmt.Sprintf("SELECT producer, incarnation, epoch, %s FROM %s.current_gaps WHERE resolution_ns = %d GROUP BY producer, incarnation, epoch LIMIT %d",
+			saturated("sum(toUInt128(observations))"), v.database, grainAt(g).Length.Nanoseconds(), maxHoldings)
+		if err := v.add(ctx, query, func(h *holding, n uint64) { h.missing[g] = aggregate.AddSat(h.missing[g], n) }); err != nil {
 			return err
 		}
 	}
@@ -65,10 +65,10 @@ func (v *verifier) hold(ctx context.Context, g int, day time.Time) error {
 	if g == fineGrain {
 		return nil
 	}
-	query := fmt.Sprintf("SELECT producer, incarnation, config_epoch, sum(observations) FROM %s.%s FINAL WHERE %s GROUP BY producer, incarnation, config_epoch LIMIT %d",
-		v.database, grainAt(g).table(), during(g, day, 24*time.Hour), maxVerifyRows)
+	query := fmt.Sprintf("SELECT producer, incarnation, config_epoch, %s FROM %s.%s FINAL WHERE %s GROUP BY producer, incarnation, config_epoch LIMIT %d",
+		saturated("sum(toUInt128(observations))"), v.database, grainAt(g).table(), during(g, day, 24*time.Hour), maxVerifyRows)
 	return v.add(ctx, query, func(h *holding, n uint64) {
-		h.there[g] += n
+		h.there[g] = aggregate.AddSat(h.there[g], n)
 		h.rows[g] = true
 	})
 }
@@ -94,7 +94,7 @@ func (v *verifier) conserved() error {
 		f := Finding{Check: "taps counted other observations than are stored", Table: grainAt(g).table()}
 		for s, h := range v.held {
 			// Gaps are recorded before rows are given up: there may be one too many.
-			fits := h.there[g] <= h.counted && h.counted <= h.there[g]+h.missing[g]
+			fits := h.there[g] <= h.counted && h.counted <= aggregate.AddSat(h.there[g], h.missing[g])
 			without := !h.rows[g] && h.missing[g] == 0
 			if !h.whole[g] || fits || without && h.rows[secondGrain+minuteGrain-g] {
 				continue

@@ -97,7 +97,7 @@ FROM %s.%s FINAL WHERE %s AND %s`,
 	}
 	var sums, differ []string
 	for _, c := range counters {
-		sums = append(sums, fmt.Sprintf("sumIf(%s, side = 0) AS f_%[1]s, sumIf(%[1]s, side = 1) AS c_%[1]s", c))
+		sums = append(sums, fmt.Sprintf("sumIf(toUInt128(%s), side = 0) AS f_%[1]s, sumIf(toUInt128(%[1]s), side = 1) AS c_%[1]s", c))
 		differ = append(differ, fmt.Sprintf("f_%s %s c_%[1]s", c, comparison))
 	}
 	if !grainAt(g).Fine() {

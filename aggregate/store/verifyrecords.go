@@ -36,10 +36,10 @@ func (v *verifier) records(ctx context.Context) error {
 func (v *verifier) taps(ctx context.Context) error {
 	of, example := Finding{Table: "taps"}, "concat('tap ', name, ', ', "+recordExample+")"
 	err := v.each(ctx, of, example, "1", []check{
-		{"observations not accounted for", "observations != stored + overflow + late + arraySum(mapValues(rejected))"},
-		{"tags and reflections are not the observations", "tags + reflections != observations"},
-		{"untouched and trimmed above what was stored", "untouched + trimmed > stored + overflow"},
-		{"packets by reason are not all packets", "arraySum(mapValues(frames)) != packets"},
+		{"observations not accounted for", "observations != toUInt128(stored) + overflow + late + arraySum(n -> toUInt128(n), mapValues(rejected))"},
+		{"tags and reflections are not the observations", "toUInt128(tags) + reflections != observations"},
+		{"untouched and trimmed above what was stored", "toUInt128(untouched) + trimmed > toUInt128(stored) + overflow"},
+		{"packets by reason are not all packets", "arraySum(n -> toUInt128(n), mapValues(frames)) != packets"},
 		{"times in the wrong order", "time_from > time_to"},
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (v *verifier) gaps(ctx context.Context) error {
 		return err
 	}
 	of.Check, of.Info = "rows that were taken are not stored", true
-	return v.report(ctx, of, fmt.Sprintf("SELECT sum(greatest(rows, 1)), any(%s) FROM %s.current_gaps", example, v.database))
+	return v.report(ctx, of, fmt.Sprintf("SELECT %s, any(%s) FROM %s.current_gaps", saturated("sum(toUInt128(greatest(rows, 1)))"), example, v.database))
 }
 
 // flows checks the windows of flows of one day. They are no more than the partials of
@@ -144,7 +144,7 @@ FROM
 SELECT %[1]s, sumIf(n, side = 0) AS named, sumIf(n, side = 1) AS there, sumIf(h, side = 0) AS named_heavy, sumIf(h, side = 1) AS there_heavy, max(rest) AS whole, countIf(side = 0) AS flows, min(stored_at) AS oldest
 FROM
 (
-SELECT 0 AS side, %[1]s, observations AS n, heavy AS h, src = toIPv6('::') AND dst = toIPv6('::') AS rest, stored_at FROM %[3]s.flows FINAL WHERE resolution_ns = %[2]d AND %[4]s AND %[5]s
+SELECT 0 AS side, %[1]s, toUInt128(observations) AS n, toUInt128(heavy) AS h, src = toIPv6('::') AND dst = toIPv6('::') AS rest, stored_at FROM %[3]s.flows FINAL WHERE resolution_ns = %[2]d AND %[4]s AND %[5]s
 UNION ALL
 SELECT 1, %[1]s, observations, heavy, 0, stored_at FROM %[3]s.%[6]s FINAL WHERE %[7]s AND %[5]s
 )

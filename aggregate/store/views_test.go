@@ -1,7 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,6 +12,10 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // TestViewsWithBoundParameters asks every parameterized view as other programs do, with
@@ -60,5 +67,204 @@ func TestViewsWithBoundParameters(t *testing.T) {
 	}
 	if asked < 5*numGrains+3 {
 		t.Errorf("%d views asked", asked)
+	}
+}
+
+// Rows as full as their columns allow: three of one location, and one of another, which a
+// sum that wraps would take for the mode.
+const (
+	hugeRows     = 3
+	hugeSeen     = 1<<63 + 5
+	hugeMeasured = 1 << 63
+	hugeTrimmed  = 5
+	hugeHeavy    = 1 << 63
+	otherHeavy   = 1<<63 + 1
+	hugeSum      = math.MaxUint64 // and bytes
+)
+
+// times is n rows of v, and of w each.
+func times(n uint64, v uint64, w ...uint64) *big.Int {
+	sum := new(big.Int).SetUint64(v)
+	sum.Mul(sum, new(big.Int).SetUint64(n))
+	for _, one := range w {
+		sum.Add(sum, new(big.Int).SetUint64(one))
+	}
+	return sum
+}
+
+// saturatedInt is a sum as readers hold it.
+func saturatedInt(n *big.Int) uint64 {
+	if n.IsUint64() {
+		return n.Uint64()
+	}
+	return math.MaxUint64
+}
+
+var hugeSource = aggregate.Source{Producer: 1, Incarnation: 1, Epoch: 1}
+
+// fillHuge writes the rows into every table.
+func fillHuge(t *testing.T, s *Store) {
+	t.Helper()
+	var rows []row
+	for _, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
+		r := row{
+			resolution: int64(resolution), window: testStart.UnixNano(), source: hugeSource, signal: uint8(csig.MaxDelay), kind: 1,
+			src: 10, dst: 11, location: 5, observations: hugeSeen, bytes: hugeSum, sum: hugeSum, min: 1, max: 2, untouched: hugeHeavy,
+			trimmed: hugeTrimmed, heavy: hugeHeavy, heavySum: hugeSum, distCode: []uint16{7}, distCount: []uint64{hugeMeasured},
+		}
+		for seq := range uint64(hugeRows) {
+			r.seq = seq
+			rows = append(rows, r)
+		}
+		r.seq, r.location, r.observations, r.heavy, r.trimmed, r.distCount = hugeRows, 6, otherHeavy, otherHeavy, 0, []uint64{otherHeavy}
+		rows = append(rows, r)
+	}
+	write(t, s, blocks(rows))
+	var taps []TapRow
+	var flows []FlowRow
+	var findings []FindingRow
+	var gaps []gap
+	for seq := range uint64(hugeRows) {
+		tap := aTap(hugeSource, seq, testStart)
+		for _, n := range []*uint64{
+			&tap.Packets, &tap.Bytes, &tap.Tags, &tap.Reflections, &tap.Observations, &tap.Stored, &tap.Overflow, &tap.Late,
+			&tap.Untouched, &tap.Trimmed, &tap.KernelDrops, &tap.Freezes, &tap.SuperFrames, &tap.Lost,
+		} {
+			*n = hugeSum
+		}
+		tap.Frames, tap.Rejected = map[string]uint64{"ok": hugeSum}, map[string]uint64{"orphan": hugeSum}
+		flow := aFlow(hugeSource, seq, testStart, 1)
+		flow.Observations, flow.Bytes, flow.Measured, flow.Sum, flow.Min, flow.Max = hugeSeen, hugeSum, hugeMeasured, hugeSum, 1, 2
+		flow.Heavy, flow.HeavySum, flow.LocationHeavy = hugeHeavy, hugeSum, hugeHeavy
+		finding := aFinding(hugeSource, seq, testStart)
+		finding.Count = hugeSum
+		lost := part{Producer: 1, From: testStart.UnixNano(), To: testStart.UnixNano() + 1000, Observations: hugeSum}
+		taps, flows, findings = append(taps, tap), append(flows, flow), append(findings, finding)
+		gaps = append(gaps, gapsOf([]part{lost}, GapDrops, seq, notExpiredGap)...)
+	}
+	err := errors.Join(s.WriteTaps(t.Context(), taps), s.WriteFlows(t.Context(), flows), s.WriteFindings(t.Context(), findings),
+		s.sendGaps(t.Context(), gaps), s.WriteGroups(t.Context(), []fabric.Group{{ID: 10, Name: "rack1"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestViewsDoNotWrap asks every view that adds up for sums beyond 64 bits, and wants them
+// exactly; readers hold them at 2^64-1.
+func TestViewsDoNotWrap(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	fillHuge(t, s)
+	seen, filled, heavy := times(hugeRows, hugeSeen, otherHeavy), times(hugeRows+1, hugeSum), times(hugeRows, hugeHeavy, otherHeavy)
+	measured, untouched, records := times(hugeRows, hugeMeasured, otherHeavy), times(hugeRows+1, hugeHeavy), times(hugeRows, hugeSum)
+	trimmed, mode, other, nothing := times(hugeRows, hugeTrimmed), times(hugeRows, hugeHeavy), times(1, otherHeavy), new(big.Int)
+	type answers map[string]*big.Int
+	cell := answers{
+		"observations": seen, "bytes": filled, "measured": measured, "sum": filled, "untouched": untouched, "trimmed": trimmed, "heavy": heavy, "heavy_sum": filled,
+		"mode_location": big.NewInt(5), "mode_count": mode, "mode_sum": records, "runner_up": big.NewInt(6), "runner_up_count": other,
+	}
+	location := answers{"observations": times(hugeRows, hugeSeen), "heavy": mode, "heavy_sum": records}
+	covered := answers{"observations": seen, "tags": seen, "reflections": nothing, "untouched": untouched, "trimmed": trimmed, "overflow": nothing}
+	windows := answers{"lost": records}
+	for column, n := range covered {
+		windows[column] = n
+	}
+	tap := answers{"frames['ok']": records, "rejected['orphan']": records}
+	for _, column := range strings.Fields("packets bytes tags reflections observations stored overflow late untouched trimmed kernel_drops freezes super_frames lost") {
+		tap[column] = records
+	}
+	ask := func(view, where string, want answers) {
+		t.Helper()
+		for column, n := range want {
+			got := readStrings(t, s, fmt.Sprintf("SELECT toString(%s) FROM %s WHERE %s", column, view, where))
+			if len(got) != 1 || got[0] != n.String() {
+				t.Errorf("%s: %s is %v, want %s", view, column, got, n)
+			}
+		}
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if !(math.Abs(got-want) <= 1e-9*want) {
+			t.Errorf("%s is %g, want %g", what, got, want)
+		}
+	}
+	for _, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
+		q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute), Resolution: resolution, Step: resolution}
+		signal, span, step := q.signalArgs(), q.spanArgs(), q.stepArgs()
+		ask(q.view(s.database, "cells", false), "state = 'congested'", cell)
+		ask(q.view(s.database, "cell_windows", true), "state = 'congested'", cell)
+		ask(q.view(s.database, "location_windows", true), "location = 5", location)
+		ask(q.view(s.database, "top_locations", false), "location = 5", location)
+		ask(q.totals(s.database), "1", answers{"observations": seen, "heavy": heavy, "trimmed": trimmed})
+		ask(q.codes(s.database), "code = 7", answers{"observations": measured})
+		ask(q.call(s.database, "coverage_windows", span, step), "1", windows)
+		ask(q.call(s.database, "coverage_cells", signal, span), "1", covered)
+		ask(q.call(s.database, "group_windows", signal, span, step, "group = 'rack1'"), "1", answers{"bytes": filled, "observations": seen, "heavy": heavy})
+
+		cells, err := s.Cells(t.Context(), q)
+		if err != nil || len(cells) != 1 {
+			t.Fatalf("cells %+v, %v", cells, err)
+		}
+		c := cells[0]
+		sum, _ := new(big.Float).SetInt(filled).Float64()
+		all, _ := new(big.Float).SetInt(measured).Float64()
+		near("mean", c.Mean, sum/all)
+		c.Mean = 0
+		if want := (CellRow{
+			Src: 10, Dst: 11, Kind: 1, Observations: saturatedInt(seen), Bytes: saturatedInt(filled), Measured: saturatedInt(measured),
+			Sum: saturatedInt(filled), Min: 1, Max: 2, Untouched: saturatedInt(untouched), Trimmed: saturatedInt(trimmed), Heavy: saturatedInt(heavy),
+			HeavySum: saturatedInt(filled), Mode: 5, ModeCount: saturatedInt(mode), ModeSum: saturatedInt(records), RunnerUp: 6, RunnerUpCount: otherHeavy, State: "congested",
+		}); c != want {
+			t.Errorf("cell %+v, want %+v", c, want)
+		}
+		cellWindows, err := s.CellWindows(t.Context(), q)
+		if err != nil || len(cellWindows) != 1 || cellWindows[0].Observations != math.MaxUint64 || cellWindows[0].ModeCount != math.MaxUint64 {
+			t.Errorf("cell windows %+v, %v", cellWindows, err)
+		}
+		places, err := s.LocationWindows(t.Context(), q)
+		if err != nil || len(places) != 2 || places[0].Observations != math.MaxUint64 || places[0].Heavy != math.MaxUint64 {
+			t.Errorf("location windows %+v, %v", places, err)
+		}
+		top, err := s.TopLocations(t.Context(), q, 1)
+		if want := (LocationRow{5, math.MaxUint64, math.MaxUint64, math.MaxUint64, 1}); err != nil || len(top) != 1 || top[0] != want {
+			t.Errorf("top locations %+v, %v, want %+v", top, err, want)
+		}
+		codes, err := s.Codes(t.Context(), q)
+		codeWindows, err2 := s.CodeWindows(t.Context(), q)
+		for _, list := range [][]CodeRow{codes, codeWindows} {
+			if err := errors.Join(err, err2); err != nil || len(list) != 1 || list[0].Observations != math.MaxUint64 {
+				t.Errorf("codes %+v, %v", list, err)
+			}
+		}
+		coverage, err := s.CoverageWindows(t.Context(), q)
+		if err != nil || len(coverage) != 1 || coverage[0].Observations != math.MaxUint64 || coverage[0].Lost != math.MaxUint64 || coverage[0].Trimmed != hugeRows*hugeTrimmed {
+			t.Errorf("coverage %+v, %v", coverage, err)
+		}
+		known, err := s.CoverageCells(t.Context(), q)
+		if err != nil || len(known) != 1 || known[0].Tags != math.MaxUint64 {
+			t.Errorf("coverage of cells %+v, %v", known, err)
+		}
+	}
+	q := testQuery()
+	q.Signal = csig.MaxDelay
+	ask(s.flowView(&q), "1", answers{"observations": times(hugeRows, hugeSeen), "bytes": records, "measured": times(hugeRows, hugeMeasured), "heavy": mode, "location_heavy": mode})
+	ask(s.recordView("tap_totals", q.From, q.To), "1", tap)
+	ask(s.recordView("finding_totals", q.From, q.To), "1", answers{"count": records})
+	flows, err := s.TopFlows(t.Context(), q, 1)
+	if err != nil || len(flows) != 1 || flows[0].Observations != math.MaxUint64 || flows[0].LocationHeavy != math.MaxUint64 {
+		t.Fatalf("flows %+v, %v", flows, err)
+	}
+	near("mean of a flow", flows[0].Mean, 2)
+	taps, err := s.Taps(t.Context(), q.From, q.To)
+	if err != nil || len(taps) != 1 || taps[0].Packets != math.MaxUint64 || taps[0].Frames["ok"] != math.MaxUint64 || taps[0].Rejected["orphan"] != math.MaxUint64 {
+		t.Errorf("taps %+v, %v", taps, err)
+	}
+	findings, err := s.Findings(t.Context(), q.From, q.To)
+	if err != nil || len(findings) != 1 || findings[0].Count != math.MaxUint64 {
+		t.Errorf("findings %+v, %v", findings, err)
+	}
+	extent, err := s.Extent(t.Context())
+	if err != nil || extent.Observations != math.MaxUint64 || extent.Heavy != math.MaxUint64 {
+		t.Errorf("extent %+v, %v", extent, err)
 	}
 }

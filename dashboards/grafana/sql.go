@@ -32,6 +32,8 @@ const step = "greatest(intDiv($__interval_ms * 1000000, ${resolution:raw}), 1) *
 const slots = "range(toUInt64(intDiv(toUnixTimestamp64Milli($__fromTime_ms) * 1000000, " + step + ")), " +
 	"toUInt64(intDiv(toUnixTimestamp64Milli($__toTime_ms) * 1000000 - 1, " + step + ") + 1))"
 
+// Counts of views are UInt128; panels take them as the Float64 that they draw. Sums of them
+// are made before.
 func ask(sql string) string { return strings.TrimSpace(short.Replace(sql)) }
 
 // A heatmap's time is the end of the window; windows in which a location was not heavily
@@ -54,11 +56,11 @@ LEFT JOIN {locations} AS l ON l.id = c.location
 ORDER BY time, location`)
 
 var topSQL = ask(`
-SELECT {location} AS location, c.heavy AS heavy, c.share AS share, c.cells AS cells, c.observations AS observations
+SELECT {location} AS location, toFloat64(c.heavy) AS heavy, c.share AS share, c.cells AS cells, toFloat64(c.observations) AS observations
 FROM top_locations_{suffix}({signal}, {span}, {level}) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 WHERE c.heavy > 0 AND c.location != 0
-ORDER BY heavy DESC, location LIMIT 20`)
+ORDER BY c.heavy DESC, location LIMIT 20`)
 
 // stateOf names what a cell is in: its mode where it is congested.
 const stateOf = `multiIf(c.state = 'too_few', 'too few', c.state = 'clear', 'clear', c.mode_count = 0, 'congested', l.name = '', 'location ' || toString(c.mode_location), l.name)`
@@ -83,7 +85,7 @@ ORDER BY time, place, src, dst`)
 
 var coverageSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time,
-    c.tags AS tags, c.reflections AS reflections, c.untouched AS untouched, c.trimmed AS trimmed, c.lost AS lost, c.gap_share AS missing
+    toFloat64(c.tags) AS tags, toFloat64(c.reflections) AS reflections, toFloat64(c.untouched) AS untouched, toFloat64(c.trimmed) AS trimmed, toFloat64(c.lost) AS lost, c.gap_share AS missing
 FROM (SELECT arrayJoin({slots}) AS slot) AS w
 LEFT JOIN
 (
@@ -145,7 +147,7 @@ ORDER BY time`)
 
 // pathSQL lists where a cell's path choked, window by window, and how often.
 var pathSQL = ask(`
-SELECT {location} AS location, c.windows AS windows, c.heavy AS heavy, l.kind AS kind, l.stage AS stage, arrayStringConcat(arraySlice(l.candidates, 1, 8), ', ') AS candidates
+SELECT {location} AS location, c.windows AS windows, toFloat64(c.heavy) AS heavy, l.kind AS kind, l.stage AS stage, arrayStringConcat(arraySlice(l.candidates, 1, 8), ', ') AS candidates
 FROM
 (
     SELECT mode_location AS location, count() AS windows, sum(mode_count) AS heavy
@@ -155,12 +157,12 @@ FROM
     GROUP BY location
 ) AS c
 LEFT JOIN (SELECT id, name, kind, stage, candidates FROM locations FINAL) AS l ON l.id = c.location
-ORDER BY heavy DESC, location LIMIT 50`)
+ORDER BY c.heavy DESC, location LIMIT 50`)
 
 const flowColumns = `
 SELECT if(c.src = toIPv6('::'), 'all others', replaceRegexpOne(toString(c.src), '^::ffff:', '')) AS source, nullIf(c.src_port, 0) AS source_port,
     if(c.dst = toIPv6('::'), '', replaceRegexpOne(toString(c.dst), '^::ffff:', '')) AS destination, nullIf(c.dst_port, 0) AS destination_port,
-    if(c.location_heavy = 0, '', {location}) AS location, c.heavy AS heavy, c.observations AS observations, c.bytes AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows
+    if(c.location_heavy = 0, '', {location}) AS location, toFloat64(c.heavy) AS heavy, toFloat64(c.observations) AS observations, toFloat64(c.bytes) AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows
 FROM top_flows({signal}, {range}, resolution_ns = greatest(${resolution:raw}, 1000000000)) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 `
@@ -171,7 +173,7 @@ WHERE src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_
 ORDER BY heavy DESC, observations DESC, source, destination, source_port, destination_port LIMIT 50`)
 
 var findingsSQL = ask(`
-SELECT c.last AS time, toString(c.severity) AS severity, c.kind AS kind, c.count AS count, c.device AS device, c.port AS port, if(c.location = 0, '', {location}) AS location, c.evidence AS evidence
+SELECT c.last AS time, toString(c.severity) AS severity, c.kind AS kind, toFloat64(c.count) AS count, c.device AS device, c.port AS port, if(c.location = 0, '', {location}) AS location, c.evidence AS evidence
 FROM finding_totals({range}) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 WHERE {where} = '' OR location = {where}

@@ -126,9 +126,9 @@ func (c *Coverage) Cover(ctx context.Context, data Totals, names Names, packets 
 		}
 		for i := range cells {
 			one := at(cells[i].Src, cells[i].Dst)
-			one.Observations += cells[i].Observations
-			one.Untouched += cells[i].Untouched
-			one.Trimmed += cells[i].Trimmed
+			one.Observations = aggregate.AddSat(one.Observations, cells[i].Observations)
+			one.Untouched = aggregate.AddSat(one.Untouched, cells[i].Untouched)
+			one.Trimmed = aggregate.AddSat(one.Trimmed, cells[i].Trimmed)
 			one.tags = one.tags || cells[i].Kind == decode.Tag
 		}
 	}

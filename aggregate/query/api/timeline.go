@@ -83,8 +83,8 @@ func (a *API) moment(ctx context.Context, w *recent.Window, k viewKey, in *timel
 
 func count(m *model.Moment, observations, heavy uint64, state aggregate.State) {
 	m.Cells++
-	m.Observations += observations
-	m.Heavy += heavy
+	m.Observations = aggregate.AddSat(m.Observations, observations)
+	m.Heavy = aggregate.AddSat(m.Heavy, heavy)
 	if state == aggregate.Congested {
 		m.Congested++
 	}

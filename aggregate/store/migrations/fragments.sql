@@ -61,7 +61,7 @@ SELECT
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
-    toFloat64(c.sum) * if({{template "unit" .}} = 1, 1000, 1) / if({{template "unit" .}} = 2, 1000000, 1) / c.measured AS mean,
+    toFloat64(c.sum) * if({{template "unit" .}} = 1, 1000, 1) / if({{template "unit" .}} = 2, 1000000, 1) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
     c.untouched AS untouched,
@@ -69,13 +69,13 @@ SELECT
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     top[1].3 AS mode_location,
-    if(empty(top), 0, bitNot(top[1].1)) AS mode_count,
+    if(empty(top), toUInt128(0), bitNot(top[1].1)) AS mode_count,
     if(empty(top), toUInt128(0), if({{template "lower is worse" .}}, top[1].2, bitNot(top[1].2))) AS mode_sum,
     top[2].3 AS runner_up,
-    if(length(top) < 2, 0, bitNot(top[2].1)) AS runner_up_count,
-    multiIf(c.observations - c.trimmed < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
-    c.heavy / c.observations AS heavy_share,
-    c.trimmed / c.observations AS trimmed_share
+    if(length(top) < 2, toUInt128(0), bitNot(top[2].1)) AS runner_up_count,
+    multiIf(c.observations < c.trimmed + 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
+    toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
 (
     SELECT
@@ -120,15 +120,15 @@ FROM
                 p.dst_group AS dst_group,
                 p.source_kind AS kind,
                 p.location AS location,
-                sum(p.observations) AS observations,
-                sum(p.bytes) AS bytes,
-                sum(p.measured) AS measured,
+                sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.bytes)) AS bytes,
+                sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
-                sum(p.untouched) AS untouched,
-                sum(p.trimmed) AS trimmed,
-                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.untouched)) AS untouched,
+                sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
             {{template "visible" .}}
             GROUP BY {{if .Windowed}}bucket, {{end}}src_group, dst_group, kind, location
@@ -182,9 +182,9 @@ no length. */ -}}
 {{define "group load"}}
         SELECT
             intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-            sum(p.bytes) AS load,
-            sum(p.observations) AS seen,
-            sum(p.heavy) AS loaded
+            sum(toUInt128(p.bytes)) AS load,
+            sum(toUInt128(p.observations)) AS seen,
+            sum(toUInt128(p.heavy)) AS loaded
             {{template "visible" .}}
               AND {{template "chosen" .}}
               AND (src_group = (SELECT max(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String})
@@ -207,7 +207,7 @@ them. */ -}}
         FROM
         (
             SELECT slot, load, (quantileExact(0.1)(load) OVER () + quantileExact(0.9)(load) OVER ()) / 2 AS half
-            FROM (SELECT slot, load FROM ({{template "group load" .}}) ORDER BY slot WITH FILL)
+            FROM (SELECT slot, toFloat64(g.load) AS load FROM ({{template "group load" .}}) AS g ORDER BY slot WITH FILL)
         )
         WHERE load > half
     )

@@ -2,6 +2,9 @@
 -- definition. They are made after the tables of the newest number, and may be edited: a
 -- database whose views have another text gets all of them again. All parameters of a view
 -- are required.
+--
+-- Rows hold UInt64, which a few rows may fill. Views add them as UInt128, and what is made
+-- of those sums stays so: 2^64 rows fit. Means and shares divide them as Float64.
 
 -- A capture that is replayed under another configuration or with other pipeline
 -- settings leaves other rows about the same packets: only one pass of it may count.
@@ -98,14 +101,14 @@ SELECT
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
 FROM
 (
             SELECT
                 {{template "bucket" .}} AS bucket,
                 p.location AS location,
-                sum(p.observations) AS observations,
-                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
             {{template "visible" .}}
               AND {{template "chosen" .}}
@@ -126,15 +129,15 @@ SELECT
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER ())) AS share
 FROM
 (
             SELECT
                 p.src_group AS src_group,
                 p.dst_group AS dst_group,
                 p.location AS location,
-                sum(p.observations) AS observations,
-                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
             {{template "visible" .}}
               AND {{template "chosen" .}}
@@ -156,9 +159,9 @@ SELECT
     source_kind,
     min(p.window_start) AS first,
     max(p.window_start) AS last,
-    sum(p.observations) AS observations,
-    sum(p.heavy) AS heavy,
-    sum(p.trimmed) AS trimmed
+    sum(toUInt128(p.observations)) AS observations,
+    sum(toUInt128(p.heavy)) AS heavy,
+    sum(toUInt128(p.trimmed)) AS trimmed
 FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
             WHERE {{template "span" .}}
 GROUP BY signal, source_kind
@@ -183,7 +186,7 @@ FROM
                 p.src_group AS src_group,
                 p.dst_group AS dst_group,
                 p.encoding AS encoding,
-                sumMap(p.dist) AS codes
+                sumMap(CAST(p.dist, 'Map(UInt16, UInt128)')) AS codes
             {{template "visible" .}}
               AND {{template "chosen" .}}
             GROUP BY bucket, src_group, dst_group, encoding
@@ -214,19 +217,19 @@ FROM
 (
     SELECT
         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-        sumIf(p.observations, p.source_kind = 1) AS tags,
-        sumIf(p.observations, p.source_kind = 2) AS reflections,
-        sum(p.untouched) AS untouched,
-        sum(p.trimmed) AS trimmed,
-        sumIf(p.observations, p.location = 1) AS overflow,
+        sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+        sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+        sum(toUInt128(p.untouched)) AS untouched,
+        sum(toUInt128(p.trimmed)) AS trimmed,
+        sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
         uniqExact(p.producer) AS producers,
-        toUInt64(0) AS lost,
+        toUInt128(0) AS lost,
         toInt64(0) AS gap_ns
     FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
             WHERE {{template "span" .}}
     GROUP BY slot
     UNION ALL
-    SELECT slot, 0, 0, 0, 0, 0, 0, toUInt64(sum(g.lost)), sum(greatest(g.end - greatest(g.begin, g.known), 0))
+    SELECT slot, 0, 0, 0, 0, 0, 0, sum(g.lost), sum(greatest(g.end - greatest(g.begin, g.known), 0))
     FROM
     (
         SELECT
@@ -252,12 +255,12 @@ CREATE OR REPLACE VIEW {{.Database}}.coverage_cells_{{.Suffix}} AS
 SELECT
     src_group,
     dst_group,
-    sum(p.observations) AS observations,
-    sumIf(p.observations, p.source_kind = 1) AS tags,
-    sumIf(p.observations, p.source_kind = 2) AS reflections,
-    sum(p.untouched) AS untouched,
-    sum(p.trimmed) AS trimmed,
-    sumIf(p.observations, p.location = 1) AS overflow,
+    sum(toUInt128(p.observations)) AS observations,
+    sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+    sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+    sum(toUInt128(p.untouched)) AS untouched,
+    sum(toUInt128(p.trimmed)) AS trimmed,
+    sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
     uniqExact(p.producer) AS producers,
     uniqExact(p.window_start) * {{template "length" .}} / (toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS covered
             {{template "visible" .}}
@@ -277,8 +280,8 @@ SELECT
     load AS bytes,
     seen AS observations,
     loaded AS heavy,
-    load * 8e9 / {step_ns:UInt64} AS rate,
-    loaded / seen AS heavy_share
+    toFloat64(load) * 8e9 / {step_ns:UInt64} AS rate,
+    toFloat64(loaded) / toFloat64(seen) AS heavy_share
 FROM
 ({{template "group load" .}}
 )
@@ -330,7 +333,7 @@ FROM
         sum(a.observations) AS observations,
         sum(a.bytes) AS bytes,
         sum(a.measured) AS measured,
-        toFloat64(sum(a.sum)) * if({{template "unit" .}} = 1, 1000, 1) / if({{template "unit" .}} = 2, 1000000, 1) / measured AS mean,
+        toFloat64(sum(a.sum)) * if({{template "unit" .}} = 1, 1000, 1) / if({{template "unit" .}} = 2, 1000000, 1) / toFloat64(measured) AS mean,
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
         sum(a.heavy) AS heavy,
@@ -349,15 +352,15 @@ FROM
             f.proto AS proto,
             f.source_kind AS source_kind,
             f.location AS location,
-            sum(f.observations) AS observations,
-            sum(f.bytes) AS bytes,
-            sum(f.measured) AS measured,
+            sum(toUInt128(f.observations)) AS observations,
+            sum(toUInt128(f.bytes)) AS bytes,
+            sum(toUInt128(f.measured)) AS measured,
             sum(toUInt128(f.sum)) AS sum,
             minIf(f.min, f.measured > 0) AS min,
             max(f.max) AS max,
-            sum(f.heavy) AS heavy,
+            sum(toUInt128(f.heavy)) AS heavy,
             uniqExact(f.window_start) AS windows,
-            sum(f.location_heavy) AS location_heavy
+            sum(toUInt128(f.location_heavy)) AS location_heavy
         FROM {{.Database}}.flows AS f FINAL
         WHERE f.resolution_ns = {resolution_ns:UInt64}
           AND f.signal = {signal:UInt8}
@@ -383,7 +386,7 @@ SELECT
     max(f.severity) AS severity,
     min(f.time_from) AS first,
     max(f.time_to) AS last,
-    sum(f.count) AS count,
+    sum(toUInt128(f.count)) AS count,
     argMin(f.device, (f.time_from, f.seq)) AS device,
     argMin(f.port, (f.time_from, f.seq)) AS port,
     argMin(f.location, (f.time_from, f.seq)) AS location,
@@ -409,22 +412,22 @@ SELECT
     min(t.time_from) AS first,
     max(t.time_to) AS last,
     uniqExact((t.producer, t.incarnation)) AS runs,
-    sum(t.packets) AS packets,
-    sum(t.bytes) AS bytes,
-    sumMap(t.frames) AS frames,
-    sum(t.tags) AS tags,
-    sum(t.reflections) AS reflections,
-    sum(t.observations) AS observations,
-    sum(t.stored) AS stored,
-    sum(t.overflow) AS overflow,
-    sum(t.late) AS late,
-    sumMap(t.rejected) AS rejected,
-    sum(t.untouched) AS untouched,
-    sum(t.trimmed) AS trimmed,
-    sum(t.kernel_drops) AS kernel_drops,
-    sum(t.freezes) AS freezes,
-    sum(t.super_frames) AS super_frames,
-    sum(t.lost) AS lost,
+    sum(toUInt128(t.packets)) AS packets,
+    sum(toUInt128(t.bytes)) AS bytes,
+    sumMap(CAST(t.frames, 'Map(String, UInt128)')) AS frames,
+    sum(toUInt128(t.tags)) AS tags,
+    sum(toUInt128(t.reflections)) AS reflections,
+    sum(toUInt128(t.observations)) AS observations,
+    sum(toUInt128(t.stored)) AS stored,
+    sum(toUInt128(t.overflow)) AS overflow,
+    sum(toUInt128(t.late)) AS late,
+    sumMap(CAST(t.rejected, 'Map(String, UInt128)')) AS rejected,
+    sum(toUInt128(t.untouched)) AS untouched,
+    sum(toUInt128(t.trimmed)) AS trimmed,
+    sum(toUInt128(t.kernel_drops)) AS kernel_drops,
+    sum(toUInt128(t.freezes)) AS freezes,
+    sum(toUInt128(t.super_frames)) AS super_frames,
+    sum(toUInt128(t.lost)) AS lost,
     argMax(t.skew_ns, abs(t.skew_ns)) AS skew_ns
 FROM {{.Database}}.taps AS t FINAL
 WHERE t.time_from < {to:DateTime64(9, 'UTC')} AND t.time_to >= {from:DateTime64(9, 'UTC')}
