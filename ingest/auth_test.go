@@ -2,8 +2,10 @@ package ingest
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,7 +61,7 @@ func TestCertificates(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			l, log := newLedger(), &logBuffer{}
 			cfg := testConfig(t)
-			cfg.Auth, cfg.Logger = Auth{TLS: server}, log.logger()
+			cfg.Auth, cfg.Permits, cfg.Logger = Auth{TLS: server}, everybody, log.logger()
 			s := startCollector(t, cfg, l, "")
 			client := clientConfig(t, s.url)
 			client.TLS = tc.client
@@ -86,7 +88,7 @@ func TestCertificates(t *testing.T) {
 func TestCertificateExpiresOnConnection(t *testing.T) {
 	ca := credentialtest.NewAuthority(t)
 	cfg := testConfig(t)
-	cfg.Auth = Auth{TLS: ca.Server()}
+	cfg.Auth, cfg.Permits = Auth{TLS: ca.Server()}, everybody
 	clock := newClock()
 	cfg.Now = clock.now
 	s := startCollector(t, cfg, newLedger(), "")
@@ -160,49 +162,104 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestRotation: certificates of both ends change, and the authority too, without a
-// restart.
+// TestRotation: certificates of both ends and the authority change without a restart. A new
+// connection has the new ones, what the old authority vouches for is out and cut off, and files
+// that cannot be read change nothing.
 func TestRotation(t *testing.T) {
-	ca := credentialtest.NewAuthority(t)
+	ca, log := credentialtest.NewAuthority(t), &logBuffer{}
 	files := ca.Server()
 	cfg := testConfig(t)
 	clock := newClock()
-	cfg.Auth, cfg.Now = Auth{TLS: files}, clock.now
+	cfg.Auth, cfg.Permits, cfg.Now, cfg.Logger = Auth{TLS: files}, everybody, clock.now, log.logger()
 	s := startCollector(t, cfg, newLedger(), "")
-	client := clientConfig(t, s.url)
-	client.TLS, client.Now = ca.Issue("host1", time.Now().Add(time.Hour)), clock.now
-	c, err := OpenClient(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.push(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	next := credentialtest.NewAuthority(t)
-	replace := func(to, from string) {
-		text, err := os.ReadFile(from)
-		if err == nil {
-			err = os.WriteFile(to, text, 0o600)
-		}
+	open := func(files TLSFiles) *Client {
+		t.Helper()
+		client := clientConfig(t, s.url)
+		client.TLS, client.Now = files, clock.now
+		c, err := OpenClient(client)
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := c.push(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
-	server, host := next.Server(), next.Issue("host1", time.Now().Add(time.Hour))
-	for to, from := range map[string]string{files.Cert: server.Cert, files.Key: server.Key, client.TLS.Cert: host.Cert, client.TLS.Key: host.Key, ca.File: next.File} {
-		replace(to, from)
+	hour := time.Now().Add(time.Hour)
+	rotated := ca.Issue("host1", hour)
+	stale := ca.Issue("host2", hour)
+	staleCA := filepath.Join(t.TempDir(), "ca.pem")
+	copyFile(t, staleCA, ca.File)
+	stale.CA = staleCA
+	c, left := open(rotated), open(stale)
+	raw, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{
+		RootCAs: ca.Pool(), ServerName: "127.0.0.1", Certificates: []tls.Certificate{loadPair(t, stale)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	if _, err := io.WriteString(raw, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(files.Cert, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		clock.add(2 * time.Second)
+		c.http.CloseIdleConnections()
+		if _, err := c.push(t.Context(), nil); err != nil {
+			t.Errorf("after a bad change: %v", err)
+		}
+	}
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
+		t.Errorf("%d lines of a file that cannot be read, want 1: %s", n, log)
+	}
+
+	next := credentialtest.NewAuthority(t)
+	server, host := next.Server(), next.Issue("host1", hour)
+	for to, from := range map[string]string{files.Cert: server.Cert, files.Key: server.Key, rotated.Cert: host.Cert, rotated.Key: host.Key, ca.File: next.File} {
+		copyFile(t, to, from)
 	}
 	clock.add(2 * time.Second)
-	// The connection that is open was made with a certificate that is foreign by now.
-	_, err = c.push(t.Context(), nil)
-	if connect.CodeOf(err) != connect.CodeUnauthenticated {
-		t.Fatalf("old certificate: %v", err)
-	}
-	c.fail(err)
 	if _, err := c.push(t.Context(), nil); err != nil {
 		t.Errorf("after rotation: %v", err)
 	}
+	// The connection that is open was made with a certificate that is foreign by now.
+	if _, err := left.push(t.Context(), nil); err == nil {
+		t.Error("the old authority still vouches for exporters")
+	}
+	copyFile(t, staleCA, next.File) // it knows the collector, and shows what is foreign
+	clock.add(2 * time.Second)
+	if _, err := left.push(t.Context(), nil); err == nil {
+		t.Error("the old authority still vouches for new connections")
+	}
+	_, _ = io.ReadAll(raw) // until the collector cuts it
+	if n := s.Stats().Strangers.Refused[ReasonForeignCertificate]; n < 2 {
+		t.Errorf("%d foreign certificates counted", n)
+	}
+}
+
+func copyFile(t *testing.T, to, from string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func loadPair(t *testing.T, files TLSFiles) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
 }
 
 // TestServerIsVerified: an exporter does not hand anything to a collector that is not
@@ -210,7 +267,7 @@ func TestRotation(t *testing.T) {
 func TestServerIsVerified(t *testing.T) {
 	ca, foreign := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t)
 	cfg := testConfig(t)
-	cfg.Auth = Auth{TLS: ca.Server()}
+	cfg.Auth, cfg.Permits = Auth{TLS: ca.Server()}, everybody
 	s := startCollector(t, cfg, newLedger(), "")
 	client := clientConfig(t, s.url)
 	client.TLS = ca.Issue("host1", time.Now().Add(time.Hour))

@@ -72,14 +72,20 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 		if err := CheckCollector(text, c.TLS); err != nil {
 			return c, err
 		}
-		if u, err := url.Parse(text); err == nil && u.Scheme == "http" && c.TokenFile != "" && !credential.IsLoopback(u.Hostname()) {
-			return c, fmt.Errorf("collector %q: expected https, since the token would travel in the clear", text)
-		}
 	}
 	return c, CheckSpoolBytes(c.MaxBytes)
 }
 
-// CheckCollector finds mistakes in the URL of a collector.
+// CheckSpoolBytes finds a ClientConfig.MaxBytes out of bounds.
+func CheckSpoolBytes(n int64) error {
+	if n < 4*recordBytes {
+		return fmt.Errorf("spool of %d bytes: expected at least %d", n, 4*recordBytes)
+	}
+	return nil
+}
+
+// CheckCollector finds mistakes in the URL of a collector. Beyond loopback it is https: whoever
+// is on the way could otherwise read what the exporter measures, change it, and take its token.
 func CheckCollector(text string, files TLSFiles) error {
 	u, err := url.Parse(text)
 	switch {
@@ -87,16 +93,10 @@ func CheckCollector(text string, files TLSFiles) error {
 		return fmt.Errorf("collector: %w", err)
 	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
 		return fmt.Errorf("collector %q: expected a URL such as https://collector.example:4319", text)
+	case credential.InClear(u):
+		return fmt.Errorf("collector %q: expected https, since others could read and change everything on the way; http is for this machine alone", text)
 	case u.Scheme == "http" && files != TLSFiles{}:
 		return fmt.Errorf("collector %q: expected https, since there are TLS files", text)
-	}
-	return nil
-}
-
-// CheckSpoolBytes finds a ClientConfig.MaxBytes out of bounds.
-func CheckSpoolBytes(n int64) error {
-	if n < 4*recordBytes {
-		return fmt.Errorf("spool of %d bytes: expected at least %d", n, 4*recordBytes)
 	}
 	return nil
 }

@@ -95,13 +95,14 @@ func TestHello(t *testing.T) {
 	wait(t, "the spool holds it", func() bool { return x.Stats().SpoolBytes > 0 && !x.Stats().Oldest.IsZero() })
 }
 
-// TestExpected: exporters that have tokens, or are named, are told of before they come.
+// TestExpected: exporters that have tokens, or are listed by name, are in the counts before they
+// come; who has a token and is not listed is not.
 func TestExpected(t *testing.T) {
 	const secret = "a-token-of-host1"
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("host1", "", secret, ""), credentialtest.TokenLine("host1", "", "another", ""), credentialtest.TokenLine("host2", "", "third", ""))
+	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("host1", "", secret, ""), credentialtest.TokenLine("host1", "", "another", ""), credentialtest.TokenLine("host2", "", "third", ""), credentialtest.TokenLine("left", "", "fourth", ""))
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Expected = Auth{Tokens: tokens}, []string{"host3", "host2"}
+	cfg.Auth, cfg.Permits = Auth{Tokens: tokens}, []Permit{{Name: "host3"}, {Name: "host2"}, {Name: "host*"}}
 	c := startCollector(t, cfg, newLedger(), "")
 	client := clientConfig(t, c.url)
 	if client.TokenFile = filepath.Join(t.TempDir(), "token"); os.WriteFile(client.TokenFile, []byte(secret), 0o600) != nil {
@@ -122,7 +123,7 @@ func TestExpected(t *testing.T) {
 	if got, want := seen(), "host1 true, host2 false, host3 false"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	cfg.Expected = []string{"a\nb"}
+	cfg.Permits = []Permit{{Name: "a\nb"}}
 	if _, err := NewServer(cfg, newLedger(), newLedger()); err == nil {
 		t.Error("a name that cannot be is taken")
 	}

@@ -79,7 +79,7 @@ func (e *collectorErrand) run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s, err := NewServer(ServerConfig{Auth: Auth{TLS: e.TLS}, Logger: logger}, storeSink{db}, storeSink{db})
+	s, err := NewServer(ServerConfig{Auth: Auth{TLS: e.TLS}, Admission: Admission{Permits: everybody}, Logger: logger}, storeSink{db}, storeSink{db})
 	if err != nil {
 		return err
 	}

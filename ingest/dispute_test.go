@@ -36,7 +36,7 @@ func describing(t *testing.T, d Description, seq uint64) *wire.PushRequest {
 // pushAs hands a request to the collector as an exporter of that name.
 func pushAs(t *testing.T, s *collector, name string, m *wire.PushRequest) {
 	t.Helper()
-	e := s.exporter(name)
+	e := s.exporter(name, &s.limits)
 	defer e.inFlight.Add(-1)
 	answer, err := s.take(t.Context(), &call{exporter: e, release: func() {}}, m)
 	if err != nil || len(answer.GetOutcomes()) != 1 || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
@@ -135,7 +135,7 @@ func TestOwnNamesHold(t *testing.T) {
 	}
 	file := testDescription()
 	l.pins[nameKey{false, uint64(file.Groups[0].ID)}] = fabric.Name{Group: &file.Groups[0], Pinned: true}
-	s.Use(Description{Text: "a file without names"})
+	s.HoldNames(Description{Text: "a file without names"})
 	pushAs(t, s, "host1", describing(t, other, 2))
 	if len(l.groups) != 0 || l.locations[other.Locations[0].ID].Capacity != 1 {
 		t.Errorf("groups %v: what a file says is replaced; locations %v: what none says is not taken", l.groups, l.locations)

@@ -87,7 +87,7 @@ func distantServer(t *testing.T) (*Server, *distant, context.CancelFunc) {
 // handIn is a request of an exporter as ServeHTTP hands it on, and how long it took.
 func handIn(t *testing.T, s *Server, exporter string, m *wire.PushRequest) (*wire.PushResponse, time.Duration, error) {
 	t.Helper()
-	e, began := s.exporter(exporter), time.Now()
+	e, began := s.exporter(exporter, &s.limits), time.Now()
 	defer e.inFlight.Add(-1)
 	ctx, cancel := context.WithTimeout(t.Context(), s.cfg.Timeout)
 	defer cancel()
@@ -222,7 +222,7 @@ func TestEndsGivenUp(t *testing.T) {
 		d.away.Store(true)
 		var all sync.WaitGroup
 		for n := range maxExporterEnds + 10 {
-			e := s.exporter("a")
+			e := s.exporter("a", &s.limits)
 			e.inFlight.Add(-1)
 			want := errClosed
 			if n >= maxExporterEnds {

@@ -12,6 +12,7 @@ import (
 // exporter is what a collector remembers of one identity. It is bounded by Limits.
 type exporter struct {
 	name                          string
+	limits                        atomic.Pointer[Limits]
 	requests, bytes, rows, naming *rate.Limiter
 	inFlight                      atomic.Int32
 	last                          atomic.Int64 // Unix ns of the last request
@@ -42,13 +43,42 @@ const (
 )
 
 func newExporter(name string, l *Limits) *exporter {
-	limiter := func(perSecond float64) *rate.Limiter {
-		return rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond*l.Burst)))
+	e := &exporter{name: name, streams: map[uint64]*stream{}}
+	e.limits.Store(l)
+	for i, b := range l.budgets() {
+		*e.limiters()[i] = rate.NewLimiter(b.perSecond, b.burst)
 	}
-	return &exporter{
-		name: name, requests: limiter(l.RequestRate), bytes: limiter(l.ByteRate), rows: limiter(l.RowRate),
-		naming:  rate.NewLimiter(rate.Limit(float64(l.MaxNames)/time.Hour.Seconds()), max(l.MaxNames, maxMessageNames)),
-		streams: map[uint64]*stream{},
+	return e
+}
+
+func (e *exporter) limiters() [4]**rate.Limiter {
+	return [...]**rate.Limiter{&e.requests, &e.bytes, &e.rows, &e.naming}
+}
+
+// use holds the exporter to these limits from now on.
+func (e *exporter) use(l *Limits, now time.Time) {
+	if e.limits.Swap(l) == l {
+		return
+	}
+	for i, b := range l.budgets() {
+		limiter := *e.limiters()[i]
+		limiter.SetBurstAt(now, b.burst)
+		limiter.SetLimitAt(now, b.perSecond)
+	}
+}
+
+// budget fills up at a rate, to a burst.
+type budget struct {
+	perSecond rate.Limit
+	burst     int
+}
+
+// budgets are those of requests, bytes, rows and names.
+func (l *Limits) budgets() [4]budget {
+	of := func(perSecond float64) budget { return budget{rate.Limit(perSecond), max(1, int(perSecond*l.Burst))} }
+	return [...]budget{
+		of(l.RequestRate), of(l.ByteRate), of(l.RowRate),
+		{rate.Limit(float64(l.MaxNames) / time.Hour.Seconds()), max(l.MaxNames, maxMessageNames)},
 	}
 }
 

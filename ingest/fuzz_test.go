@@ -43,7 +43,7 @@ func FuzzPush(f *testing.F) {
 	l := newLedger()
 	s, err := NewServer(ServerConfig{
 		Auth: Auth{Anonymous: "tester"}, Observations: observing(f), Now: func() time.Time { return start },
-		Limits: Limits{RowRate: 1e12, MaxWindowRows: 40}, CommitEvery: time.Nanosecond,
+		Admission: Admission{Limits: Limits{RowRate: 1e12, MaxWindowRows: 40}}, CommitEvery: time.Nanosecond,
 	}, l, l)
 	if err != nil {
 		f.Fatal(err)

@@ -115,7 +115,7 @@ func TestFlippedBits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go s.announces.run(ctx)
-	e := s.exporter("tester")
+	e := s.exporter("tester", &s.limits)
 	whole := encode(t, validRequest(t, 1))
 	for n := range whole {
 		for bit := range 8 {
@@ -465,7 +465,7 @@ func TestGRPC(t *testing.T) {
 	ca := credentialtest.NewAuthority(t)
 	l := newLedger()
 	cfg := testConfig(t)
-	cfg.Auth = Auth{TLS: ca.Server()}
+	cfg.Auth, cfg.Permits = Auth{TLS: ca.Server()}, everybody
 	s := startCollector(t, cfg, l, "")
 	client := clientConfig(t, s.url)
 	client.TLS = ca.Issue("host1", time.Now().Add(time.Hour))

@@ -115,9 +115,9 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	b.Source = aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
 	b.Seq = it.at.seq
 	before := int(min(m.GetRowsBefore(), math.MaxInt32))
-	b, folded, observations := fold(b, p.limits.MaxWindowRows-before)
+	b, folded, observations := fold(b, p.e.limits.Load().MaxWindowRows-before)
 	it.rows, it.folded, it.foldedObservations = uint64(b.Len()), uint64(folded), observations
-	b.Flows, folded = foldFlows(b.Flows, p.limits.MaxWindowFlows-int(min(m.GetFlows().GetRowsBefore(), math.MaxInt32)))
+	b.Flows, folded = foldFlows(b.Flows, p.e.limits.Load().MaxWindowFlows-int(min(m.GetFlows().GetRowsBefore(), math.MaxInt32)))
 	it.flows, it.foldedFlows = uint64(len(b.Flows)), uint64(folded)
 	it.blocks = []*aggregate.Block{b}
 	return toStore
@@ -171,7 +171,7 @@ func (p *push) begin(it *item, producer func(identity, stream string) uint64) ve
 	if v := p.own(it, producer); v != toStore {
 		return v
 	}
-	state, ok := p.e.begin(it.at, p.limits.MaxStreams)
+	state, ok := p.e.begin(it.at, p.e.limits.Load().MaxStreams)
 	switch {
 	case !ok:
 		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}

@@ -1,12 +1,13 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
 
-// Limits are what one exporter may do at one collector, but for the last group, which
-// holds for all together. The zero value of a field means its default.
+// Limits are what one exporter may do at one collector, but for MaxMessage, MaxAhead, MaxAge and
+// the last group, which hold for all together. The zero value of a field means its default.
 //
 // Collectors behind one balancer need the same MaxWindowRows and MaxWindowFlows: which rows of a
 // block are folded hangs on them, and a block may come to two of them.
@@ -57,12 +58,6 @@ const (
 	maxInFlightBlocks = 1024 // of a stream
 )
 
-// Check says what is wrong with limits.
-func (l Limits) Check() error {
-	_, err := l.withDefaults()
-	return err
-}
-
 func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.RequestRate, 50)
 	setDefault(&l.ByteRate, 8<<20)
@@ -100,6 +95,22 @@ func (l Limits) withDefaults() (Limits, error) {
 			l.Burst, l.ByteRate, l.RowRate, l.MaxMessage, maxRows)
 	}
 	return l, nil
+}
+
+// over returns an exporter's own limits where they are set, and otherwise those of all.
+func (l Limits) over(own *Limits) Limits {
+	for _, f := range []struct{ to, from *float64 }{
+		{&l.RequestRate, &own.RequestRate}, {&l.ByteRate, &own.ByteRate}, {&l.RowRate, &own.RowRate}, {&l.Burst, &own.Burst},
+	} {
+		*f.to = cmp.Or(*f.from, *f.to)
+	}
+	for _, f := range []struct{ to, from *int }{
+		{&l.MaxWindowRows, &own.MaxWindowRows}, {&l.MaxWindowFlows, &own.MaxWindowFlows}, {&l.MaxStreams, &own.MaxStreams},
+		{&l.MaxInFlight, &own.MaxInFlight}, {&l.MaxNames, &own.MaxNames},
+	} {
+		*f.to = cmp.Or(*f.from, *f.to)
+	}
+	return l
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -169,12 +169,12 @@ func TestStreamsAndExporters(t *testing.T) {
 		}
 	}
 	// Those that are silent make room; those that are at work do not.
-	a := s.exporter("a")
-	if a == nil || s.exporter("b") == nil || s.exporter("c") != nil {
+	a := s.exporter("a", &s.limits)
+	if a == nil || s.exporter("b", &s.limits) == nil || s.exporter("c", &s.limits) != nil {
 		t.Error("expected room for one beside the one that is at work")
 	}
 	a.inFlight.Add(-1)
-	if s.exporter("c") == nil {
+	if s.exporter("c", &s.limits) == nil {
 		t.Error("expected the silent one to give way")
 	}
 	if st := s.Stats(); st.Forgotten != 2 || st.Total.StoredItems != 3 || len(st.Exporters) != 2 {

@@ -76,7 +76,7 @@ func newLoadTest(t testing.TB, ca *credentialtest.Authority, cells int) (l *load
 		}
 	})
 	sink := storeSink{l.store}
-	if l.server, err = NewServer(ServerConfig{Auth: Auth{TLS: ca.Server()}, Logger: logger}, loadSink{sink, l}, sink); err != nil {
+	if l.server, err = NewServer(ServerConfig{Auth: Auth{TLS: ca.Server()}, Admission: Admission{Permits: everybody}, Logger: logger}, loadSink{sink, l}, sink); err != nil {
 		t.Fatal(err)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,14 +17,15 @@ const (
 	ReasonForeignCertificate  = Reason(credential.ForeignCertificate)
 	ReasonExpiredCertificate  = Reason(credential.ExpiredCertificate)
 	ReasonNamelessCertificate = Reason(credential.NamelessCertificate)
+	ReasonNotListed           = Reason(credential.NotListed)
 )
 
-// Further reasons follow those of credentials, of which NoRole is none here: exporters have
-// no roles.
+// Further reasons follow those of credentials.
 const (
-	ReasonExporters   Reason = Reason(credential.NoRole) + iota // too many of them
-	ReasonConnections                                           // too many at a time
-	ReasonHandshake                                             // of TLS that did not come about, for another reason than the certificate
+	ReasonExporters     Reason = Reason(credential.NumReasons) + iota // too many of them
+	ReasonConnections                                                 // too many at a time
+	ReasonHandshake                                                   // of TLS that did not come about, for another reason than the certificate
+	ReasonForeignOrigin                                               // for a host that is not this machine, or sent by a web page
 
 	ReasonForged    // calls itself by another one's name
 	ReasonOversized // beyond a hard limit of size
@@ -56,7 +57,7 @@ const (
 
 var reasonNames = [NumReasons]string{
 	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate",
-	"nameless_certificate", "exporters", "connections", "handshake",
+	"nameless_certificate", "not_listed", "exporters", "connections", "handshake", "foreign_origin",
 	"forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate", "names", "contested",
 	"description", "sink", "ends",
 	"invalid", "impossible", "future", "past", "stale", "streams", "foreign", "unsupported",

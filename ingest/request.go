@@ -14,6 +14,8 @@ import (
 
 	"connectrpc.com/connect"
 	"golang.org/x/time/rate"
+
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // retryAfter is the metadata that tells when to come again, in milliseconds.
@@ -36,12 +38,21 @@ func callOf(ctx context.Context) *call {
 // ServeHTTP implements http.Handler: it finds out who is there, holds the exporter to
 // its limits, and hands the request on. It serves while Serve runs.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.checkOrigin(r); err != nil {
+		s.refuseStranger(ReasonForeignOrigin, slog.String("peer", r.RemoteAddr), slog.String("error", credential.Limited(err.Error())))
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
 	peer, err := s.gate.Identify(r)
+	limits := s.admitted.Load().of(peer.Name)
+	if err == nil && limits == nil { // it was taken off the list a moment ago
+		err = credential.ErrNotListed
+	}
 	if err != nil {
 		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, err))
 		return
 	}
-	e := s.exporter(peer.Name)
+	e := s.exporter(peer.Name, limits)
 	if e == nil {
 		s.refuseStranger(ReasonExporters, slog.String("exporter", peer.Name), slog.String("peer", r.RemoteAddr))
 		s.fail(w, r, later(time.Minute))
@@ -54,8 +65,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// checkOrigin refuses what a web page made the browser of a visitor send.
+func (s *Server) checkOrigin(r *http.Request) error {
+	if s.local {
+		if err := credential.CheckHost(r); err != nil {
+			return err
+		}
+	}
+	return s.pages.Check(r)
+}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) error {
-	if int(e.inFlight.Load()) > s.limits.MaxInFlight {
+	if int(e.inFlight.Load()) > e.limits.Load().MaxInFlight {
 		s.refuse(e, ReasonInFlight)
 		return later(time.Second)
 	}
@@ -89,6 +110,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	}
 	c := &call{exporter: e, release: sync.OnceFunc(func() { <-s.decoding })}
 	defer c.release()
+	// A slow request gives time to revoke a credential.
+	if peer, err := s.gate.Identify(r); err != nil || peer.Name != e.name {
+		return connect.NewError(connect.CodeUnauthenticated, credential.ErrUnknown)
+	}
 	r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 	r.Body, r.ContentLength = io.NopCloser(body), int64(body.Len())
 	watched := &statusWriter{ResponseWriter: w}

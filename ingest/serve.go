@@ -44,6 +44,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	working.Go(func() { s.work(work) })
 	defer working.Wait()
 	defer stop()
+	host, _, _ := net.SplitHostPort(ln.Addr().String()) // of a socket that has no port: not loopback
+	s.local = credential.IsLoopback(host)
 	server := s.httpServer()
 	failed := make(chan error, 1)
 	ln = &limitedListener{Listener: ln, free: make(chan struct{}, s.limits.MaxConns), full: s.refuseConnection}
@@ -77,12 +79,13 @@ func (s *Server) work(ctx context.Context) {
 	all.Go(func() { s.tellings.run(ctx) })
 	all.Go(func() { s.ends.run(ctx) })
 	all.Go(func() { s.review(ctx) })
+	all.Go(func() { s.gate.Run(ctx) })
 	all.Wait()
 }
 
 func (s *Server) httpServer() *http.Server {
 	server := &http.Server{
-		Handler: s, TLSConfig: s.gate.TLS(),
+		Handler: s, TLSConfig: s.gate.TLS(), ConnState: s.gate.ConnState,
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog:  slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 		Protocols: new(http.Protocols),

@@ -15,7 +15,7 @@ import (
 func TestHandshakesAreCounted(t *testing.T) {
 	ca, log, now := credentialtest.NewAuthority(t), &logBuffer{}, newClock()
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Logger, cfg.Now = Auth{TLS: ca.Server()}, log.logger(), now.now
+	cfg.Auth, cfg.Permits, cfg.Logger, cfg.Now = Auth{TLS: ca.Server()}, everybody, log.logger(), now.now
 	s := startCollector(t, cfg, newLedger(), "")
 	say := func(text string) {
 		t.Helper()

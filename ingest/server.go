@@ -37,7 +37,7 @@ type ServerConfig struct {
 	// DangerouslyExposed lets Run listen beyond loopback without them.
 	DangerouslyExposed bool
 	Auth               Auth
-	Limits             Limits
+	Admission          // at the start; see Use
 	// CommitEvery is how long blocks are gathered for one Sync, at least; 500 ms unless
 	// set. It is part of the time until they can be asked for; a store has less to do
 	// where it is longer.
@@ -47,9 +47,6 @@ type ServerConfig struct {
 	// Known are descriptions that the caller writes to the directory: exporters that were
 	// configured alike need not hand them in, and cannot change what they name.
 	Known []Description
-	// Expected are exporters that are to come, besides those that have tokens: Stats has
-	// them before they do.
-	Expected []string
 	// Observations is how observations are aggregated; nil: they are refused. Source,
 	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
 	// its resolver finds are the caller's to write.
@@ -62,7 +59,10 @@ type ServerConfig struct {
 // Server is the collector's side. Its methods are safe for concurrent use.
 type Server struct {
 	cfg       ServerConfig
-	limits    Limits
+	limits    Limits // of all exporters together
+	admitted  atomic.Pointer[admitted]
+	local     bool // this machine alone reaches the listener; set before serving
+	pages     *http.CrossOriginProtection
 	sink      Sink
 	now       func() time.Time
 	logger    *slog.Logger
@@ -94,7 +94,7 @@ type Server struct {
 // NewServer makes a collector that gives what it takes to the sink, and what it means to
 // the directory. It reads credentials, and does nothing else before Run or Serve.
 func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error) {
-	limits, err := cfg.Limits.withDefaults()
+	limits, err := cfg.Admission.Limits.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}
@@ -107,7 +107,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
+		cfg: cfg, limits: limits, pages: http.NewCrossOriginProtection(), sink: sink, now: cfg.Now, logger: cfg.Logger,
 		names:     newRegistry(directory, cfg.Logger),
 		decoding:  make(chan struct{}, limits.MaxDecoding),
 		exporters: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
@@ -116,13 +116,12 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	s.announces = newGroup(0, cfg.Timeout, s.names.write)
 	s.tellings = newGroup(cfg.CommitEvery, cfg.Timeout, teller{directory}.write)
 	s.ends = newEnder(directory, cfg.CommitEvery, cfg.Now, cfg.Logger, s.giveUpEnds)
-	if s.gate, err = newGate(&cfg.Auth, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
-		return nil, fmt.Errorf("configure collector: %w", err)
+	if err := s.Use(cfg.Admission); err != nil {
+		return nil, err
 	}
-	for _, name := range cfg.Expected {
-		if err := credential.CheckName(name); err != nil {
-			return nil, fmt.Errorf("configure collector: expected exporter: %w", err)
-		}
+	allows := func(name string) bool { return s.admitted.Load().of(name) != nil }
+	if s.gate, err = newGate(&cfg.Auth, allows, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
+		return nil, fmt.Errorf("configure collector: %w", err)
 	}
 	if cfg.Observations != nil {
 		if s.observer, err = newObserver(*cfg.Observations); err != nil {
@@ -145,8 +144,8 @@ func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
 	e.counts.refuse(s.logger, s.now(), r, append([]slog.Attr{slog.String("exporter", e.name)}, attrs...)...)
 }
 
-// Use puts another description of the collector's own in the place of those that are Known.
-func (s *Server) Use(d Description) { s.names.adopt([]Description{d}) }
+// HoldNames replaces the descriptions that are Known by another one of the collector's own.
+func (s *Server) HoldNames(d Description) { s.names.adopt([]Description{d}) }
 
 // giveUpEnds counts runs of an exporter that are not ended.
 func (s *Server) giveUpEnds(exporter string, runs uint64) {
@@ -159,8 +158,9 @@ func (s *Server) giveUpEnds(exporter string, runs uint64) {
 	s.gone.Refused[ReasonEnds] += runs
 }
 
-// exporter finds or remembers an exporter; nil where there are too many that are busy.
-func (s *Server) exporter(name string) *exporter {
+// exporter finds or remembers an exporter under its limits; nil where there are too many that
+// are busy.
+func (s *Server) exporter(name string, l *Limits) *exporter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.exporters[name]
@@ -168,9 +168,10 @@ func (s *Server) exporter(name string) *exporter {
 		if len(s.exporters) >= s.limits.MaxExporters && !s.forget() {
 			return nil
 		}
-		e = newExporter(name, &s.limits)
+		e = newExporter(name, l)
 		s.exporters[name] = e
 	}
+	e.use(l, s.now())
 	e.last.Store(s.now().UnixNano())
 	e.inFlight.Add(1)
 	return e
@@ -210,7 +211,7 @@ func (s *Server) owns(e *exporter, producer uint64) bool {
 // ExporterStats is what became of one exporter's blocks.
 type ExporterStats struct {
 	Name string
-	Last time.Time // of its last request; the zero Time for one that is expected, and has not come
+	Last time.Time // of its last request; the zero Time for one that has not come
 	// ClockOffset is how far its clock is ahead of the collector's, less the delay of the
 	// fastest of its requests in the last minutes; 0 where that is not known.
 	ClockOffset time.Duration
@@ -225,7 +226,8 @@ type ServerStats struct {
 	Forgotten uint64
 }
 
-// Stats is a snapshot of the collector's counts, by exporter in the order of names.
+// Stats is a snapshot of the collector's counts, by exporter in the order of names. Exporters
+// whose name is listed, or has a token, are there before they come.
 func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
 	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Strangers: s.strangers.snapshot()}
@@ -238,8 +240,9 @@ func (s *Server) Stats() ServerStats {
 		st.Exporters = append(st.Exporters, ExporterStats{e.name, time.Unix(0, e.last.Load()), e.clock.ahead(now), c})
 		came[e.name] = true
 	}
-	for _, name := range slices.Concat(s.cfg.Expected, s.gate.Names()) {
-		if !came[name] {
+	in := s.admitted.Load()
+	for _, name := range slices.Concat(in.named, s.gate.Names()) {
+		if !came[name] && in.of(name) != nil {
 			st.Exporters = append(st.Exporters, ExporterStats{Name: name})
 			came[name] = true
 		}

@@ -92,7 +92,7 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	if v := p.own(it, Producer); v != toStore {
 		return v
 	}
-	switch state, ok := p.e.meet(it.at, p.limits.MaxStreams); {
+	switch state, ok := p.e.meet(it.at, p.e.limits.Load().MaxStreams); {
 	case !ok:
 		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}
 	case state == seqStale:

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -52,25 +51,16 @@ func (rawCodec) Unmarshal(data []byte, m any) error {
 
 // dial prepares connections; they are made when they are needed.
 func (c *Client) dial() error {
-	k, err := c.cfg.TLS.Watch(c.cfg.Now, c.cfg.Logger)
-	if err != nil {
-		return err
-	}
-	bearer := func() string { return "" }
-	if c.cfg.TokenFile != "" {
-		w, err := credential.Watch(func() (string, error) { return credential.ReadToken(c.cfg.TokenFile) }, c.cfg.Now, c.cfg.Logger, c.cfg.TokenFile)
-		if err != nil {
-			return err
-		}
-		bearer = w.Get
-	}
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
-	transport := &http.Transport{
-		DialContext: dialer.DialContext, DialTLSContext: dialTLS(k, dialer), ForceAttemptHTTP2: true,
+	base := &http.Transport{
+		DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTime, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
-	c.http = &http.Client{Transport: &credential.Bearer{Transport: transport, Token: bearer}}
+	var err error
+	if c.http, err = credential.NewClient(base, c.cfg.TLS, c.cfg.TokenFile, c.cfg.Now, c.cfg.Logger); err != nil {
+		return err
+	}
 	for _, u := range c.cfg.Collectors {
 		u = strings.TrimSuffix(u, "/")
 		c.peers = append(c.peers, peer{u, connect.NewClient[rawRequest, wire.PushResponse](c.http, u+wire.IngestServicePushProcedure, c.options()...)})
@@ -85,36 +75,6 @@ func (c *Client) options() []connect.ClientOption {
 	}
 	decompressor := func() connect.Decompressor { return &bounded{most: maxOutcomes, open: openZstd} }
 	return append(options, connect.WithAcceptCompression(CompressionZstd, decompressor, newZstd), connect.WithSendCompression(CompressionZstd))
-}
-
-// dialTLS connects with the files as they are at the moment.
-func dialTLS(k *credential.Watched[credential.Keys], dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		o := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, NextProtos: []string{"h2", "http/1.1"}}
-		if k != nil {
-			now := k.Get()
-			o.RootCAs = now.Pool
-			if now.Cert != nil {
-				o.Certificates = []tls.Certificate{*now.Cert}
-			}
-		}
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		secured := tls.Client(conn, o)
-		ctx, cancel := context.WithTimeout(ctx, dialTime)
-		defer cancel()
-		if err := secured.HandshakeContext(ctx); err != nil {
-			conn.Close()
-			return nil, err
-		}
-		return secured, nil
-	}
 }
 
 // dialTime bounds the making of a connection, and its handshake.

@@ -38,8 +38,9 @@ type capturing struct {
 	live    *live.Pipeline
 	names   namesWriter
 	ops     *operations
-	// reloaded is told of a configuration that is in force from now on; nil is not.
-	reloaded func(*network) error
+	// reloaded takes over a configuration that has been checked, before windows do; nil for
+	// nothing.
+	reloaded func(*network, *collectConfig) error
 
 	file        *checkpoint.File // nil without checkpoints
 	checkpoints *journal.Journal // nil without
@@ -143,6 +144,11 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.reloaded != nil { // at once: windows take their time to close, and credentials may have been revoked
+		if err := c.reloaded(n, config); err != nil {
+			return err
+		}
+	}
 	c.names.Use(n.naming())
 	if err := c.live.Reload(ctx, n.plan(set, c.taps)); err != nil {
 		return err
@@ -150,8 +156,5 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	c.network, c.config, c.taps = n, config, set
 	c.use(n, set)
 	c.tellFixed(n, config)
-	if c.reloaded != nil {
-		return c.reloaded(n)
-	}
 	return nil
 }

@@ -22,10 +22,17 @@ type ingestConfig struct {
 	Tokens string    `yaml:"tokens,omitempty"` // file of lines "NAME: SHA256 [EXPIRES]"
 	// Anonymous takes in who shows no credential, as this exporter: for loopback.
 	Anonymous string `yaml:"anonymous,omitempty"`
-	// Expect are exporters that are to come, besides those that have tokens: an alert
-	// tells of those that do not.
-	Expect []string           `yaml:"expect,omitempty,flow"`
-	Limits ingestLimitsConfig `yaml:"limits,omitempty"`
+	// Exporters lists the exporters that may hand in; of several entries that fit a name the
+	// first one counts. Exporters that have a token, or are listed by their full name, are
+	// expected: an alert reports those that do not come.
+	Exporters []ingestExporter   `yaml:"exporters,omitempty"`
+	Limits    ingestLimitsConfig `yaml:"limits,omitempty"`
+}
+
+// ingestExporter is an exporter that may hand in, or all of a pattern such as rack1-*.
+type ingestExporter struct {
+	Name           word `yaml:"name"`
+	exporterLimits `yaml:",inline"`
 }
 
 // tlsConfig names files in PEM. They are read again when they change.
@@ -39,21 +46,26 @@ func (c tlsConfig) files() ingest.TLSFiles {
 	return ingest.TLSFiles{Cert: c.Cert, Key: c.Key, CA: c.CA}
 }
 
-// ingestLimitsConfig bounds each exporter; see ingest.Limits.
+// ingestLimitsConfig bounds each exporter that has no limits of its own.
 type ingestLimitsConfig struct {
+	exporterLimits `yaml:",inline"`
+	Exporters      quantity `yaml:"exporters,omitempty"` // that are remembered
+}
+
+// exporterLimits bound one exporter; see ingest.Limits.
+type exporterLimits struct {
 	Requests    quantity `yaml:"requests,omitempty"`     // a second
 	Bytes       byteSize `yaml:"bytes,omitempty"`        // a second
 	Rows        quantity `yaml:"rows,omitempty"`         // a second
 	WindowRows  quantity `yaml:"window_rows,omitempty"`  // of a stream's window; beyond them overflow rows
 	WindowFlows quantity `yaml:"window_flows,omitempty"` // the same of rows of flows
 	Streams     quantity `yaml:"streams,omitempty"`
-	Exporters   quantity `yaml:"exporters,omitempty"` // that are remembered
 }
 
-func (c *ingestConfig) limits() ingest.Limits {
+func (l *exporterLimits) limits() ingest.Limits {
 	return ingest.Limits{
-		RequestRate: float64(c.Limits.Requests.n), ByteRate: float64(c.Limits.Bytes.n), RowRate: float64(c.Limits.Rows.n),
-		MaxWindowRows: int(c.Limits.WindowRows.n), MaxWindowFlows: int(c.Limits.WindowFlows.n), MaxStreams: int(c.Limits.Streams.n), MaxExporters: int(c.Limits.Exporters.n),
+		RequestRate: float64(l.Requests.n), ByteRate: float64(l.Bytes.n), RowRate: float64(l.Rows.n),
+		MaxWindowRows: l.WindowRows.int(), MaxWindowFlows: l.WindowFlows.int(), MaxStreams: l.Streams.int(),
 	}
 }
 
@@ -61,15 +73,21 @@ func (c *ingestConfig) auth() ingest.Auth {
 	return ingest.Auth{TLS: c.TLS.files(), Tokens: c.Tokens, Anonymous: c.Anonymous}
 }
 
+// admission says who may hand in, and how much.
+func (c *ingestConfig) admission() ingest.Admission {
+	a := ingest.Admission{Limits: c.Limits.limits()}
+	a.Limits.MaxExporters = c.Limits.Exporters.int()
+	for i := range c.Exporters {
+		a.Permits = append(a.Permits, ingest.Permit{Name: c.Exporters[i].Name.text, Limits: c.Exporters[i].limits()})
+	}
+	return a
+}
+
 // check finds mistakes.
 func (c *ingestConfig) check() error {
 	fail := func(err error) error { return fmt.Errorf("collect: ingest: %w", err) }
-	for _, name := range c.Expect {
-		if err := credential.CheckName(name); err != nil {
-			return fail(fmt.Errorf("expect: %w", err))
-		}
-	}
-	if err := c.limits().Check(); err != nil {
+	a, auth := c.admission(), c.auth()
+	if err := a.Check(&auth); err != nil {
 		return fail(err)
 	}
 	if err := c.TLS.files().Check(); err != nil {
@@ -81,7 +99,6 @@ func (c *ingestConfig) check() error {
 	if err := checkAddress(c.Listen.text); err != nil {
 		return fmt.Errorf("%scollect: ingest: listen %q: expected HOST:PORT such as 127.0.0.1:4319", atLine(c.Listen.line), c.Listen.text)
 	}
-	auth := c.auth()
 	if err := auth.Check(); err != nil {
 		return fail(err)
 	}
@@ -118,7 +135,7 @@ func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, l
 	}
 	s, err := ingest.NewServer(ingest.ServerConfig{
 		Listen: c.Listen.text, DangerouslyExposed: exposed, Logger: logger,
-		Auth: c.auth(), Expected: c.Expect, Limits: c.limits(),
+		Auth: c.auth(), Admission: c.admission(),
 	}, sink, handover.Directory{Store: db})
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%scollect: ingest: %w", atLine(c.Listen.line), err)}

@@ -58,14 +58,9 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 	if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, &c.watching}, f.exposed, c.logger); err != nil {
 		return c, errors.Join(err, c.taps.Close())
 	}
+	c.reloaded = c.takeOver
 	c.use(c.network, c.taps)
 	c.holdNames(c.network)
-	c.reloaded = func(n *network) error {
-		if c.holdNames(n); c.feed != nil {
-			return c.feed.door.Use(n.config.API.settings())
-		}
-		return nil
-	}
 	return c, nil
 }
 
@@ -73,8 +68,23 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 // first exporter says of a name holds.
 func (c *collector) holdNames(n *network) {
 	if c.server != nil && c.flags.network.fabric != "" {
-		c.server.Use(ingest.Description{Text: n.text, Groups: n.fabric.Groups(), Locations: n.fabric.Locations()})
+		c.server.HoldNames(ingest.Description{Text: n.text, Groups: n.fabric.Groups(), Locations: n.fabric.Locations()})
 	}
+}
+
+// takeOver gives a reloaded configuration to the listeners: who may come in, and the names of
+// the fabric file.
+func (c *collector) takeOver(n *network, config *collectConfig) error {
+	c.holdNames(n)
+	if c.server != nil {
+		if err := c.server.Use(config.Ingest.admission()); err != nil {
+			return err
+		}
+	}
+	if c.feed != nil {
+		return c.feed.door.Use(n.config.API.settings())
+	}
+	return nil
 }
 
 // newPipeline opens the store, and what an earlier process left.

@@ -56,7 +56,7 @@ func (s settings) differ(o settings) []string {
 // not change with the files.
 func (c *collector) fixedSettings(n *network, config *collectConfig) (settings, error) {
 	own := *config
-	own.Taps, own.Mirrors = nil, nil
+	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Limits.exporterLimits = nil, nil, nil, exporterLimits{}
 	s, err := settingsOf(map[string]any{"store": n.config.Store, "collect": own})
 	if err != nil {
 		return nil, err

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/dashboards/grafana"
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 func newDashboardsPushCommand() *cobra.Command {
@@ -37,7 +35,10 @@ from a file is left alone anyhow. Data sources are chosen in the dashboards them
 		if err := checkGrafana(address, plain); err != nil {
 			return usageError{err}
 		}
-		token, err := readToken(tokenFile)
+		if tokenFile == "" {
+			return usageError{errors.New("--token-file is missing: expected a file with the token of a service account")}
+		}
+		token, err := credential.ReadToken(tokenFile)
 		if err != nil {
 			return usageError{err}
 		}
@@ -65,27 +66,8 @@ func checkGrafana(address string, plain bool) error {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" {
 		return fmt.Errorf("--url %q: expected the URL of Grafana such as https://grafana.example", address)
 	}
-	ip := net.ParseIP(u.Hostname())
-	if u.Scheme == "http" && !plain && u.Hostname() != "localhost" && !ip.IsLoopback() {
+	if credential.InClear(u) && !plain {
 		return fmt.Errorf("--url %s: the token would travel without TLS: use https, or allow it with --insecure-token", address)
 	}
 	return nil
-}
-
-// maxToken bounds the file that a token is read from.
-const maxToken = 4096
-
-func readToken(path string) (string, error) {
-	if path == "" {
-		return "", errors.New("--token-file is missing: expected a file with the token of a service account")
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read token: %w", err)
-	}
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 || len(text) > maxToken || bytes.ContainsAny(text, " \t\r\n") {
-		return "", fmt.Errorf("read token: %s holds no token: expected one line", path)
-	}
-	return string(text), nil
 }

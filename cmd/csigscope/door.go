@@ -23,7 +23,7 @@ func (c *apiConfig) open(ctx context.Context, flag, address string, exposed bool
 	if err := c.checkListen(flag, address, exposed); err != nil {
 		return nil, err
 	}
-	d, err := door.New(door.Config{Gate: c.gate(), Settings: c.settings(), Open: page.IsFile, Local: page.LoopbackOnly, Logger: logger})
+	d, err := door.New(door.Config{Gate: c.gate(), Settings: c.settings(), Open: page.IsFile, Logger: logger})
 	if err != nil {
 		return nil, usageError{fmt.Errorf("api: %w", err)}
 	}

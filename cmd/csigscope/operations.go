@@ -21,7 +21,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/door"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 	"github.com/csigscope/csigscope/dashboards/metrics"
-	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // operationsFlags are those of commands that run for long.
@@ -75,7 +75,7 @@ func newOperations(cmd *cobra.Command, f *operationsFlags) (*operations, error) 
 	}
 	var err error
 	o.server, err = daemon.NewServer(daemon.Config{
-		Listen: f.listen, Remote: f.remote, Pprof: f.pprof, Metrics: o.registry, Health: o.health, Logger: logger, Guard: page.LoopbackOnly,
+		Listen: f.listen, Remote: f.remote, Pprof: f.pprof, Metrics: o.registry, Health: o.health, Logger: logger, Guard: credential.CheckHost,
 		Listening: func(a net.Addr) {
 			fmt.Fprintf(cmd.OutOrStdout(), "metrics and health are at http://%s/\n", a)
 			close(o.listening)

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,10 +28,11 @@ func newServerClient(cmd *cobra.Command, server string) (*client.Client, error) 
 	files := credential.TLSFiles{Cert: flagText(cmd, "client-cert"), Key: flagText(cmd, "client-key"), CA: flagText(cmd, "server-ca")}
 	tokenFile := flagText(cmd, "token-file")
 	u, err := url.Parse(server)
-	if err == nil && u.Scheme == "http" && (files != credential.TLSFiles{} || tokenFile != "" && !credential.IsLoopback(u.Hostname())) {
+	if err == nil && (u.Scheme == "http" && files != credential.TLSFiles{} || credential.InClear(u) && tokenFile != "") {
 		return nil, wrong(errors.New("expected https, since credentials would travel in the clear"))
 	}
-	h, err := credential.NewClient(files, tokenFile)
+	base := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second}
+	h, err := credential.NewClient(base, files, tokenFile, time.Now, newLogger(cmd, cmd.ErrOrStderr()))
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -110,7 +110,7 @@ func TestReportReacts(t *testing.T) {
 // TestLivePage opens the served page, whose policy forbids what a report may do.
 func TestLivePage(t *testing.T) {
 	api := query.NewHandler(query.HandlerConfig{Reader: querytest.Fabric(8, 20), Options: query.Options{Fabric: "live"}})
-	server := httptest.NewServer(page.LoopbackOnly(page.Handler(api)))
+	server := httptest.NewServer(page.Handler(api))
 	defer server.Close()
 	v := pagetest.Visit(t, server.URL, "dark")
 	v.SetWindow(2)

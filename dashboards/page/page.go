@@ -12,9 +12,7 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -103,24 +101,6 @@ func IsFile(r *http.Request) bool {
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	return r.URL.Path == "/" || slices.Contains(scriptNames, name) || slices.Contains(styleNames, name)
-}
-
-// LoopbackOnly refuses requests whose Host is not a name or address of this
-// machine's loopback. Without it, a site that points its own name at 127.0.0.1 can
-// read the page through the visitor's browser.
-func LoopbackOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		address, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		if host != "localhost" && (err != nil || !address.IsLoopback()) {
-			http.Error(w, "the page is served on loopback only: open it as localhost", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // WriteReport writes the page with its styles, scripts and the bundle in one HTML

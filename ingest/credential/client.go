@@ -7,39 +7,29 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
-// NewClient makes a client that shows the certificate and the token in the files, as they are
-// now; either may be missing. With a token it follows no redirect: that is for one server.
-// Requests may take as long as they like.
-func NewClient(files TLSFiles, tokenFile string) (*http.Client, error) {
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: 10 * time.Second,
-	}
-	keys, err := files.Watch(time.Now, slog.New(slog.DiscardHandler))
-	if err != nil {
+// NewClient makes a client that shows the certificate and the token in the files, which are
+// read again when they change; either may be missing. It follows no redirect: requests and
+// credentials are for one server. base says how connections are made otherwise, and is the
+// client's from now on.
+func NewClient(base *http.Transport, files TLSFiles, tokenFile string, now func() time.Time, logger *slog.Logger) (*http.Client, error) {
+	t := &transport{base: base}
+	var err error
+	if t.keys, err = files.Watch(now, logger); err != nil {
 		return nil, err
 	}
-	if keys != nil {
-		k := keys.Get()
-		transport.TLSClientConfig.RootCAs = k.Pool
-		if k.Cert != nil {
-			transport.TLSClientConfig.Certificates = []tls.Certificate{*k.Cert}
+	if tokenFile != "" {
+		if t.token, err = Watch(func() (string, error) { return ReadToken(tokenFile) }, now, logger, tokenFile); err != nil {
+			return nil, err
 		}
 	}
-	c := &http.Client{Transport: transport}
-	if tokenFile == "" {
-		return c, nil
-	}
-	token, err := ReadToken(tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	c.Transport = &Bearer{transport, func() string { return token }}
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return c, nil
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
 }
 
 // ReadToken reads a bearer token from a file of its own.
@@ -55,18 +45,49 @@ func ReadToken(path string) (string, error) {
 	return t, nil
 }
 
-// Bearer shows a token with each request, where there is one. It is as safe for concurrent
-// use as Token.
-type Bearer struct {
-	*http.Transport
-	Token func() string // as it is at the moment; "" for none
+// transport makes connections with the credentials of the moment. It is safe for concurrent
+// use.
+type transport struct {
+	base  *http.Transport  // is only copied
+	keys  *Watched[Keys]   // nil: none
+	token *Watched[string] // nil: none
+
+	mu     sync.Mutex
+	latest *http.Transport
+	of     Keys // of the latest
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *Bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if token := b.Token(); token != "" {
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.token != nil {
 		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Authorization", "Bearer "+t.token.Get())
 	}
-	return b.Transport.RoundTrip(r)
+	return t.current().RoundTrip(r)
+}
+
+// CloseIdleConnections serves http.Client.
+func (t *transport) CloseIdleConnections() { t.current().CloseIdleConnections() }
+
+// current is a transport with the keys that the files hold. Connections that were made with
+// other ones are used no more.
+func (t *transport) current() *http.Transport {
+	var k Keys
+	if t.keys != nil {
+		k = t.keys.Get()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.latest != nil && t.of == k {
+		return t.latest
+	}
+	if t.latest != nil {
+		t.latest.CloseIdleConnections()
+	}
+	t.latest, t.of = t.base.Clone(), k
+	t.latest.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.Pool}
+	if k.Cert != nil {
+		t.latest.TLSClientConfig.Certificates = []tls.Certificate{*k.Cert}
+	}
+	return t.latest
 }

@@ -1,11 +1,13 @@
 package credential
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // TestNewClient: the token in the file is shown, and to nobody that a server redirects to.
@@ -21,7 +23,7 @@ func TestNewClient(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := NewClient(TLSFiles{}, file)
+		c, err := NewClient(&http.Transport{}, TLSFiles{}, file, time.Now, slog.New(slog.DiscardHandler))
 		if (err == nil) != good {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -38,10 +40,10 @@ func TestNewClient(t *testing.T) {
 		}
 		c.CloseIdleConnections()
 	}
-	if _, err := NewClient(TLSFiles{}, filepath.Join(t.TempDir(), "absent")); err == nil {
+	if _, err := NewClient(&http.Transport{}, TLSFiles{}, filepath.Join(t.TempDir(), "absent"), time.Now, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a file that is not there is no error")
 	}
-	if _, err := NewClient(TLSFiles{Cert: file}, ""); err == nil {
+	if _, err := NewClient(&http.Transport{}, TLSFiles{Cert: file}, "", time.Now, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a certificate without its key is no error")
 	}
 }

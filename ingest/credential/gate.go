@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,6 +27,10 @@ type Config struct {
 	Roles []string
 	// Anonymous is who shows no credential; without a name nobody is let in that way.
 	Anonymous Peer
+	// Allows tells whether a peer of this name may come in, however it proved it; nil:
+	// every peer may. It is asked again for each request, and while a connection is open, so
+	// what it answers may change. It is safe for concurrent use.
+	Allows func(name string) bool
 
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -69,6 +75,9 @@ type Gate struct {
 	clients *Watched[*clients] // nil: none
 
 	vouchers vouchers
+
+	mu   sync.Mutex
+	open map[*tls.Conn][]*x509.Certificate // connections of peers that showed a certificate
 }
 
 // Check says what is wrong with the configuration. It reads no file.
@@ -158,32 +167,129 @@ func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
 	}
 }
 
-// ErrUnknown is what a refused peer learns; the log says why.
-var ErrUnknown = errors.New("no valid credential: expected a client certificate or a bearer token")
+// What a refused peer learns; the log says more.
+var (
+	ErrUnknown   = errors.New("no valid credential: expected a client certificate or a bearer token")
+	ErrNotListed = errors.New("the credential is valid, and no list here has its name")
+)
 
-// Identify tells who a request comes from. A certificate is verified again, since
-// connections outlive certificates and authorities. Its error is ErrUnknown.
+// Identify returns the peer that a request comes from. Certificates are verified again, since
+// connections outlive certificates, authorities and lists. Its error is ErrUnknown or
+// ErrNotListed.
 func (g *Gate) Identify(r *http.Request) (Peer, error) {
-	bearer, hasToken := bearerOf(r)
-	var pool *x509.CertPool
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.tls != nil {
-		pool = g.tls.Get().Pool
+	p, refused := g.identify(r)
+	if refused == nil {
+		return p, nil
 	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		g.c.Refuse(refused.Reason, describe(r.RemoteAddr, r.TLS.PeerCertificates[0], refused)...)
+	} else {
+		g.c.Refuse(refused.Reason, slog.String("peer", r.RemoteAddr), slog.String("name", refused.Name))
+	}
+	if refused.Reason == NotListed {
+		return Peer{}, ErrNotListed
+	}
+	return Peer{}, ErrUnknown
+}
+
+func (g *Gate) identify(r *http.Request) (Peer, *Error) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.c.TLS.CA != "" {
+		return g.certified(r.TLS.PeerCertificates)
+	}
+	bearer, hasToken := bearerOf(r)
 	switch {
-	case pool != nil:
-		return g.certified(r, pool)
 	case hasToken && g.clients != nil:
 		c, why, ok := g.clients.Get().find(bearer, g.c.Now())
 		if !ok {
-			g.c.Refuse(why, slog.String("peer", r.RemoteAddr), slog.String("name", c.name))
-			return Peer{}, ErrUnknown
+			return Peer{}, &Error{Reason: why, Name: c.name}
 		}
-		return Peer{Name: c.name, Role: c.role, How: ByToken}, nil
+		return g.allowed(Peer{Name: c.name, Role: c.role, How: ByToken})
 	case !hasToken && g.c.Anonymous.Name != "":
-		return g.c.Anonymous, nil
+		return g.allowed(g.c.Anonymous)
 	}
-	g.c.Refuse(NoCredential, slog.String("peer", r.RemoteAddr), slog.Bool("token", hasToken))
-	return Peer{}, ErrUnknown
+	return Peer{}, &Error{Reason: NoCredential}
+}
+
+// certified returns the peer of a certificate chain as files and lists are now.
+func (g *Gate) certified(chain []*x509.Certificate) (Peer, *Error) {
+	name, refused := g.vouchers.verify(chain, g.tls.Get().Pool, g.c.Now())
+	if refused != nil {
+		return Peer{}, refused
+	}
+	p := Peer{Name: name, How: ByCertificate}
+	if len(g.c.Roles) > 0 {
+		if g.clients != nil {
+			p.Role = g.clients.Get().roles[name]
+		}
+		if p.Role == "" {
+			return Peer{}, &Error{Reason: NotListed, Name: name}
+		}
+	}
+	return g.allowed(p)
+}
+
+func (g *Gate) allowed(p Peer) (Peer, *Error) {
+	if g.c.Allows != nil && !g.c.Allows(p.Name) {
+		return Peer{}, &Error{Reason: NotListed, Name: p.Name}
+	}
+	return p, nil
+}
+
+// sweepEvery is how often open connections are looked at. With watchEvery, a certificate that
+// holds no longer is cut off within 3 s.
+const sweepEvery = 2 * time.Second
+
+// Run cuts connections whose certificate holds no longer, or whose name is no longer let in,
+// until ctx ends. It knows those of the http.Server whose hook ConnState is.
+func (g *Gate) Run(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			g.sweep()
+		}
+	}
+}
+
+// sweep closes the sockets below TLS, so that no peer holds up the others.
+func (g *Gate) sweep() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for conn, chain := range g.open {
+		if _, refused := g.certified(chain); refused != nil {
+			g.c.Refuse(refused.Reason, describe(conn.RemoteAddr().String(), chain[0], refused)...)
+			conn.NetConn().Close()
+			delete(g.open, conn)
+		}
+	}
+}
+
+// ConnState is a hook for http.Server.
+func (g *Gate) ConnState(c net.Conn, state http.ConnState) {
+	conn, ok := c.(*tls.Conn)
+	if !ok || g.c.TLS.CA == "" {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch state {
+	case http.StateActive: // the first request has come, after the handshake
+		if _, known := g.open[conn]; known {
+			return
+		}
+		if chain := conn.ConnectionState().PeerCertificates; len(chain) > 0 {
+			if g.open == nil {
+				g.open = make(map[*tls.Conn][]*x509.Certificate)
+			}
+			g.open[conn] = chain
+		}
+	case http.StateClosed, http.StateHijacked:
+		delete(g.open, conn)
+	default:
+	}
 }
 
 // bearerOf is the token of a request. The scheme's case is free (RFC 9110, section 11.1).
@@ -192,32 +298,10 @@ func bearerOf(r *http.Request) (string, bool) {
 	return token, ok && strings.EqualFold(scheme, "Bearer")
 }
 
-func (g *Gate) certified(r *http.Request, pool *x509.CertPool) (Peer, error) {
-	leaf := r.TLS.PeerCertificates[0]
-	name, refused := g.vouchers.verify(r.TLS.PeerCertificates, pool, g.c.Now())
-	p := Peer{Name: name, How: ByCertificate}
-	if refused == nil && len(g.c.Roles) > 0 {
-		if g.clients != nil {
-			p.Role = g.clients.Get().roles[name]
-		}
-		if p.Role == "" {
-			refused = &Error{Reason: NoRole, Name: name}
-		}
-	}
-	if refused != nil {
-		g.c.Refuse(refused.Reason, describe(r.RemoteAddr, leaf, refused)...)
-		return Peer{}, ErrUnknown
-	}
-	return p, nil
-}
-
-// Names are those in the file of clients.
-func (g *Gate) Names() (names []string) {
+// Names returns the names that tokens are given to.
+func (g *Gate) Names() []string {
 	if g.clients == nil {
 		return nil
 	}
-	for _, c := range g.clients.Get().tokens {
-		names = append(names, c.name)
-	}
-	return names
+	return g.clients.Get().names
 }

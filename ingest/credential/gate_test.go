@@ -104,8 +104,8 @@ func TestRoles(t *testing.T) {
 	}{
 		{"certificate", ca.Issue("noc.example", hour), "", "noc.example admin certificate", 0},
 		{"certificate before token", ca.Issue("noc.example", hour), "Bearer secret", "noc.example admin certificate", 0},
-		{"unlisted", ca.Issue("intruder", hour), "", "refused", credential.NoRole},
-		{"unlisted with a token", ca.Issue("intruder", hour), "Bearer secret", "refused", credential.NoRole},
+		{"unlisted", ca.Issue("intruder", hour), "", "refused", credential.NotListed},
+		{"unlisted with a token", ca.Issue("intruder", hour), "Bearer secret", "refused", credential.NotListed},
 		{"token", none, "Bearer secret", "te read token", 0},
 		{"scheme in lower case", none, "bearer secret", "te read token", 0},
 		{"expired", none, "Bearer past", "refused", credential.ExpiredToken},

@@ -4,6 +4,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -49,4 +52,21 @@ func nameOf(c *x509.Certificate) (string, error) {
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// InClear tells whether others can read what is sent to a URL, and change it on the way.
+func InClear(u *url.URL) bool { return u.Scheme == "http" && !IsLoopback(u.Hostname()) }
+
+// CheckHost refuses a request that names another host than this machine's loopback. It is for
+// listeners on loopback: a web site that points its own name at 127.0.0.1 would otherwise
+// reach them through the browser of a visitor on this machine.
+func CheckHost(r *http.Request) error {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if !IsLoopback(strings.Trim(host, "[]")) {
+		return fmt.Errorf("this address is on loopback, and the request is for host %.100q: expected localhost or 127.0.0.1", host)
+	}
+	return nil
 }

@@ -13,14 +13,14 @@ const (
 	ForeignCertificate // not of our authority, or not for clients
 	ExpiredCertificate // or not valid yet
 	NamelessCertificate
-	NoRole // a certificate that the file of clients does not list
+	NotListed // a valid credential whose name no list has
 
 	// NumReasons bounds every Reason.
 	NumReasons
 )
 
 var reasonNames = [NumReasons]string{
-	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate", "nameless_certificate", "no_role",
+	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate", "nameless_certificate", "not_listed",
 }
 
 // String is the reason as metrics and logs name it, in snake case.
@@ -39,10 +39,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Cause != nil {
-		return fmt.Sprintf("refuse peer: %s: %v", e.Reason, e.Cause)
+	text := "refuse peer: " + e.Reason.String()
+	if e.Name != "" {
+		text += fmt.Sprintf(": %q", e.Name)
 	}
-	return fmt.Sprintf("refuse peer: %s", e.Reason)
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
 }
 
 // Unwrap is what was wrong.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,14 +23,14 @@ const (
 
 // clients are what a file of clients holds.
 type clients struct {
-	tokens []token
+	tokens map[[sha256.Size]byte]token
+	names  []string          // of tokens, in the order of the file
 	roles  map[string]string // of certificates, by name
 }
 
 // token is a line of the file that lets somebody in by a token.
 type token struct {
 	name, role string
-	hash       [sha256.Size]byte
 	expires    time.Time // zero: never
 }
 
@@ -61,33 +60,33 @@ func readClients(path string, roles []string) (*clients, error) {
 }
 
 func parseClients(text []byte, roles []string) (*clients, error) {
-	c := &clients{roles: make(map[string]string)}
-	owner := map[[sha256.Size]byte]*token{}
+	c := &clients{tokens: make(map[[sha256.Size]byte]token), roles: make(map[string]string)}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		t, certificate, err := parseClient(line, roles)
+		t, hash, err := parseClient(line, roles)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if len(c.tokens)+len(c.roles) >= maxClients {
+		if len(c.names)+len(c.roles) >= maxClients {
 			return nil, fmt.Errorf("line %d: more than %d tokens", n, maxClients)
 		}
-		if certificate {
+		if hash == nil {
 			if role, taken := c.roles[t.name]; taken && role != t.role {
 				return nil, fmt.Errorf("line %d: the certificate of %s has the role %s already", n, t.name, role)
 			}
 			c.roles[t.name] = t.role
 			continue
 		}
-		if other := owner[t.hash]; other != nil && (other.name != t.name || other.role != t.role) {
+		key := [sha256.Size]byte(hash)
+		if other, taken := c.tokens[key]; taken && (other.name != t.name || other.role != t.role) {
 			return nil, fmt.Errorf("line %d: %s has the same token as %s", n, t.name, other.name)
 		}
-		owner[t.hash] = &t
-		c.tokens = append(c.tokens, t)
+		c.tokens[key] = t
+		c.names = append(c.names, t.name)
 	}
 	return c, lines.Err()
 }
@@ -95,7 +94,8 @@ func parseClients(text []byte, roles []string) (*clients, error) {
 // certificateWord stands where a token's hash would.
 const certificateWord = "certificate"
 
-func parseClient(line string, roles []string) (t token, certificate bool, err error) {
+// parseClient reads a line: the hash of a token, or none for a certificate.
+func parseClient(line string, roles []string) (t token, hash []byte, err error) {
 	expected := errors.New("expected NAME: SHA256 [EXPIRES]")
 	if len(roles) > 0 {
 		expected = fmt.Errorf("expected NAME: ROLE SHA256 [EXPIRES] or NAME: ROLE %s, with a role of %v", certificateWord, roles)
@@ -108,50 +108,46 @@ func parseClient(line string, roles []string) (t token, certificate bool, err er
 	fields := strings.Fields(rest)
 	t.name = strings.TrimSpace(name)
 	if !ok || len(fields) == 0 {
-		return t, false, expected
+		return t, nil, expected
 	}
 	if err := CheckName(t.name); err != nil {
-		return t, false, err
+		return t, nil, err
 	}
 	if len(roles) > 0 {
 		if t.role, fields = fields[0], fields[1:]; !slices.Contains(roles, t.role) {
-			return t, false, fmt.Errorf("role %.64q of %s: %w", t.role, t.name, expected)
+			return t, nil, fmt.Errorf("role %.64q of %s: %w", t.role, t.name, expected)
 		}
 		if len(fields) == 1 && fields[0] == certificateWord {
-			return t, true, nil
+			return t, nil, nil
 		}
 	}
 	if len(fields) < 1 || len(fields) > 2 {
-		return t, false, expected
+		return t, nil, expected
 	}
-	sum, err := hex.DecodeString(fields[0])
-	if err != nil || len(sum) != sha256.Size {
-		return t, false, fmt.Errorf("token of %s: expected the SHA-256 of the token, 64 hex digits", t.name)
+	hash, err = hex.DecodeString(fields[0])
+	if err != nil || len(hash) != sha256.Size {
+		return t, nil, fmt.Errorf("token of %s: expected the SHA-256 of the token, 64 hex digits", t.name)
 	}
-	copy(t.hash[:], sum)
 	if len(fields) == 2 {
 		if t.expires, err = time.Parse(time.RFC3339, fields[1]); err != nil {
-			return t, false, fmt.Errorf("token of %s: expected a time such as 2027-01-31T00:00:00Z: %w", t.name, err)
+			return t, nil, fmt.Errorf("token of %s: expected a time such as 2027-01-31T00:00:00Z: %w", t.name, err)
 		}
 	}
-	return t, false, nil
+	return t, hash, nil
 }
 
-// find tells whose token it is. It looks at all tokens, whichever one fits, so that how long
-// it takes tells nothing.
+// find returns the token that was presented. What it costs does not depend on how many tokens
+// there are, so wrong ones are cheap to refuse; how long it takes tells a guesser something
+// of a hash at most, and nothing of a token.
 func (c *clients) find(presented string, now time.Time) (t token, why Reason, ok bool) {
 	if len(presented) > MaxTokenBytes {
 		return t, UnknownToken, false
 	}
-	hash := sha256.Sum256([]byte(presented))
-	at := -1
-	for i := range c.tokens {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(c.tokens[i].hash[:], hash[:]), i, at)
-	}
-	if at < 0 {
+	t, ok = c.tokens[sha256.Sum256([]byte(presented))]
+	switch {
+	case !ok:
 		return t, UnknownToken, false
-	}
-	if t = c.tokens[at]; !t.expires.IsZero() && !now.Before(t.expires) {
+	case !t.expires.IsZero() && !now.Before(t.expires):
 		return t, ExpiredToken, false
 	}
 	return t, 0, true

@@ -43,6 +43,9 @@ type Authenticator interface {
 type Config struct {
 	Who      Authenticator
 	Settings Settings
+	// Check refuses requests that are not to come to this address at all, before anything is
+	// known of them; nil: none.
+	Check func(*http.Request) error
 	// Open tells which requests are let in without a credential, since what they ask for holds
 	// no data, such as the files of a page; nil: none. Their limits are those of the address.
 	Open   func(*http.Request) bool
@@ -61,6 +64,7 @@ type Settings struct {
 // Control is the access to a server's answers. It is safe for concurrent use.
 type Control struct {
 	who      Authenticator
+	check    func(*http.Request) error
 	open     func(*http.Request) bool
 	logger   *slog.Logger
 	now      func() time.Time
@@ -86,10 +90,13 @@ func New(c Config) (*Control, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Check == nil {
+		c.Check = func(*http.Request) error { return nil }
+	}
 	if c.Open == nil {
 		c.Open = func(*http.Request) bool { return false }
 	}
-	a := &Control{who: c.Who, open: c.Open, logger: c.Logger, now: c.Now}
+	a := &Control{who: c.Who, check: c.Check, open: c.Open, logger: c.Logger, now: c.Now}
 	a.audit.logger = c.Logger
 	return a, a.Use(c.Settings)
 }
@@ -133,12 +140,16 @@ func (a *Control) serve(next http.Handler, out http.ResponseWriter, r *http.Requ
 		return
 	}
 	defer a.running.add(q, inner)()
+	defer q.recheck()()
 	next.ServeHTTP(w, inner)
 }
 
 // admit answers by itself what is not to pass.
 func (a *Control) admit(q *request, w http.ResponseWriter, r *http.Request) bool {
 	s := a.settings.Load()
+	if err := a.check(r); err != nil {
+		return a.refuse(q, w, http.StatusForbidden, foreignOrigin, err.Error())
+	}
 	if s.origins.preflight(w, r) {
 		q.reason.Store(uint32(preflight))
 		return false
@@ -174,16 +185,17 @@ func (a *Control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 	return true
 }
 
-// identify finds out who a request comes from.
+// identify finds out who a request comes from. Requests with wrong credentials are held back by
+// address, and those with a good one never are, whoever shares the address: tokens are too
+// long to be guessed, and looking at one costs less than refusing it.
 func (a *Control) identify(q *request, s *settings, w http.ResponseWriter, r *http.Request) bool {
-	place := s.places.get(q.from, a.now())
-	defer place.done()
-	if wait := place.failures.wait(a.now()); wait > 0 && q.from != loopback {
-		return a.limit(q, w, failures, "too many requests without a valid credential came from this address", wait)
-	}
 	who, err := a.who.Identify(r)
 	if err != nil {
-		place.failures.take(a.now(), 1)
+		place := s.places.get(q.from, a.now())
+		defer place.done()
+		if wait := place.failures.pass(a.now()); wait > 0 {
+			return a.limit(q, w, failures, "too many requests without a valid credential came from this address", wait)
+		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="csigscope"`)
 		return a.refuse(q, w, http.StatusUnauthorized, unauthenticated, err.Error())
 	}

@@ -218,24 +218,36 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestFailures: an address that tries credentials is shut out for a while.
+// TestFailures: an address that tries credentials is held back for a while, and whoever shows
+// a good one from there never is.
 func TestFailures(t *testing.T) {
-	f := newFixture(t, Settings{}, hello())
-	for n := range failureBurst + 10 {
-		want := 401
-		if n >= failureBurst {
-			want = 429
+	for _, from := range []string{"192.0.2.1", "127.0.0.1", "[2001:db8::1]"} {
+		f := newFixture(t, Settings{}, hello())
+		answered := map[int]int{}
+		const seconds, each = 60, 20
+		for n := range seconds * each {
+			answered[f.ask("GET", "/api/v1/cells", from, fmt.Sprint("guess", n)).Code]++
+			if n%10 == 0 {
+				if w := f.ask("GET", "/api/v1/cells", from, "te"); w.Code != 200 {
+					t.Fatalf("%s: a good credential after %d guesses: %d", from, n+1, w.Code)
+				}
+			}
+			f.now = f.now.Add(time.Second / each)
 		}
-		if w := f.ask("GET", "/api/v1/cells", "192.0.2.1", fmt.Sprint("guess", n)); w.Code != want {
-			t.Fatalf("guess %d: %d, want %d", n, w.Code, want)
+		if looked := answered[401]; looked > failureBurst+seconds*failureRate || looked+answered[429] != seconds*each {
+			t.Errorf("%s: %v", from, answered)
 		}
-	}
-	if w := f.ask("GET", "/api/v1/cells", "192.0.2.2", "te"); w.Code != 200 {
-		t.Errorf("another address: %d", w.Code)
-	}
-	f.now = f.now.Add(time.Second)
-	if w := f.ask("GET", "/api/v1/cells", "192.0.2.1", "te"); w.Code != 200 {
-		t.Errorf("a second later: %d", w.Code)
+		f.ask("GET", "/api/v1/cells", from, "guess")
+		if w := f.ask("GET", "/api/v1/cells", from, "guess"); w.Code != 429 || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("%s: %d %v, want to be told to come later", from, w.Code, w.Header())
+		}
+		if w := f.ask("GET", "/api/v1/cells", "192.0.2.2", "guess"); w.Code != 401 {
+			t.Errorf("another address: %d", w.Code)
+		}
+		f.now = f.now.Add(time.Second)
+		if w := f.ask("GET", "/api/v1/cells", from, "guess"); w.Code != 401 {
+			t.Errorf("%s, a second later: %d", from, w.Code)
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ func TestOpen(t *testing.T) {
 		{"/file.js", "", 200},
 		{"/file.js", "hunter2", 200},
 		{"/file.js?token=hunter3", "", 400},
-		{"/api/v1/admin/askers", "", 429},
+		{"/api/v1/admin/askers", "hunter2", 429},
+		{"/api/v1/admin/askers", "", 403},
 	} {
 		if w := f.ask("GET", tc.target, "192.0.2.1", tc.who); w.Code != tc.code {
 			t.Errorf("%s as %q: %d, want %d", tc.target, tc.who, w.Code, tc.code)

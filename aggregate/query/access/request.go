@@ -74,43 +74,42 @@ func (q *request) Stay() (leave func(), err error) {
 	q.watching.Store(true)
 	q.stayed.Store(true)
 	q.client.running.Add(-1)
-	forget := q.recheck()
 	return func() {
-		forget()
 		q.watching.Store(false)
 		q.client.watching.Add(-1)
 		q.client.running.Add(1) // there is something left to do, if only to end
 	}, nil
 }
 
-// recheckEvery is how long a credential that held is taken to hold: what was revoked watches no
-// longer.
-const recheckEvery = 5 * time.Second
+// recheckEvery is how long a credential that held is taken to hold. With the second that files
+// are not looked at, a revoked one is out within 5 s.
+const recheckEvery = 3 * time.Second
 
 // recheck ends the request when its credential holds no more, until the function that it gives
-// is called.
+// is called. Requests that are answered sooner cost no more than a timer.
 func (q *request) recheck() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var checked sync.WaitGroup
-	checked.Go(func() {
-		tick := time.NewTicker(recheckEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if !q.known() {
-				q.reason.Store(uint32(revoked))
-				q.cancel()
-				return
-			}
+	var mu sync.Mutex
+	var timer *time.Timer
+	ended := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(recheckEvery, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ended:
+		case q.known():
+			timer.Reset(recheckEvery)
+		default:
+			q.reason.Store(uint32(revoked))
+			q.cancel()
 		}
 	})
 	return func() {
-		cancel()
-		checked.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
 	}
 }
 

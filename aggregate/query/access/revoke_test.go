@@ -22,29 +22,35 @@ type tokens struct{ atomic.Pointer[names] }
 // Identify implements Authenticator.
 func (k *tokens) Identify(r *http.Request) (Peer, error) { return k.Load().Identify(r) }
 
-// TestRevoked: who watches is let go soon after the credential holds no more, or means less;
-// who has a good one, and who has none where none is needed, stays.
+// TestRevoked: who watches, or takes long to be answered, is let go soon after the credential
+// holds no more, or means less; who has a good one, and who has none where none is needed, stays.
 func TestRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		who, log := &tokens{}, &bytes.Buffer{}
-		who.Store(&names{"": Read, "te": Read, "noc": Admin, "spy": Read, "ops": Admin})
+		who.Store(&names{"": Read, "te": Read, "noc": Admin, "spy": Read, "ops": Admin, "slow": Read})
 		control, err := New(Config{Who: who, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := control.Guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			leave, err := query.AskerOf(r.Context()).Stay()
-			if err != nil {
-				t.Error(err)
-				return
+			if r.URL.Path == "/watch" {
+				leave, err := query.AskerOf(r.Context()).Stay()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer leave()
 			}
-			defer leave()
 			<-r.Context().Done()
 		}))
 		watching := map[string]*atomic.Bool{}
 		ends := map[string]func(){}
-		for _, name := range []string{"te", "noc", "spy", "ops", ""} {
-			r, here := httptest.NewRequest("GET", "/watch", nil), &atomic.Bool{}
+		for _, name := range []string{"te", "noc", "spy", "ops", "slow", ""} {
+			path := "/watch"
+			if name == "slow" {
+				path = "/export"
+			}
+			r, here := httptest.NewRequest("GET", path, nil), &atomic.Bool{}
 			ctx, end := context.WithCancel(t.Context())
 			r = r.WithContext(ctx)
 			if name != "" {
@@ -67,15 +73,15 @@ func TestRevoked(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		check("nothing happened", "te", "noc", "spy", "ops", "")
-		who.Store(&names{"": Read, "te": Read, "noc": Admin, "ops": Read}) // spy is gone, ops is no admin any more
+		check("nothing happened", "te", "noc", "spy", "ops", "slow", "")
+		who.Store(&names{"": Read, "te": Read, "noc": Admin, "ops": Read}) // spy and slow are gone, ops is no admin any more
 		time.Sleep(recheckEvery)
 		check("after the change", "te", "noc", "")
 		for _, end := range ends {
 			end()
 		}
 		check("all have gone")
-		if n := control.Stats().Refused["revoked"]; n != 2 || !strings.Contains(log.String(), "reason=revoked") {
+		if n := control.Stats().Refused["revoked"]; n != 3 || !strings.Contains(log.String(), "reason=revoked") {
 			t.Errorf("%d counted, and the log says %s", n, log)
 		}
 	})

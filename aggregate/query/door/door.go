@@ -33,16 +33,13 @@ type Config struct {
 	// Settings say which origins may ask, and how much each asker may.
 	Settings access.Settings
 	// Open are requests that are for everybody; nil for none.
-	Open func(*http.Request) bool
-	// Local guards what is served where this machine alone reaches it; nil for nothing more.
-	Local  func(http.Handler) http.Handler
+	Open   func(*http.Request) bool
 	Logger *slog.Logger
 }
 
 // Door is an address behind which something is served. Its methods are safe for concurrent
 // use after Listen.
 type Door struct {
-	cfg      Config
 	gate     *credential.Gate
 	control  *access.Control
 	listener net.Listener
@@ -51,13 +48,13 @@ type Door struct {
 
 // New checks the configuration, and reads the files that it names.
 func New(cfg Config) (*Door, error) {
-	d := &Door{cfg: cfg}
+	d := &Door{}
 	cfg.Gate.Now, cfg.Gate.Logger, cfg.Gate.Refuse = time.Now, cfg.Logger, newRefusals(cfg.Logger).tell
 	var err error
 	if d.gate, err = credential.NewGate(cfg.Gate); err != nil {
 		return nil, err
 	}
-	d.control, err = access.New(access.Config{Who: who{d.gate}, Settings: cfg.Settings, Open: cfg.Open, Logger: cfg.Logger})
+	d.control, err = access.New(access.Config{Who: who{d.gate}, Settings: cfg.Settings, Check: d.check, Open: cfg.Open, Logger: cfg.Logger})
 	return d, err
 }
 
@@ -78,6 +75,14 @@ func (d *Door) Listen(ctx context.Context, address string) error {
 func (d *Door) Close() error {
 	if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
+	}
+	return nil
+}
+
+// check refuses requests that come to loopback under a foreign name.
+func (d *Door) check(r *http.Request) error {
+	if d.loopback {
+		return credential.CheckHost(r)
 	}
 	return nil
 }
@@ -112,6 +117,10 @@ func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 		return nil
 	})
 	g.Go(func() error {
+		d.gate.Run(ctx)
+		return nil
+	})
+	g.Go(func() error {
 		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
@@ -125,12 +134,9 @@ func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 
 // server answers by HTTP/1.1 and HTTP/2, without TLS as well, for those who call by gRPC.
 func (d *Door) server(h http.Handler) *http.Server {
-	h = d.control.Guard(h)
-	if d.loopback && d.cfg.Local != nil {
-		h = d.cfg.Local(h)
-	}
 	s := &http.Server{
-		Handler:           h,
+		Handler:           d.control.Guard(h),
+		ConnState:         d.gate.ConnState,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      time.Minute,

@@ -1,6 +1,7 @@
 package door_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -165,7 +166,7 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"who=te role=read by=token", "who=noc.example role=admin by=certificate", "reason=unknown_token", "reason=no_role", "CN=stranger",
+		"who=te role=read by=token", "who=noc.example role=admin by=certificate", "reason=unknown_token", "reason=not_listed", "CN=stranger",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q", want)
@@ -173,6 +174,92 @@ func TestCredentials(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "sesame") {
 		t.Error("a token is in the log")
+	}
+}
+
+// TestWrongBesideGood: however many wrong certificates and tokens come from an address, a good
+// one from there is answered.
+func TestWrongBesideGood(t *testing.T) {
+	t.Parallel()
+	ca, foreign, hour := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t), time.Now().Add(time.Hour)
+	clients := filepath.Join(t.TempDir(), "clients")
+	credentialtest.WriteTokens(t, clients, credentialtest.TokenLine("te", "read", "sesame", ""), "noc.example: admin certificate")
+	d, _ := open(t, door.Config{
+		Gate: credential.Config{TLS: ca.Server(), Clients: clients, Roles: []string{string(access.Read), string(access.Admin)}},
+	}, "0.0.0.0:0", answered)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(d.URL(), "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "https://127.0.0.1:" + port
+	client := func(shown credential.TLSFiles) *http.Client {
+		t.Helper()
+		files := credential.TLSFiles{Cert: shown.Cert, Key: shown.Key, CA: ca.File}
+		c, err := credential.NewClient(&http.Transport{ForceAttemptHTTP2: true}, files, "", time.Now, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.CloseIdleConnections)
+		return c
+	}
+	nobody, stranger, unlisted, noc := client(credential.TLSFiles{}), client(foreign.Issue("noc.example", hour)), client(ca.Issue("printer", hour)), client(ca.Issue("noc.example", hour))
+	held := 0
+	for range 100 {
+		if answer, err := stranger.Get(url); err == nil {
+			answer.Body.Close()
+			t.Fatal("a certificate of another authority is taken")
+		}
+		for _, c := range []*http.Client{nobody, unlisted} {
+			switch status, _ := ask(t, c, url, "guess", ""); status {
+			case http.StatusUnauthorized:
+			case http.StatusTooManyRequests:
+				held++
+			default:
+				t.Fatalf("a wrong credential: %d", status)
+			}
+		}
+		if status, _ := ask(t, nobody, url, "sesame", ""); status != http.StatusOK {
+			t.Fatalf("a good token: %d", status)
+		}
+		if status, _ := ask(t, noc, url, "", ""); status != http.StatusOK {
+			t.Fatalf("a good certificate: %d", status)
+		}
+	}
+	if held == 0 {
+		t.Error("no wrong credential is held back")
+	}
+}
+
+// TestRevokedConnection: a connection whose certificate is listed no more is cut.
+func TestRevokedConnection(t *testing.T) {
+	t.Parallel()
+	ca, clients := credentialtest.NewAuthority(t), filepath.Join(t.TempDir(), "clients")
+	credentialtest.WriteTokens(t, clients, "noc.example: admin certificate")
+	d, _ := open(t, door.Config{
+		Gate: credential.Config{TLS: ca.Server(), Clients: clients, Roles: []string{string(access.Read), string(access.Admin)}},
+	}, "127.0.0.1:0", answered)
+	files := ca.Issue("noc.example", time.Now().Add(time.Hour))
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(d.URL(), "https://"), &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer := bufio.NewReader(conn)
+	if r, err := http.ReadResponse(answer, nil); err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", r, err)
+	} else if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		t.Fatal(err)
+	}
+	credentialtest.WriteTokens(t, clients, "other.example: admin certificate")
+	if more, _ := io.ReadAll(answer); len(more) > 0 { // until it is cut
+		t.Errorf("%q", more)
 	}
 }
 
@@ -201,20 +288,11 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestLocal: what guards doors that this machine alone reaches guards no others.
+// TestLocal: a door on loopback answers under no foreign name, and counts that; others do.
 func TestLocal(t *testing.T) {
 	t.Parallel()
-	local := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Host == "evil.example" {
-				w.WriteHeader(http.StatusForbidden)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
 	for address, want := range map[string]int{"127.0.0.1:0": http.StatusForbidden, "0.0.0.0:0": http.StatusOK} {
-		d, _ := open(t, door.Config{Gate: everybody, Local: local}, address, answered)
+		d, end := open(t, door.Config{Gate: everybody}, address, answered)
 		_, port, err := net.SplitHostPort(strings.TrimPrefix(d.URL(), "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -223,6 +301,10 @@ func TestLocal(t *testing.T) {
 			if status, _ := ask(t, plain(t), "http://127.0.0.1:"+port, "", host); status != want {
 				t.Errorf("%s as %s: %d, want %d", address, host, status, want)
 			}
+		}
+		end()
+		if n := d.Stats().Refused["foreign_origin"]; (n == 1) != (want == http.StatusForbidden) {
+			t.Errorf("%s: %d counted", address, n)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // port is the TCP address on which guests ask the engine: programs of this
@@ -48,7 +50,7 @@ func checkLoopback(address string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("listen on %q: %w", address, ErrAddress)
 	}
-	if !isLoopback(host) {
+	if !credential.IsLoopback(host) {
 		return "", fmt.Errorf("listen on %q: %w: there is no password and no TLS, so reach it from elsewhere by a tunnel", address, ErrAddress)
 	}
 	if host == "localhost" {

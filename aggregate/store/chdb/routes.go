@@ -1,13 +1,15 @@
 package chdb
 
 import (
+	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // routes serves every role, for the Unix socket. The root path is a reader's.
@@ -72,20 +74,13 @@ func (h *handler) knownMethod(next http.Handler) http.Handler {
 // this address or to a name of its own that resolves to this machine.
 func (h *handler) notFromPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
+		err := credential.CheckHost(r)
+		if err == nil && foreignOrigin(r) {
+			err = errors.New("requests of web pages are not answered")
 		}
-		reason := ""
-		switch {
-		case !isLoopback(host):
-			reason = "name the engine by its loopback address"
-		case foreignOrigin(r):
-			reason = "requests of web pages are not answered"
-		}
-		if reason != "" {
+		if err != nil {
 			h.tally.add(refusedOrigin)
-			http.Error(w, "forbidden: "+reason, http.StatusForbidden)
+			http.Error(w, "forbidden: "+err.Error(), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -103,11 +98,6 @@ func foreignOrigin(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	return err != nil || !strings.EqualFold(u.Host, r.Host)
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (h *handler) ping(w http.ResponseWriter, _ *http.Request) {

@@ -38,9 +38,9 @@ type Config struct {
 	Metrics prometheus.Gatherer // served at /metrics
 	Health  *Health             // at /healthz and /readyz
 	Logger  *slog.Logger
-	// Guard wraps what is served on loopback; nil serves it as it is. It is for keeping
-	// out web sites that a browser on this machine visits.
-	Guard func(http.Handler) http.Handler
+	// Guard refuses requests to a loopback address, for keeping out web sites that a browser
+	// on this machine visits; nil refuses none.
+	Guard func(*http.Request) error
 	// Listening is told the address, with the port that was chosen for 0; nil is not.
 	Listening func(net.Addr)
 }
@@ -101,10 +101,16 @@ func (s *Server) handler() http.Handler {
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	if s.loopback && s.c.Guard != nil {
-		return s.c.Guard(mux)
+	if !s.loopback || s.c.Guard == nil {
+		return mux
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.c.Guard(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // Run answers until the context ends, and then lets open requests finish: it goes on

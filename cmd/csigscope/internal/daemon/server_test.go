@@ -70,7 +70,7 @@ func TestServer(t *testing.T) {
 	plain := start(t, c)
 	c.Pprof = true
 	profiled := start(t, c)
-	c.Guard = func(http.Handler) http.Handler { return http.NotFoundHandler() }
+	c.Guard = func(*http.Request) error { return errors.New("a foreign host") }
 	guarded := start(t, c)
 	for _, test := range []struct {
 		method, url string
@@ -87,7 +87,7 @@ func TestServer(t *testing.T) {
 		{"GET", profiled + "/debug/pprof/", 200, "goroutine"},
 		{"GET", profiled + "/debug/pprof/heap", 200, ""},
 		{"GET", profiled + "/metrics", 200, "test_value 7"},
-		{"GET", guarded + "/metrics", 404, ""},
+		{"GET", guarded + "/metrics", 403, "a foreign host"},
 	} {
 		status, body := get(t, test.method, test.url)
 		if status != test.status || !strings.Contains(body, test.body) {
