@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/csigscope/csigscope/ingest/credential"
 )
 
 // PasswordVariable names the environment variable that holds the server's password
@@ -38,6 +40,7 @@ type Target struct {
 	Database string              // DefaultDatabase unless the target names another
 	Options  *clickhouse.Options // of a server; nil otherwise
 	Limits   Limits              // of questions to a server; zero where the target names none
+	Files    []string            // of TLS to a server, read for each connection; some may be empty
 }
 
 // String names the target without its password.
@@ -128,7 +131,7 @@ func parseServer(s string, files bool) (Target, error) {
 	if err != nil {
 		return fail(err)
 	}
-	t.Limits = p.limits
+	t.Limits, t.Files = p.limits, []string{p.ca, p.cert, p.key}
 	t.Options = &clickhouse.Options{
 		Protocol:    clickhouse.Native,
 		Addr:        []string{net.JoinHostPort(u.Hostname(), port)},
@@ -278,28 +281,42 @@ func (p parameters) check(user *url.Userinfo) error {
 	return nil
 }
 
-// tls is nil for a connection in the clear.
+// files are those of TLS.
+func (p parameters) files() credential.TLSFiles {
+	return credential.TLSFiles{Cert: p.cert, Key: p.key, CA: p.ca}
+}
+
+// tls is nil for a connection in the clear. Each connection is made with the files as they are
+// then.
 func (p parameters) tls(host string) (*tls.Config, error) {
-	if !p.secure && !p.skipVerify && p.ca == "" && p.cert == "" && p.key == "" {
+	files := p.files()
+	if !p.secure && !p.skipVerify && files == (credential.TLSFiles{}) {
 		return nil, nil
 	}
+	if _, err := files.Load(); err != nil {
+		return nil, err
+	}
 	config := &tls.Config{ServerName: host, InsecureSkipVerify: p.skipVerify, MinVersion: tls.VersionTLS12}
-	if p.ca != "" {
-		pem, err := os.ReadFile(p.ca)
-		if err != nil {
-			return nil, fmt.Errorf("read ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read ca %s: no certificate in PEM found", p.ca)
+	if p.cert != "" {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			k, err := files.Load()
+			return k.Cert, err
 		}
 	}
-	if p.cert != "" {
-		pair, err := tls.LoadX509KeyPair(p.cert, p.key)
-		if err != nil {
-			return nil, fmt.Errorf("read cert and key: %w", err)
+	if p.ca != "" && !p.skipVerify {
+		config.InsecureSkipVerify = true // RootCAs are fixed; this verifies the same with those of the file
+		config.VerifyConnection = func(s tls.ConnectionState) error {
+			k, err := files.Load()
+			if err != nil {
+				return err
+			}
+			o := x509.VerifyOptions{Roots: k.Pool, DNSName: host, Intermediates: x509.NewCertPool()}
+			for _, c := range s.PeerCertificates[1:] {
+				o.Intermediates.AddCert(c)
+			}
+			_, err = s.PeerCertificates[0].Verify(o)
+			return err
 		}
-		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
 }

@@ -1,11 +1,17 @@
 package store
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
 )
 
 func TestParseDSN(t *testing.T) {
@@ -49,6 +55,75 @@ func TestParseDSNOptions(t *testing.T) {
 	}
 	if got, err := ParseDSN("clickhouse://u@h/db"); err != nil || got.Options.TLS != nil {
 		t.Errorf("TLS without being asked for: %v", err)
+	}
+}
+
+// TestTLSFiles: each connection to a server is made with the certificate and the authorities
+// that the files hold then.
+func TestTLSFiles(t *testing.T) {
+	ca := credentialtest.NewAuthority(t)
+	files := ca.Issue("collector", time.Now().Add(time.Hour))
+	target, err := ParseDSN("clickhouse://u@127.0.0.1/db?ca=" + ca.File + "&cert=" + files.Cert + "&key=" + files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// shake is the name of the certificate that a server of an authority sees.
+	shake := func(of *credentialtest.Authority) (string, error) {
+		t.Helper()
+		server := of.Server()
+		pair, err := tls.LoadX509KeyPair(server.Cert, server.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, far := net.Pipe()
+		defer near.Close()
+		seen := make(chan string, 1)
+		go func() {
+			defer far.Close()
+			s := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true})
+			_ = s.Handshake() // the client's error counts
+			name := ""
+			if certificates := s.ConnectionState().PeerCertificates; len(certificates) > 0 {
+				name = certificates[0].Subject.CommonName
+			}
+			seen <- name
+		}()
+		err = tls.Client(near, target.Options.TLS).Handshake()
+		near.Close()
+		return <-seen, err
+	}
+	if name, err := shake(ca); err != nil || name != "collector" {
+		t.Errorf("%q, %v", name, err)
+	}
+	var unknown x509.UnknownAuthorityError
+	next := credentialtest.NewAuthority(t)
+	if _, err := shake(next); !errors.As(err, &unknown) {
+		t.Errorf("a server of another authority: %v", err)
+	}
+	renewed := next.Issue("renewed", time.Now().Add(time.Hour))
+	for to, from := range map[string]string{ca.File: next.File, files.Cert: renewed.Cert, files.Key: renewed.Key} {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if name, err := shake(next); err != nil || name != "renewed" {
+		t.Errorf("after the files changed: %q, %v", name, err)
+	}
+	if _, err := shake(ca); !errors.As(err, &unknown) {
+		t.Errorf("a server of the old authority: %v", err)
+	}
+	other, err := ParseDSN("clickhouse://u@localhost/db?ca=" + ca.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target = other
+	var name x509.HostnameError
+	if _, err := shake(next); !errors.As(err, &name) {
+		t.Errorf("a server of another name: %v", err)
 	}
 }
 
@@ -110,7 +185,7 @@ func TestParseDSNErrors(t *testing.T) {
 		"clickhouse://u@h/db?secure=maybe":   "parameter secure",
 		"clickhouse://u@h/db?ca=a&ca=b":      "2 times",
 		"clickhouse://u@h/db?cert=only.pem":  "expected both",
-		"clickhouse://u@h/?ca=missing.pem":   "read ca",
+		"clickhouse://u@h/?ca=missing.pem":   "missing.pem",
 		"clickhouse://u@h/?ca=dsn_test.go":   "no certificate",
 		"clickhouse://u@h/?dial_timeout=-1s": "above 0",
 	} {

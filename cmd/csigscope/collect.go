@@ -40,8 +40,9 @@ takes in what csigscope export hands over from other hosts.
 
 SIGHUP reads the configuration and the fabric file again. One that is wrong is refused
 with a line in the log, and nothing changes. Otherwise windows close under the old one
-and go on under the new, taps come and go, and every packet is counted once. Origins and
-limits of the section api change as well; its files are read again when they change.
+and go on under the new, taps come and go, and every packet is counted once. The exporters
+that may hand in and their limits change as well, and origins and limits of the section api;
+files with tokens, certificates and authorities are read again when they change.
 
 Once a second all that is not stored yet goes into a checkpoint on disk. When the
 process is killed, the next one goes on from there: lost are the packets since, and the

@@ -14,7 +14,7 @@ import (
 // openRestricted opens a store for reading, in a process that gives up all files but those
 // of the store, and in the folders of further files, which are read again later. The
 // embedded engine is started after that: it is restricted as well, and may be started again
-// at any time. A server is reached before that, since its target names files.
+// at any time. A server is reached before that: the file with its password is read once.
 func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ...string) (*openedStore, error) {
 	if f.noSandbox {
 		return openForReading(cmd, dsn)
@@ -24,8 +24,7 @@ func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ..
 	if err != nil {
 		return nil, err
 	}
-	again := daemon.Holding(files...)
-	folders.Read = append(folders.Read, again...)
+	folders.Read = append(folders.Read, daemon.Holding(files...)...)
 	if embedded {
 		if err := daemon.Restrict(folders, logger); err != nil {
 			return nil, err
@@ -36,14 +35,14 @@ func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ..
 	if err != nil {
 		return nil, err
 	}
-	if err := daemon.Restrict(daemon.Folders{Read: again}, logger); err != nil {
+	if err := daemon.Restrict(folders, logger); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
 // engineFolders are what the embedded engine needs, and the configuration, which is read
-// once more; embedded is false where --store names no embedded store.
+// once more; of a server the TLS files, with embedded false.
 func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded bool, err error) {
 	config, err := storeSettings(cmd, dsn)
 	if err != nil {
@@ -54,6 +53,7 @@ func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded b
 		return f, false, usageError{err}
 	}
 	if target.Kind != store.KindEmbedded {
+		f.Read = daemon.Holding(target.Files...)
 		return f, false, nil
 	}
 	dir, err := embeddedFolder(target)

@@ -58,6 +58,8 @@ func (f *collectFlags) folders(cmd *cobra.Command, c *collectConfig, a *apiConfi
 	switch db.target.Kind {
 	case store.KindNone:
 		return allowed, false, nil
+	case store.KindServer:
+		allowed.Read = append(allowed.Read, daemon.Holding(db.target.Files...)...)
 	case store.KindEmbedded:
 		embedded = true
 		if db.target.Dir, err = embeddedFolder(db.target); err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // TLSFiles names the PEM files of one end of a connection. They are read again when they
-// change; connections that are open stay open.
+// change. Connections that are open stay open at the end that opened them; a Gate cuts those
+// that it would refuse by now.
 type TLSFiles struct {
 	Cert, Key string // of this end
 	CA        string // the authorities that vouch for the other end
@@ -47,14 +48,15 @@ func (f TLSFiles) Watch(now func() time.Time, logger *slog.Logger) (*Watched[Key
 			paths = append(paths, p)
 		}
 	}
-	w, err := Watch(f.load, now, logger, paths...)
+	w, err := Watch(f.Load, now, logger, paths...)
 	if err != nil {
 		return nil, fmt.Errorf("read TLS files: %w", err)
 	}
 	return w, nil
 }
 
-func (f TLSFiles) load() (k Keys, err error) {
+// Load reads the files as they are now.
+func (f TLSFiles) Load() (k Keys, err error) {
 	if f.Cert != "" {
 		cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
