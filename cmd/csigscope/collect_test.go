@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,5 +74,54 @@ func TestCollectMistakes(t *testing.T) {
 		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%v: exit code %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.want, r.stderr)
 		}
+	}
+}
+
+// TestWhoMayExport: mistakes about exporters and collectors are found when the file is read, a
+// list of exporters is no reason for a restart, and the way to a store is.
+func TestWhoMayExport(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "config.yaml")
+	load := func(text string) (config, error) {
+		t.Helper()
+		return loadConfig(writeFile(t, name, text))
+	}
+	for text, want := range map[string]string{
+		"collect: {ingest: {tls: {cert: c, key: k, ca: a}}}":                                           "any certificate of this authority could export",
+		"collect: {ingest: {tls: {cert: c, key: k, ca: a}, exporters: [{name: \"*\"}]}}":               "",
+		"collect: {ingest: {tokens: t, exporters: [{name: rack1-*, rows: 100000}]}}":                   "",
+		"collect: {ingest: {tokens: t, exporters: [{name: host1, rows: 100}]}}":                        "exporters: host1: limits",
+		"collect: {ingest: {tokens: t, exporters: [{rows: 100000}]}}":                                  "expected 1 to 256 bytes",
+		"collect: {ingest: {tokens: t, exporters: [{name: host1, rate: 100}]}}":                        "rate",
+		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                            "anonymous: local is not among the exporters",
+		"collect: {ingest: {tokens: t, expect: [host1]}}":                                              "expect",
+		"export: {collectors: [\"http://collector.example:4319\"]}":                                    "expected https",
+		"export: {collectors: [\"http://127.0.0.1:4319\", \"https://collector.example\"]}":             "",
+		"export: {collectors: [\"http://127.0.0.1:4319\"], tls: {ca: a}}":                              "expected https",
+		"collect: {ingest: {limits: {rows: 100000, exporters: 7}, exporters: [{name: h, rows: 2e5}]}}": "",
+	} {
+		if _, err := load(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	fixed := func(text string) settings {
+		t.Helper()
+		c, err := load(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &collector{}
+		f.cmd = newCollectCommand()
+		s, err := f.fixedSettings(&network{config: c.merge()}, &c.Collect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	before := fixed("collect: {ingest: {tokens: t, exporters: [{name: h}], limits: {rows: 1e5, exporters: 7}}}")
+	if list := before.differ(fixed("collect: {ingest: {tokens: t, exporters: [{name: g, rows: 2e5}], limits: {rows: 3e5, exporters: 7}}}")); len(list) > 0 {
+		t.Errorf("a restart is wanted for %v", list)
+	}
+	if list := before.differ(fixed("collect: {ingest: {tokens: u, limits: {exporters: 8}}}")); !slices.Equal(list, []string{"collect.ingest.limits.exporters", "collect.ingest.tokens"}) {
+		t.Errorf("a restart is wanted for %v", list)
 	}
 }
