@@ -28,8 +28,12 @@ func TestPermits(t *testing.T) {
 	a := Admission{
 		Limits: Limits{RequestRate: 9},
 		Permits: []Permit{
-			{Name: "host1", Limits: Limits{RequestRate: 1}}, {Name: "rack1-*", Limits: Limits{RequestRate: 2}}, {Name: "rack1-special", Limits: Limits{RequestRate: 3}},
-			{Name: "spiffe://dc/*/exporter"}, {Name: "a*b*c", Limits: Limits{MaxStreams: 7}}, {Name: "*-last", Limits: Limits{RequestRate: 4}},
+			{Name: "host1", Limits: Limits{RequestRate: 1}},
+			{Name: "rack1-*", Limits: Limits{RequestRate: 2}},
+			{Name: "rack1-special", Limits: Limits{RequestRate: 3}},
+			{Name: "spiffe://dc/*/exporter"},
+			{Name: "a*b*c", Limits: Limits{MaxStreams: 7}},
+			{Name: "*-last", Limits: Limits{RequestRate: 4}},
 			{Name: "host2-last", Limits: Limits{RequestRate: 5}},
 		},
 	}

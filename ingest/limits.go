@@ -105,8 +105,11 @@ func (l Limits) over(own *Limits) Limits {
 		*f.to = cmp.Or(*f.from, *f.to)
 	}
 	for _, f := range []struct{ to, from *int }{
-		{&l.MaxWindowRows, &own.MaxWindowRows}, {&l.MaxWindowFlows, &own.MaxWindowFlows}, {&l.MaxStreams, &own.MaxStreams},
-		{&l.MaxInFlight, &own.MaxInFlight}, {&l.MaxNames, &own.MaxNames},
+		{&l.MaxWindowRows, &own.MaxWindowRows},
+		{&l.MaxWindowFlows, &own.MaxWindowFlows},
+		{&l.MaxStreams, &own.MaxStreams},
+		{&l.MaxInFlight, &own.MaxInFlight},
+		{&l.MaxNames, &own.MaxNames},
 	} {
 		*f.to = cmp.Or(*f.from, *f.to)
 	}

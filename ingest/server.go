@@ -94,7 +94,7 @@ type Server struct {
 // NewServer makes a collector that gives what it takes to the sink, and what it means to
 // the directory. It reads credentials, and does nothing else before Run or Serve.
 func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error) {
-	limits, err := cfg.Admission.Limits.withDefaults()
+	limits, err := cfg.Limits.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}

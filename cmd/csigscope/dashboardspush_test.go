@@ -41,7 +41,7 @@ func TestDashboardsPush(t *testing.T) {
 		want string
 	}{
 		{[]string{"--url", refusing.URL}, "--token-file is missing"},
-		{[]string{"--url", refusing.URL, "--token-file", empty}, "holds no token"},
+		{[]string{"--url", refusing.URL, "--token-file", empty}, "expected one token"},
 		{[]string{"--url", refusing.URL, "--token-file", filepath.Join(dir, "missing")}, "read token"},
 		{[]string{"--token-file", token}, "--url"},
 		{[]string{"--url", "http://grafana.example", "--token-file", token}, "--insecure-token"},
