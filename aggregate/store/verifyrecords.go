@@ -82,7 +82,7 @@ func (v *verifier) gaps(ctx context.Context) error {
 		return err
 	}
 	of.Check, of.Info = "rows that were taken are not stored", true
-	return v.report(ctx, of, fmt.Sprintf("SELECT %s, any(%s) FROM %s.current_gaps", saturated("sum(toUInt128(greatest(rows, 1)))"), example, v.database))
+	return v.report(ctx, of, fmt.Sprintf("SELECT %s, example FROM (SELECT sum(toUInt128(greatest(rows, 1))) AS n, any(%s) AS example FROM %s.current_gaps)", saturated("n"), example, v.database))
 }
 
 // flows checks the windows of flows of one day. They are no more than the partials of

@@ -87,8 +87,14 @@ func TestEarlierStore(t *testing.T) {
 	store := "--store=embedded:" + dir
 	replay := []string{"replay", "--scenario", "demo", "--duration", "1s"}
 	for _, args := range [][]string{
-		replay, {"query", "cells"}, {"query", "extent"}, {"schema", "status"}, {"schema", "migrate"}, {"schema", "verify"},
-		{"schema", "trim", "--max-disk", "1GB"}, {"schema", "backup", dir + "-copy"},
+		replay,
+		{"query", "cells"},
+		{"query", "extent"},
+		{"schema", "status"},
+		{"schema", "migrate"},
+		{"schema", "verify"},
+		{"schema", "trim", "--max-disk", "1GB"},
+		{"schema", "backup", dir + "-copy"},
 	} {
 		r := runBinary(t, env, append(args, store)...)
 		if line, rest, _ := strings.Cut(r.stderr, "\n"); r.code != 1 || rest != "" || !strings.Contains(line, "csigscope schema drop") {
