@@ -16,7 +16,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test test-all torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy generate lint fmt fuzz deps clean bench-page screenshots soak static
+.PHONY: help build engine demo test test-all torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy digests generate lint fmt fuzz deps clean bench-page screenshots soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,10 @@ accuracy: ## print how often the location that replay names is the true port, wh
 	@rm -f .cache/rhythms.txt
 	CSIGSCOPE_TEST_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Stragglers|Bursts)$$' ./cmd/csigscope ./dashboards/report
 	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt .cache/rhythms.txt
+
+digests: engine ## compare what all scenarios come to with the golden digests (SCENARIO=NAME for one, TEXTS=FOLDER keeps the rows, UPDATE=1 writes the digests again)
+	$(GO) test -count=1 -timeout 60m -run '^TestDigests$$/^scenario$$/^$(or $(SCENARIO),.*)$$' ./cmd/csigscope \
+		-args $(if $(UPDATE),-update) $(if $(TEXTS),-texts $(abspath $(TEXTS)))
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
 	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_TEST_SOAK=$(or $(SOAK),60m) \
