@@ -95,7 +95,7 @@ func (t *Table) CountKnown(list []Heavy) int {
 		c := &counts[h.entry]
 		c.unpaid++
 		c.bytes += uint64(h.Bytes)
-		c.sum = AddSat(c.sum, h.Value)
+		c.sum = addSat(c.sum, h.Value)
 		c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
 		if c.place.ID == h.Place {
 			c.place.Heavy++
@@ -135,7 +135,7 @@ func (t *Table) Places(entry int, f func(Place)) {
 	}
 }
 
-func AddSat(a, b uint64) uint64 {
+func addSat(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {
 		return math.MaxUint64

@@ -161,7 +161,7 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 			to := &t.counts[at]
 			to.unpaid += from.unpaid
 			to.bytes += from.bytes
-			to.sum = AddSat(to.sum, from.sum)
+			to.sum = addSat(to.sum, from.sum)
 			to.least, to.greatest = min(to.least, from.least), max(to.greatest, from.greatest)
 			t.about[at].paid += of.paid
 		}

@@ -75,10 +75,18 @@ func TestTLSFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		near, far := net.Pipe()
-		defer near.Close()
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
 		seen := make(chan string, 1)
 		go func() {
+			far, err := listener.Accept()
+			if err != nil {
+				seen <- err.Error()
+				return
+			}
 			defer far.Close()
 			s := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true})
 			_ = s.Handshake() // the client's error counts
@@ -88,6 +96,10 @@ func TestTLSFiles(t *testing.T) {
 			}
 			seen <- name
 		}()
+		near, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
 		err = tls.Client(near, target.Options.TLS).Handshake()
 		near.Close()
 		return <-seen, err

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/csigscope/csigscope/aggregate/store/native"
 )
 
 // Errors that callers tell apart.
@@ -24,6 +26,8 @@ var (
 	ErrReadOnly    = errors.New("store opened without a writer")
 	ErrOutbox      = errors.New("outbox cannot be written: name a folder on another disk with --outbox, or switch it off with --outbox none")
 	ErrRowsLost    = errors.New("rows were lost on their way to the store")
+	// ErrMalformedAnswer is the error of a server that breaks the protocol.
+	ErrMalformedAnswer = native.ErrMalformed
 
 	// ErrEarlierSchema is the error of databases that no migration leads on from.
 	ErrEarlierSchema = errors.New("schema is from before version 1, which this program does not read: run \"csigscope schema drop\" with the same --store and replay the captures again, or name a new store with --store")
@@ -129,7 +133,10 @@ func (s *Store) describe(what string, err error) error {
 	default:
 		return fmt.Errorf("%s at %s: %w", what, host, &flat{err})
 	}
-	if e, ok := errors.AsType[*answerError](err); ok {
+	if e, ok := errors.AsType[*native.Error](err); ok {
+		if errors.Is(e, native.ErrOldRevision) {
+			return fmt.Errorf("%s at %s: %w: %w: need ClickHouse %s or later, or --store embedded", what, host, ErrOldServer, e, oldestServer)
+		}
 		return fmt.Errorf("%s at %s: %w", what, host, e)
 	}
 	if errors.Is(err, context.Canceled) {

@@ -2,15 +2,20 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store/native"
 )
 
 // namedUint binds a query parameter.
@@ -127,5 +132,33 @@ func TestReadOnlyStore(t *testing.T) {
 	}
 	if err := s.reader.Exec(t.Context(), "DROP TABLE csigscope.partials_1s"); err == nil {
 		t.Error("a reader dropped a table")
+	}
+}
+
+// TestMalformedAnswer: of a server that breaks the protocol the user reads one line, which
+// names it.
+func TestMalformedAnswer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		// An exception whose name has 2^40 bytes.
+		_, _ = conn.Write(binary.AppendUvarint([]byte{proto.ServerException, 1, 0, 0, 0}, 1<<40))
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	target, err := ParseDSN("clickhouse://default:@" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), Options{Reader: target.Options})
+	if text := fmt.Sprint(err); !errors.Is(err, native.ErrMalformed) || !strings.Contains(text, listener.Addr().String()) || strings.Contains(text, "\n") {
+		t.Error(text)
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate/store/native"
 )
 
 // Options say how a server or the embedded engine is reached. Writer, Migrator and
@@ -173,7 +175,7 @@ func (s *server) sendBatch(ctx context.Context, b *batch, token string) error {
 
 // dial does not connect yet: connections are made when they are needed.
 func (s *Store) dial(o *clickhouse.Options) (driver.Conn, error) {
-	conn, err := clickhouse.Open(checked(o))
+	conn, err := clickhouse.Open(native.Checked(o))
 	if err != nil {
 		return nil, s.describe("open store", err)
 	}
