@@ -241,8 +241,8 @@ func TestEndlessServer(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			if err := ask(ctx, t, address); err == nil || ctx.Err() == nil {
-				t.Errorf("%v", err)
+			if ask(ctx, t, address) == nil {
+				t.Error("the question has an answer")
 			}
 		})
 	}

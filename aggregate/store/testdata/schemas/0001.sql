@@ -102,6 +102,8 @@ CREATE TABLE csigscope.groups
     `level` LowCardinality(String) COMMENT 'host, rack, pod, cluster, or a prefix length',
     `parent` String,
     `ord` UInt32 COMMENT 'position on the axes of a matrix',
+    `exporter` String DEFAULT '' COMMENT 'the exporter that described it; empty: a fabric file',
+    `pinned` Bool DEFAULT true COMMENT 'collectors take no other description from exporters',
     `at` DateTime64(9, 'UTC') DEFAULT now64(9, 'UTC')
 )
 ENGINE = ReplacingMergeTree(at)
@@ -122,6 +124,8 @@ CREATE TABLE csigscope.locations
     `set_id` UInt64,
     `device_id` UInt64,
     `stage_id` UInt64,
+    `exporter` String DEFAULT '' COMMENT 'the exporter that described it; empty: a fabric file',
+    `pinned` Bool DEFAULT true COMMENT 'collectors take no other description from exporters',
     `at` DateTime64(9, 'UTC') DEFAULT now64(9, 'UTC')
 )
 ENGINE = ReplacingMergeTree(at)
@@ -321,7 +325,7 @@ FROM
             c.bytes AS bytes,
             c.measured AS measured,
             c.sum AS sum,
-            ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / c.measured AS mean,
+            ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
             c.min AS min,
             c.max AS max,
             c.untouched AS untouched,
@@ -329,13 +333,13 @@ FROM
             c.heavy AS heavy,
             c.heavy_sum AS heavy_sum,
             (top[1]).3 AS mode_location,
-            if(empty(top), 0, bitNot((top[1]).1)) AS mode_count,
+            if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
             (top[2]).3 AS runner_up,
-            if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
-            c.heavy / c.observations AS heavy_share,
-            c.trimmed / c.observations AS trimmed_share
+            if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
+            multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
+            toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
         FROM
         (
             SELECT
@@ -380,15 +384,15 @@ FROM
                         p.dst_group AS dst_group,
                         p.source_kind AS kind,
                         p.location AS location,
-                        sum(p.observations) AS observations,
-                        sum(p.bytes) AS bytes,
-                        sum(p.measured) AS measured,
+                        sum(toUInt128(p.observations)) AS observations,
+                        sum(toUInt128(p.bytes)) AS bytes,
+                        sum(toUInt128(p.measured)) AS measured,
                         sum(toUInt128(p.sum)) AS sum,
                         minIf(p.min, p.measured > 0) AS min,
                         max(p.max) AS max,
-                        sum(p.untouched) AS untouched,
-                        sum(p.trimmed) AS trimmed,
-                        sum(p.heavy) AS heavy,
+                        sum(toUInt128(p.untouched)) AS untouched,
+                        sum(toUInt128(p.trimmed)) AS trimmed,
+                        sum(toUInt128(p.heavy)) AS heavy,
                         sum(toUInt128(p.heavy_sum)) AS heavy_sum
                     FROM csigscope.partials_1m AS p
                     FINAL
@@ -450,7 +454,7 @@ FROM
             c.bytes AS bytes,
             c.measured AS measured,
             c.sum AS sum,
-            ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / c.measured AS mean,
+            ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
             c.min AS min,
             c.max AS max,
             c.untouched AS untouched,
@@ -458,13 +462,13 @@ FROM
             c.heavy AS heavy,
             c.heavy_sum AS heavy_sum,
             (top[1]).3 AS mode_location,
-            if(empty(top), 0, bitNot((top[1]).1)) AS mode_count,
+            if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
             (top[2]).3 AS runner_up,
-            if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
-            c.heavy / c.observations AS heavy_share,
-            c.trimmed / c.observations AS trimmed_share
+            if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
+            multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
+            toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
         FROM
         (
             SELECT
@@ -509,15 +513,15 @@ FROM
                         p.dst_group AS dst_group,
                         p.source_kind AS kind,
                         p.location AS location,
-                        sum(p.observations) AS observations,
-                        sum(p.bytes) AS bytes,
-                        sum(p.measured) AS measured,
+                        sum(toUInt128(p.observations)) AS observations,
+                        sum(toUInt128(p.bytes)) AS bytes,
+                        sum(toUInt128(p.measured)) AS measured,
                         sum(toUInt128(p.sum)) AS sum,
                         minIf(p.min, p.measured > 0) AS min,
                         max(p.max) AS max,
-                        sum(p.untouched) AS untouched,
-                        sum(p.trimmed) AS trimmed,
-                        sum(p.heavy) AS heavy,
+                        sum(toUInt128(p.untouched)) AS untouched,
+                        sum(toUInt128(p.trimmed)) AS trimmed,
+                        sum(toUInt128(p.heavy)) AS heavy,
                         sum(toUInt128(p.heavy_sum)) AS heavy_sum
                     FROM csigscope.partials_1s AS p
                     FINAL
@@ -579,7 +583,7 @@ FROM
             c.bytes AS bytes,
             c.measured AS measured,
             c.sum AS sum,
-            ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / c.measured AS mean,
+            ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
             c.min AS min,
             c.max AS max,
             c.untouched AS untouched,
@@ -587,13 +591,13 @@ FROM
             c.heavy AS heavy,
             c.heavy_sum AS heavy_sum,
             (top[1]).3 AS mode_location,
-            if(empty(top), 0, bitNot((top[1]).1)) AS mode_count,
+            if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
             (top[2]).3 AS runner_up,
-            if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-            multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
-            c.heavy / c.observations AS heavy_share,
-            c.trimmed / c.observations AS trimmed_share
+            if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
+            multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
+            toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
         FROM
         (
             SELECT
@@ -638,15 +642,15 @@ FROM
                         p.dst_group AS dst_group,
                         p.source_kind AS kind,
                         p.location AS location,
-                        sum(p.observations) AS observations,
-                        sum(p.bytes) AS bytes,
-                        sum(p.measured) AS measured,
+                        sum(toUInt128(p.observations)) AS observations,
+                        sum(toUInt128(p.bytes)) AS bytes,
+                        sum(toUInt128(p.measured)) AS measured,
                         sum(toUInt128(p.sum)) AS sum,
                         minIf(p.min, p.measured > 0) AS min,
                         max(p.max) AS max,
-                        sum(p.untouched) AS untouched,
-                        sum(p.trimmed) AS trimmed,
-                        sum(p.heavy) AS heavy,
+                        sum(toUInt128(p.untouched)) AS untouched,
+                        sum(toUInt128(p.trimmed)) AS trimmed,
+                        sum(toUInt128(p.heavy)) AS heavy,
                         sum(toUInt128(p.heavy_sum)) AS heavy_sum
                     FROM csigscope.partials_fine AS p
                     FINAL
@@ -699,7 +703,7 @@ AS SELECT
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
-    ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / c.measured AS mean,
+    ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
     c.untouched AS untouched,
@@ -707,13 +711,13 @@ AS SELECT
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     (top[1]).3 AS mode_location,
-    if(empty(top), 0, bitNot((top[1]).1)) AS mode_count,
+    if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
     (top[2]).3 AS runner_up,
-    if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
-    c.heavy / c.observations AS heavy_share,
-    c.trimmed / c.observations AS trimmed_share
+    if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
+    multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
+    toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
 (
     SELECT
@@ -755,15 +759,15 @@ FROM
                 p.dst_group AS dst_group,
                 p.source_kind AS kind,
                 p.location AS location,
-                sum(p.observations) AS observations,
-                sum(p.bytes) AS bytes,
-                sum(p.measured) AS measured,
+                sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.bytes)) AS bytes,
+                sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
-                sum(p.untouched) AS untouched,
-                sum(p.trimmed) AS trimmed,
-                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.untouched)) AS untouched,
+                sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
             FROM csigscope.partials_1m AS p
             FINAL
@@ -814,7 +818,7 @@ AS SELECT
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
-    ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / c.measured AS mean,
+    ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
     c.untouched AS untouched,
@@ -822,13 +826,13 @@ AS SELECT
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     (top[1]).3 AS mode_location,
-    if(empty(top), 0, bitNot((top[1]).1)) AS mode_count,
+    if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
     (top[2]).3 AS runner_up,
-    if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
-    c.heavy / c.observations AS heavy_share,
-    c.trimmed / c.observations AS trimmed_share
+    if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
+    multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
+    toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
 (
     SELECT
@@ -870,15 +874,15 @@ FROM
                 p.dst_group AS dst_group,
                 p.source_kind AS kind,
                 p.location AS location,
-                sum(p.observations) AS observations,
-                sum(p.bytes) AS bytes,
-                sum(p.measured) AS measured,
+                sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.bytes)) AS bytes,
+                sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
-                sum(p.untouched) AS untouched,
-                sum(p.trimmed) AS trimmed,
-                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.untouched)) AS untouched,
+                sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
             FROM csigscope.partials_1s AS p
             FINAL
@@ -929,7 +933,7 @@ AS SELECT
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
-    ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / c.measured AS mean,
+    ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
     c.untouched AS untouched,
@@ -937,13 +941,13 @@ AS SELECT
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     (top[1]).3 AS mode_location,
-    if(empty(top), 0, bitNot((top[1]).1)) AS mode_count,
+    if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
     (top[2]).3 AS runner_up,
-    if(length(top) < 2, 0, bitNot((top[2]).1)) AS runner_up_count,
-    multiIf((c.observations - c.trimmed) < 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
-    c.heavy / c.observations AS heavy_share,
-    c.trimmed / c.observations AS trimmed_share
+    if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
+    multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
+    toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
 (
     SELECT
@@ -985,15 +989,15 @@ FROM
                 p.dst_group AS dst_group,
                 p.source_kind AS kind,
                 p.location AS location,
-                sum(p.observations) AS observations,
-                sum(p.bytes) AS bytes,
-                sum(p.measured) AS measured,
+                sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.bytes)) AS bytes,
+                sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
-                sum(p.untouched) AS untouched,
-                sum(p.trimmed) AS trimmed,
-                sum(p.heavy) AS heavy,
+                sum(toUInt128(p.untouched)) AS untouched,
+                sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
             FROM csigscope.partials_fine AS p
             FINAL
@@ -1050,7 +1054,7 @@ FROM
         p.src_group AS src_group,
         p.dst_group AS dst_group,
         p.encoding AS encoding,
-        sumMap(p.dist) AS codes
+        sumMap(CAST(p.dist, 'Map(UInt16, UInt128)')) AS codes
     FROM csigscope.partials_1m AS p
     FINAL
     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1098,7 +1102,7 @@ FROM
         p.src_group AS src_group,
         p.dst_group AS dst_group,
         p.encoding AS encoding,
-        sumMap(p.dist) AS codes
+        sumMap(CAST(p.dist, 'Map(UInt16, UInt128)')) AS codes
     FROM csigscope.partials_1s AS p
     FINAL
     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1146,7 +1150,7 @@ FROM
         p.src_group AS src_group,
         p.dst_group AS dst_group,
         p.encoding AS encoding,
-        sumMap(p.dist) AS codes
+        sumMap(CAST(p.dist, 'Map(UInt16, UInt128)')) AS codes
     FROM csigscope.partials_fine AS p
     FINAL
     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1183,12 +1187,12 @@ CREATE VIEW csigscope.coverage_cells_1m
 AS SELECT
     src_group,
     dst_group,
-    sum(p.observations) AS observations,
-    sumIf(p.observations, p.source_kind = 1) AS tags,
-    sumIf(p.observations, p.source_kind = 2) AS reflections,
-    sum(p.untouched) AS untouched,
-    sum(p.trimmed) AS trimmed,
-    sumIf(p.observations, p.location = 1) AS overflow,
+    sum(toUInt128(p.observations)) AS observations,
+    sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+    sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+    sum(toUInt128(p.untouched)) AS untouched,
+    sum(toUInt128(p.trimmed)) AS trimmed,
+    sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
     uniqExact(p.producer) AS producers,
     (uniqExact(p.window_start) * 60000000000) / (toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS covered
 FROM csigscope.partials_1m AS p
@@ -1213,12 +1217,12 @@ CREATE VIEW csigscope.coverage_cells_1s
 AS SELECT
     src_group,
     dst_group,
-    sum(p.observations) AS observations,
-    sumIf(p.observations, p.source_kind = 1) AS tags,
-    sumIf(p.observations, p.source_kind = 2) AS reflections,
-    sum(p.untouched) AS untouched,
-    sum(p.trimmed) AS trimmed,
-    sumIf(p.observations, p.location = 1) AS overflow,
+    sum(toUInt128(p.observations)) AS observations,
+    sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+    sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+    sum(toUInt128(p.untouched)) AS untouched,
+    sum(toUInt128(p.trimmed)) AS trimmed,
+    sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
     uniqExact(p.producer) AS producers,
     (uniqExact(p.window_start) * 1000000000) / (toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS covered
 FROM csigscope.partials_1s AS p
@@ -1243,12 +1247,12 @@ CREATE VIEW csigscope.coverage_cells_fine
 AS SELECT
     src_group,
     dst_group,
-    sum(p.observations) AS observations,
-    sumIf(p.observations, p.source_kind = 1) AS tags,
-    sumIf(p.observations, p.source_kind = 2) AS reflections,
-    sum(p.untouched) AS untouched,
-    sum(p.trimmed) AS trimmed,
-    sumIf(p.observations, p.location = 1) AS overflow,
+    sum(toUInt128(p.observations)) AS observations,
+    sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+    sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+    sum(toUInt128(p.untouched)) AS untouched,
+    sum(toUInt128(p.trimmed)) AS trimmed,
+    sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
     uniqExact(p.producer) AS producers,
     (uniqExact(p.window_start) * {resolution_ns:UInt64}) / (toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS covered
 FROM csigscope.partials_fine AS p
@@ -1286,13 +1290,13 @@ FROM
 (
     SELECT
         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-        sumIf(p.observations, p.source_kind = 1) AS tags,
-        sumIf(p.observations, p.source_kind = 2) AS reflections,
-        sum(p.untouched) AS untouched,
-        sum(p.trimmed) AS trimmed,
-        sumIf(p.observations, p.location = 1) AS overflow,
+        sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+        sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+        sum(toUInt128(p.untouched)) AS untouched,
+        sum(toUInt128(p.trimmed)) AS trimmed,
+        sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
         uniqExact(p.producer) AS producers,
-        toUInt64(0) AS lost,
+        toUInt128(0) AS lost,
         toInt64(0) AS gap_ns
     FROM csigscope.partials_1m AS p
     FINAL
@@ -1313,7 +1317,7 @@ FROM
         0,
         0,
         0,
-        toUInt64(sum(g.lost)),
+        sum(g.lost),
         sum(greatest(g.end - greatest(g.begin, g.known), 0))
     FROM
     (
@@ -1367,13 +1371,13 @@ FROM
 (
     SELECT
         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-        sumIf(p.observations, p.source_kind = 1) AS tags,
-        sumIf(p.observations, p.source_kind = 2) AS reflections,
-        sum(p.untouched) AS untouched,
-        sum(p.trimmed) AS trimmed,
-        sumIf(p.observations, p.location = 1) AS overflow,
+        sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+        sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+        sum(toUInt128(p.untouched)) AS untouched,
+        sum(toUInt128(p.trimmed)) AS trimmed,
+        sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
         uniqExact(p.producer) AS producers,
-        toUInt64(0) AS lost,
+        toUInt128(0) AS lost,
         toInt64(0) AS gap_ns
     FROM csigscope.partials_1s AS p
     FINAL
@@ -1394,7 +1398,7 @@ FROM
         0,
         0,
         0,
-        toUInt64(sum(g.lost)),
+        sum(g.lost),
         sum(greatest(g.end - greatest(g.begin, g.known), 0))
     FROM
     (
@@ -1448,13 +1452,13 @@ FROM
 (
     SELECT
         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-        sumIf(p.observations, p.source_kind = 1) AS tags,
-        sumIf(p.observations, p.source_kind = 2) AS reflections,
-        sum(p.untouched) AS untouched,
-        sum(p.trimmed) AS trimmed,
-        sumIf(p.observations, p.location = 1) AS overflow,
+        sumIf(toUInt128(p.observations), p.source_kind = 1) AS tags,
+        sumIf(toUInt128(p.observations), p.source_kind = 2) AS reflections,
+        sum(toUInt128(p.untouched)) AS untouched,
+        sum(toUInt128(p.trimmed)) AS trimmed,
+        sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
         uniqExact(p.producer) AS producers,
-        toUInt64(0) AS lost,
+        toUInt128(0) AS lost,
         toInt64(0) AS gap_ns
     FROM csigscope.partials_fine AS p
     FINAL
@@ -1475,7 +1479,7 @@ FROM
         0,
         0,
         0,
-        toUInt64(sum(g.lost)),
+        sum(g.lost),
         sum(greatest(g.end - greatest(g.begin, g.known), 0))
     FROM
     (
@@ -1554,7 +1558,7 @@ AS SELECT
     max(f.severity) AS severity,
     min(f.time_from) AS first,
     max(f.time_to) AS last,
-    sum(f.count) AS count,
+    sum(toUInt128(f.count)) AS count,
     argMin(f.device, (f.time_from, f.seq)) AS device,
     argMin(f.port, (f.time_from, f.seq)) AS port,
     argMin(f.location, (f.time_from, f.seq)) AS location,
@@ -1606,14 +1610,14 @@ FROM
             (
                 SELECT
                     slot,
-                    load
+                    toFloat64(g.load) AS load
                 FROM
                 (
                     SELECT
                         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-                        sum(p.bytes) AS load,
-                        sum(p.observations) AS seen,
-                        sum(p.heavy) AS loaded
+                        sum(toUInt128(p.bytes)) AS load,
+                        sum(toUInt128(p.observations)) AS seen,
+                        sum(toUInt128(p.heavy)) AS loaded
                     FROM csigscope.partials_1m AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1646,7 +1650,7 @@ FROM
                         WHERE name = {group:String}
                     )))
                     GROUP BY slot
-                )
+                ) AS g
                 ORDER BY slot ASC WITH FILL
             )
         )
@@ -1683,14 +1687,14 @@ FROM
             (
                 SELECT
                     slot,
-                    load
+                    toFloat64(g.load) AS load
                 FROM
                 (
                     SELECT
                         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-                        sum(p.bytes) AS load,
-                        sum(p.observations) AS seen,
-                        sum(p.heavy) AS loaded
+                        sum(toUInt128(p.bytes)) AS load,
+                        sum(toUInt128(p.observations)) AS seen,
+                        sum(toUInt128(p.heavy)) AS loaded
                     FROM csigscope.partials_1s AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1723,7 +1727,7 @@ FROM
                         WHERE name = {group:String}
                     )))
                     GROUP BY slot
-                )
+                ) AS g
                 ORDER BY slot ASC WITH FILL
             )
         )
@@ -1760,14 +1764,14 @@ FROM
             (
                 SELECT
                     slot,
-                    load
+                    toFloat64(g.load) AS load
                 FROM
                 (
                     SELECT
                         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-                        sum(p.bytes) AS load,
-                        sum(p.observations) AS seen,
-                        sum(p.heavy) AS loaded
+                        sum(toUInt128(p.bytes)) AS load,
+                        sum(toUInt128(p.observations)) AS seen,
+                        sum(toUInt128(p.heavy)) AS loaded
                     FROM csigscope.partials_fine AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1800,7 +1804,7 @@ FROM
                         WHERE name = {group:String}
                     )))
                     GROUP BY slot
-                )
+                ) AS g
                 ORDER BY slot ASC WITH FILL
             )
         )
@@ -1836,14 +1840,14 @@ FROM
             (
                 SELECT
                     slot,
-                    load
+                    toFloat64(g.load) AS load
                 FROM
                 (
                     SELECT
                         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-                        sum(p.bytes) AS load,
-                        sum(p.observations) AS seen,
-                        sum(p.heavy) AS loaded
+                        sum(toUInt128(p.bytes)) AS load,
+                        sum(toUInt128(p.observations)) AS seen,
+                        sum(toUInt128(p.heavy)) AS loaded
                     FROM csigscope.partials_1m AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1876,7 +1880,7 @@ FROM
                         WHERE name = {group:String}
                     )))
                     GROUP BY slot
-                )
+                ) AS g
                 ORDER BY slot ASC WITH FILL
             )
         )
@@ -1913,14 +1917,14 @@ FROM
             (
                 SELECT
                     slot,
-                    load
+                    toFloat64(g.load) AS load
                 FROM
                 (
                     SELECT
                         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-                        sum(p.bytes) AS load,
-                        sum(p.observations) AS seen,
-                        sum(p.heavy) AS loaded
+                        sum(toUInt128(p.bytes)) AS load,
+                        sum(toUInt128(p.observations)) AS seen,
+                        sum(toUInt128(p.heavy)) AS loaded
                     FROM csigscope.partials_1s AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1953,7 +1957,7 @@ FROM
                         WHERE name = {group:String}
                     )))
                     GROUP BY slot
-                )
+                ) AS g
                 ORDER BY slot ASC WITH FILL
             )
         )
@@ -1990,14 +1994,14 @@ FROM
             (
                 SELECT
                     slot,
-                    load
+                    toFloat64(g.load) AS load
                 FROM
                 (
                     SELECT
                         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-                        sum(p.bytes) AS load,
-                        sum(p.observations) AS seen,
-                        sum(p.heavy) AS loaded
+                        sum(toUInt128(p.bytes)) AS load,
+                        sum(toUInt128(p.observations)) AS seen,
+                        sum(toUInt128(p.heavy)) AS loaded
                     FROM csigscope.partials_fine AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -2030,7 +2034,7 @@ FROM
                         WHERE name = {group:String}
                     )))
                     GROUP BY slot
-                )
+                ) AS g
                 ORDER BY slot ASC WITH FILL
             )
         )
@@ -2047,15 +2051,15 @@ AS SELECT
     load AS bytes,
     seen AS observations,
     loaded AS heavy,
-    (load * 8000000000.) / {step_ns:UInt64} AS rate,
-    loaded / seen AS heavy_share
+    (toFloat64(load) * 8000000000.) / {step_ns:UInt64} AS rate,
+    toFloat64(loaded) / toFloat64(seen) AS heavy_share
 FROM
 (
     SELECT
         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-        sum(p.bytes) AS load,
-        sum(p.observations) AS seen,
-        sum(p.heavy) AS loaded
+        sum(toUInt128(p.bytes)) AS load,
+        sum(toUInt128(p.observations)) AS seen,
+        sum(toUInt128(p.heavy)) AS loaded
     FROM csigscope.partials_1m AS p
     FINAL
     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -2098,15 +2102,15 @@ AS SELECT
     load AS bytes,
     seen AS observations,
     loaded AS heavy,
-    (load * 8000000000.) / {step_ns:UInt64} AS rate,
-    loaded / seen AS heavy_share
+    (toFloat64(load) * 8000000000.) / {step_ns:UInt64} AS rate,
+    toFloat64(loaded) / toFloat64(seen) AS heavy_share
 FROM
 (
     SELECT
         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-        sum(p.bytes) AS load,
-        sum(p.observations) AS seen,
-        sum(p.heavy) AS loaded
+        sum(toUInt128(p.bytes)) AS load,
+        sum(toUInt128(p.observations)) AS seen,
+        sum(toUInt128(p.heavy)) AS loaded
     FROM csigscope.partials_1s AS p
     FINAL
     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -2149,15 +2153,15 @@ AS SELECT
     load AS bytes,
     seen AS observations,
     loaded AS heavy,
-    (load * 8000000000.) / {step_ns:UInt64} AS rate,
-    loaded / seen AS heavy_share
+    (toFloat64(load) * 8000000000.) / {step_ns:UInt64} AS rate,
+    toFloat64(loaded) / toFloat64(seen) AS heavy_share
 FROM
 (
     SELECT
         intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) AS slot,
-        sum(p.bytes) AS load,
-        sum(p.observations) AS seen,
-        sum(p.heavy) AS loaded
+        sum(toUInt128(p.bytes)) AS load,
+        sum(toUInt128(p.observations)) AS seen,
+        sum(toUInt128(p.heavy)) AS loaded
     FROM csigscope.partials_fine AS p
     FINAL
     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -2201,14 +2205,14 @@ AS SELECT
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
 FROM
 (
     SELECT
         fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
         p.location AS location,
-        sum(p.observations) AS observations,
-        sum(p.heavy) AS heavy,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_1m AS p
     FINAL
@@ -2255,14 +2259,14 @@ AS SELECT
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
 FROM
 (
     SELECT
         fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
         p.location AS location,
-        sum(p.observations) AS observations,
-        sum(p.heavy) AS heavy,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_1s AS p
     FINAL
@@ -2309,14 +2313,14 @@ AS SELECT
     sum(b.observations) AS observations,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER (PARTITION BY bucket)) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
 FROM
 (
     SELECT
         fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
         p.location AS location,
-        sum(p.observations) AS observations,
-        sum(p.heavy) AS heavy,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_fine AS p
     FINAL
@@ -2402,22 +2406,22 @@ AS SELECT
     min(t.time_from) AS first,
     max(t.time_to) AS last,
     uniqExact((t.producer, t.incarnation)) AS runs,
-    sum(t.packets) AS packets,
-    sum(t.bytes) AS bytes,
-    sumMap(t.frames) AS frames,
-    sum(t.tags) AS tags,
-    sum(t.reflections) AS reflections,
-    sum(t.observations) AS observations,
-    sum(t.stored) AS stored,
-    sum(t.overflow) AS overflow,
-    sum(t.late) AS late,
-    sumMap(t.rejected) AS rejected,
-    sum(t.untouched) AS untouched,
-    sum(t.trimmed) AS trimmed,
-    sum(t.kernel_drops) AS kernel_drops,
-    sum(t.freezes) AS freezes,
-    sum(t.super_frames) AS super_frames,
-    sum(t.lost) AS lost,
+    sum(toUInt128(t.packets)) AS packets,
+    sum(toUInt128(t.bytes)) AS bytes,
+    sumMap(CAST(t.frames, 'Map(String, UInt128)')) AS frames,
+    sum(toUInt128(t.tags)) AS tags,
+    sum(toUInt128(t.reflections)) AS reflections,
+    sum(toUInt128(t.observations)) AS observations,
+    sum(toUInt128(t.stored)) AS stored,
+    sum(toUInt128(t.overflow)) AS overflow,
+    sum(toUInt128(t.late)) AS late,
+    sumMap(CAST(t.rejected, 'Map(String, UInt128)')) AS rejected,
+    sum(toUInt128(t.untouched)) AS untouched,
+    sum(toUInt128(t.trimmed)) AS trimmed,
+    sum(toUInt128(t.kernel_drops)) AS kernel_drops,
+    sum(toUInt128(t.freezes)) AS freezes,
+    sum(toUInt128(t.super_frames)) AS super_frames,
+    sum(toUInt128(t.lost)) AS lost,
     argMax(t.skew_ns, abs(t.skew_ns)) AS skew_ns
 FROM csigscope.taps AS t
 FINAL
@@ -2454,7 +2458,7 @@ FROM
         sum(a.observations) AS observations,
         sum(a.bytes) AS bytes,
         sum(a.measured) AS measured,
-        ((toFloat64(sum(a.sum)) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / measured AS mean,
+        ((toFloat64(sum(a.sum)) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(measured) AS mean,
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
         sum(a.heavy) AS heavy,
@@ -2473,15 +2477,15 @@ FROM
             f.proto AS proto,
             f.source_kind AS source_kind,
             f.location AS location,
-            sum(f.observations) AS observations,
-            sum(f.bytes) AS bytes,
-            sum(f.measured) AS measured,
+            sum(toUInt128(f.observations)) AS observations,
+            sum(toUInt128(f.bytes)) AS bytes,
+            sum(toUInt128(f.measured)) AS measured,
             sum(toUInt128(f.sum)) AS sum,
             minIf(f.min, f.measured > 0) AS min,
             max(f.max) AS max,
-            sum(f.heavy) AS heavy,
+            sum(toUInt128(f.heavy)) AS heavy,
             uniqExact(f.window_start) AS windows,
-            sum(f.location_heavy) AS location_heavy
+            sum(toUInt128(f.location_heavy)) AS location_heavy
         FROM csigscope.flows AS f
         FINAL
         WHERE (f.resolution_ns = {resolution_ns:UInt64}) AND (f.signal = {signal:UInt8}) AND indexHint(toStartOfHour(f.window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(f.window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (f.window_start >= {from:DateTime64(9, 'UTC')}) AND (f.window_start < {to:DateTime64(9, 'UTC')}) AND ((f.producer, f.incarnation, f.config_epoch) NOT IN (
@@ -2539,15 +2543,15 @@ AS SELECT
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER ())) AS share
 FROM
 (
     SELECT
         p.src_group AS src_group,
         p.dst_group AS dst_group,
         p.location AS location,
-        sum(p.observations) AS observations,
-        sum(p.heavy) AS heavy,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_1m AS p
     FINAL
@@ -2596,15 +2600,15 @@ AS SELECT
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER ())) AS share
 FROM
 (
     SELECT
         p.src_group AS src_group,
         p.dst_group AS dst_group,
         p.location AS location,
-        sum(p.observations) AS observations,
-        sum(p.heavy) AS heavy,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_1s AS p
     FINAL
@@ -2653,15 +2657,15 @@ AS SELECT
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     uniqExactIf((src_group, dst_group), b.heavy > 0) AS cells,
-    if(sum(b.heavy) = 0, 0, sum(b.heavy) / sum(sum(b.heavy)) OVER ()) AS share
+    if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER ())) AS share
 FROM
 (
     SELECT
         p.src_group AS src_group,
         p.dst_group AS dst_group,
         p.location AS location,
-        sum(p.observations) AS observations,
-        sum(p.heavy) AS heavy,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_fine AS p
     FINAL
@@ -2709,9 +2713,9 @@ AS SELECT
     source_kind,
     min(p.window_start) AS first,
     max(p.window_start) AS last,
-    sum(p.observations) AS observations,
-    sum(p.heavy) AS heavy,
-    sum(p.trimmed) AS trimmed
+    sum(toUInt128(p.observations)) AS observations,
+    sum(toUInt128(p.heavy)) AS heavy,
+    sum(toUInt128(p.trimmed)) AS trimmed
 FROM csigscope.partials_1m AS p
 FINAL
 WHERE indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -2732,9 +2736,9 @@ AS SELECT
     source_kind,
     min(p.window_start) AS first,
     max(p.window_start) AS last,
-    sum(p.observations) AS observations,
-    sum(p.heavy) AS heavy,
-    sum(p.trimmed) AS trimmed
+    sum(toUInt128(p.observations)) AS observations,
+    sum(toUInt128(p.heavy)) AS heavy,
+    sum(toUInt128(p.trimmed)) AS trimmed
 FROM csigscope.partials_1s AS p
 FINAL
 WHERE indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -2755,9 +2759,9 @@ AS SELECT
     source_kind,
     min(p.window_start) AS first,
     max(p.window_start) AS last,
-    sum(p.observations) AS observations,
-    sum(p.heavy) AS heavy,
-    sum(p.trimmed) AS trimmed
+    sum(toUInt128(p.observations)) AS observations,
+    sum(toUInt128(p.heavy)) AS heavy,
+    sum(toUInt128(p.trimmed)) AS trimmed
 FROM csigscope.partials_fine AS p
 FINAL
 WHERE indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -2773,7 +2777,7 @@ GROUP BY
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 INSERT INTO csigscope.epochs (epoch, text, at) VALUES
-(3,'text:\n- of a configuration;\n','2026-11-22 17:30:39.826522006');
+(3,'text:\n- of a configuration;\n','2026-11-22 19:13:06.711327034');
 
 INSERT INTO csigscope.findings (kind, id, time_from, time_to, severity, epoch, producer, incarnation, seq, device, port, location, count, evidence, packets, stored_at) VALUES
 ('rogue-insertion',77,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:00.000000005','error',3,9223372036854775808,1,1,'leaf1','up1',5,3,'S=31 \'then\' 4\n',[9,9223372036854775808],'2100-01-01 00:00:00');
@@ -2782,21 +2786,21 @@ INSERT INTO csigscope.flows (resolution_ns, window_start, signal, source_kind, s
 (1000000000,'2024-02-29 23:58:00.000000000',2,1,10,11,'::ffff:10.0.0.1','2001:db8::2',1,4791,17,3,9223372036854775808,1,1,20,3000,10,500,20,80,4,300,5,3,'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at) VALUES
-(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-22 17:30:39.671');
+(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-22 19:13:06.565');
 
-INSERT INTO csigscope.groups (id, name, level, parent, ord, at) VALUES
-(10,'it\'s','rack','',1,'2026-11-22 17:30:39.658367679'),
-(11,'rack\t2','rack','pod1',2,'2026-11-22 17:30:39.658367679');
+INSERT INTO csigscope.groups (id, name, level, parent, ord, exporter, pinned, at) VALUES
+(10,'it\'s','rack','',1,'',true,'2026-11-22 19:13:06.553649520'),
+(11,'rack\t2','rack','pod1',2,'',true,'2026-11-22 19:13:06.553649520');
 
-INSERT INTO csigscope.locations (id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id, at) VALUES
-(2,'port2','port','','','',0,[],0,100,200,300,'2026-11-22 17:30:39.636314344'),
-(3,'port3','port','','','',0,[],0,101,200,300,'2026-11-22 17:30:39.636314344'),
-(4,'port4','port','','','',0,[],0,101,200,300,'2026-11-22 17:30:39.636314344'),
-(5,'port5','port','','','',0,[],0,101,201,300,'2026-11-22 17:30:39.636314344'),
-(6,'port6','port','','','',0,[],0,102,201,300,'2026-11-22 17:30:39.636314344'),
-(7,'port7','port','','','',0,[],0,102,201,300,'2026-11-22 17:30:39.636314344'),
-(8,'port8','port','','','',0,[],0,102,201,300,'2026-11-22 17:30:39.636314344'),
-(9,'port9','port','','','',0,[],0,103,201,300,'2026-11-22 17:30:39.636314344');
+INSERT INTO csigscope.locations (id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id, exporter, pinned, at) VALUES
+(2,'port2','port','','','',0,[],0,100,200,300,'',true,'2026-11-22 19:13:06.528284247'),
+(3,'port3','port','','','',0,[],0,101,200,300,'',true,'2026-11-22 19:13:06.528284247'),
+(4,'port4','port','','','',0,[],0,101,200,300,'',true,'2026-11-22 19:13:06.528284247'),
+(5,'port5','port','','','',0,[],0,101,201,300,'',true,'2026-11-22 19:13:06.528284247'),
+(6,'port6','port','','','',0,[],0,102,201,300,'',true,'2026-11-22 19:13:06.528284247'),
+(7,'port7','port','','','',0,[],0,102,201,300,'',true,'2026-11-22 19:13:06.528284247'),
+(8,'port8','port','','','',0,[],0,102,201,300,'',true,'2026-11-22 19:13:06.528284247'),
+(9,'port9','port','','','',0,[],0,103,201,300,'',true,'2026-11-22 19:13:06.528284247');
 
 INSERT INTO csigscope.partials_1m (window_start, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist, stored_at) VALUES
 ('2024-02-29 23:58:00.000000000',0,1,2,11,11,3,3,1,2,0,1,702013,1,500,100,1000,0,0,1,1,{4:1,40:0},'2100-01-01 00:00:00'),
@@ -2982,13 +2986,13 @@ INSERT INTO csigscope.partials_fine (window_start, resolution_ns, signal, source
 ('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,11,2,3,1,2,7,7,987587,5,2500,300,1000,0,2,1,1,{19:1,40:4},'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.runs (producer, incarnation, epoch, mode, state, name, at) VALUES
-(1,2,3,'replay','done','old "name";\n.pcap','2026-11-22 17:30:39.614816223'),
-(1,2,3,'replay','started','old "name";\n.pcap','2026-11-22 17:30:39.406839016'),
-(9223372036854775808,1,3,'live','started','tap','2026-11-22 17:30:39.505262630');
+(1,2,3,'replay','done','old "name";\n.pcap','2026-11-22 19:13:06.508352974'),
+(1,2,3,'replay','started','old "name";\n.pcap','2026-11-22 19:13:06.325688682'),
+(9223372036854775808,1,3,'live','started','tap','2026-11-22 19:13:06.420974869');
 
 INSERT INTO csigscope.schema_versions (version, name, checksum, at) VALUES
-(0,'views',3195211886010217876,'2026-11-22 17:30:38.435'),
-(1,'tables',13324115224665807472,'2026-11-22 17:30:37.880');
+(0,'views',16995148256989862627,'2026-11-22 19:13:05.507'),
+(1,'tables',12973692795169195568,'2026-11-22 19:13:05.100');
 
 INSERT INTO csigscope.taps (name, time_from, time_to, place, interface, link, timestamps, tick_ns, epoch, producer, incarnation, seq, packets, bytes, frames, tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, super_frames, lost, skew_ns, stored_at) VALUES
-('rack it\'s','2024-02-29 23:58:00.000000001','2024-02-29 23:58:00.000000999','receiver','eth\t0','Ethernet','file',0.5,3,9223372036854775808,1,1,10,1500,{'ok':7,'cut-ip':3},5,4,9,4,1,1,{'place':1,'orphan':2},2,1,6,2,4,3,-5,'2100-01-01 00:00:00');
+('rack it\'s','2024-02-29 23:58:00.000000001','2024-02-29 23:58:00.000000999','receiver','eth\t0','Ethernet','file',0.5,3,9223372036854775808,1,1,10,1500,{'ok':7,'cut-ip':3},5,4,9,4,1,1,{'orphan':2,'place':1},2,1,6,2,4,3,-5,'2100-01-01 00:00:00');
