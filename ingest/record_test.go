@@ -1,14 +1,10 @@
 package ingest
 
 import (
-	"context"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -213,47 +209,4 @@ func TestLossesAreTold(t *testing.T) {
 	if got := again.Stats(); got.Refused["past"] == 0 {
 		t.Errorf("%+v", got)
 	}
-}
-
-// formerCollector answers for blocks and batches alone.
-type formerCollector struct{ answered int }
-
-func (f *formerCollector) Push(_ context.Context, r *connect.Request[wire.PushRequest]) (*connect.Response[wire.PushResponse], error) {
-	f.answered += len(r.Msg.GetBlocks())
-	outcomes := make([]wire.Outcome, len(r.Msg.GetBlocks()))
-	for i := range outcomes {
-		outcomes[i] = wire.Outcome_OUTCOME_STORED
-	}
-	return connect.NewResponse(&wire.PushResponse{Outcomes: outcomes}), nil
-}
-
-// TestFormerCollector: one that knows no records takes the blocks; what it does not know
-// counts as refused.
-func TestFormerCollector(t *testing.T) {
-	f := &formerCollector{}
-	path, handler := wire.NewIngestServiceHandler(f, connect.WithCompression(CompressionZstd, func() connect.Decompressor {
-		return &bounded{most: 1 << 20, open: openZstd}
-	}, newZstd))
-	mux := http.NewServeMux()
-	mux.Handle(path, handler)
-	server := httptest.NewServer(mux)
-	defer server.Close()
-	client := clientConfig(t, server.URL)
-	client.Logger = nil
-	c := startClient(t, client)
-	st := c.stream(t, "eth0")
-	b := testBlock(newRand(t, 1), time.Now(), 10)
-	for range 3 {
-		if err := st.WriteBlock(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		if err := st.End(t.Context(), b.Epoch); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.flush(t)
-	if got := c.Stats(); f.answered != 3 || got.Stored != 3 || got.Refused["unsupported"] != 3 || got.Waiting != 0 {
-		t.Errorf("%d blocks came, %+v", f.answered, got)
-	}
-	c.stop()
 }

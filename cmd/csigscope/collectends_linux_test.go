@@ -172,7 +172,7 @@ func collectUnderSystemd(t *testing.T, env []string) {
 			t.Errorf("while it runs: %q", state)
 		}
 	}
-	writeFile(t, config, section+"  checkpoint: {every: 7s}\n  ingest: {listen: 127.0.0.1:4319}\nstore:\n  dsn: embedded:elsewhere\n  retention: {fine: 5h}\n")
+	writeFile(t, config, section+"  checkpoint: {every: 7s}\n  ingest: {listen: 127.0.0.1:4319, anonymous: host}\nstore:\n  dsn: embedded:elsewhere\n  retention: {fine: 5h}\n")
 	signalAll(t, syscall.SIGHUP, c.cmd.Process.Pid)
 	if state := hear(); !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=[1-9]\d+$`).MatchString(state) {
 		t.Errorf("at a reload: %q", state)
@@ -180,7 +180,7 @@ func collectUnderSystemd(t *testing.T, env []string) {
 	if state := hear(); state != "READY=1" {
 		t.Errorf("after the reload: %q", state)
 	}
-	c.waitLog(`msg="changed settings need a restart" settings="collect.checkpoint.every collect.ingest.listen store.retention.fine"`, 1)
+	c.waitLog(`msg="changed settings need a restart" settings="collect.checkpoint.every collect.ingest.anonymous collect.ingest.listen store.retention.fine"`, 1)
 	c.end(syscall.SIGTERM)
 	if state := hear(); state != "STOPPING=1" {
 		t.Errorf("at the end: %q", state)

@@ -250,6 +250,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"taps[].name":              {`""`, `"\x01"`, "[a]"},
 		"taps[].place":             {"moon", "outside", `""`},
 		"taps[].weight":            {"-1", "4000000000"},
+		"taps[].mirrors":           {"erspan", "[span]", "5"},
 
 		"store.dsn":                {"postgres://h", `"embedded:"`, `""`, "clickhouse://u@h?dial_timeout=-1s", "clickhouse://u:p@h?password_file=f", "clickhouse://h?cert=f", "clickhouse:///db"},
 		"store.limits.time":        {"0s", "-1s", "soon"},
@@ -265,23 +266,30 @@ func TestConfigurationKeys(t *testing.T) {
 		"store.outbox.size":        {"1MB"},
 		"store.outbox.keep":        {"2h", "-1s"},
 
-		"collect.instance":                   {`""`, strings.Repeat("x", 201)},
-		"collect.checkpoint.dir":             {"[a]"},
-		"collect.checkpoint.every":           {"1ms", "2h"},
-		"collect.ingest.listen":              {"4319", "127.0.0.1", "127.0.0.1:99999", `""`},
-		"collect.ingest.tls.cert":            {"only.pem"},
-		"collect.ingest.tls.key":             {"only.pem"},
-		"collect.ingest.tls.ca":              {"only.pem"},
-		"collect.ingest.tokens":              {"[a]"},
-		"collect.ingest.anonymous":           {`"\x01"`, "[a]"},
-		"collect.ingest.expect":              {`[""]`, `["\x01"]`, "5"},
-		"collect.ingest.limits.requests":     {"0", "-1"},
-		"collect.ingest.limits.bytes":        {"0", "1kB"},
-		"collect.ingest.limits.rows":         {"0", "1"},
-		"collect.ingest.limits.window_rows":  {"0"},
-		"collect.ingest.limits.window_flows": {"0"},
-		"collect.ingest.limits.streams":      {"0"},
-		"collect.ingest.limits.exporters":    {"0"},
+		"collect.instance":                        {`""`, strings.Repeat("x", 201)},
+		"collect.checkpoint.dir":                  {"[a]"},
+		"collect.checkpoint.every":                {"1ms", "2h"},
+		"collect.ingest.listen":                   {"4319", "127.0.0.1", "127.0.0.1:99999", `""`},
+		"collect.ingest.tls.cert":                 {"only.pem"},
+		"collect.ingest.tls.key":                  {"only.pem"},
+		"collect.ingest.tls.ca":                   {"only.pem"},
+		"collect.ingest.tokens":                   {"[a]"},
+		"collect.ingest.anonymous":                {`"\x01"`, "[a]"},
+		"collect.ingest.exporters":                {"5", "[host1]"},
+		"collect.ingest.exporters[].name":         {`""`, `"\x01"`},
+		"collect.ingest.limits.requests":          {"0", "-1"},
+		"collect.ingest.limits.bytes":             {"0", "1kB"},
+		"collect.ingest.limits.rows":              {"0", "1"},
+		"collect.ingest.limits.window_rows":       {"0"},
+		"collect.ingest.limits.window_flows":      {"0"},
+		"collect.ingest.limits.streams":           {"0"},
+		"collect.ingest.limits.exporters":         {"0"},
+		"collect.ingest.exporters[].requests":     {"0", "-1"},
+		"collect.ingest.exporters[].bytes":        {"0", "1kB"},
+		"collect.ingest.exporters[].rows":         {"0", "1"},
+		"collect.ingest.exporters[].window_rows":  {"0"},
+		"collect.ingest.exporters[].window_flows": {"0"},
+		"collect.ingest.exporters[].streams":      {"0"},
 
 		"collect.mirrors":                     {"5"},
 		"collect.mirrors[].listen":            {"nowhere", "127.0.0.1:1"},
@@ -333,12 +341,14 @@ func TestConfigurationKeys(t *testing.T) {
 			section + ".taps[].snap":        {"0"},
 			section + ".taps[].timestamps":  {"sun"},
 			section + ".taps[].unfiltered":  {"maybe"},
+			section + ".taps[].mirrors":     {"erspan", "[span]", "5"},
 		})
 	}
 	besides := maps.Clone(csigBesides)
 	maps.Copy(besides, map[string]string{
 		"taps[]": "name: a\nplace: mid", "collect.taps[]": "interface: lo", "export.taps[]": "interface: lo",
 		"collect.mirrors[]": "listen: 127.0.0.1\nkind: erspan", "collect.ingest": "listen: 127.0.0.1:0\ntokens: file",
+		"collect.ingest.exporters[]": "name: host1",
 	})
 	refused(t, "--config", reflect.TypeFor[config](), all, besides)
 }
@@ -372,6 +382,7 @@ func TestFabricKeys(t *testing.T) {
 		"taps[].name":                   {`""`, `"\x01"`},
 		"taps[].place":                  {"moon"},
 		"taps[].weight":                 {"-1", "4000000000"},
+		"taps[].mirrors":                {"erspan", "[span]", "5"},
 	})
 	besides := maps.Clone(csigBesides)
 	maps.Copy(besides, map[string]string{

@@ -205,10 +205,10 @@ func TestMirrorMistakes(t *testing.T) {
 		want string
 	}{
 		"flag":          {[]string{"decode", "--mirrors", "erspan,span", file}, `--mirrors: mirror kind "span": ` + kinds},
-		"configuration": {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "taps.yaml"), "taps:"+tap("[span]"))}, `line 2: mirror kind "span": ` + kinds},
-		"no list":       {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "list.yaml"), "taps:"+tap("erspan"))}, "line 2: expected a list of mirror kinds such as [erspan, vxlan]"},
-		"collect":       {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  taps:\n  - {interface: lo, mirrors: [span]}\n")}, `line 3: mirror kind "span": ` + kinds},
-		"export":        {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "export.yaml"), "export:\n  taps:\n  - {interface: lo, mirrors: [span]}\n")}, `line 3: mirror kind "span": ` + kinds},
+		"configuration": {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "taps.yaml"), "taps:"+tap("[span]"))}, `line 2: taps: mirrors: mirror kind "span": ` + kinds},
+		"no list":       {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "list.yaml"), "taps:"+tap("erspan"))}, "line 2: taps: expected a list of mirror kinds such as [erspan, vxlan]"},
+		"collect":       {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  taps:\n  - {interface: lo, mirrors: [span]}\n")}, `line 3: collect: taps: mirrors: mirror kind "span": ` + kinds},
+		"export":        {[]string{"config", "check", "--config", writeFile(t, filepath.Join(dir, "export.yaml"), "export:\n  taps:\n  - {interface: lo, mirrors: [span]}\n")}, `line 3: export: taps: mirrors: mirror kind "span": ` + kinds},
 		"fabric file":   {[]string{"config", "check", "--fabric", writeFile(t, filepath.Join(dir, "fabric.yaml"), "version: 1\ntaps:"+tap("[span]"))}, `fabric.yaml:3: mirror kind "span": ` + kinds},
 	} {
 		if r := runBinary(t, os.Environ(), test.args...); r.code != exitUsage || !strings.Contains(r.stderr, test.want) {

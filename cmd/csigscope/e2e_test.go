@@ -45,7 +45,7 @@ func replayInto(t *testing.T, env []string, dsn string, e emitted, files []strin
 // every heavily loaded cell and window is the truth's.
 func TestModeEqualsTruth(t *testing.T) {
 	t.Parallel()
-	env := engineEnv(t)
+	env := shortEngineEnv(t)
 	seeds := []string{"1", "2", "3", "4"}
 	if testing.Short() {
 		seeds = seeds[:1]

@@ -121,7 +121,7 @@ func TestFindingsWithoutStore(t *testing.T) {
 func TestFindingsConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"findings:\n  senders: [10.0.0.0/8, rack1]": `line 2: "rack1": expected a prefix`,
+		"findings:\n  senders: [10.0.0.0/8, rack1]": `line 2: findings: senders: "rack1": expected a prefix`,
 		"findings: {sender: [10.0.0.0/8]}":          "sender",
 		"findings: {detect: perhaps}":               "line 1",
 	} {

@@ -66,9 +66,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// engineEnv is the environment of commands that use the embedded engine. Without the
-// engine the test fails in CI and is skipped elsewhere.
+// engineEnv is shortEngineEnv for tests that take part in make test-all alone: each drives
+// processes and an engine of its own.
 func engineEnv(t *testing.T) []string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: drives processes, which make test-all does")
+	}
+	return shortEngineEnv(t)
+}
+
+// shortEngineEnv is the environment of commands that use the embedded engine. Without the
+// engine the test fails in CI and is skipped elsewhere.
+func shortEngineEnv(t *testing.T) []string {
 	t.Helper()
 	library := os.Getenv(chdb.LibraryEnv)
 	if library == "" {
