@@ -95,10 +95,10 @@ func TestGroupLeaves(t *testing.T) {
 		}
 		wait(7, time.Minute, nil)
 		time.Sleep(time.Minute)
+		cancel()
+		all.Wait()
 		if len(rounds) != 2 || len(rounds[1]) != 1 || rounds[1][0] != 7 {
 			t.Errorf("rounds %v, want the last one of item 7 alone", rounds)
 		}
-		cancel()
-		all.Wait()
 	})
 }
