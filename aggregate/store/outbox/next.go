@@ -317,8 +317,11 @@ func (c *class) ack(to, records, weight uint64, now time.Time) {
 	c.ages.forget(to)
 	c.waiting.Records -= min(records, c.waiting.Records)
 	c.waiting.Weight -= min(weight, c.waiting.Weight)
-	if c.acked >= c.appended {
+	switch {
+	case c.acked >= c.appended:
 		c.waiting = Waiting{}
+	case c.waiting.Records == 0:
+		c.waiting.Records = 1 // a record whose header is damaged was never counted, and is lost now
 	}
 	for i := range c.segments {
 		if c.isAcked(i) && c.segments[i].ackedAt.IsZero() {
