@@ -51,7 +51,7 @@ deps: engine $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests nee
 
 # Vet is one of the linters of make lint. Tests that take long, or drive processes, skip with
 # -short: they are for test-all.
-test: engine ## run the tests that a change needs before it is pushed, about 4 minutes on 2 cores
+test: engine ## run the tests that a change needs before it is pushed, about 5 minutes on 2 cores
 	$(GO) test -count=1 -short -timeout 30m -vet=off ./...
 
 # The race detector's run is for what goroutines do to each other: packages without any are
