@@ -171,9 +171,9 @@ func TestDigests(t *testing.T) {
 }
 
 const howToSee = `To see the rows, keep the texts of both sides and compare them:
-  make digests TEXTS=/tmp/new                  # here; SCENARIO=NAME for one of them
-  make digests TEXTS=/tmp/old                  # in a checkout without the change
-  diff -r /tmp/old /tmp/new
+  make digests TEXTS=../texts/new               # here; SCENARIO=NAME for one of them
+  make digests TEXTS=../texts/old               # in a checkout without the change
+  diff -r ../texts/old ../texts/new
 If the change is meant: make digests UPDATE=1, and say in the commit which digests changed, and why.`
 
 // scenarioNames are what emit lists.
