@@ -79,8 +79,8 @@ func TestPermits(t *testing.T) {
 	}
 }
 
-// TestNotListed: an authority vouches for more than exporters. Who is not listed hands in
-// nothing, by a certificate or by a token, and the log has the name.
+// TestNotListed: an authority vouches for more than exporters. A name that is not listed can
+// export neither by a certificate nor by a token, and the log names it.
 func TestNotListed(t *testing.T) {
 	ca, dir, log := credentialtest.NewAuthority(t), t.TempDir(), &logBuffer{}
 	tokens := filepath.Join(dir, "tokens")
@@ -254,7 +254,7 @@ func TestRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := http.ReadResponse(bufio.NewReader(stays), nil); err != nil || r.StatusCode != http.StatusOK {
-		t.Errorf("who is still listed: %v, %v", r, err)
+		t.Errorf("an exporter that is still listed: %v, %v", r, err)
 	}
 	if n := l.taken() - before; n != 0 {
 		t.Errorf("%d blocks stored of exporters that are out", n)

@@ -96,7 +96,7 @@ func TestHello(t *testing.T) {
 }
 
 // TestExpected: exporters that have tokens, or are listed by name, are in the counts before they
-// come; who has a token and is not listed is not.
+// come. An exporter with a token that the list leaves out is not.
 func TestExpected(t *testing.T) {
 	const secret = "a-token-of-host1"
 	tokens := filepath.Join(t.TempDir(), "tokens")

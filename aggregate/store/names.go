@@ -117,7 +117,7 @@ func idList[ID ~uint64](ids []ID) string {
 
 // UnpinnedName is a group or location whose next description is taken.
 type UnpinnedName struct {
-	Kind, Name, Exporter string // Kind is "group" or that of the location
+	Kind, Name, Exporter string // Kind is "group", or the location's kind
 	At                   time.Time
 }
 

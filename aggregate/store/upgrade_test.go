@@ -50,8 +50,8 @@ func columnsOf(t testing.TB, s *Store) map[string][]string {
 	return columns
 }
 
-// addVersion makes the store that of a later program: with one more migration, which does
-// all that a migration of tables may do, and with a view that reads its columns.
+// addVersion gives the store the schema of a later program: one more migration, with every
+// kind of statement that a migration of tables may have, and a view that reads its columns.
 func addVersion(s *Store) {
 	tables, views := s.schema[:len(s.schema)-1], s.schema[len(s.schema)-1]
 	in := func(statement string) string { return strings.ReplaceAll(statement, "DB.", s.database+".") }

@@ -111,7 +111,7 @@ func loadConfig(path string) (config, error) {
 // parse reads and validates a configuration. Its error is one line, and names lines and keys.
 func (c *config) parse(text []byte) error {
 	var tree yaml.Node
-	_ = yaml.Unmarshal(text, &tree) // what is no YAML is told below
+	_ = yaml.Unmarshal(text, &tree) // the decoder reports bad YAML
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	switch err := d.Decode(c); {

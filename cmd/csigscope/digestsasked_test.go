@@ -45,8 +45,7 @@ const digits = 12
 // digits with the order and the instructions of a machine.
 const precision = 12
 
-// normalised reads JSON and leaves out what is no result; names are what identities are
-// replaced by.
+// normalised reads JSON, drops values that are no result, and replaces identities by names.
 func (r *digestRun) normalised(text []byte, names map[string]string) any {
 	r.t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -98,7 +98,7 @@ func (t *Table) Quantize(v uint64) uint32 {
 func (t *Table) Raw(code uint32) uint32 { return code<<t.shift&t.mask | t.fixed }
 
 // Range is the half-open range [low, high) of stored integers that a code stands for. Both
-// end at the unit's Max. An open-ended range, that of the last code of most tables, has
+// end at the unit's Max. An open-ended range (the last code of most tables) has
 // high == 0 and open true. The code must be below Codes.
 func (t *Table) Range(code uint32) (low, high uint64, open bool) {
 	if t.bounds == nil {

@@ -22,8 +22,8 @@ type tokens struct{ atomic.Pointer[names] }
 // Identify implements Authenticator.
 func (k *tokens) Identify(r *http.Request) (Peer, error) { return k.Load().Identify(r) }
 
-// TestRevoked: who watches, or takes long to be answered, is let go soon after the credential
-// holds no more, or means less; who has a good one, and who has none where none is needed, stays.
+// TestRevoked: a watch or a long answer ends soon after its credential is revoked or loses
+// rights. Clients with a good credential stay, and so do those without one where none is needed.
 func TestRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		who, log := &tokens{}, &bytes.Buffer{}
