@@ -370,7 +370,9 @@ func TestWrongBesideGood(t *testing.T) {
 		}
 		clock.add(time.Second / each)
 	}
-	if st := s.Stats().Strangers.Refused; st[ReasonUnknownToken] != seconds*each || st[ReasonForeignCertificate] != seconds*each {
+	// An HTTP/2 client dials again when the alert comes before its request is written, so a
+	// push may be refused on two connections.
+	if st := s.Stats().Strangers.Refused; st[ReasonUnknownToken] != seconds*each || st[ReasonForeignCertificate] < seconds*each {
 		t.Errorf("refused %+v", st)
 	}
 }
