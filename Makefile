@@ -89,7 +89,7 @@ bench-compare: ## compare the path of a packet with another commit (BASE=REF, RU
 
 load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them and the collector (SEED=N), 10 million random keys
 	CSIGSCOPE_TEST_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_TEST_INGEST_SEED=$(SEED) CSIGSCOPE_TEST_INGEST_KEYS=10000000 \
-		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest
+		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest/remote
 
 accuracy: ## print how often the location that replay names is the true port, which faults report and conform find, and what is told of periods
 	@mkdir -p .cache

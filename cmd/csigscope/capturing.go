@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/csigscope/csigscope/aggregate/live"
-	"github.com/csigscope/csigscope/aggregate/live/journal"
-	"github.com/csigscope/csigscope/aggregate/live/taps"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/journal"
+	"github.com/csigscope/csigscope/ingest/local/taps"
 )
 
 // capturing is what commands that capture live packets have in common: taps, the pipeline
@@ -35,7 +35,7 @@ type capturing struct {
 	taps    taps.Set
 	opened  time.Time                // the first taps
 	open    atomic.Pointer[taps.Set] // the same, for other goroutines
-	live    *live.Pipeline
+	live    *local.Pipeline
 	names   namesWriter
 	ops     *operations
 	// reloaded takes over a configuration that has been checked, before windows do; nil for

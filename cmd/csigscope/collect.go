@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/live"
+	"github.com/csigscope/csigscope/ingest/local"
 )
 
 // collectFlags are what collect's command line says.
@@ -68,7 +68,7 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.StringVar(&f.instance, "instance", "", "`NAME` of this process among others, by which its rows are identified: it has to stay the same (default the host's name)")
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
 	f.taps.add(flags)
-	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
+	flags.DurationVar(&f.every, "checkpoint", local.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
 	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
 	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")

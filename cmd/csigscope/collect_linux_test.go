@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/ingest/local/journal"
 )
 
 // TestCollect runs the built binary into the embedded engine, each part on a link of its

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/ingest/local"
 )
 
 // collectConfig is what collect does beside what the other sections say. The flags of the
@@ -56,7 +56,7 @@ type checkpointConfig struct {
 
 // defaultCollectConfig is what an empty section means.
 func defaultCollectConfig() collectConfig {
-	return collectConfig{Checkpoint: checkpointConfig{Every: intervalOf(live.DefaultInterval)}}
+	return collectConfig{Checkpoint: checkpointConfig{Every: intervalOf(local.DefaultInterval)}}
 }
 
 // merge returns c with the defaults for what it leaves out.

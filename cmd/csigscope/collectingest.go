@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/metrics"
-	"github.com/csigscope/csigscope/ingest"
 	"github.com/csigscope/csigscope/ingest/credential"
-	"github.com/csigscope/csigscope/ingest/handover"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/remote"
+	"github.com/csigscope/csigscope/ingest/remote/handover"
 )
 
 // ingestConfig says how exporters hand in what they have captured.
@@ -42,8 +42,8 @@ type tlsConfig struct {
 	CA   string `yaml:"ca,omitempty"` // who vouches for the other end
 }
 
-func (c tlsConfig) files() ingest.TLSFiles {
-	return ingest.TLSFiles{Cert: c.Cert, Key: c.Key, CA: c.CA}
+func (c tlsConfig) files() remote.TLSFiles {
+	return remote.TLSFiles{Cert: c.Cert, Key: c.Key, CA: c.CA}
 }
 
 // ingestLimitsConfig bounds each exporter that has no limits of its own.
@@ -52,7 +52,7 @@ type ingestLimitsConfig struct {
 	Exporters      quantity `yaml:"exporters,omitempty"` // that are remembered
 }
 
-// exporterLimits bound one exporter; see ingest.Limits.
+// exporterLimits bound one exporter; see remote.Limits.
 type exporterLimits struct {
 	Requests    quantity `yaml:"requests,omitempty"`     // a second
 	Bytes       byteSize `yaml:"bytes,omitempty"`        // a second
@@ -62,23 +62,23 @@ type exporterLimits struct {
 	Streams     quantity `yaml:"streams,omitempty"`
 }
 
-func (l *exporterLimits) limits() ingest.Limits {
-	return ingest.Limits{
+func (l *exporterLimits) limits() remote.Limits {
+	return remote.Limits{
 		RequestRate: float64(l.Requests.n), ByteRate: float64(l.Bytes.n), RowRate: float64(l.Rows.n),
 		MaxWindowRows: l.WindowRows.int(), MaxWindowFlows: l.WindowFlows.int(), MaxStreams: l.Streams.int(),
 	}
 }
 
-func (c *ingestConfig) auth() ingest.Auth {
-	return ingest.Auth{TLS: c.TLS.files(), Tokens: c.Tokens, Anonymous: c.Anonymous}
+func (c *ingestConfig) auth() remote.Auth {
+	return remote.Auth{TLS: c.TLS.files(), Tokens: c.Tokens, Anonymous: c.Anonymous}
 }
 
 // admission says who may hand in, and how much.
-func (c *ingestConfig) admission() ingest.Admission {
-	a := ingest.Admission{Limits: c.Limits.limits()}
+func (c *ingestConfig) admission() remote.Admission {
+	a := remote.Admission{Limits: c.Limits.limits()}
 	a.Limits.MaxExporters = c.Limits.Exporters.int()
 	for i := range c.Exporters {
-		a.Permits = append(a.Permits, ingest.Permit{Name: c.Exporters[i].Name.text, Limits: c.Exporters[i].limits()})
+		a.Permits = append(a.Permits, remote.Permit{Name: c.Exporters[i].Name.text, Limits: c.Exporters[i].limits()})
 	}
 	return a
 }
@@ -129,11 +129,11 @@ func (c *ingestConfig) checkListen(exposed bool) error {
 
 // server is the collector's side, nil unless exporters are listened for. The sink takes
 // rows into the store.
-func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, logger *slog.Logger) (*ingest.Server, error) {
+func (c *ingestConfig) server(db *store.Store, sink remote.Sink, exposed bool, logger *slog.Logger) (*remote.Server, error) {
 	if c.Listen.text == "" {
 		return nil, nil
 	}
-	s, err := ingest.NewServer(ingest.ServerConfig{
+	s, err := remote.NewServer(remote.ServerConfig{
 		Listen: c.Listen.text, DangerouslyExposed: exposed, Logger: logger,
 		Auth: c.auth(), Admission: c.admission(),
 	}, sink, handover.Directory{Store: db})
@@ -144,19 +144,19 @@ func (c *ingestConfig) server(db *store.Store, sink ingest.Sink, exposed bool, l
 }
 
 // ingestMetrics are what exporters handed in.
-func ingestMetrics(s *ingest.Server) metrics.Ingest {
+func ingestMetrics(s *remote.Server) metrics.Ingest {
 	st := s.Stats()
 	m := metrics.Ingest{Refused: make(map[string]uint64)}
-	for _, counts := range []*ingest.Counts{&st.Total, &st.Strangers} {
+	for _, counts := range []*remote.Counts{&st.Total, &st.Strangers} {
 		for reason, n := range counts.Refused {
-			m.Refused[ingest.Reason(reason).String()] += n
+			m.Refused[remote.Reason(reason).String()] += n
 		}
 	}
 	for _, e := range st.Exporters {
 		m.Exporters = append(m.Exporters, metrics.Exporter{
 			Name: e.Name, LastSeen: e.Last, ClockOffset: e.ClockOffset, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
 			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Repeated: e.RepeatedItems,
-			Findings: e.StoredFindings, Flows: e.StoredFlows, FoldedFlows: e.OverflowFlows, Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems, Contested: e.Refused[ingest.ReasonContested],
+			Findings: e.StoredFindings, Flows: e.StoredFlows, FoldedFlows: e.OverflowFlows, Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems, Contested: e.Refused[remote.ReasonContested],
 		})
 	}
 	return m
@@ -186,7 +186,7 @@ type spoolConfig struct {
 
 // defaultExportConfig is what an empty section means.
 func defaultExportConfig() exportConfig {
-	return exportConfig{Spool: spoolConfig{Size: byteSize{n: 1 << 30}}, Checkpoint: spoolSaving{Every: intervalOf(live.DefaultInterval)}}
+	return exportConfig{Spool: spoolConfig{Size: byteSize{n: 1 << 30}}, Checkpoint: spoolSaving{Every: intervalOf(local.DefaultInterval)}}
 }
 
 // merge returns c with the defaults for what it leaves out.
@@ -205,7 +205,7 @@ func (c *exportConfig) capture() collectConfig {
 func (c *exportConfig) check() error {
 	capture := c.capture()
 	for _, url := range c.Collectors {
-		if err := ingest.CheckCollector(url, c.TLS.files()); err != nil {
+		if err := remote.CheckCollector(url, c.TLS.files()); err != nil {
 			return fmt.Errorf("export: collectors: %w", err)
 		}
 	}
@@ -213,7 +213,7 @@ func (c *exportConfig) check() error {
 		return fmt.Errorf("export: tls: %w", err)
 	}
 	if size := c.Spool.Size; !size.IsZero() {
-		if err := ingest.CheckSpoolBytes(int64(size.n)); err != nil {
+		if err := remote.CheckSpoolBytes(int64(size.n)); err != nil {
 			return fmt.Errorf("%sexport: spool: size: %w", atLine(size.line), err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/csigscope/csigscope/aggregate/live/taps"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/ingest/local/taps"
 )
 
 // collectMirror is an address that switches send mirrored frames to. Each session that

@@ -14,13 +14,13 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/live"
-	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
-	"github.com/csigscope/csigscope/ingest"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/journal"
+	"github.com/csigscope/csigscope/ingest/remote"
 )
 
 // collector is what collect runs.
@@ -29,7 +29,7 @@ type collector struct {
 	flags *collectFlags
 	db    *openedStore
 
-	server *ingest.Server   // nil unless exporters are listened for
+	server *remote.Server   // nil unless exporters are listened for
 	told   *checkpoint.File // names that wait for the store; nil for none
 	worst  *aggregate.Worst
 	feed   *liveFeed // nil without --api-listen
@@ -68,7 +68,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 // first exporter says of a name holds.
 func (c *collector) holdNames(n *network) {
 	if c.server != nil && c.flags.network.fabric != "" {
-		c.server.HoldNames(ingest.Description{Text: n.text, Groups: n.fabric.Groups(), Locations: n.fabric.Locations()})
+		c.server.HoldNames(remote.Description{Text: n.text, Groups: n.fabric.Groups(), Locations: n.fabric.Locations()})
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *collector) takeOver(n *network, config *collectConfig) error {
 }
 
 // newPipeline opens the store, and what an earlier process left.
-func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
+func (c *collector) newPipeline(instance string) (*local.Pipeline, error) {
 	var err error
 	if c.db, err = c.flags.openStore(c.cmd, c.config, &c.network.config.API); err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		return nil, usageError{errors.New("collect: --store none keeps nothing")}
 	}
 	c.recordTaps(journal.ToStore(c.db.store))
-	cfg := live.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Lost: c.lost, Logger: c.logger}
-	var states []live.State
+	cfg := local.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Lost: c.lost, Logger: c.logger}
+	var states []local.State
 	if cfg.Journal, states, err = c.openJournal(instance); err != nil {
 		return nil, err
 	}
@@ -125,12 +125,12 @@ func (c *collector) newPipeline(instance string) (*live.Pipeline, error) {
 		c.watching = append(c.watching, c.feed.memory)
 	}
 	cfg.Journal = names.Announce(journal.Watched{Journal: cfg.Journal, By: &c.watching})
-	return live.New(cfg, c.network.plan(c.taps, nil), states)
+	return local.New(cfg, c.network.plan(c.taps, nil), states)
 }
 
 // openJournal finds the checkpoint that an earlier process left, stores what was closed in
 // it, and records what was missed from then until the taps were open.
-func (c *collector) openJournal(instance string) (live.Journal, []live.State, error) {
+func (c *collector) openJournal(instance string) (local.Journal, []local.State, error) {
 	if c.config.Checkpoint.Every.d == 0 {
 		return journal.Passing{Sink: c.db.store, Records: c.records}, nil, nil
 	}
@@ -142,7 +142,7 @@ func (c *collector) openJournal(instance string) (live.Journal, []live.State, er
 		return nil, nil, err
 	}
 	j := c.newJournal(c.db.store, nil)
-	states, err := j.Resume(c.cmd.Context(), func(_ *live.State, g store.Gap) error { return c.db.store.WriteGap(c.cmd.Context(), g) })
+	states, err := j.Resume(c.cmd.Context(), func(_ *local.State, g store.Gap) error { return c.db.store.WriteGap(c.cmd.Context(), g) })
 	return j, states, err
 }
 
@@ -177,7 +177,7 @@ func (c *collector) openNames(instance string) *checkpoint.File {
 
 // lost records windows that were open when an earlier process was killed, and are not gone
 // on with.
-func (c *collector) lost(s *live.State) {
+func (c *collector) lost(s *local.State) {
 	if err := c.db.store.WriteGaps(c.cmd.Context(), c.openWindows(s)); err != nil {
 		c.logger.Error("windows that are missing are not recorded", slog.String("error", err.Error()))
 	}

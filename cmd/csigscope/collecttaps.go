@@ -5,8 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/csigscope/csigscope/aggregate/feed"
-	"github.com/csigscope/csigscope/aggregate/live"
-	"github.com/csigscope/csigscope/aggregate/live/taps"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/taps"
 )
 
 // openTaps opens the taps of a configuration, but for those of a set before that go on.
@@ -47,8 +47,8 @@ func (m *collectMirror) mirror(n *network, flags tapFlags) (taps.Mirror, error) 
 }
 
 // plan is what the pipeline does with taps under a network, after those of before.
-func (n *network) plan(set, before taps.Set) live.Plan {
-	return live.Plan{
+func (n *network) plan(set, before taps.Set) local.Plan {
+	return local.Plan{
 		Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Finding: n.finding(),
 		Resolutions: n.config.Windows.Resolutions, FineHeavyOnly: *n.config.Windows.FineHeavyOnly,
 		MaxKeys: n.config.Windows.MaxKeys.int(), Flows: n.config.Flows.limits(), LocateUntouched: n.config.Windows.LocateUntouched,

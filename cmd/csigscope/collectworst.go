@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/ingest"
+	"github.com/csigscope/csigscope/ingest/remote"
 )
 
 const (
@@ -22,11 +22,11 @@ func newWorst() *aggregate.Worst { return aggregate.NewWorst(time.Second, worstS
 
 // watchedSink shows what exporters hand in to others before it goes on.
 type watchedSink struct {
-	ingest.Sink
+	remote.Sink
 	watching *sinks
 }
 
-// WriteBlock implements ingest.Sink.
+// WriteBlock implements remote.Sink.
 func (s *watchedSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if err := s.watching.WriteBlock(ctx, b); err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/live"
 	"github.com/csigscope/csigscope/dashboards/metrics"
-	"github.com/csigscope/csigscope/ingest"
-	"github.com/csigscope/csigscope/ingest/handover"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/remote"
+	"github.com/csigscope/csigscope/ingest/remote/handover"
 )
 
 // exportFlags are what export's command line says.
@@ -68,7 +68,7 @@ gave way in a full spool, or that the collector refused.`,
 	flags.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its key")
 	flags.StringVar(&f.tls.CA, "tls-ca", "", "`FILE` with the authority of the collectors, unless it is one of the system's")
 	flags.StringVar(&f.spool, "spool", "", "`FOLDER` in which windows wait on disk for a collector (default in the user's data folder)")
-	flags.DurationVar(&f.every, "checkpoint", live.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
+	flags.DurationVar(&f.every, "checkpoint", local.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runCapturing(cmd, &f.ops, func() (capturer, error) { return newExporting(cmd, &f) })
@@ -114,7 +114,7 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, *exportConfig, error) 
 // exporting is what export runs.
 type exporting struct {
 	capturing
-	client *ingest.Client
+	client *remote.Client
 	spool  *handover.Spool
 }
 
@@ -172,21 +172,21 @@ func (e *exporting) openPipeline(instance, spool string) error {
 		return err
 	}
 	e.recordTaps(e.spool.Writers())
-	cfg := live.Config{
+	cfg := local.Config{
 		Instance: instance, Interval: e.config.Checkpoint.Every.d, Logger: e.logger,
-		Lost: func(s *live.State) { e.spool.Missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },
+		Lost: func(s *local.State) { e.spool.Missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },
 	}
 	states, err := e.openJournal(instance, spool)
 	if err != nil {
 		return err
 	}
 	cfg.Journal = e.spool
-	e.live, err = live.New(cfg, e.network.plan(e.taps, nil), states)
+	e.live, err = local.New(cfg, e.network.plan(e.taps, nil), states)
 	return err
 }
 
 // openJournal finds the checkpoint that an earlier process left.
-func (e *exporting) openJournal(instance, spool string) ([]live.State, error) {
+func (e *exporting) openJournal(instance, spool string) ([]local.State, error) {
 	if e.config.Checkpoint.Every.d == 0 {
 		e.spool.Pass(e.records)
 		return nil, nil
@@ -221,8 +221,8 @@ func (c *exportConfig) spoolFolder() (string, error) {
 	return filepath.Join(data, "spool"), nil
 }
 
-func openClient(c *exportConfig, dir string, logger *slog.Logger) (*ingest.Client, error) {
-	client, err := ingest.OpenClient(ingest.ClientConfig{
+func openClient(c *exportConfig, dir string, logger *slog.Logger) (*remote.Client, error) {
+	client, err := remote.OpenClient(remote.ClientConfig{
 		Collectors: c.Collectors, TLS: c.TLS.files(), TokenFile: c.TokenFile, Dir: dir, MaxBytes: int64(c.Spool.Size.n), Logger: logger,
 	})
 	if err != nil {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/live"
-	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/journal"
 )
 
 // recordTaps prepares the rows of taps with what they found, and gaps of what they did not
@@ -15,7 +15,7 @@ import (
 func (c *capturing) recordTaps(to journal.Writers) {
 	c.ending = func() bool { return false }
 	c.records = journal.NewRecorder(journal.RecorderConfig{
-		Stats: func() []live.RingStats { return c.live.Stats().Rings },
+		Stats: func() []local.RingStats { return c.live.Stats().Rings },
 		Tap: func(name string) journal.Tap {
 			if t := (*c.open.Load())[name]; t != nil {
 				return t
@@ -45,7 +45,7 @@ func (c *capturing) newJournal(to store.BlockStore, more func() []checkpoint.Sec
 }
 
 // openWindows are the gaps that a state leaves which cannot be gone on from.
-func (c *capturing) openWindows(s *live.State) []store.Gap {
+func (c *capturing) openWindows(s *local.State) []store.Gap {
 	return journal.OpenWindows(s, c.network.config.Windows.Resolutions)
 }
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/feed"
-	"github.com/csigscope/csigscope/aggregate/live/journal"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/local/journal"
 )
 
 // network is what the configuration and the fabric file say together: the domain,

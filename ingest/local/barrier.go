@@ -1,0 +1,104 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// barrier has each worker answer its next order and makes a checkpoint of all answers. A
+// worker that does not answer in time keeps its last state in the checkpoint and answers
+// to a later barrier. It fails where the journal does, and where a worker has.
+func (p *Pipeline) barrier(ctx context.Context) error {
+	for _, w := range p.workers {
+		w.ask()
+	}
+	failed := p.collect(ctx)
+	return errors.Join(failed, p.commit(ctx))
+}
+
+// ask gives the worker its next order, unless one is unanswered.
+func (w *worker) ask() {
+	if w.asked || w.gone {
+		return
+	}
+	w.orders <- w.next
+	w.asked, w.next = true, order{}
+}
+
+// collect waits for the answers that are due, and lets go of workers that have ended. One
+// that was late before is not waited for again.
+func (p *Pipeline) collect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
+	defer cancel()
+	var failed []error
+	for _, w := range p.workers {
+		for w.asked && !w.late && !w.gone && ctx.Err() == nil {
+			select {
+			case c := <-w.answers:
+				p.accept(w, c)
+			case e := <-p.events:
+				failed = append(failed, p.handle(e))
+			case <-ctx.Done():
+			}
+		}
+		if w.asked && !w.gone {
+			p.poll(w)
+		}
+	}
+	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w.gone })
+	return errors.Join(failed...)
+}
+
+// poll takes an answer that is there already.
+func (p *Pipeline) poll(w *worker) {
+	select {
+	case c := <-w.answers:
+		p.accept(w, c)
+	default:
+		w.late = true
+		p.count(func(s *Stats) { s.Stalled++ })
+		p.cfg.Logger.Warn("a tap did not stop for a checkpoint in time: it keeps its last one",
+			slog.String("tap", w.name), slog.Int("ring", w.ring))
+	}
+}
+
+// accept takes over what a worker handed over.
+func (p *Pipeline) accept(w *worker, c *cut) {
+	w.asked, w.late, w.gone = false, false, c.last
+	w.saved, w.through = c.states, c.through
+	p.keep(c.blocks)
+	if c.last && p.finishing {
+		p.left = append(p.left, w.saved...)
+	}
+	p.count(func(s *Stats) {
+		for i := range c.stats {
+			s.set(&c.stats[i])
+		}
+	})
+}
+
+// keep has the journal hold blocks.
+func (p *Pipeline) keep(blocks []*aggregate.Block) {
+	for _, b := range blocks {
+		p.failed = errors.Join(p.failed, p.cfg.Journal.WriteBlock(context.Background(), b))
+	}
+}
+
+// commit makes a checkpoint of the last states and what is held.
+func (p *Pipeline) commit(ctx context.Context) error {
+	err := p.failed
+	if err == nil {
+		err = p.cfg.Journal.Commit(ctx, p.states())
+	}
+	if err != nil {
+		return fmt.Errorf("taps: make checkpoint: %w", err)
+	}
+	at := p.cfg.Now()
+	p.count(func(s *Stats) { s.Barriers++; s.LastBarrier = at })
+	return nil
+}

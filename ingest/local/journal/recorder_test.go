@@ -1,0 +1,200 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/ingest/local"
+)
+
+// recording is a Recorder over a made-up ring.
+type recording struct {
+	*Recorder
+	ring     local.RingStats
+	kernel   capture.TapCounters
+	last     bool
+	written  map[[2]uint64]store.TapRow // by epoch and number: rows that are written again replace themselves
+	gone     map[int64]store.Gap        // by their begin
+	found    map[foundIdentity]store.FindingRow
+	failing  error
+	section  []byte
+	t        *testing.T
+	at       time.Time
+	conflict bool
+}
+
+func newRecording(t *testing.T, at time.Time) *recording {
+	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow), gone: make(map[int64]store.Gap), found: make(map[foundIdentity]store.FindingRow)}
+	r.Recorder = NewRecorder(RecorderConfig{
+		Stats: func() []local.RingStats { return []local.RingStats{r.ring} }, Tap: func(string) Tap { return leaf{&r.kernel} },
+		Ending: func() bool { return r.last }, Logger: slog.New(slog.DiscardHandler),
+		Writers: r.writers(),
+	})
+	r.ring = local.RingStats{Name: "leaf", Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}}
+	r.ring.Wrote = r.ring.Source
+	return r
+}
+
+// leaf is the tap of the ring, whose packets stand for two each.
+type leaf struct{ kernel *capture.TapCounters }
+
+func (leaf) At(string) (feed.Tap, string)                       { return feed.Tap{Place: "receiver", Weight: 2}, "eth1" }
+func (l leaf) Counters() capture.TapCounters                    { return *l.kernel }
+func (leaf) Session(string) (c capture.SessionCounters, _ bool) { return c, false }
+
+func (r *recording) writers() Writers {
+	return Writers{
+		Taps: func(_ context.Context, rows []store.TapRow, found []store.FindingRow) error {
+			for _, row := range rows {
+				key := [2]uint64{row.Epoch, row.Seq}
+				if old, again := r.written[key]; again && old.Packets != row.Packets {
+					r.conflict = true
+				}
+				r.written[key] = row
+			}
+			for _, row := range found {
+				r.found[foundIdentity{row.Source, row.Seq, row.ID}] = row
+			}
+			return r.failing
+		},
+		Gaps: func(_ context.Context, list []store.Gap) error {
+			for _, g := range list {
+				r.gone[g.From.UnixNano()] = g
+			}
+			return r.failing
+		},
+	}
+}
+
+// second is a second of n frames with tags and m with reflections. What came before it is
+// in closed windows then.
+func (r *recording) second(n, m uint64) {
+	r.t.Helper()
+	c := &r.ring.Counts
+	c.Stored = c.In
+	c.In += 2 * (n + m)
+	r.ring.Packets += n + m
+	r.ring.WireBytes += 100 * (n + m)
+	r.ring.Frames[0] += n + m
+	r.ring.Found[0][0][0] += n
+	r.ring.Found[1][0][0] += m
+	r.kernel.Frames += n + m
+	r.kernel.Dropped++
+	r.kernel.SuperFrames += 3
+	r.at = r.at.Add(time.Second)
+	r.ring.LastFrame = r.at
+	r.barrier()
+}
+
+func (r *recording) barrier() {
+	r.t.Helper()
+	var err error
+	if r.section, err = r.Recorder.barrier(r.at, []local.State{{Name: "leaf"}}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.flush(r.t.Context())
+}
+
+// TestRecorder: rows are cut every minute, at another epoch and at the end, and add up
+// over a kill to what was counted until the last checkpoint and after it.
+func TestRecorder(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	r := newRecording(t, start)
+	for range 150 {
+		r.second(10, 5)
+	}
+	if len(r.written) != 2 {
+		t.Errorf("%d rows after 150 s, want 2", len(r.written))
+	}
+	saved, ring := append([]byte(nil), r.section...), r.ring
+	r.second(1000, 1000) // is lost: no checkpoint has it
+
+	// The next process goes on from the checkpoint: its frames count from 0.
+	next := newRecording(t, r.at)
+	next.written, next.gone = r.written, r.gone
+	next.ring.Counts = ring.Counts
+	if err := next.restore(saved); err != nil {
+		t.Fatal(err)
+	}
+	next.failing = errors.New("the store is away")
+	for range 60 {
+		next.second(10, 5)
+	}
+	next.failing = nil
+	// Another epoch: all windows close at that barrier, under the one before.
+	next.ring.Counts.Stored = next.ring.Counts.In
+	next.ring.Source.Epoch = 4
+	next.barrier()
+	next.ring.Wrote = next.ring.Source
+	next.second(10, 5)
+	next.last, next.ring.Counts.Stored = true, next.ring.Counts.In
+	next.barrier()
+
+	var sum, of4 store.TapRow
+	for _, row := range next.written {
+		if row.Tags+row.Reflections != row.Observations || row.Observations != row.Stored || row.Frames["no-csig"] != row.Packets || row.From > row.To ||
+			row.Place != "receiver" || row.Interface != "eth1" || row.Timestamps != "software" {
+			t.Errorf("%+v", row)
+		}
+		if row.Epoch == 4 {
+			of4.Stored += row.Stored
+		}
+		sum.Packets += row.Packets
+		sum.Stored += row.Stored
+		sum.Tags += row.Tags
+		sum.KernelDrops += row.KernelDrops
+		sum.SuperFrames += row.SuperFrames
+	}
+	dropped := uint64(0)
+	for _, g := range next.gone {
+		if dropped += g.Observations; g.Reason != store.GapDrops || !g.From.Before(g.To) || g.To.Sub(g.From) > 2*tapPeriod {
+			t.Errorf("gap %+v", g)
+		}
+	}
+	if dropped != 2*sum.KernelDrops || len(next.gone) != 4 {
+		t.Errorf("%d gaps with %d observations, %d drops that stand for two each", len(next.gone), dropped, sum.KernelDrops)
+	}
+	if sum.Packets != 211*15 || sum.Stored != 211*30 || sum.Tags != 211*20 || sum.KernelDrops != 211 || sum.SuperFrames != 3*211 || of4.Stored != 30 || next.conflict {
+		t.Errorf("%d packets, %d stored (%d under the last epoch), %d of them tags, %d drops, rows that differ %t",
+			sum.Packets, sum.Stored, of4.Stored, sum.Tags, sum.KernelDrops, next.conflict)
+	}
+	if err := next.restore([]byte("no rows")); err == nil {
+		t.Error("damage is taken for rows")
+	}
+}
+
+// TestDropsAreApart: losses that follow each other are one gap, from before they were known
+// to the last; others are another.
+func TestDropsAreApart(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	r := newRecording(t, start)
+	quiet := func(seconds int) {
+		for range seconds {
+			r.at = r.at.Add(time.Second)
+			r.barrier()
+		}
+	}
+	quiet(3)
+	r.second(1, 0)
+	quiet(3)
+	r.second(1, 0)
+	quiet(10)
+	r.second(1, 0)
+	quiet(10)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	for from, want := range map[int]store.Gap{2: {To: at(8), Observations: 4}, 17: {To: at(19), Observations: 2}} {
+		if got := r.gone[at(from).UnixNano()]; !got.To.Equal(want.To) || got.Observations != want.Observations || got.Producer != 1 {
+			t.Errorf("gap from %d s: %+v, want %+v", from, got, want)
+		}
+	}
+	if len(r.gone) != 2 {
+		t.Errorf("%d gaps, want 2", len(r.gone))
+	}
+}

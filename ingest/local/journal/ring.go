@@ -1,0 +1,165 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/ingest/local"
+)
+
+// linkName is how frames of live taps start.
+const linkName = "Ethernet"
+
+// ringRecord is what is counted of a ring since its last row.
+type ringRecord struct {
+	Name string
+	Ring int
+	Next uint64 // number of the next row
+	Row  store.TapRow
+	// Findings are made since, without numbers yet.
+	Findings []store.FindingRow
+	// Tags and Reflections are in windows that are open.
+	Tags, Reflections uint64
+	// Counts are those at the last barrier, with which the ring goes on in another
+	// process. The others begin at 0 there.
+	Counts aggregate.Counts
+	Drops  missing // by the kernel
+	Mirror missing // on the way of a mirror session
+
+	begun bool // in this process
+	seen  local.RingStats
+	taken capture.TapCounters
+	lost  uint64
+}
+
+// since is what a counter counted; one that begins anew counts from 0.
+func since(now, before uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}
+
+// frames adds what the ring took in. What the kernel counts is of the tap: its first ring
+// has it.
+func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
+	row := &g.Row
+	row.Name, row.Link, row.TickNS = g.Name, linkName, 1
+	row.Frames = addCounts(row.Frames, len(s.Frames), func(i int) (string, uint64) {
+		return decode.Reason(i).String(), since(s.Frames[i], g.seen.Frames[i])
+	})
+	if n := since(s.Packets, g.seen.Packets); n > 0 {
+		row.Packets += n
+		row.Bytes += since(s.WireBytes, g.seen.WireBytes)
+		last := s.LastFrame.UnixNano()
+		if row.From == 0 {
+			row.From = min(before.UnixNano(), last)
+			if at := g.seen.LastFrame; !at.IsZero() {
+				row.From = min(at.UnixNano(), last)
+			}
+		}
+		row.To = max(row.To, last)
+		// Frames from the future are of a clock that is ahead.
+		row.SkewNS = max(row.SkewNS, last-now.UnixNano(), 0)
+	}
+	if t == nil {
+		return
+	}
+	if s.Session != "" {
+		g.session(s, t, before, now)
+		return
+	}
+	taken := t.Counters()
+	at, from := t.At("")
+	row.Place, row.Interface, row.Timestamps = at.Place, from, "software"
+	if 2*taken.HardwareStamps > taken.Frames {
+		row.Timestamps = "hardware"
+	}
+	if g.Ring == 0 {
+		drops := since(taken.Dropped, g.taken.Dropped)
+		g.Drops.add(drops*max(at.Weight, 1), before.Add(-statisticsAge), now)
+		row.KernelDrops += drops
+		row.Freezes += since(taken.Freezes, g.taken.Freezes)
+		row.SuperFrames += since(taken.SuperFrames, g.taken.SuperFrames)
+		g.taken = taken
+	}
+}
+
+// session adds what is known of a mirror's session alone.
+func (g *ringRecord) session(s *local.RingStats, t Tap, before, now time.Time) {
+	row := &g.Row
+	at, from := t.At(s.Session)
+	row.Place, row.Interface, row.Timestamps = at.Place, from, "software"
+	c, ok := t.Session(s.Session)
+	if !ok {
+		return
+	}
+	if 2*c.SwitchTimes > c.Frames {
+		row.Timestamps = "switch"
+	}
+	lost := since(c.Lost, g.lost)
+	g.Mirror.add(lost*max(at.Weight, 1), before, now)
+	row.Lost += lost
+	g.lost = c.Lost
+}
+
+// observations adds those of windows that have closed. Which of them are tags is known
+// for all windows together: those that came first are told first.
+func (g *ringRecord) observations(s *local.RingStats, t Tap) {
+	weight := uint64(1)
+	if t != nil {
+		at, _ := t.At(s.Session)
+		weight = max(at.Weight, 1)
+	}
+	found, before := kindsOf(s), kindsOf(&g.seen)
+	g.Tags += since(found[0], before[0]) * weight
+	g.Reflections += since(found[1], before[1]) * weight
+
+	row, c, was := &g.Row, &s.Counts, &g.Counts
+	closed := since(c.Stored, was.Stored) + since(c.Overflow, was.Overflow) + since(c.Late, was.Late)
+	row.Stored += since(c.Stored, was.Stored)
+	row.Overflow += since(c.Overflow, was.Overflow)
+	row.Late += since(c.Late, was.Late)
+	row.Untouched += since(c.Untouched, was.Untouched)
+	row.Trimmed += since(c.Trimmed, was.Trimmed)
+	row.Rejected = addCounts(row.Rejected, len(c.Rejected), func(i int) (string, uint64) {
+		n := since(c.Rejected[i], was.Rejected[i])
+		closed += n
+		return aggregate.Rejection(i).String(), n
+	})
+	reflections := min(g.Reflections, closed-min(g.Tags, closed))
+	tags := closed - reflections
+	g.Tags -= min(g.Tags, tags)
+	g.Reflections -= reflections
+	row.Tags += tags
+	row.Reflections += reflections
+	row.Observations += closed
+}
+
+// kindsOf are the tags and the reflections that a ring found.
+func kindsOf(s *local.RingStats) (n [2]uint64) {
+	for kind := range s.Found {
+		for _, types := range s.Found[kind] {
+			for _, count := range types {
+				n[kind] += count
+			}
+		}
+	}
+	return n
+}
+
+// addCounts adds n counts that are not 0 to those by name.
+func addCounts(to map[string]uint64, n int, at func(i int) (string, uint64)) map[string]uint64 {
+	if to == nil {
+		to = make(map[string]uint64)
+	}
+	for i := range n {
+		if name, count := at(i); count > 0 {
+			to[name] += count
+		}
+	}
+	return to
+}

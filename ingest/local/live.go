@@ -1,0 +1,236 @@
+// Package local runs taps through the pipeline all day: frames to observations, to
+// windows that close by the clock, to checkpoints, to a sink.
+//
+// It knows when windows close and what must be durable before what. It must never know
+// SQL, HTTP or the formats of files: where frames come from, where checkpoints go and who
+// takes closed windows is behind Source, Log and Sink.
+//
+// Each ring of a tap has a worker with a decoder and a shard of its own, and one more of
+// each for every session that its source tells apart; per packet workers share nothing.
+// What their shards close is held back. At a barrier, once a checkpoint interval, each
+// worker stops between two batches, advances its watermark and hands over the state of its
+// shard and the blocks that it holds. When all of that is durable as one checkpoint, the
+// blocks are released. So a process that is killed loses what its workers took in after
+// the last checkpoint and nothing else: the next one goes on from those states, under the
+// same identity, and releases the same blocks again.
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// Source is where the frames of one ring come from. One goroutine uses it.
+type Source interface {
+	// ReadBatch fills b with the next frames, oldest first, and waits for them for some
+	// milliseconds: without an error, b.N is 0 where none came. What b refers to is valid
+	// until the next call. io.EOF says that no more will come; any other error ends the
+	// pipeline.
+	ReadBatch(b *capture.Batch) error
+	// QuietUntil is a time (Unix ns) before which no frame was received that is yet to be
+	// delivered, as of the last ReadBatch without frames; 0 before the first.
+	QuietUntil() int64
+	// Close is called after the last ReadBatch.
+	Close() error
+}
+
+// Journal makes what workers hand over durable, and hands it on. One goroutine uses it.
+type Journal interface {
+	// WriteBlock holds a block back until the next Commit. It does not block.
+	aggregate.Sink
+	// Commit makes the states and the blocks held durable as one checkpoint, and then
+	// releases the blocks. Where it cannot, it is tried again later: nil says that the
+	// pipeline may go on.
+	Commit(context.Context, []State) error
+}
+
+// Defaults of a Config.
+const (
+	DefaultInterval = time.Second
+	DefaultPatience = 2 * time.Second
+	DefaultDrain    = 10 * time.Second
+)
+
+// Config is what a Pipeline is from its beginning to its end.
+type Config struct {
+	// Instance names this process among others: with the name of a tap, it identifies
+	// what the tap measures.
+	Instance string
+	// Interval is how often a checkpoint is made: what a crash loses at most. Default
+	// 1 s.
+	Interval time.Duration
+	// Patience is how long a barrier waits for a worker before it goes on without it.
+	// Default 2 s.
+	Patience time.Duration
+	// Drain is how long Run may go on after its context has ended. Default 10 s.
+	Drain time.Duration
+	// MaxHeldRows bounds the rows that wait in a worker for a checkpoint; at the bound it
+	// takes no more frames. One batch of frames may go beyond it by as many rows as it
+	// closes. Default 1<<20.
+	MaxHeldRows int
+
+	Journal Journal // required
+	// Lost is told of a state that cannot be gone on from, since settings are others now:
+	// windows that were open in it are missing. Run calls it, before there are rows; nil
+	// for nobody.
+	Lost func(*State)
+
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silent
+}
+
+// Plan is what a reload may change.
+type Plan struct {
+	Decode   decode.Config
+	Resolver aggregate.Resolver
+	Epoch    uint64 // hash of the configuration that Decode and Resolver were made of
+
+	Resolutions     []time.Duration // as aggregate.Config, with all that follows
+	FineHeavyOnly   bool
+	MaxKeys         int
+	Flows           aggregate.FlowLimits
+	LocateUntouched bool
+
+	// Finding, unless nil, is what single observations are looked at for; see
+	// finding.Watcher.
+	Finding *finding.Config
+
+	Taps []Tap
+}
+
+// Tap is one ring of a tap. Its key is its name and its ring.
+type Tap struct {
+	Name string
+	Ring int // 0 to 65535
+	feed.Tap
+	// Source is owned by the pipeline once Run or Reload has been called with it. Nil, in
+	// a reload, is that of the ring of the same key.
+	Source Source
+	// Link is how frames start. Default Ethernet.
+	Link decode.Link
+	// Sessions says what a session of the Source, which is a Sessions then, counts as; it
+	// is called rarely. Frames of index 0 are of the tap itself. With nil all frames are.
+	Sessions func(session string) SessionTap
+}
+
+type key struct {
+	name string
+	ring int
+}
+
+func (t *Tap) key() key { return key{t.Name, t.Ring} }
+
+// Pipeline runs the taps of one process.
+type Pipeline struct {
+	cfg     Config
+	plan    *Plan
+	restore []State
+
+	workers []*worker
+	left    []State    // of rings that ended: the next life goes on from them
+	events  chan event // of workers, to the coordinator
+	reloads chan reload
+	last    uint64        // incarnation given last
+	ended   chan struct{} // closed when Run has returned
+
+	failed    error // of the journal
+	finishing bool  // the next life goes on from where rings end
+
+	mu    sync.Mutex
+	stats Stats
+}
+
+// New checks the configuration. The states, of the last checkpoint, are what the rings of
+// the same keys go on from; its blocks have been released before.
+func New(cfg Config, plan Plan, states []State) (*Pipeline, error) {
+	switch {
+	case cfg.Instance == "":
+		return nil, errors.New("taps: expected a name for this instance")
+	case cfg.Journal == nil:
+		return nil, errors.New("taps: expected a journal")
+	}
+	setDefault(&cfg.Interval, DefaultInterval)
+	setDefault(&cfg.Patience, DefaultPatience)
+	setDefault(&cfg.Drain, DefaultDrain)
+	setDefault(&cfg.MaxHeldRows, 1<<20)
+	if cfg.Interval < 0 || cfg.Patience < 0 || cfg.Drain < 0 || cfg.MaxHeldRows < 0 {
+		return nil, errors.New("taps: expected no negative duration or number of rows")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Pipeline{
+		cfg: cfg, plan: &plan, restore: states,
+		events: make(chan event), reloads: make(chan reload), ended: make(chan struct{}),
+	}
+	if err := plan.check(nil); err != nil {
+		return nil, fmt.Errorf("taps: %w", err)
+	}
+	return p, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+const maxRing = 1<<16 - 1
+
+// check makes what the plan's workers will make, so that they cannot fail at it.
+func (p *Plan) check(running []*worker) error {
+	seen := make(map[key]bool)
+	for i := range p.Taps {
+		t := &p.Taps[i]
+		switch {
+		case t.Name == "" || t.Ring < 0 || t.Ring > maxRing:
+			return fmt.Errorf("tap %q, ring %d: expected a name and a ring of 0 to %d", t.Name, t.Ring, maxRing)
+		case seen[t.key()]:
+			return fmt.Errorf("tap %q, ring %d: is there twice", t.Name, t.Ring)
+		case t.Source == nil && runs(running, t.key()) == nil:
+			return fmt.Errorf("tap %q, ring %d: has no source", t.Name, t.Ring)
+		case t.Sessions != nil && t.Source != nil && !hasSessions(t.Source):
+			return fmt.Errorf("tap %q, ring %d: expected a source with sessions", t.Name, t.Ring)
+		case t.Link != 0 && !t.Link.Known():
+			return fmt.Errorf("tap %q: link type %d: expected Ethernet, Linux SLL or Linux SLL2", t.Name, t.Link)
+		}
+		seen[t.key()] = true
+		if _, err := aggregate.NewShard(p.shard(t.Tap, t.Ring, aggregate.Source{}), nil); err != nil {
+			return fmt.Errorf("tap %q: %w", t.Name, err)
+		}
+	}
+	if _, err := feed.New(p.Decode); err != nil {
+		return err
+	}
+	return nil
+}
+
+func hasSessions(s Source) bool {
+	_, ok := s.(Sessions)
+	return ok
+}
+
+// shard is the configuration of a ring's shard.
+func (p *Plan) shard(at feed.Tap, ring int, source aggregate.Source) aggregate.Config {
+	source.Epoch = p.Epoch
+	return aggregate.Config{
+		Domain: p.Decode.Domain, Resolver: p.Resolver, Source: source, SeqBase: seqBase(ring),
+		Resolutions: p.Resolutions, FineHeavyOnly: p.FineHeavyOnly, MaxKeys: cmp.Or(p.MaxKeys, aggregate.DefaultMaxKeys),
+		Flows: p.Flows, LocateUntouched: p.LocateUntouched, Tags: at.Tags, Reflections: at.Reflections, Weight: max(at.Weight, 1),
+	}
+}

@@ -1,0 +1,337 @@
+package local_test
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter"
+)
+
+func config(j *journal) local.Config {
+	return local.Config{Instance: "test", Interval: 3 * time.Millisecond, Journal: j}
+}
+
+// start runs a pipeline; wait returns what Run does.
+func start(ctx context.Context, t *testing.T, p *local.Pipeline) (wait func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	return func() error {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(5 * time.Minute): // however busy the machine is
+			t.Fatal("the pipeline does not end")
+			return nil
+		}
+	}
+}
+
+// collected are the blocks of a replay.
+type collected struct {
+	mu   sync.Mutex
+	list []aggregate.Block
+}
+
+func (c *collected) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	text, err := b.AppendBinary(nil)
+	if err != nil {
+		return err
+	}
+	var own aggregate.Block
+	if err := own.UnmarshalBinary(text); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, own)
+	return nil
+}
+
+// TestEqualsReplay: what taps saw gives the rows that a replay of the same captures
+// gives, over many checkpoints, at every resolution, and the counts of the truth.
+func TestEqualsReplay(t *testing.T) {
+	rec := record(t)
+	j := newJournal(t)
+	p, err := local.New(config(j), rec.plan(t, 3, func(path string) local.Source {
+		f := openFile(t, path)
+		f.size, f.pause = 100, 100*time.Microsecond
+		return f
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := start(t.Context(), t, p)(); err != nil {
+		t.Fatal(err)
+	}
+	conserved(t, p.Stats())
+	if j.commits < 5 {
+		t.Errorf("%d checkpoints: expected several while frames came", j.commits)
+	}
+
+	var c collected
+	plan := rec.plan(t, 3, func(string) local.Source { return nil })
+	r, err := replay.New(replay.Config{
+		Files: rec.files, Decode: plan.Decode, Resolver: plan.Resolver, Sink: &c, Epoch: 3,
+		Tap:         func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Resolutions: plan.Resolutions, FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, resolution := range plan.Resolutions {
+		want, got := addUp(slices.Values(c.list), resolution), j.rows(resolution)
+		if len(want) == 0 && resolution >= time.Second || !maps.Equal(got, want) {
+			t.Errorf("at %s: %d rows differ from the %d of a replay", resolution, len(got), len(want))
+		}
+	}
+	seen := p.Stats().Counts()
+	if want := r.Result().Counts; seen.In != want.In || seen.Stored != want.Stored || seen.Rejected != want.Rejected {
+		t.Errorf("counted %+v, the replay %+v", seen, want)
+	}
+	compareTruth(t, rec, j.rows(time.Second))
+}
+
+// compareTruth checks all tags against what the simulator says of them.
+func compareTruth(t *testing.T, rec *recording, rows map[row]values) {
+	t.Helper()
+	got := values{}
+	for k, v := range rows {
+		if k.kind == uint8(decode.Tag) && !k.isDistributionOf {
+			got.observations += v.observations
+			got.heavy += v.heavy
+			got.untouched += v.untouched
+		}
+	}
+	f, err := os.Open(filepath.Join(rec.dir, emitter.TruthFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want := values{}
+	err = emitter.ReadTruth(f, emitter.TruthVisitor{Cell: func(c emitter.TruthCell) error {
+		if c.Source == "tag" {
+			want.observations += c.Observations
+			want.heavy += c.Heavy
+			want.untouched += c.Untouched
+		}
+		return nil
+	}})
+	if err != nil || got != want || want.observations == 0 {
+		t.Errorf("stored %+v of tags, the truth has %+v (%v)", got, want, err)
+	}
+}
+
+// TestCrash kills a pipeline early and late, and goes on from its last checkpoint. What
+// is stored is exactly what came before the checkpoints and after the restarts.
+func TestCrash(t *testing.T) {
+	rec := record(t)
+	for _, kill := range []uint64{1, 2000, 20000} {
+		j := newJournal(t)
+		var sources []*file
+		plan := rec.plan(t, 3, func(path string) local.Source {
+			f := openFile(t, path)
+			f.size, f.pause = 50, 100*time.Microsecond
+			sources = append(sources, f)
+			return f
+		})
+		crashed, crash := context.WithCancel(t.Context())
+		var given []int64
+		var p *local.Pipeline
+		j.onCommit = func() error {
+			if p.Stats().Counts().In >= kill && j.commits > 1 {
+				if crash(); given == nil {
+					for _, f := range sources {
+						given = append(given, f.given.Load())
+						f.cut.Store(true)
+					}
+				}
+				return context.Canceled // nothing of this checkpoint was saved
+			}
+			return nil
+		}
+		var err error
+		if p, err = local.New(config(j), plan, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := start(crashed, t, p)(); err == nil {
+			t.Fatal("the pipeline did not fail with its journal")
+		}
+		before := counts(t, plan, j.states())
+		j.held, j.onCommit = nil, nil
+		j.release() // as after a crash between the checkpoint and the release
+
+		rest := func(j *journal, states []local.State) local.Stats {
+			i := -1
+			p, err := local.New(config(j), rec.plan(t, 3, func(path string) local.Source {
+				i++
+				f := openFile(t, path)
+				f.size = 50
+				skip(t, f, given[i])
+				return f
+			}), states)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := start(t.Context(), t, p)(); err != nil {
+				t.Fatal(err)
+			}
+			conserved(t, p.Stats())
+			return p.Stats()
+		}
+		stats := rest(j, j.states())
+		after, alone := stats.Counts(), rest(newJournal(t), nil).Counts()
+		if after.In != before.In+alone.In || kill > 1 && before.In == 0 || alone.In == 0 {
+			t.Errorf("killed after %d: %d observations counted, want %d before it and %d after the restart", kill, after.In, before.In, alone.In)
+		}
+		if stored := j.total(time.Minute); stored != after.Stored+after.Overflow {
+			t.Errorf("killed after %d: %d observations are stored, %d were counted", kill, stored, after.Stored+after.Overflow)
+		}
+		if stats.LostStates != 0 {
+			t.Errorf("killed after %d: %d states are lost", kill, stats.LostStates)
+		}
+		inc := map[uint64]map[uint64]bool{}
+		for k := range j.stored {
+			if inc[k.producer] == nil {
+				inc[k.producer] = map[uint64]bool{}
+			}
+			inc[k.producer][k.incarnation] = true
+		}
+		for producer, list := range inc {
+			if len(list) != 1 {
+				t.Errorf("killed after %d: producer %x has %d incarnations, want the one of the checkpoint", kill, producer, len(list))
+			}
+		}
+	}
+}
+
+// counts are those of saved states.
+func counts(t *testing.T, plan local.Plan, states []local.State) (sum aggregate.Counts) {
+	t.Helper()
+	for _, s := range states {
+		c := countsOf(t, plan, s)
+		sum.Merge(&c)
+	}
+	return sum
+}
+
+// countsOf are those of a saved state.
+func countsOf(t *testing.T, plan local.Plan, s local.State) aggregate.Counts {
+	t.Helper()
+	cfg := aggregate.Config{
+		Domain: plan.Decode.Domain, Resolver: plan.Resolver, Source: s.Source, SeqBase: 1, Resolutions: plan.Resolutions,
+		FineHeavyOnly: plan.FineHeavyOnly, Flows: plan.Flows, Tags: s.Tap.Tags, Reflections: s.Tap.Reflections, Weight: s.Tap.Weight,
+	}
+	if s.Session != "" {
+		cfg.MaxKeys, cfg.Flows.Budget = aggregate.DefaultMaxKeys/16, aggregate.DefaultFlowBudget/16
+	}
+	shard, err := aggregate.RestoreShard(cfg, nil, s.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shard.Counts()
+}
+
+// skip has a source begin behind n frames. Those of them that no checkpoint has are lost.
+func skip(t *testing.T, f *file, n int64) {
+	t.Helper()
+	for n > 0 {
+		if f.at == f.batch.N {
+			f.at = 0
+			if err := f.r.ReadBatch(&f.batch); err != nil {
+				return
+			}
+		}
+		step := min(int64(f.batch.N-f.at), n)
+		f.at += int(step)
+		n -= step
+	}
+}
+
+// TestReload changes the configuration 20 times while frames come: each is counted once,
+// under one epoch.
+func TestReload(t *testing.T) {
+	rec := record(t)
+	j := newJournal(t)
+	var more atomic.Int64
+	plan := rec.plan(t, 1, func(path string) local.Source {
+		f := openFile(t, path)
+		f.size, f.more = 20, &more
+		return f
+	})
+	p, err := local.New(config(j), plan, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := start(t.Context(), t, p)
+	for epoch := uint64(2); epoch <= 21; epoch++ {
+		more.Add(40)
+		next := rec.plan(t, epoch, func(string) local.Source { return nil })
+		if epoch%5 == 0 {
+			next.Resolutions = []time.Duration{time.Second, time.Minute}
+		}
+		if epoch%7 == 0 {
+			bad := next
+			bad.Resolutions = []time.Duration{3 * time.Second, time.Minute / 7}
+			if p.Reload(t.Context(), bad) == nil {
+				t.Error("a plan that cannot be was taken")
+			}
+		}
+		if err := p.Reload(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	more.Store(1 << 60)
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	s := p.Stats()
+	conserved(t, s)
+	c := s.Counts()
+	if got := j.total(time.Minute); got != c.Stored+c.Overflow || c.Late > 0 {
+		t.Errorf("%d observations are stored, %d were counted, %d late", got, c.Stored+c.Overflow, c.Late)
+	}
+	var c2 collected
+	r, err := replay.New(replay.Config{
+		Files: rec.files, Decode: plan.Decode, Resolver: plan.Resolver, Sink: &c2, Epoch: 3, MaxKeys: 0,
+		Tap:    func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, resolution := range []time.Duration{time.Second, time.Minute} {
+		if want, got := addUp(slices.Values(c2.list), resolution), j.rows(resolution); !maps.Equal(got, want) {
+			t.Errorf("at %s: %d rows over 21 configurations differ from the %d of a replay under one", resolution, len(got), len(want))
+		}
+	}
+	epochs := map[uint64]bool{}
+	for _, b := range j.stored {
+		epochs[b.Epoch] = true
+	}
+	if len(epochs) < 15 {
+		t.Errorf("rows of %d epochs are stored: expected nearly all of 21", len(epochs))
+	}
+	if s.Reloads != 20 {
+		t.Errorf("%d reloads counted", s.Reloads)
+	}
+}

@@ -1,0 +1,125 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// ErrEnded is returned by Reload after Run.
+var ErrEnded = errors.New("the pipeline has ended")
+
+// reload is a plan for a running pipeline.
+type reload struct {
+	plan *Plan
+	done chan error
+}
+
+// Reload goes on under another plan. Where that changes what rows mean (the epoch, the
+// resolutions, the place of a tap), windows close under the old one at a barrier, and
+// frames that come later are counted under the new one: each frame once. A tap that the
+// plan has no more ends as it does at the end of Run; one whose Source is given begins
+// anew.
+//
+// A plan that cannot be is refused with an error and changes nothing; its sources are
+// closed. Run has to be running.
+func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
+	r := reload{plan: &plan, done: make(chan error, 1)}
+	select {
+	case p.reloads <- r:
+		select {
+		case err := <-r.done:
+			return err
+		case <-p.ended:
+			return ErrEnded
+		}
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), plan.close())
+	case <-p.ended:
+		return errors.Join(ErrEnded, plan.close())
+	}
+}
+
+// close closes the sources of a plan that is not taken.
+func (p *Plan) close() error {
+	var failed []error
+	for i := range p.Taps {
+		if s := p.Taps[i].Source; s != nil {
+			failed = append(failed, s.Close())
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// reload is Reload, in the coordinator. It fails where the pipeline does.
+func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reload) error {
+	if err := r.plan.check(p.workers); err != nil {
+		r.done <- errors.Join(fmt.Errorf("taps: %w", err), r.plan.close())
+		return nil
+	}
+	leaving, begin := p.change(r.plan)
+	err := p.barrier(ctx)
+	fresh := p.incarnation()
+	for _, t := range begin {
+		if err == nil {
+			err = p.start(ctx, running, t, nil, fresh, until(leaving, t.key()))
+		}
+	}
+	p.count(func(s *Stats) { s.Reloads++ })
+	r.done <- err
+	return err
+}
+
+// change has the workers take over a plan at the next barrier. It returns those that end
+// there, and the taps that begin after it.
+func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
+	same := p.plan.same(to)
+	kept := make(map[*worker]bool)
+	for i := range to.Taps {
+		t := &to.Taps[i]
+		if t.Source != nil {
+			begin = append(begin, t)
+			continue
+		}
+		w := runs(p.workers, t.key())
+		kept[w] = true
+		if !same || w.place != t.Tap || t.Sessions != nil {
+			w.next.plan, w.next.tap, w.place = to, *t, t.Tap
+		}
+	}
+	for _, w := range p.workers {
+		if !kept[w] && !w.leaving {
+			w.leave(p.cfg.Patience * 3 / 4) // or the barrier goes on without it
+			leaving = append(leaving, w)
+		}
+	}
+	p.plan = to
+	return leaving, begin
+}
+
+// until is the time up to which a ring that ends has all frames: the one after it must
+// not count them again. It is a frame's, not the clock's: cards have clocks of their own.
+func until(leaving []*worker, k key) int64 {
+	for _, w := range leaving {
+		if w.key == k && w.gone {
+			return w.through + 1
+		}
+	}
+	return 0
+}
+
+// same tells whether rows mean the same under both plans, but for the places of taps.
+func (p *Plan) same(o *Plan) bool {
+	return p.Epoch == o.Epoch && slices.Equal(p.Resolutions, o.Resolutions) && p.FineHeavyOnly == o.FineHeavyOnly &&
+		p.MaxKeys == o.MaxKeys && p.Flows == o.Flows && p.LocateUntouched == o.LocateUntouched && p.sameFinding(o)
+}
+
+// sameFinding tells whether the same is found under both plans, of the same epoch.
+func (p *Plan) sameFinding(o *Plan) bool {
+	if p.Finding == nil || o.Finding == nil {
+		return p.Finding == o.Finding
+	}
+	return slices.Equal(p.Finding.Senders, o.Finding.Senders) && p.Finding.MaxSubjects == o.Finding.MaxSubjects
+}

@@ -1,0 +1,202 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/decode"
+)
+
+// Run takes frames until ctx ends, then what was captured by then, closes all windows and
+// hands them to the journal, for which it has Config.Drain. It also ends when no source
+// will have another frame. An error of a source or the journal ends it too, after what the
+// other taps captured was handed over as far as that is possible.
+func (p *Pipeline) Run(ctx context.Context) error {
+	defer close(p.ended)
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	if err := p.begin(life, &running); err != nil {
+		return err
+	}
+	err := p.serve(ctx, life, &running)
+	drain, cancel := context.WithTimeout(life, p.cfg.Drain)
+	defer cancel()
+	return errors.Join(err, p.finish(drain))
+}
+
+// begin starts a worker for each ring of the plan, and closes the windows of states whose
+// ring is not there any more.
+func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
+	states := make(map[key][]State, len(p.restore))
+	for _, s := range p.restore {
+		k := key{cmp.Or(s.Of, s.Name), s.Ring}
+		states[k] = append(states[k], s)
+		p.last = max(p.last, s.Source.Incarnation)
+	}
+	p.restore = nil
+	fresh := p.incarnation()
+	for i := range p.plan.Taps {
+		t := &p.plan.Taps[i]
+		own := states[t.key()]
+		delete(states, t.key())
+		if err := p.start(ctx, running, t, own, fresh, 0); err != nil {
+			return err
+		}
+	}
+	for _, list := range states {
+		p.closeLeft(ctx, list)
+	}
+	return nil
+}
+
+// start makes a worker and lets it run, from the states as far as they fit the plan.
+func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Tap, states []State, fresh uint64, from int64) error {
+	w, left, err := p.newWorker(t, states, fresh)
+	if err != nil {
+		return fmt.Errorf("taps: tap %q: %w", t.Name, err)
+	}
+	p.closeLeft(ctx, left)
+	w.from = from
+	p.workers = append(p.workers, w)
+	running.Go(func() { w.run(ctx) })
+	return nil
+}
+
+// closeLeft closes the windows of states that no ring goes on from.
+func (p *Pipeline) closeLeft(ctx context.Context, states []State) {
+	for i := range states {
+		s := &states[i]
+		var held hold
+		l := &lane{
+			SessionTap: SessionTap{Name: s.Name, Tap: s.Tap}, ring: s.Ring, of: s.Of, session: s.Session, link: decode.Ethernet,
+			hold: &held, source: s.Source,
+		}
+		err := l.open(p.plan, s.Data)
+		if err == nil {
+			err = l.close(ctx)
+		}
+		if err != nil {
+			p.lost(s, err)
+			continue
+		}
+		stats := l.stats()
+		stats.Ended = true
+		p.count(func(st *Stats) { st.set(&stats) })
+		p.keep(held.take())
+	}
+}
+
+// lost tells of a state that cannot be gone on from: what its windows held is missing.
+func (p *Pipeline) lost(s *State, err error) {
+	p.count(func(st *Stats) { st.LostStates++ })
+	p.cfg.Logger.Error("windows that were open in the last checkpoint are lost", slog.String("tap", s.Name),
+		slog.Int("ring", s.Ring), slog.String("error", err.Error()))
+	if p.cfg.Lost != nil {
+		p.cfg.Lost(s)
+	}
+}
+
+// serve makes checkpoints and reloads until ctx ends, all sources have ended or something
+// fails. The first checkpoint is made at once: who is killed before another one was there
+// nevertheless.
+func (p *Pipeline) serve(ctx, life context.Context, running *sync.WaitGroup) error {
+	if err := p.barrier(life); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(p.cfg.Interval)
+	defer ticker.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			err = p.barrier(life)
+		case r := <-p.reloads:
+			err = p.reload(life, running, &r)
+		case e := <-p.events:
+			if err = p.handle(e); e.full {
+				p.count(func(st *Stats) { st.Full++ })
+				err = p.barrier(life)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if p.allEnded() {
+			return nil
+		}
+	}
+}
+
+// handle notes what a worker tells, and fails where it has failed.
+func (p *Pipeline) handle(e event) error {
+	e.w.ended = e.w.ended || e.ended || e.gone
+	if e.w.gone = e.gone; e.gone {
+		p.left = append(p.left, e.w.saved...)
+	}
+	return e.err
+}
+
+// allEnded tells whether there are taps, and no frame will come from any.
+func (p *Pipeline) allEnded() bool {
+	for _, w := range p.workers {
+		if !w.ended {
+			return false
+		}
+	}
+	return len(p.workers) > 0
+}
+
+// runs is the worker of a ring, nil if there is none.
+func runs(workers []*worker, k key) *worker {
+	for _, w := range workers {
+		if w.key == k && !w.leaving && !w.gone {
+			return w
+		}
+	}
+	return nil
+}
+
+// finish ends all workers and hands over all that they held, for which half of the time
+// is left.
+func (p *Pipeline) finish(ctx context.Context) error {
+	for _, w := range p.workers {
+		w.leave(p.cfg.Drain / 2)
+	}
+	p.finishing = true
+	for len(p.workers) > 0 {
+		for _, w := range p.workers {
+			w.late = false // there is nothing left but to wait
+		}
+		if err := errors.Join(p.barrier(ctx), ctx.Err()); err != nil {
+			return fmt.Errorf("hand over what is left: %w", err)
+		}
+	}
+	return nil
+}
+
+// leave makes the next order the last one.
+func (w *worker) leave(within time.Duration) {
+	w.leaving, w.next.end, w.next.within = true, true, within
+}
+
+// states are those of all rings, by name and ring.
+func (p *Pipeline) states() []State {
+	list := slices.Clone(p.left)
+	for _, w := range p.workers {
+		list = append(list, w.saved...)
+	}
+	slices.SortFunc(list, func(a, b State) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Ring, b.Ring))
+	})
+	return list
+}

@@ -1,0 +1,263 @@
+package local_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/ingest/local"
+)
+
+// mirrored is a ticking source of sessions: frame n of a batch is of session n.
+type mirrored struct {
+	*ticking
+	room     int
+	received int64
+	behind   time.Duration // of the times of frames
+	foreign  bool          // packets come, and no frame is in them
+
+	mu    sync.Mutex
+	names []string
+	given map[string]uint64 // frames by session
+}
+
+func mirror(room int, sessions ...string) *mirrored {
+	m := &mirrored{ticking: tick(), room: room, names: []string{"others"}, given: map[string]uint64{}}
+	for _, s := range sessions {
+		m.Expect(s)
+	}
+	return m
+}
+
+func (m *mirrored) ReadBatch(b *capture.Batch) error {
+	if err := m.ticking.ReadBatch(b); err != nil || b.N == 0 {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.received = b.Frames[0].TimeNS
+	if b.N = 0; m.foreign {
+		return nil
+	}
+	for i, name := range m.names {
+		f := b.Frames[0]
+		f.Interface, f.TimeNS = uint32(i), m.received-int64(m.behind)
+		b.Frames[b.N] = f
+		b.N++
+		m.given[name]++
+	}
+	return nil
+}
+
+func (m *mirrored) Interfaces() []capture.Interface {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]capture.Interface, len(m.names))
+	for i, name := range m.names {
+		list[i].Name = name
+	}
+	return list
+}
+
+func (m *mirrored) Expect(session string) (uint32, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.names) > m.room {
+		return 0, false
+	}
+	m.names = append(m.names, session)
+	return uint32(len(m.names) - 1), true
+}
+
+func (m *mirrored) Received() int64 { return m.received }
+
+func (m *mirrored) frames(session string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.given[session]
+}
+
+// mirrorTap is a tap with sessions; those in the middle have seen half of the path, and
+// each of their frames stands for weight.
+func mirrorTap(m *mirrored, weight uint64, middle string) local.Tap {
+	t := tapOf("spine", 0, nil)
+	if m != nil {
+		t.Source = m
+	}
+	t.Sessions = func(session string) local.SessionTap {
+		s := local.SessionTap{Name: "spine/" + session, Tap: feed.Tap{Tags: session != middle, Weight: weight}}
+		if m != nil {
+			s.Behind = m.behind
+		}
+		return s
+	}
+	return t
+}
+
+// storedOf is how many observations are stored of a tap, in how many incarnations.
+func (j *journal) storedOf(tap string) (n uint64, incarnations int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	seen := map[uint64]bool{}
+	for k, b := range j.stored {
+		if k.producer == local.Producer("test", tap) && b.Resolution == int64(time.Second) {
+			n += sum(&b)
+			seen[k.incarnation] = true
+		}
+	}
+	return n, len(seen)
+}
+
+// TestSessions: each session is a tap of its own, with its place, weight, counts, rows and
+// state, over a reload that changes places and a restart that has room for fewer.
+func TestSessions(t *testing.T) {
+	j := newJournal(t)
+	m := mirror(3, "a", "b", "c")
+	p, err := local.New(config(j), tapsPlan(t, mirrorTap(m, 10, "b")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "frames come", func() bool { return m.frames("a") > 50 })
+	if err := p.Reload(t.Context(), tapsPlan(t, mirrorTap(nil, 10, "c"))); err != nil {
+		t.Fatal(err)
+	}
+	reloaded := m.frames("a")
+	until(t, "frames come", func() bool { return m.frames("a") > reloaded+50 })
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	conserved(t, p.Stats())
+	total := m.frames("a")
+	for _, r := range p.Stats().Rings {
+		weight := uint64(10)
+		if r.Session == "" {
+			weight = 1
+		}
+		if r.Packets != total || r.Counts.In != total*weight || (r.Session != "") != (r.Of == "spine") || !r.Ended {
+			t.Errorf("%s: %d packets and %d observations of %d frames, session %q of %q", r.Name, r.Packets, r.Counts.In, total, r.Session, r.Of)
+		}
+	}
+	b, _ := j.storedOf("spine/b")
+	c, _ := j.storedOf("spine/c")
+	a, _ := j.storedOf("spine/a")
+	if others, _ := j.storedOf("spine"); a != total*10 || others != total || b+c != total*10 || b < 500 || c < 500 {
+		t.Errorf("of %d frames each, %d, %d and %d are stored of sessions that stand for 10, of which two were in the middle for a time, and %d of the others", total, a, b, c, others)
+	}
+	if len(p.Stats().Rings) != 4 || len(j.states()) != 4 {
+		t.Errorf("%d rings and %d states, want 4", len(p.Stats().Rings), len(j.states()))
+	}
+
+	next := mirror(2)
+	if p, err = local.New(config(j), tapsPlan(t, mirrorTap(next, 10, "c")), j.states()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop = contextWithStop(t)
+	wait = start(ctx, t, p)
+	until(t, "frames come", func() bool { return next.frames("a") > 50 })
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got, incarnations := j.storedOf("spine/a"); got != (total+next.frames("a"))*10 || incarnations != 1 {
+		t.Errorf("%d of %d observations are stored in %d incarnations", got, (total+next.frames("a"))*10, incarnations)
+	}
+	if s := p.Stats(); s.LostStates != 0 || len(s.Rings) != 4 {
+		t.Errorf("%d states lost, %d rings", s.LostStates, len(s.Rings))
+	}
+}
+
+// TestSessionCrash: a session that is new, and one whose state is in the checkpoint, lose
+// nothing but what came after the checkpoint.
+func TestSessionCrash(t *testing.T) {
+	j := newJournal(t)
+	m := mirror(1, "a")
+	p, err := local.New(config(j), tapsPlan(t, mirrorTap(m, 1, "")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := start(t.Context(), t, p)
+	until(t, "frames come", func() bool { return m.frames("a") > 50 })
+	j.mu.Lock()
+	j.onCommit = func() error { return fmt.Errorf("the machine is gone") }
+	j.mu.Unlock()
+	if err := wait(); err == nil {
+		t.Fatal("the pipeline did not fail")
+	}
+	j.onCommit, j.held = nil, nil
+	before := uint64(0)
+	plan := tapsPlan(t)
+	plan.Resolutions = []time.Duration{time.Second, time.Minute}
+	for _, s := range j.states() {
+		if s.Session == "a" {
+			before = countsOf(t, plan, s).In
+		}
+	}
+	next := mirror(2, "b")
+	if p, err = local.New(config(j), tapsPlan(t, mirrorTap(next, 1, "")), j.states()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait = start(ctx, t, p)
+	until(t, "frames come", func() bool { return next.frames("b") > 50 })
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	a, incarnations := j.storedOf("spine/a")
+	if b, _ := j.storedOf("spine/b"); a != before+next.frames("a") || before == 0 || incarnations != 1 || b != next.frames("b") {
+		t.Errorf("%d stored in %d incarnations, want %d before the crash and %d after it; %d of the other session", a, incarnations, before, next.frames("a"), b)
+	}
+}
+
+// TestSessionClocks: where frames have times of a clock that is behind, their windows wait
+// for it, and close by the clock; packets without a frame keep nobody from ending.
+func TestSessionClocks(t *testing.T) { synctest.Test(t, sessionClocks) }
+
+func sessionClocks(t *testing.T) {
+	j := newJournal(t)
+	m := mirror(1, "a")
+	m.behind = 500 * time.Millisecond
+	plan := tapsPlan(t, mirrorTap(m, 1, ""))
+	plan.Resolutions = []time.Duration{10 * time.Millisecond, time.Second}
+	p, err := local.New(config(j), plan, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	time.Sleep(3 * time.Second)
+	m.mu.Lock()
+	m.foreign = true
+	m.mu.Unlock()
+	time.Sleep(3 * time.Second)
+	if got := j.total(10 * time.Millisecond); got != 2*m.frames("a") || got == 0 {
+		t.Errorf("%d observations of 10 ms are stored, want %d", got, 2*m.frames("a"))
+	}
+	began := time.Now()
+	stop()
+	if err := wait(); err != nil || time.Since(began) > time.Second {
+		t.Errorf("the end took %s: %v", time.Since(began), err)
+	}
+	for _, r := range p.Stats().Rings {
+		if r.Session == "a" && (r.Counts.Late > 0 || r.Counts.Deltas > 0) {
+			t.Errorf("%+v", r.Counts)
+		}
+	}
+}
+
+// TestSessionsNeedASource: a tap with sessions has a source that tells them.
+func TestSessionsNeedASource(t *testing.T) {
+	tap := mirrorTap(nil, 1, "")
+	tap.Source = tick()
+	if _, err := local.New(config(newJournal(t)), tapsPlan(t, tap), nil); err == nil || !strings.Contains(err.Error(), "source with sessions") {
+		t.Error(err)
+	}
+}

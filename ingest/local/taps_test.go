@@ -1,0 +1,316 @@
+package local_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/local"
+)
+
+// until waits for a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	// However busy the machine is: what has not come by then never does.
+	for begun := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > 2*time.Minute {
+			t.Fatalf("%s: does not come true", what)
+		}
+	}
+}
+
+// ticking gives frames with a tag each time it is asked, of the time at hand.
+type ticking struct {
+	frame  []byte
+	burst  int           // frames each time; 0 is 1
+	behind time.Duration // the clock that stamps frames
+	n      atomic.Int64
+	hang   atomic.Bool // in ReadBatch
+	fail   atomic.Bool
+	silent atomic.Bool
+	closed atomic.Bool
+}
+
+func (s *ticking) ReadBatch(b *capture.Batch) error {
+	for s.hang.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Microsecond)
+	if s.fail.Load() {
+		return errors.New("the interface is on fire")
+	}
+	if b.N = 0; s.silent.Load() {
+		return nil
+	}
+	for b.N < max(s.burst, 1) {
+		b.Frames[b.N] = capture.Frame{Data: s.frame, TimeNS: time.Now().Add(-s.behind).UnixNano(), WireLen: uint32(len(s.frame))}
+		b.N++
+	}
+	s.n.Add(int64(b.N))
+	return nil
+}
+
+func (s *ticking) QuietUntil() int64 { return time.Now().UnixNano() }
+func (s *ticking) Close() error      { s.closed.Store(true); return nil }
+
+// tagged is a frame with a compact tag and IPv4.
+func tagged() []byte {
+	b := make([]byte, 60)
+	copy(b[12:], []byte{0x99, 0x00, 0x2b, 0x85, 0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1})
+	return b
+}
+
+func tick() *ticking { return &ticking{frame: tagged()} }
+
+// tapOf is a ring.
+func tapOf(name string, ring int, s local.Source) local.Tap {
+	return local.Tap{Name: name, Ring: ring, Source: s, Tap: feed.Tap{Tags: true, Weight: 1}}
+}
+
+func tapsPlan(t *testing.T, taps ...local.Tap) local.Plan {
+	t.Helper()
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return local.Plan{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Epoch: 1, Taps: taps}
+}
+
+// TestTapsComeAndGo adds, removes and replaces taps of a running pipeline. Every frame
+// that a source gave is stored, under identities that never repeat.
+func TestTapsComeAndGo(t *testing.T) {
+	j := newJournal(t)
+	a, b, c, a2, b2 := tick(), tick(), tick(), tick(), tick()
+	p, err := local.New(config(j), tapsPlan(t, tapOf("a", 0, a), tapOf("a", 1, b)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	flow := func(s *ticking) {
+		n := s.n.Load()
+		until(t, "frames come", func() bool { return s.n.Load() > n+20 })
+	}
+	reload := func(taps ...local.Tap) {
+		if err := p.Reload(t.Context(), tapsPlan(t, taps...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flow(a)
+	reload(tapOf("a", 0, nil), tapOf("a", 1, nil), tapOf("c", 0, c))
+	flow(c)
+	reload(tapOf("c", 0, nil), tapOf("a", 1, nil)) // a/0 goes
+	until(t, "the tap that was removed is closed", a.closed.Load)
+	if b.closed.Load() || c.closed.Load() {
+		t.Error("a tap that stays is closed")
+	}
+	reload(tapOf("c", 0, nil), tapOf("a", 1, nil), tapOf("a", 0, a2)) // and comes again
+	flow(a2)
+	reload(tapOf("a", 0, nil), tapOf("a", 1, b2)) // c goes, a/1 begins anew
+	flow(b2)
+	extra := tick()
+	for _, bad := range [][]local.Tap{
+		{tapOf("new", 0, nil), tapOf("x", 0, extra)}, {tapOf("a", 0, nil), tapOf("a", 0, extra)}, {tapOf("", 0, extra)}, {tapOf("a", 1<<16, extra)},
+	} {
+		extra.closed.Store(false)
+		if err := p.Reload(t.Context(), tapsPlan(t, bad...)); err == nil || !extra.closed.Load() {
+			t.Errorf("plan %+v: error %v, source closed %t; want it refused and closed", bad, err, extra.closed.Load())
+		}
+	}
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reload(t.Context(), tapsPlan(t)); !errors.Is(err, local.ErrEnded) {
+		t.Errorf("reload after the end: %v", err)
+	}
+	conserved(t, p.Stats())
+	given := a.n.Load() + b.n.Load() + c.n.Load() + a2.n.Load() + b2.n.Load()
+	counted := p.Stats().Counts()
+	// The first frames of a ring that takes over belong to the ring before it.
+	if counted.In > uint64(given) || counted.In+5 < uint64(given) || j.total(time.Second) != counted.In {
+		t.Errorf("%d frames given, %d counted, %d stored", given, counted.In, j.total(time.Second))
+	}
+}
+
+// TestClockBehind: a tap whose card's clock is behind ends although its frames never come
+// to when it was told to, in half of the time that there is, and the one that takes over
+// goes on where it ended.
+func TestClockBehind(t *testing.T) { synctest.Test(t, clockBehind) }
+
+func clockBehind(t *testing.T) {
+	j := newJournal(t)
+	a, b := tick(), tick()
+	a.behind, b.behind = 20*24*time.Hour, 20*24*time.Hour
+	cfg := config(j)
+	cfg.Drain = time.Second
+	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "frames come", func() bool { return a.n.Load() > 20 })
+	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, b))); err != nil || p.Stats().Stalled != 0 {
+		t.Fatalf("%v, %d stalls", err, p.Stats().Stalled)
+	}
+	until(t, "frames come", func() bool { return b.n.Load() > 20 })
+	told := time.Now()
+	stop()
+	if err := wait(); err != nil || time.Since(told) > cfg.Drain*3/4 {
+		t.Errorf("%v after %s", err, time.Since(told))
+	}
+	conserved(t, p.Stats())
+	given := uint64(a.n.Load() + b.n.Load())
+	if counted := p.Stats().Counts().In; counted != given || j.total(time.Second) != given {
+		t.Errorf("%d frames given, %d counted, %d stored", given, counted, j.total(time.Second))
+	}
+}
+
+// TestStalledTap: a ring that hangs keeps no other from closing windows, and loses
+// nothing.
+func TestStalledTap(t *testing.T) {
+	j := newJournal(t)
+	a, b := tick(), tick()
+	cfg := config(j)
+	cfg.Patience = 5 * time.Millisecond
+	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a), tapOf("b", 0, b)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "both rings are in a checkpoint", func() bool { return len(j.states()) == 2 })
+	a.hang.Store(true)
+	until(t, "the stall is counted", func() bool { return p.Stats().Stalled > 2 })
+	before := p.Stats()
+	until(t, "checkpoints go on", func() bool { return p.Stats().Barriers > before.Barriers+5 })
+	if len(j.states()) != 2 {
+		t.Errorf("%d states in the checkpoint, want also that of the ring that hangs", len(j.states()))
+	}
+	if err := p.Reload(t.Context(), func() local.Plan { n := tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, nil)); n.Epoch = 2; return n }()); err != nil {
+		t.Fatal(err)
+	}
+	a.hang.Store(false)
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	conserved(t, p.Stats())
+	if got, want := j.total(time.Second), uint64(a.n.Load()+b.n.Load()); got != want {
+		t.Errorf("%d observations stored, %d frames given", got, want)
+	}
+}
+
+// TestSourceFails: what all taps gave before is stored, and the failure is told.
+func TestSourceFails(t *testing.T) {
+	j := newJournal(t)
+	a, b := tick(), tick()
+	p, err := local.New(config(j), tapsPlan(t, tapOf("a", 0, a), tapOf("b", 0, b)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := start(t.Context(), t, p)
+	until(t, "frames come", func() bool { return a.n.Load() > 10 && b.n.Load() > 10 })
+	a.fail.Store(true)
+	if err := wait(); err == nil || !strings.Contains(err.Error(), `tap "a"`) || !strings.Contains(err.Error(), "on fire") {
+		t.Errorf("error %v", err)
+	}
+	if got, want := j.total(time.Second), uint64(a.n.Load()+b.n.Load()); got != want || !a.closed.Load() || !b.closed.Load() {
+		t.Errorf("%d observations stored, %d frames given", got, want)
+	}
+}
+
+// TestIdleTap: the windows of a tap that goes silent close by the clock, and a ring with
+// more rows than it may hold waits for a checkpoint. Time is that of a bubble, so that a
+// busy machine closes as many windows as an idle one.
+func TestIdleTap(t *testing.T) { synctest.Test(t, idleTap) }
+
+func idleTap(t *testing.T) {
+	j := newJournal(t)
+	a := tick()
+	a.burst = 20
+	cfg := config(j)
+	plan := tapsPlan(t, tapOf("a", 0, a))
+	plan.Resolutions, plan.FineHeavyOnly = []time.Duration{time.Millisecond, time.Second}, false
+	cfg.Interval, cfg.MaxHeldRows = 300*time.Millisecond, 3
+	p, err := local.New(cfg, plan, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "rows are held", func() bool { return p.Stats().Full > 0 })
+	a.silent.Store(true)
+	until(t, "windows close", func() bool { return j.total(time.Millisecond) == uint64(a.n.Load()) && p.Stats().Counts().In > 0 })
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStates: states survive their encoding, and no damage is taken for states.
+func TestStates(t *testing.T) {
+	states := []local.State{
+		{Name: "eth0", Ring: 3, Tap: feed.Tap{Tags: true, Weight: 7}, Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, At: 4, Data: []byte("state")},
+		{Name: "b/erspan 7", Of: "b", Session: "erspan 7", Tap: feed.Tap{Reflections: true, Weight: 1}, Data: []byte{}},
+	}
+	text := local.AppendStates(nil, states)
+	got, err := local.ParseStates(text)
+	if err != nil || !reflect.DeepEqual(got, states) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	whole := 0
+	for n := range len(text) {
+		if _, err := local.ParseStates(text[:n]); err == nil {
+			whole++
+		} else if !errors.Is(err, local.ErrState) {
+			t.Fatal(err)
+		}
+	}
+	if whole != 2 { // none, or the first one
+		t.Errorf("%d cuts read as states, want 2", whole)
+	}
+	if got, err := local.ParseStates(local.AppendStates(nil, nil)); err != nil || len(got) != 0 {
+		t.Errorf("no states: %v, %v", got, err)
+	}
+	for name, bad := range map[string][]byte{"nothing": {}, "earlier version": append([]byte{text[0] - 1}, text[1:]...), "later version": append([]byte{text[0] + 1}, text[1:]...), "length": {text[0], 0xff, 0xff, 0xff, 0xff, 0x7f}} {
+		if _, err := local.ParseStates(bad); !errors.Is(err, local.ErrState) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBadConfig: what cannot be is told before anything runs.
+func TestBadConfig(t *testing.T) {
+	good := func() local.Config { return config(newJournal(t)) }
+	for name, change := range map[string]func(*local.Config, *local.Plan){
+		"instance": func(c *local.Config, _ *local.Plan) { c.Instance = "" },
+		"journal":  func(c *local.Config, _ *local.Plan) { c.Journal = nil },
+		"interval": func(c *local.Config, _ *local.Plan) { c.Interval = -1 },
+		"source":   func(_ *local.Config, p *local.Plan) { p.Taps[0].Source = nil },
+		"twice":    func(_ *local.Config, p *local.Plan) { p.Taps = append(p.Taps, p.Taps[0]) },
+		"link":     func(_ *local.Config, p *local.Plan) { p.Taps[0].Link = 99 },
+		"weight":   func(_ *local.Config, p *local.Plan) { p.Taps[0].Weight = 1 << 40 },
+		"domain":   func(_ *local.Config, p *local.Plan) { p.Decode.Domain = nil },
+	} {
+		c, p := good(), tapsPlan(t, tapOf("a", 0, tick()))
+		change(&c, &p)
+		if _, err := local.New(c, p, nil); err == nil {
+			t.Errorf("%s: no error", name)
+		} else if strings.Contains(fmt.Sprint(err), "%!") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

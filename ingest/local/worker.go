@@ -1,0 +1,312 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// A worker takes the frames of one ring. Its goroutine alone uses it, but for the
+// channels and what is the coordinator's.
+type worker struct {
+	key
+	p        *Pipeline
+	plan     *Plan
+	tap      Tap
+	sessions Sessions // the source, where it has sessions
+	lanes    []*lane  // the tap itself, and its sessions
+	byIndex  []*lane  // by Frame.Interface; nil of sessions that have none yet
+	fresh    uint64   // incarnation of lanes without a state
+	hold     hold
+
+	last   int64 // when the last frame was received
+	quiet  int64 // what the source is quiet until, 0 while it has frames
+	eof    bool  // no frame will come
+	ending bool  // has taken the last one
+	from   int64 // frames before it are another worker's
+
+	orders  chan order // at most one, until it is answered
+	answers chan *cut  // at most one
+	coordinated
+}
+
+// coordinated is what the coordinator knows of a worker.
+type coordinated struct {
+	place   feed.Tap // in the plan
+	next    order    // to be asked at the next barrier
+	asked   bool     // an answer is due
+	late    bool     // and a barrier went on without it
+	saved   []State  // of the last cut
+	through int64    // of the last cut of all: it has every frame up to then
+	leaving bool     // has been told to end
+	ended   bool     // no frame will come
+	gone    bool     // answers no more
+}
+
+// An order asks a worker for a cut between two batches.
+type order struct {
+	plan *Plan // what is to be done from then on; nil as before
+	tap  Tap   // with a plan
+	end  bool  // take what was captured by now, close all windows, and end
+
+	within time.Duration // with end: how long to wait for a frame that came later
+}
+
+// A cut is what a worker hands over.
+type cut struct {
+	states []State
+	stats  []RingStats
+	blocks []*aggregate.Block
+	last   bool
+
+	through int64 // with last: when the last frame was received, by its own time
+}
+
+// event tells the coordinator of a worker.
+type event struct {
+	w     *worker
+	full  bool  // holds as many rows as it may
+	ended bool  // no frame will come
+	gone  bool  // answers no more
+	err   error // why
+}
+
+// newWorker makes a worker whose lanes go on from the states. It returns those that
+// there is no room for.
+func (p *Pipeline) newWorker(t *Tap, states []State, fresh uint64) (w *worker, left []State, err error) {
+	w = &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan order, 1), answers: make(chan *cut, 1)}
+	w.place = t.Tap
+	setDefault(&w.tap.Link, decode.Ethernet)
+	if t.Sessions != nil {
+		w.sessions = t.Source.(Sessions) // has been checked
+	}
+	for i := range states {
+		s := &states[i]
+		index := uint32(0)
+		if s.Session != "" {
+			var ok bool
+			if index, ok = w.expect(s.Session); !ok {
+				left = append(left, *s)
+				continue
+			}
+		}
+		l, err := w.newLane(s.Session, s)
+		if err != nil {
+			p.lost(s, err)
+			continue
+		}
+		w.put(index, l)
+		w.saved = append(w.saved, *s)
+	}
+	if len(w.byIndex) == 0 || w.byIndex[0] == nil {
+		l, err := w.newLane("", nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		w.put(0, l)
+	}
+	return w, left, nil
+}
+
+// expect is the index of a session of an earlier life.
+func (w *worker) expect(session string) (index uint32, ok bool) {
+	if w.sessions == nil {
+		return 0, false
+	}
+	return w.sessions.Expect(session)
+}
+
+// run takes frames until it is ordered to end.
+func (w *worker) run(ctx context.Context) {
+	err := w.loop(ctx)
+	if closed := w.tap.Source.Close(); closed != nil {
+		w.p.cfg.Logger.Warn("tap was not closed", slog.String("tap", w.name), slog.String("error", closed.Error()))
+	}
+	if err != nil {
+		w.tell(ctx, event{w: w, gone: true, err: w.failed(err)})
+	}
+}
+
+func (w *worker) failed(err error) error {
+	return fmt.Errorf("taps: tap %q, ring %d: %w", w.name, w.ring, err)
+}
+
+func (w *worker) tell(ctx context.Context, e event) {
+	select {
+	case w.p.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+func (w *worker) loop(ctx context.Context) error {
+	batch := new(capture.Batch)
+	for ctx.Err() == nil {
+		select {
+		case o := <-w.orders:
+			if o.end {
+				return w.end(ctx, batch, o.within)
+			}
+			if err := w.answer(ctx, &o); err != nil {
+				return err
+			}
+		default:
+		}
+		switch {
+		case w.eof:
+			if ended, err := w.wait(ctx, batch); ended || err != nil {
+				return err
+			}
+			continue
+		case w.hold.rows >= w.p.cfg.MaxHeldRows:
+			if ended, err := w.full(ctx, batch); ended || err != nil {
+				return err
+			}
+			continue
+		}
+		if err := w.take(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take reads one batch and feeds it. A source that fails has no more frames; what it gave
+// before counts.
+func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
+	batch.N = 0
+	if err := w.tap.Source.ReadBatch(batch); err != nil {
+		w.eof = true
+		e := event{w: w, ended: true}
+		if !errors.Is(err, io.EOF) {
+			e.err = w.failed(err)
+		}
+		w.tell(ctx, e)
+		return nil
+	}
+	if !w.received() && batch.N == 0 {
+		w.quiet = w.tap.Source.QuietUntil()
+		return nil
+	}
+	w.quiet = 0
+	frames := batch.Frames[:batch.N]
+	for len(frames) > 0 && frames[0].TimeNS < w.from {
+		frames = frames[1:]
+	}
+	if w.sessions != nil {
+		return w.split(ctx, frames)
+	}
+	w.last = batch.Frames[batch.N-1].TimeNS
+	return w.lanes[0].add(ctx, frames)
+}
+
+// wait waits for an order, once no frame will come. ended is that it was the last one.
+func (w *worker) wait(ctx context.Context, batch *capture.Batch) (ended bool, err error) {
+	select {
+	case <-ctx.Done():
+		return true, nil
+	case o := <-w.orders:
+		if o.end {
+			return true, w.end(ctx, batch, o.within)
+		}
+		return false, w.answer(ctx, &o)
+	}
+}
+
+// full asks for a barrier, to get rid of what is held.
+func (w *worker) full(ctx context.Context, batch *capture.Batch) (ended bool, err error) {
+	w.tell(ctx, event{w: w, full: true})
+	return w.wait(ctx, batch)
+}
+
+// answer hands over a cut and goes on.
+func (w *worker) answer(ctx context.Context, o *order) error {
+	at := w.at()
+	for _, l := range w.lanes {
+		if err := l.advance(ctx, at); err != nil {
+			return err
+		}
+	}
+	if o.plan != nil {
+		if err := w.change(ctx, o); err != nil {
+			return err
+		}
+	}
+	return w.handOver(&cut{})
+}
+
+// at is the time that the tap has come to: by the clock where it is idle or has ended,
+// else its frames tell, with or without CSIG.
+func (w *worker) at() int64 {
+	now := w.p.cfg.Now().UnixNano()
+	switch {
+	case w.eof:
+		return now
+	case w.quiet > 0:
+		return w.quiet
+	}
+	return min(w.last, now)
+}
+
+// change goes on under another plan.
+func (w *worker) change(ctx context.Context, o *order) error {
+	o.tap.Source = w.tap.Source
+	if o.tap.Link == 0 {
+		o.tap.Link = w.tap.Link
+	}
+	w.plan, w.tap = o.plan, o.tap
+	for _, l := range w.lanes {
+		if err := l.change(ctx, o.plan, w.placeOf(l.session)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handOver answers with the cut.
+func (w *worker) handOver(c *cut) error {
+	c.blocks = w.hold.take()
+	for _, l := range w.lanes {
+		state, err := l.save(w.at())
+		if err != nil {
+			return err
+		}
+		stats := l.stats()
+		stats.Ended = w.eof || w.ending
+		c.states, c.stats = append(c.states, state), append(c.stats, stats)
+	}
+	w.answers <- c
+	return nil
+}
+
+// end takes what was captured before the order came, closes all windows and hands over
+// the last cut. A card whose clock is behind never gives a frame from after the order.
+func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Duration) error {
+	ordered := w.p.cfg.Now()
+	stop := ordered.UnixNano()
+	for !w.eof && w.last < stop && w.quiet < stop && ctx.Err() == nil {
+		if w.p.cfg.Now().Sub(ordered) > within {
+			w.p.cfg.Logger.Warn("a tap has ended before its frames' times came to its end",
+				slog.String("tap", w.name), slog.Int("ring", w.ring), slog.Duration("behind", time.Duration(stop-w.last)))
+			break
+		}
+		if err := w.take(ctx, batch); err != nil {
+			return err
+		}
+	}
+	c := &cut{last: true, through: min(w.last, w.p.cfg.Now().UnixNano())}
+	w.last, w.quiet, w.ending = max(w.last, stop), 0, true
+	for _, l := range w.lanes {
+		if err := l.close(ctx); err != nil {
+			return err
+		}
+	}
+	return w.handOver(c)
+}

@@ -1,0 +1,378 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// TestPermits: the first entry that fits a name counts, with its limits; a name that none fits
+// has none.
+func TestPermits(t *testing.T) {
+	a := Admission{
+		Limits: Limits{RequestRate: 9},
+		Permits: []Permit{
+			{Name: "host1", Limits: Limits{RequestRate: 1}},
+			{Name: "rack1-*", Limits: Limits{RequestRate: 2}},
+			{Name: "rack1-special", Limits: Limits{RequestRate: 3}},
+			{Name: "spiffe://dc/*/exporter"},
+			{Name: "a*b*c", Limits: Limits{MaxStreams: 7}},
+			{Name: "*-last", Limits: Limits{RequestRate: 4}},
+			{Name: "host2-last", Limits: Limits{RequestRate: 5}},
+		},
+	}
+	in, err := newAdmitted(&a, &Auth{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{
+		"host1": 1, "host10": 0, "host": 0, "xhost1": 0, "rack1-": 2, "rack1-7": 2, "rack1-special": 2, "rack1": 0, "rack10-1": 0,
+		"spiffe://dc/rack/7/exporter": 9, "spiffe://dc/exporter": 0, "spiffe://dc/x/exporter/": 0, "abc": 9, "a-b-c": 9, "acb": 0, "ab": 0, "ac": 0,
+		"host2-last": 4, "-last": 4, "": 0, "*": 0,
+	} {
+		var got float64
+		if l := in.of(name); l != nil {
+			got = l.RequestRate
+		}
+		if got != want {
+			t.Errorf("%q: %g requests a second, want %g", name, got, want)
+		}
+	}
+	if l := in.of("abc"); l.MaxStreams != 7 || l.MaxWindowRows != 20_000 {
+		t.Errorf("%+v: want own limits before the collector's", l)
+	}
+	for _, tc := range []struct {
+		auth    Auth
+		permits []Permit
+		want    string
+	}{
+		{Auth{Tokens: "t"}, nil, ""},
+		{Auth{TLS: TLSFiles{CA: "ca"}}, nil, "any certificate of this authority"},
+		{Auth{TLS: TLSFiles{CA: "ca"}, Tokens: "t"}, nil, "any certificate of this authority"},
+		{Auth{TLS: TLSFiles{CA: "ca"}}, everybody, ""},
+		{Auth{Anonymous: "local"}, []Permit{{Name: "host1"}}, "anonymous: local is not among"},
+		{Auth{Anonymous: "local"}, []Permit{{Name: "loc*"}}, ""},
+		{Auth{}, []Permit{{Name: "host1"}, {Name: "host1"}}, "host1 is listed twice"},
+		{Auth{}, []Permit{{Name: ""}}, "expected 1 to 256 bytes"},
+		{Auth{}, []Permit{{Name: "host1", Limits: Limits{RowRate: 10}}}, "exporters: host1: limits"},
+	} {
+		a := Admission{Permits: tc.permits}
+		if err := a.Check(&tc.auth); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v, %+v: %v, want %q", tc.auth, tc.permits, err, tc.want)
+		}
+	}
+}
+
+// TestNotListed: an authority vouches for more than exporters. A name that is not listed can
+// export neither by a certificate nor by a token, and the log names it.
+func TestNotListed(t *testing.T) {
+	ca, dir, log := credentialtest.NewAuthority(t), t.TempDir(), &logBuffer{}
+	tokens := filepath.Join(dir, "tokens")
+	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("rack1-a", "", "good", ""), credentialtest.TokenLine("printer", "", "other", ""))
+	cfg := testConfig(t)
+	cfg.Auth, cfg.Logger = Auth{TLS: ca.Server(), Tokens: tokens}, log.logger()
+	cfg.Permits = []Permit{{Name: "rack1-*"}, {Name: "rack2-a"}}
+	s := startCollector(t, cfg, newLedger(), "")
+	hour := time.Now().Add(time.Hour)
+	for _, tc := range []struct {
+		name, token string
+		good        bool
+	}{
+		{"rack1-a", "", true}, {"rack2-a", "", true}, {"rack2-b", "", false}, {"printer", "", false}, {"", "good", true}, {"", "other", false},
+	} {
+		client := clientConfig(t, s.url)
+		if client.TLS = (TLSFiles{CA: ca.File}); tc.name != "" {
+			client.TLS = ca.Issue(tc.name, hour)
+		} else {
+			client.TokenFile = filepath.Join(dir, tc.token)
+			if err := os.WriteFile(client.TokenFile, []byte(tc.token), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := pushOnce(t, client, validRequest(t, 1))
+		if tc.good && err != nil || !tc.good && (connect.CodeOf(err) != connect.CodeUnauthenticated || !strings.Contains(err.Error(), "no list here has its name")) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+	st := s.Stats()
+	if st.Strangers.Refused[ReasonNotListed] != 3 || len(st.Exporters) != 2 {
+		t.Errorf("%+v, want 3 refused; exporters %+v", st.Strangers.Refused, st.Exporters)
+	}
+	if text := log.String(); !strings.Contains(text, "reason=not_listed") || !strings.Contains(text, `subject="CN=rack2-b"`) {
+		t.Errorf("log %s", text)
+	}
+}
+
+// TestPermitLimits: each exporter has the limits of its entry, others from the moment they are
+// put in force, and what it has used up stays used up.
+func TestPermitLimits(t *testing.T) {
+	cfg, clock := testConfig(t), newClock()
+	cfg.Auth, cfg.Now, cfg.Logger = Auth{Anonymous: "slow"}, clock.now, nil
+	cfg.Permits = []Permit{{Name: "slow", Limits: Limits{RequestRate: 0.2}}, {Name: "*"}}
+	s := startCollector(t, cfg, newLedger(), "")
+	seq := uint64(0)
+	taken := func(n int) (good int) {
+		for range n {
+			seq++
+			switch _, err := pushTo(t, s, validRequest(t, seq)); {
+			case err == nil:
+				good++
+			case connect.CodeOf(err) != connect.CodeResourceExhausted:
+				t.Errorf("%v, want to be told to come later", err)
+			}
+		}
+		return good
+	}
+	if n := taken(5); n != 2 { // in a burst of 10 s
+		t.Errorf("%d taken, want 2", n)
+	}
+	if err := s.Use(Admission{Permits: []Permit{{Name: "slow", Limits: Limits{RequestRate: 2}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := taken(3); n != 0 {
+		t.Errorf("%d taken at once, want 0", n)
+	}
+	clock.add(2 * time.Second)
+	if n := taken(10); n != 4 {
+		t.Errorf("%d taken 2 s later, want 4", n)
+	}
+	if err := s.Use(Admission{Permits: []Permit{{Name: "other"}}}); err == nil {
+		t.Error("a list without the anonymous exporter is in force")
+	}
+	if n := taken(1); n != 0 || s.admitted.Load().of("slow") == nil {
+		t.Errorf("%d taken: a list that is wrong changes something", n)
+	}
+}
+
+// taken is how many blocks came.
+func (l *ledger) taken() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.blocks
+}
+
+// rawPush begins a request, and gives its second half.
+func rawPush(t *testing.T, conn net.Conn, header string) (rest []byte) {
+	t.Helper()
+	body, err := proto.Marshal(validRequest(t, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := len(body) / 2
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/proto\r\nContent-Length: %d\r\n%s\r\n%s",
+		wire.IngestServicePushProcedure, len(body), header, body[:half]); err != nil {
+		t.Fatal(err)
+	}
+	return body[half:]
+}
+
+// atWork tells how many requests of an exporter are under way.
+func (c *collector) atWork(name string) int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.exporters[name]; e != nil {
+		return e.inFlight.Load()
+	}
+	return 0
+}
+
+// TestRevoked: an exporter that is taken off the list, or out of the token file, is out:
+// requests that have begun hand in nothing, and connections of certificates are cut.
+func TestRevoked(t *testing.T) {
+	ca, tokens := credentialtest.NewAuthority(t), filepath.Join(t.TempDir(), "tokens")
+	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("byToken", "", "good", ""))
+	cfg, clock, l := testConfig(t), newClock(), newLedger()
+	cfg.Auth, cfg.Now, cfg.Logger = Auth{TLS: ca.Server(), Tokens: tokens}, clock.now, nil
+	cfg.Permits = []Permit{{Name: "rack*"}, {Name: "by*"}}
+	s := startCollector(t, cfg, l, "")
+	dial := func(name string) *tls.Conn {
+		t.Helper()
+		o := &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"}
+		if name != "" {
+			o.Certificates = []tls.Certificate{loadPair(t, ca.Issue(name, time.Now().Add(time.Hour)))}
+		}
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	begun, idle, stays := dial("rack1"), dial("rack1"), dial("rack2")
+	for _, c := range []*tls.Conn{idle, stays} {
+		rest := rawPush(t, c, "")
+		if _, err := c.Write(rest); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", r, err)
+		}
+	}
+	rawPush(t, begun, "")
+	slow := dial("")
+	rest := rawPush(t, slow, "Authorization: Bearer good\r\n")
+	wait(t, "both requests are under way", func() bool { return s.atWork("rack1") == 1 && s.atWork("byToken") == 1 })
+	before := l.taken()
+
+	if err := s.Use(Admission{Permits: []Permit{{Name: "rack2"}, {Name: "by*"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*tls.Conn{begun, idle} {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // a silent connection ends in 3
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(c); bytes.Contains(text, []byte("200 OK")) || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q, %v: want a connection that is cut", text, err)
+		}
+	}
+	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("byOther", "", "other", ""))
+	clock.add(2 * time.Second)
+	if _, err := slow.Write(rest); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := http.ReadResponse(bufio.NewReader(slow), nil); err != nil || r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%v, %v: want what came after the token went refused", r, err)
+	}
+	rest = rawPush(t, stays, "")
+	if _, err := stays.Write(rest); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := http.ReadResponse(bufio.NewReader(stays), nil); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("an exporter that is still listed: %v, %v", r, err)
+	}
+	if n := l.taken() - before; n != 0 {
+		t.Errorf("%d blocks stored of exporters that are out", n)
+	}
+}
+
+// TestForeignOrigin: on loopback nothing is taken under a foreign name, nowhere what a web page
+// sends, and both are counted.
+func TestForeignOrigin(t *testing.T) {
+	for _, tc := range []struct {
+		address, host, header string
+		want                  int
+	}{
+		{"127.0.0.1:0", "evil.example", "", http.StatusForbidden},
+		{"127.0.0.1:0", "127.0.0.1.evil.example:80", "", http.StatusForbidden},
+		{"127.0.0.1:0", "localhost", "", http.StatusOK},
+		{"127.0.0.1:0", "[::1]:4319", "", http.StatusOK},
+		{"127.0.0.1:0", "localhost", "Origin: http://evil.example", http.StatusForbidden},
+		{"127.0.0.1:0", "localhost", "Sec-Fetch-Site: cross-site", http.StatusForbidden},
+		{"0.0.0.0:0", "collector.example", "", http.StatusOK},
+		{"0.0.0.0:0", "collector.example", "Origin: http://evil.example", http.StatusForbidden},
+	} {
+		cfg, l := testConfig(t), newLedger()
+		cfg.Logger = nil
+		s := startCollector(t, cfg, l, tc.address)
+		body, err := proto.Marshal(validRequest(t, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1:"+port+wire.IngestServicePushProcedure, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tc.host
+		r.Header.Set("Content-Type", "application/proto")
+		if name, value, ok := strings.Cut(tc.header, ": "); ok {
+			r.Header.Set(name, value)
+		}
+		transport := &http.Transport{}
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		transport.CloseIdleConnections()
+		refused := s.Stats().Strangers.Refused[ReasonForeignOrigin]
+		if good := tc.want == http.StatusOK; answer.StatusCode != tc.want || (l.taken() == 1) != good || (refused == 0) != good {
+			t.Errorf("%+v: %d, %d blocks stored, %d counted", tc, answer.StatusCode, l.taken(), refused)
+		}
+	}
+}
+
+// TestCheckCollector: beyond loopback rows travel by TLS alone.
+func TestCheckCollector(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://collector.example:4319": "", "http://127.0.0.1:4319": "", "http://localhost:4319": "", "http://[::1]:4319": "",
+		"http://collector.example:4319": "expected https", "http://10.0.0.1:4319": "expected https", "http://localhost.evil.example": "expected https",
+		"collector.example:4319": "expected a URL", "ftp://localhost": "expected a URL", "https://": "expected a URL", "http://[": "collector",
+	} {
+		if err := CheckCollector(url, TLSFiles{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
+		if _, err := OpenClient(ClientConfig{Collectors: []string{url}, Dir: filepath.Join(t.TempDir(), "spool")}); want != "" && err == nil {
+			t.Errorf("%s: an exporter hands in there", url)
+		}
+	}
+	if err := CheckCollector("http://127.0.0.1:4319", TLSFiles{CA: "ca"}); err == nil {
+		t.Error("TLS files are of no use, and nobody is told")
+	}
+}
+
+// TestWrongBesideGood: wrong credentials from the address of a good exporter hold it back
+// nowhere.
+func TestWrongBesideGood(t *testing.T) {
+	ca, foreign, dir := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t), t.TempDir()
+	tokens := filepath.Join(dir, "tokens")
+	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("host1", "", "good", ""))
+	cfg, clock := testConfig(t), newClock()
+	cfg.Auth, cfg.Permits, cfg.Now, cfg.Logger = Auth{TLS: ca.Server(), Tokens: tokens}, everybody, clock.now, nil
+	s := startCollector(t, cfg, newLedger(), "")
+	open := func(tls TLSFiles, token string) *Client {
+		t.Helper()
+		client := clientConfig(t, s.url)
+		client.TLS = TLSFiles{Cert: tls.Cert, Key: tls.Key, CA: ca.File}
+		if token != "" {
+			client.TokenFile = filepath.Join(dir, token)
+			if err := os.WriteFile(client.TokenFile, []byte(token), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := OpenClient(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	hour := time.Now().Add(time.Hour)
+	wrong := []*Client{open(foreign.Issue("host1", hour), ""), open(TLSFiles{}, "bad")}
+	good := []*Client{open(ca.Issue("host1", hour), ""), open(TLSFiles{}, "good")}
+	const seconds, each = 20, 5
+	for range seconds * each {
+		for _, c := range wrong {
+			if _, err := c.push(t.Context(), nil); err == nil {
+				t.Fatal("a wrong credential is taken")
+			}
+		}
+		for _, c := range good {
+			if _, err := c.push(t.Context(), nil); err != nil {
+				t.Fatalf("a good credential beside wrong ones: %v", err)
+			}
+		}
+		clock.add(time.Second / each)
+	}
+	// An HTTP/2 client dials again when the alert comes before its request is written, so a
+	// push may be refused on two connections.
+	if st := s.Stats().Strangers.Refused; st[ReasonUnknownToken] != seconds*each || st[ReasonForeignCertificate] < seconds*each {
+		t.Errorf("refused %+v", st)
+	}
+}

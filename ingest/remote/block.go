@@ -1,0 +1,130 @@
+package remote
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// toWire makes a message of the rows [from, to), which share the block's memory but for
+// the distribution.
+func toWire(b *aggregate.Block, from, to int) *wire.Block {
+	m := &wire.Block{
+		Epoch: b.Epoch, ResolutionNs: b.Resolution, WindowStartNs: b.WindowStart,
+		Signal: b.Signal[from:to], Kind: b.Kind[from:to], Encoding: b.Encoding[from:to],
+		SrcGroup: b.SrcGroup[from:to], DstGroup: b.DstGroup[from:to], Location: b.Location[from:to],
+		Observations: b.Observations[from:to], Bytes: b.Bytes[from:to],
+		Sum: b.Sum[from:to], Min: b.Min[from:to], Max: b.Max[from:to],
+		Untouched: b.Untouched[from:to], Trimmed: b.Trimmed[from:to], Heavy: b.Heavy[from:to], HeavySum: b.HeavySum[from:to],
+		DistSize: make([]uint32, 0, to-from),
+	}
+	start := distStart(b, from)
+	at := start
+	for _, end := range b.DistEnd[from:to] {
+		m.DistSize = append(m.DistSize, end-at)
+		at = end
+	}
+	m.DistCode = make([]uint32, 0, at-start)
+	for _, c := range b.DistCode[start:at] {
+		m.DistCode = append(m.DistCode, uint32(c))
+	}
+	m.DistCount = b.DistCount[start:at]
+	return m
+}
+
+// distStart is where the distribution of row i begins.
+func distStart(b *aggregate.Block, i int) uint32 {
+	if i == 0 {
+		return 0
+	}
+	return b.DistEnd[i-1]
+}
+
+// fromWire makes a block of a message, whose memory it shares, but for the source and
+// the number. It fails where no aggregator can have made the message.
+func fromWire(m *wire.Block) (*aggregate.Block, error) {
+	b := &aggregate.Block{
+		Resolution: m.GetResolutionNs(), WindowStart: m.GetWindowStartNs(),
+		Signal: m.GetSignal(), Kind: m.GetKind(), Encoding: m.GetEncoding(),
+		SrcGroup: m.GetSrcGroup(), DstGroup: m.GetDstGroup(), Location: m.GetLocation(),
+		Observations: m.GetObservations(), Bytes: m.GetBytes(), Sum: m.GetSum(), Min: m.GetMin(), Max: m.GetMax(),
+		Untouched: m.GetUntouched(), Trimmed: m.GetTrimmed(), Heavy: m.GetHeavy(), HeavySum: m.GetHeavySum(),
+		DistCount: m.GetDistCount(),
+	}
+	if err := checkWindow(b); err != nil {
+		return nil, err
+	}
+	if err := checkColumns(b, m); err != nil {
+		return nil, err
+	}
+	if err := takeDist(b, m); err != nil {
+		return nil, err
+	}
+	if err := takeFlows(b, m.GetFlows()); err != nil {
+		return nil, err
+	}
+	if err := b.Check(); err != nil {
+		return nil, err
+	}
+	return b, checkFlows(b, m.GetFlows().GetBlocks())
+}
+
+func checkWindow(b *aggregate.Block) error {
+	if b.Resolution < int64(aggregate.MinResolution) || b.Resolution > int64(time.Second) && b.Resolution != int64(time.Minute) {
+		return fmt.Errorf("resolution %d ns: expected %s to 1s, or 1m", b.Resolution, aggregate.MinResolution)
+	}
+	if b.WindowStart < 0 || b.WindowStart > math.MaxInt64/2 || b.WindowStart%b.Resolution != 0 {
+		return fmt.Errorf("window at %d ns: expected a multiple of %d", b.WindowStart, b.Resolution)
+	}
+	return nil
+}
+
+func checkColumns(b *aggregate.Block, m *wire.Block) error {
+	n := b.Len()
+	if n == 0 {
+		return fmt.Errorf("no rows")
+	}
+	for i, length := range [...]int{
+		len(b.Kind), len(b.Encoding), len(b.SrcGroup), len(b.DstGroup), len(b.Location), len(b.Observations), len(b.Bytes),
+		len(b.Sum), len(b.Min), len(b.Max), len(b.Untouched), len(b.Trimmed), len(b.Heavy), len(b.HeavySum), len(m.GetDistSize()),
+	} {
+		if length != n {
+			return fmt.Errorf("column %d has %d rows: expected %d", i+1, length, n)
+		}
+	}
+	if len(m.GetDistCode()) != len(b.DistCount) {
+		return fmt.Errorf("distribution of %d buckets has %d counts", len(m.GetDistCode()), len(b.DistCount))
+	}
+	return nil
+}
+
+// takeDist fills in where distributions end, and their buckets.
+func takeDist(b *aggregate.Block, m *wire.Block) error {
+	codes := m.GetDistCode()
+	b.DistCode = make([]uint16, 0, len(codes))
+	b.DistEnd = make([]uint32, 0, b.Len())
+	at := 0
+	for i, size := range m.GetDistSize() {
+		if int(size) > len(codes)-at {
+			return fmt.Errorf("row %d: distribution of %d buckets: only %d are left", i, size, len(codes)-at)
+		}
+		last := -1
+		for _, c := range codes[at : at+int(size)] {
+			if c >= csig.DistIndexes || int(c) <= last {
+				return fmt.Errorf("row %d: bucket %d: expected ascending ones below %d", i, c, csig.DistIndexes)
+			}
+			last = int(c)
+			b.DistCode = append(b.DistCode, uint16(c))
+		}
+		at += int(size)
+		b.DistEnd = append(b.DistEnd, uint32(at))
+	}
+	if at != len(codes) {
+		return fmt.Errorf("%d buckets belong to no row", len(codes)-at)
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package remote
+
+import (
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+)
+
+// TestOutage: what is handed in while no collector is there waits on disk, over lives of
+// the exporter, and is counted once afterwards.
+func TestOutage(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	ln.Close()
+	client := clientConfig(t, "http://"+address)
+	client.Logger = nil
+	var blocks []*aggregate.Block
+	for life := range 3 {
+		c := startClient(t, client)
+		for i := range 10 {
+			b := testBlock(newRand(t, uint64(100*life+i)), time.Now(), 50)
+			blocks = append(blocks, b)
+			if err := c.stream(t, "eth0").WriteBlock(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.stop()
+		if s := c.Stats(); s.Waiting != uint64(10*life+10) {
+			t.Errorf("life %d: %+v", life, s)
+		}
+	}
+	l := newLedger()
+	startCollector(t, testConfig(t), l, address)
+	c := startClient(t, client)
+	c.flush(t)
+	if got, want := l.totals()[Producer("tester", "eth0")], totalsOf(blocks...); got != want || l.changed {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if len(l.runs) != 3 {
+		t.Errorf("%d lives, want 3", len(l.runs))
+	}
+}
+
+// TestBalancer: each request goes to another of three collectors, whose answers are lost
+// now and then. All is counted once, although no collector knows of the others.
+func TestBalancer(t *testing.T) {
+	l := newLedger()
+	var backends []*httputil.ReverseProxy
+	for range 3 {
+		cfg := testConfig(t)
+		cfg.Logger = nil
+		u, err := url.Parse(startCollector(t, cfg, l, "").url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backends = append(backends, httputil.NewSingleHostReverseProxy(u))
+	}
+	rng := newRand(t, 1)
+	var mu sync.Mutex
+	balancer := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		backend, lost := backends[rng.IntN(3)], rng.IntN(4) == 0
+		mu.Unlock()
+		if lost {
+			backend.ServeHTTP(&lostAnswer{http.Header{}}, r)
+			http.Error(w, "lost", http.StatusBadGateway)
+			return
+		}
+		backend.ServeHTTP(w, r)
+	})}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = balancer.Serve(ln) }()
+	defer balancer.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	client := clientConfig(t, "http://"+ln.Addr().String())
+	client.Logger = nil
+	c := startClient(t, client)
+	var blocks []*aggregate.Block
+	for i := range 30 {
+		b := testBlock(newRand(t, uint64(i)), time.Now(), 30)
+		blocks = append(blocks, b)
+		if err := c.stream(t, "eth0").WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		c.flush(t)
+	}
+	if got, want := l.totals()[Producer("tester", "eth0")], totalsOf(blocks...); got != want || l.changed {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if c.Stats().Failures == 0 || l.blocks <= len(blocks) {
+		t.Errorf("%d failures, %d blocks written: the test shows nothing", c.Stats().Failures, l.blocks)
+	}
+	c.stop()
+}
+
+type lostAnswer struct{ header http.Header }
+
+func (l *lostAnswer) Header() http.Header         { return l.header }
+func (l *lostAnswer) Write(p []byte) (int, error) { return len(p), nil }
+func (l *lostAnswer) WriteHeader(int)             {}
+
+// TestFailover: the next collector takes over.
+func TestFailover(t *testing.T) {
+	l := newLedger()
+	first := startCollector(t, testConfig(t), l, "")
+	second := startCollector(t, testConfig(t), l, "")
+	client := clientConfig(t, first.url, second.url)
+	client.Logger = nil
+	c := startClient(t, client)
+	hand := func(n uint64) {
+		if err := c.stream(t, "eth0").WriteBlock(t.Context(), testBlock(newRand(t, n), time.Now(), 10)); err != nil {
+			t.Fatal(err)
+		}
+		c.flush(t)
+	}
+	hand(1)
+	first.stop()
+	hand(2)
+	if s := c.Stats(); s.Collector != second.url || s.Stored != 2 {
+		t.Errorf("%+v, want two stored, at %s in the end", s, second.url)
+	}
+}
+
+// TestSinkFails: nothing is acknowledged that is not durable.
+func TestSinkFails(t *testing.T) {
+	l := newLedger()
+	cfg := testConfig(t)
+	cfg.Logger = nil
+	s := startCollector(t, cfg, l, "")
+	l.fails = errSink
+	client := clientConfig(t, s.url)
+	client.Logger = nil
+	c := startClient(t, client)
+	b := testBlock(newRand(t, 1), time.Now(), 10)
+	if err := c.stream(t, "eth0").WriteBlock(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for c.Stats().Failures < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if c.Stats().Stored != 0 || len(l.rows) != 0 || s.Stats().Total.Refused[ReasonSink] == 0 {
+		t.Errorf("%+v", c.Stats())
+	}
+	l.mu.Lock()
+	l.fails = nil
+	l.mu.Unlock()
+	c.flush(t)
+	if got := l.totals()[Producer("tester", "eth0")]; got != totalsOf(b) {
+		t.Errorf("%+v, want %+v", got, totalsOf(b))
+	}
+	checkConservation(t, s.Stats().Total)
+}
+
+// TestSpoolIsBounded: the oldest blocks give way, and are counted.
+func TestSpoolIsBounded(t *testing.T) {
+	client := clientConfig(t, "http://127.0.0.1:1")
+	log := &logBuffer{}
+	client.Logger, client.MaxBytes, client.FS = log.logger(), 4*recordBytes, lazyDisk{}
+	c := startClient(t, client)
+	const items = 3000
+	for i := range items {
+		if err := c.stream(t, "eth0").WriteBlock(t.Context(), testBlock(newRand(t, uint64(i)), time.Now(), 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := c.Stats()
+	// Each time that some gave way tells of blocks that were lost, and of gaps that were.
+	gaps := 2 * uint64(strings.Count(log.String(), "dropped its oldest blocks"))
+	if s.Items <= items || s.Items > items+gaps || s.Lost[lostFull] == 0 || s.Lost[lostFull]+s.Waiting != s.Items || s.SpoolBytes > client.MaxBytes {
+		t.Errorf("%+v, want %d items waiting or lost beside up to %d gaps, and at most %d bytes", s, items, gaps, client.MaxBytes)
+	}
+	c.stop()
+	size := int64(0)
+	names, _ := filepath.Glob(filepath.Join(client.Dir, "*.seg"))
+	for _, n := range names {
+		if info, err := os.Stat(n); err == nil {
+			size += info.Size()
+		}
+	}
+	if size > client.MaxBytes {
+		t.Errorf("%d bytes on disk, want at most %d", size, client.MaxBytes)
+	}
+}
+
+// TestDamagedSpool: what the disk has spoiled is counted, and the rest is sent.
+func TestDamagedSpool(t *testing.T) {
+	client := clientConfig(t, "http://127.0.0.1:1")
+	client.Logger = nil
+	c := startClient(t, client)
+	for i := range 10 {
+		if err := c.stream(t, "eth0").WriteBlock(t.Context(), testBlock(newRand(t, uint64(i)), time.Now(), 10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.stop()
+	names, _ := filepath.Glob(filepath.Join(client.Dir, "*.seg"))
+	data, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(names[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger()
+	s := startCollector(t, testConfig(t), l, "")
+	client.Collectors = []string{s.url}
+	again := startClient(t, client)
+	again.flush(t)
+	if st := again.Stats(); st.Lost["damaged"] != 1 || st.Stored != 9 {
+		t.Errorf("%+v, want 9 stored and one lost", st)
+	}
+}
+
+// TestDescriptions: blocks of several configurations, in the spool since before a
+// restart; one of which nobody knows any more.
+func TestDescriptions(t *testing.T) {
+	client := clientConfig(t, "http://127.0.0.1:1")
+	client.Logger = nil
+	c := startClient(t, client)
+	large := Description{Text: strings.Repeat("large ", 1000)}
+	for i := range 20000 {
+		name := strings.Repeat("n", i%200) + string(rune('a'+i%26)) + time.Duration(i).String()
+		large.Groups = append(large.Groups, fabric.Group{ID: fabric.GroupIDOf(name), Name: name, Level: "host"})
+	}
+	lost := Description{Text: "lost"}
+	for _, d := range []Description{large, lost} {
+		if err := c.Describe(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, d := range []Description{testDescription(), large, lost} {
+		b := testBlock(newRand(t, uint64(i)), time.Now(), 10)
+		b.Epoch = d.Epoch()
+		if err := c.stream(t, "eth0").WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unknown := testBlock(newRand(t, 9), time.Now(), 10)
+	unknown.Epoch = 12
+	if err := c.stream(t, "eth0").WriteBlock(t.Context(), unknown); err == nil {
+		t.Error("a block of an epoch that nobody described is taken")
+	}
+	c.stop()
+	if err := os.Remove(c.descriptionFile(lost.toWire().GetId())); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger()
+	cfg := testConfig(t)
+	cfg.Logger = nil
+	s := startCollector(t, cfg, l, "")
+	client.Collectors = []string{s.url}
+	again := startClient(t, client)
+	again.flush(t)
+	if st := again.Stats(); st.Stored != 2 || st.Lost[lostUndescribed] != 1 || st.DescribeParts < 3 {
+		t.Errorf("%+v, want 2 stored, 1 lost, a description in parts", st)
+	}
+	if len(l.groups) != 1+len(large.Groups) || len(l.epochs) != 2 {
+		t.Errorf("%d groups, %d epochs", len(l.groups), len(l.epochs))
+	}
+}

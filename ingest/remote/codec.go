@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+
+	"connectrpc.com/connect"
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// options are what both halves of the protocol's library need at a collector.
+func (s *Server) options() []connect.HandlerOption {
+	most := s.limits.MaxMessage
+	return []connect.HandlerOption{
+		connect.WithReadMaxBytes(most),
+		connect.WithCodec(scanningCodec{}),
+		connect.WithCodec(noJSON{}),
+		connect.WithCompression(compressionGzip, func() connect.Decompressor { return &bounded{most: most, open: openGzip} }, newGzip),
+		connect.WithCompression(CompressionZstd, func() connect.Decompressor { return &bounded{most: most, open: openZstd} }, newZstd),
+		connect.WithCompressMinBytes(1 << 10),
+	}
+}
+
+// scanningCodec decodes requests that are within the protocol's bounds.
+type scanningCodec struct{}
+
+// Name implements connect.Codec.
+func (scanningCodec) Name() string { return "proto" }
+
+// Marshal implements connect.Codec.
+func (scanningCodec) Marshal(m any) ([]byte, error) {
+	message, ok := m.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("encode %T: no message", m)
+	}
+	return proto.Marshal(message)
+}
+
+// Unmarshal implements connect.Codec.
+func (scanningCodec) Unmarshal(data []byte, m any) error {
+	request, ok := m.(*wire.PushRequest)
+	if !ok {
+		return fmt.Errorf("decode %T: no request", m)
+	}
+	return unmarshal(data, request)
+}
+
+func unmarshal(data []byte, m *wire.PushRequest) error {
+	if err := scan(data); err != nil {
+		return err
+	}
+	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
+}
+
+// noJSON stands in for the library's own codec, which knows no bounds.
+type noJSON struct{}
+
+var errJSON = errors.New("JSON is not taken")
+
+// Name implements connect.Codec.
+func (noJSON) Name() string { return "json" }
+
+// Marshal implements connect.Codec.
+func (noJSON) Marshal(any) ([]byte, error) { return nil, errJSON }
+
+// Unmarshal implements connect.Codec.
+func (noJSON) Unmarshal([]byte, any) error { return errJSON }
+
+// Compressions of ClientConfig.
+const (
+	CompressionZstd = "zstd"
+	compressionGzip = "gzip"
+)
+
+// bounded decompresses no more than it has to: the library reads on to the end of a
+// message that is too large.
+type bounded struct {
+	most int
+	open func(previous io.Reader, r io.Reader) (io.Reader, error)
+	r    io.Reader
+	left int
+}
+
+// errBomb ends a message that is too large.
+var errBomb = errors.New("message too large when decompressed")
+
+// Reset implements connect.Decompressor.
+func (b *bounded) Reset(r io.Reader) (err error) {
+	b.left = b.most + 1
+	b.r, err = b.open(b.r, r)
+	return err
+}
+
+// Read implements connect.Decompressor.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.r == nil {
+		return 0, io.EOF
+	}
+	if b.left == 0 {
+		return 0, errBomb
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// Close implements connect.Decompressor. The library closes before it pools.
+func (b *bounded) Close() error { return nil }
+
+func openGzip(previous, r io.Reader) (io.Reader, error) {
+	if z, ok := previous.(*gzip.Reader); ok && z != nil {
+		return z, z.Reset(r)
+	}
+	return gzip.NewReader(r)
+}
+
+func newGzip() connect.Compressor { return gzip.NewWriter(io.Discard) }
+
+// maxZstdWindow bounds the memory of a decoder.
+const maxZstdWindow = 8 << 20
+
+func openZstd(previous, r io.Reader) (io.Reader, error) {
+	if z, ok := previous.(*zstd.Decoder); ok && z != nil {
+		return z, z.Reset(r)
+	}
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+}
+
+// newZstd cannot fail with these options.
+func newZstd() connect.Compressor {
+	z, err := zstd.NewWriter(io.Discard, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(128<<10))
+	if err != nil {
+		return gzip.NewWriter(io.Discard)
+	}
+	return z
+}

@@ -1,0 +1,191 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+const (
+	// reviewEvery is how often the directory is asked whether names were unpinned that
+	// exporters describe otherwise.
+	reviewEvery = 5 * time.Second
+	// maxDisputes bounds those that are remembered; further ones are counted alone.
+	maxDisputes = 1024
+	// maxToldDisputes is how many findings go with a request.
+	maxToldDisputes = 64
+	// contestedName is the kind of the finding; see package finding.
+	contestedName = "contested-name"
+)
+
+// Finding is what the collector found about an exporter, beside one of its runs.
+type Finding struct {
+	aggregate.Source
+	*wire.Finding
+}
+
+type disputeKey struct {
+	nameKey
+	exporter string
+}
+
+// dispute is a name that an exporter describes otherwise than whoever holds it.
+type dispute struct {
+	refusal
+	own         bool // the collector's fabric file holds it
+	first, last int64
+	count, told uint64
+}
+
+// dispute counts what an exporter describes otherwise than others, and remembers it: for a
+// finding, and for when it is unpinned.
+func (s *Server) dispute(e *exporter, refused []refusal) {
+	if len(refused) == 0 {
+		return
+	}
+	e.counts.refused[ReasonContested].Add(uint64(len(refused) - 1))
+	s.refuse(e, ReasonContested, slog.Int("names", len(refused)), slog.String("first", credential.Limited(titleOf(&refused[0].Name))),
+		slog.String("held_by", holderOf(refused[0].holder)),
+		slog.String("hint", "rows are stored, under the names as they are held; csigscope schema unpin takes the next description"))
+	r, now := s.names, s.now().UnixNano()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range refused {
+		k := disputeKey{nameKeyOf(&one.Name), e.name}
+		d := r.disputes[k]
+		if d == nil {
+			if len(r.disputes) >= maxDisputes {
+				continue
+			}
+			d = &dispute{first: now}
+			r.disputes[k] = d
+		}
+		if d.count == d.told {
+			r.untold++
+		}
+		d.refusal, d.own, d.last = one, r.names[k.nameKey].own, now
+		d.count++
+	}
+}
+
+// settle ends a dispute. The caller holds mu.
+func (r *registry) settle(k disputeKey) {
+	if d := r.disputes[k]; d != nil {
+		if d.count != d.told {
+			r.untold--
+		}
+		delete(r.disputes, k)
+	}
+}
+
+// disputed are findings about an exporter that were not told, and what to call when they are.
+func (r *registry) disputed(exporter string, of aggregate.Source) (list []Finding, told func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.untold == 0 {
+		return nil, nil
+	}
+	counts := map[disputeKey]uint64{}
+	for k, d := range r.disputes {
+		if k.exporter == exporter && d.count != d.told && len(list) < maxToldDisputes {
+			counts[k] = d.count
+			list = append(list, Finding{of, d.finding()})
+		}
+	}
+	return list, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for k, n := range counts {
+			if d := r.disputes[k]; d != nil && d.told < n {
+				if d.told = n; d.count == n {
+					r.untold--
+				}
+			}
+		}
+	}
+}
+
+func (d *dispute) finding() *wire.Finding {
+	f := &wire.Finding{Kind: contestedName, Id: nameKeyOf(&d.Name).id, Severity: "warning", FromNs: d.first, ToNs: d.last, Count: d.count}
+	says, advice := "", "csigscope schema unpin takes the next description"
+	if g := d.Group; g != nil {
+		says = fmt.Sprintf("level %.64q, parent %.64q", g.Level, g.Parent)
+	} else {
+		l := d.Location
+		f.Device, f.Location = l.Device, uint64(l.ID)
+		says = fmt.Sprintf("%d kbit/s, device %.64q, stage %.64q, orientation %.64q, %d ports", l.Capacity, l.Device, l.Stage, l.Orientation, l.CandidateCount)
+	}
+	holder := holderOf(d.holder)
+	if d.own {
+		holder, advice = "the collector's fabric file", "correct one of the two files"
+	}
+	f.Evidence = fmt.Sprintf("%s: exporter %q says %s; %s says otherwise, and that holds: %s", titleOf(&d.Name), d.Exporter, says, holder, advice)
+	return f
+}
+
+func titleOf(n *fabric.Name) string {
+	if n.Group != nil {
+		return "group " + n.Group.Name
+	}
+	return n.Location.Kind + " " + n.Location.Name
+}
+
+func holderOf(exporter string) string {
+	if exporter == "" {
+		return "a fabric file"
+	}
+	return fmt.Sprintf("exporter %q, which came first,", exporter)
+}
+
+// review takes descriptions that were refused once their names are unpinned, until ctx ends.
+// Of several, the one that was refused first is taken.
+func (s *Server) review(ctx context.Context) {
+	for sleep(ctx, s.reviewEvery) {
+		keys, names := s.names.waiting()
+		if len(names) == 0 {
+			continue
+		}
+		// The directory decides, as of new names. Where it is away, that is tried again.
+		if err := s.announces.wait(ctx, announcement{names: names}); err == nil {
+			s.names.settleTaken(keys, names, s.logger)
+		}
+	}
+}
+
+// waiting are the names that would be taken if they were unpinned.
+func (r *registry) waiting() (keys []disputeKey, names []fabric.Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k := range r.disputes {
+		if !r.names[k.nameKey].own {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b disputeKey) int {
+		return cmp.Or(cmp.Compare(r.disputes[a].first, r.disputes[b].first), cmp.Compare(a.exporter, b.exporter), cmp.Compare(a.id, b.id))
+	})
+	for _, k := range keys {
+		names = append(names, r.disputes[k].Name)
+	}
+	return keys, names
+}
+
+// settleTaken ends disputes about names that are as their exporter has them by now.
+func (r *registry) settleTaken(keys []disputeKey, names []fabric.Name, logger *slog.Logger) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, k := range keys {
+		if r.names[k.nameKey].content == contentOf(&names[i]) {
+			r.settle(k)
+			logger.Info("description is taken that was refused", slog.String("exporter", k.exporter), slog.String("name", titleOf(&names[i])))
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// rewritten is the description of the tests with other properties of the same names.
+func rewritten() Description {
+	d := testDescription()
+	d.Text = "another configuration"
+	d.Groups[0].Level, d.Groups[0].Parent = "pod", "pod9"
+	l := &d.Locations[0]
+	l.Capacity, l.Device, l.DeviceLoc = 1, "leaf9", fabric.LocationIDOf(fabric.KindSet, "leaf9")
+	return d
+}
+
+// describing is a request with a description and a block of it.
+func describing(t *testing.T, d Description, seq uint64) *wire.PushRequest {
+	m := validRequest(t, seq)
+	described := d.toWire()
+	m.Descriptions[0] = described
+	m.Blocks[0].Description, m.Blocks[0].Epoch = described.GetId(), described.GetEpoch()
+	return m
+}
+
+// pushAs hands a request to the collector as an exporter of that name.
+func pushAs(t *testing.T, s *collector, name string, m *wire.PushRequest) {
+	t.Helper()
+	e := s.exporter(name, &s.limits)
+	defer e.inFlight.Add(-1)
+	answer, err := s.take(t.Context(), &call{exporter: e, release: func() {}}, m)
+	if err != nil || len(answer.GetOutcomes()) != 1 || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
+		t.Fatalf("%s: %v, %v: rows are to be stored whatever their names are", name, answer, err)
+	}
+}
+
+// holds checks what the names of the tests stand for.
+func holds(t *testing.T, l *ledger, step string, want Description) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if g, p := l.groups[want.Groups[0].ID], l.locations[want.Locations[0].ID]; g != want.Groups[0] || p.Capacity != want.Locations[0].Capacity || p.DeviceLoc != want.Locations[0].DeviceLoc {
+		t.Errorf("%s: group %+v, location %+v", step, g, p)
+	}
+}
+
+// TestNamesArePinned: what a name stands for is what the first exporter said, over restarts of
+// the collector; who says otherwise is refused, counted and shown, and taken once that is
+// unpinned. Rows are stored in any case.
+func TestNamesArePinned(t *testing.T) {
+	l, log := newLedger(), &logBuffer{}
+	cfg := testConfig(t)
+	cfg.Logger = log.logger()
+	start := func() *collector {
+		server, err := NewServer(cfg, l, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.reviewEvery = time.Millisecond
+		return serveHere(t, server)
+	}
+	first, other := testDescription(), rewritten()
+	s := start()
+	pushAs(t, s, "host1", describing(t, first, 1))
+	pushAs(t, s, "host2", describing(t, other, 1))
+	holds(t, l, "in one process", first)
+	s.stop()
+
+	s = start()
+	pushAs(t, s, "host2", describing(t, other, 2))
+	pushAs(t, s, "host2", describing(t, other, 3))
+	holds(t, l, "after a restart", first)
+	st := s.Stats()
+	if n := st.Total.Refused[ReasonContested]; n != 4 || len(st.Exporters) != 1 || st.Exporters[0].Refused[ReasonContested] != 4 {
+		t.Errorf("%d names are counted, %+v", n, st.Exporters)
+	}
+	l.mu.Lock()
+	most := map[uint64]uint64{}
+	for _, f := range l.disputes {
+		if most[f.GetId()] = max(most[f.GetId()], f.GetCount()); f.GetKind() != finding.ContestedName.String() || f.GetSeverity() != string(finding.ContestedName.Severity()) ||
+			!strings.Contains(f.GetEvidence(), `"host2"`) || !strings.Contains(f.GetEvidence(), `"host1"`) || checkFinding(f) != nil {
+			t.Errorf("%+v, %v", f, checkFinding(f))
+		}
+	}
+	l.mu.Unlock()
+	if len(most) != 2 || most[uint64(first.Groups[0].ID)] != 2 {
+		t.Errorf("findings %v, want one of each name with 2 of it", most)
+	}
+	if text := log.String(); !strings.Contains(text, "reason=contested") || !strings.Contains(text, "rack1") || !strings.Contains(text, "host1") {
+		t.Errorf("log %s", text)
+	}
+
+	l.unpin()
+	taken := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.groups[other.Groups[0].ID] == other.Groups[0] && l.locations[other.Locations[0].ID].Capacity == 1
+	}
+	for !taken() { // until the test's own time is up
+		time.Sleep(time.Millisecond)
+	}
+	pushAs(t, s, "host1", describing(t, first, 4))
+	holds(t, l, "pinned again", other)
+}
+
+// TestOwnNamesHold: what the collector's fabric file says is not for exporters to change, nor
+// what another one's in the same store says.
+func TestOwnNamesHold(t *testing.T) {
+	l := newLedger()
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Known = nil, []Description{testDescription()}
+	s := startCollector(t, cfg, l, "")
+	m := validRequest(t, 1)
+	m.Descriptions = nil
+	if _, err := pushTo(t, s, m); err != nil || len(l.rows) != 5 {
+		t.Fatalf("%v: a description of the collector's own is asked for", err)
+	}
+	other := rewritten()
+	fresh := fabric.Location{ID: fabric.PortLocationID("leaf9", "up9"), Name: "leaf9:up9", Kind: fabric.KindPort, Capacity: 25e6}
+	fresh.Set, fresh.DeviceLoc, fresh.StageLoc = fresh.ID, fresh.ID, fresh.ID
+	other.Locations = append(other.Locations, fresh)
+	pushAs(t, s, "host1", describing(t, other, 1))
+	if len(l.locations) != 1 || l.locations[fresh.ID].Capacity != 25e6 || len(l.groups) != 0 || s.Stats().Total.Refused[ReasonContested] != 2 {
+		t.Errorf("locations %v, groups %v, %+v", l.locations, l.groups, s.Stats().Total.Refused)
+	}
+	file := testDescription()
+	l.pins[nameKey{false, uint64(file.Groups[0].ID)}] = fabric.Name{Group: &file.Groups[0], Pinned: true}
+	s.HoldNames(Description{Text: "a file without names"})
+	pushAs(t, s, "host1", describing(t, other, 2))
+	if len(l.groups) != 0 || l.locations[other.Locations[0].ID].Capacity != 1 {
+		t.Errorf("groups %v: what a file says is replaced; locations %v: what none says is not taken", l.groups, l.locations)
+	}
+}
+
+// TestTwoFirstExporters: the directory decides at once among those that come together.
+func TestTwoFirstExporters(t *testing.T) {
+	l := newLedger()
+	r := newRegistry(l, nil)
+	var list []announcement
+	var refused [3][]refusal
+	for i, d := range []Description{testDescription(), rewritten(), testDescription()} {
+		a, _, _ := r.news(d.toWire(), fmt.Sprint("host", i))
+		a.refused = &refused[i]
+		list = append(list, a)
+	}
+	if err := r.write(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, l, "together", testDescription())
+	if len(refused[0]) != 0 || len(refused[1]) != 2 || len(refused[2]) != 0 || refused[1][0].holder != "host0" {
+		t.Errorf("refused %+v", refused)
+	}
+}
+
+// TestNamesOfOneExporterLeaveRoom: an exporter that describes names without end is refused
+// before others are.
+func TestNamesOfOneExporterLeaveRoom(t *testing.T) {
+	r := newRegistry(newLedger(), nil)
+	for i := range uint64(maxNames / 2) {
+		r.names[nameKey{false, i}] = nameEntry{content: 1}
+	}
+	r.described["greedy"] = maxNames / 2
+	d := testDescription()
+	m := d.toWire()
+	if _, _, full := r.news(m, "greedy"); full != 2 {
+		t.Errorf("%d names are refused, want both", full)
+	}
+	if a, _, full := r.news(m, "host1"); full != 0 || len(a.names) != 2 {
+		t.Errorf("%d names of another exporter are refused, %d taken", full, len(a.names))
+	}
+}
+
+// TestDescriptionsAreChecked: identities are those of names.
+func TestDescriptionsAreChecked(t *testing.T) {
+	s := startCollector(t, testConfig(t), newLedger(), "")
+	for name, change := range map[string]func(*Description){
+		"group":    func(d *Description) { d.Groups[0].ID++ },
+		"newline":  func(d *Description) { d.Locations[0].Name = "a\nb" },
+		"location": func(d *Description) { d.Locations[0].ID++ },
+		"squatted": func(d *Description) { d.Locations[0].Name = "leaf2:up1" },
+		"kind":     func(d *Description) { d.Locations[0].Kind = fabric.KindSet },
+		"device":   func(d *Description) { d.Locations[0].DeviceLoc = fabric.PortLocationID("leaf2", "up1") },
+		"set":      func(d *Description) { d.Locations[0].Set = aggregate.LocationID(5) },
+	} {
+		bad := testDescription()
+		change(&bad)
+		request := validRequest(t, 1)
+		request.Descriptions[0] = bad.toWire()
+		if _, err := pushTo(t, s, request); err == nil {
+			t.Errorf("%s: %+v is taken", name, bad)
+		}
+	}
+}
+
+// serveHere serves on any address until the test ends.
+func serveHere(t *testing.T, s *Server) *collector {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(ctx, ln); err != nil {
+			t.Error(err)
+		}
+	}()
+	stop := func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return &collector{Server: s, stop: stop}
+}

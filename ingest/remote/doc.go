@@ -1,0 +1,8 @@
+// Package remote is how host exporters hand in partial aggregates and decoded tags: the
+// client with its spool, and the collector's side with identity and limits. The protocol
+// is described in wire/ingest.proto.
+//
+// It knows who hands in what, and that each counts once. It must never know how tags are
+// decoded (of package decode it uses what an observation is, and no more), SQL, or what
+// becomes of the blocks behind Sink.
+package remote

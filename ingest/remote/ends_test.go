@@ -1,0 +1,254 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// distant is a ledger whose directory does not answer while it is away, but for what the
+// store's outbox takes.
+type distant struct {
+	*ledger
+	away    atomic.Bool
+	earlier atomic.Int32
+}
+
+func (d *distant) wait(ctx context.Context) error {
+	if !d.away.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (d *distant) WriteEpoch(ctx context.Context, epoch uint64, text string) error {
+	return errors.Join(d.wait(ctx), d.ledger.WriteEpoch(ctx, epoch, text))
+}
+
+func (d *distant) Names(ctx context.Context, groups []aggregate.GroupID, locations []aggregate.LocationID) ([]fabric.Name, error) {
+	if err := d.wait(ctx); err != nil {
+		return nil, err
+	}
+	return d.ledger.Names(ctx, groups, locations)
+}
+
+func (d *distant) PinNames(ctx context.Context, list []fabric.Name) error {
+	return errors.Join(d.wait(ctx), d.ledger.PinNames(ctx, list))
+}
+
+func (d *distant) BeginRuns(ctx context.Context, list []Run) error {
+	return errors.Join(d.wait(ctx), d.ledger.BeginRuns(ctx, list))
+}
+
+func (d *distant) EndRuns(ctx context.Context, list []Run) error {
+	if err := d.wait(ctx); err != nil {
+		return err
+	}
+	return d.ledger.EndRuns(ctx, list)
+}
+
+func (d *distant) EndEarlier(ctx context.Context, _ []Run) error {
+	if err := d.wait(ctx); err != nil {
+		return err
+	}
+	d.earlier.Add(1)
+	return nil
+}
+
+// distantServer is a collector at work, which the tests of a bubble hand requests to.
+func distantServer(t *testing.T) (*Server, *distant, context.CancelFunc) {
+	t.Helper()
+	cfg := testConfig(t)
+	cfg.Logger, cfg.CommitEvery = nil, 100*time.Millisecond
+	d := &distant{ledger: newLedger()}
+	s, err := NewServer(cfg, d, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { s.work(ctx) })
+	stop := func() { cancel(); done.Wait() }
+	return s, d, stop
+}
+
+// handIn is a request of an exporter as ServeHTTP hands it on, and how long it took.
+func handIn(t *testing.T, s *Server, exporter string, m *wire.PushRequest) (*wire.PushResponse, time.Duration, error) {
+	t.Helper()
+	e, began := s.exporter(exporter, &s.limits), time.Now()
+	defer e.inFlight.Add(-1)
+	ctx, cancel := context.WithTimeout(t.Context(), s.cfg.Timeout)
+	defer cancel()
+	answer, err := s.take(ctx, &call{exporter: e, release: func() {}}, proto.CloneOf(m))
+	return answer, time.Since(began), err
+}
+
+// told is a request with a block of a stream and with records of it.
+func told(t *testing.T, stream string, seq uint64, records ...*wire.Record) *wire.PushRequest {
+	m := validRequest(t, seq)
+	m.Blocks[0].Stream = stream
+	for _, r := range records {
+		r.Stream, r.Incarnation, r.Epoch, r.Description = stream, 7, m.Descriptions[0].GetEpoch(), m.Descriptions[0].GetId()
+	}
+	m.Records = records
+	return m
+}
+
+func tellEnd() *wire.Record { return &wire.Record{What: &wire.Record_End{End: &wire.End{}}} }
+
+func tellTap() *wire.Record {
+	return &wire.Record{What: &wire.Record_Tap{Tap: validTap(time.Now())}}
+}
+
+// TestEndHoldsNobody: while the store is away an exporter ends, and tells of it again and
+// again. What others hand in is acknowledged as before; the end waits once, and comes when
+// the store is back.
+func TestEndHoldsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d, stop := distantServer(t)
+		defer stop()
+		for _, exporter := range []string{"a", "b"} {
+			if answer, _, err := handIn(t, s, exporter, told(t, "eth0", 1, tellTap())); err != nil || answer.GetOutcomes()[1] != wire.Outcome_OUTCOME_STORED {
+				t.Fatalf("%v, %v", answer, err)
+			}
+		}
+		d.away.Store(true)
+		end := told(t, "eth0", 2, tellEnd())
+		var ending sync.WaitGroup
+		ending.Go(func() {
+			for range 8 {
+				answer, took, err := handIn(t, s, "a", end)
+				if err != nil || answer.GetOutcomes()[0] > wire.Outcome_OUTCOME_REPEAT || answer.GetOutcomes()[1] != wire.Outcome_OUTCOME_UNSPECIFIED || took >= s.cfg.Timeout {
+					t.Errorf("end: %v, %v after %s, want it not taken in time", answer, err, took)
+				}
+				time.Sleep(10 * time.Second)
+			}
+		})
+		for seq := range uint64(90) {
+			time.Sleep(time.Second)
+			answer, took, err := handIn(t, s, "b", told(t, "eth0", seq+2, tellTap()))
+			if err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED || answer.GetOutcomes()[1] != wire.Outcome_OUTCOME_STORED || took > time.Second {
+				t.Fatalf("block %d of another exporter: %v, %v after %s", seq, answer, err, took)
+			}
+		}
+		ending.Wait()
+		if n := len(s.ends.waiting); n != 1 {
+			t.Errorf("%d ends wait, want 1", n)
+		}
+		d.away.Store(false)
+		for {
+			answer, _, err := handIn(t, s, "a", end)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.GetOutcomes()[1] == wire.Outcome_OUTCOME_STORED {
+				break
+			}
+		}
+		synctest.Wait()
+		if len(d.ended) != 1 || len(s.ends.waiting) != 0 || len(s.ends.of) != 0 {
+			t.Errorf("ended %v, %d wait", d.ended, len(s.ends.waiting))
+		}
+	})
+}
+
+// TestNewNamesWait: while the store is away, blocks of new runs and under new names wait, and
+// those of known runs are acknowledged, in the same request too. What left before the store
+// came back is not written then.
+func TestNewNamesWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d, stop := distantServer(t)
+		defer stop()
+		if _, _, err := handIn(t, s, "b", told(t, "eth0", 1)); err != nil {
+			t.Fatal(err)
+		}
+		d.away.Store(true)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			for n := range 10 {
+				m := validRequest(t, 1)
+				g := &wire.Group{Id: uint64(fabric.GroupIDOf("rack7")), Name: "rack7", Order: uint32(n)}
+				m.Descriptions[0].Groups = append(m.Descriptions[0].Groups, g)
+				if answer, _, err := handIn(t, s, "a", m); err == nil {
+					t.Errorf("a new name: %v", answer)
+				}
+			}
+		})
+		for seq := range uint64(10) {
+			m := told(t, "eth0", seq+2, tellTap())
+			m.Blocks = append(m.Blocks, told(t, "eth1", seq+1).GetBlocks()...)
+			answer, took, err := handIn(t, s, "b", m)
+			want := []wire.Outcome{wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_UNSPECIFIED, wire.Outcome_OUTCOME_STORED}
+			if err != nil || fmt.Sprint(answer.GetOutcomes()) != fmt.Sprint(want) || took >= s.cfg.Timeout {
+				t.Fatalf("%v, %v after %s, want %v", answer, err, took, want)
+			}
+		}
+		waiting.Wait()
+		s.announces.mu.Lock()
+		if r := s.announces.next; r != nil && len(r.items) > 0 {
+			t.Errorf("%d announcements wait for nobody", len(r.items))
+		}
+		s.announces.mu.Unlock()
+		checkConservation(t, s.Stats().Total)
+		d.away.Store(false)
+		time.Sleep(s.cfg.Timeout)
+		if answer, _, err := handIn(t, s, "b", told(t, "eth1", 1)); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
+			t.Errorf("when the store is back: %v, %v", answer, err)
+		}
+		synctest.Wait()
+		if d.earlier.Load() == 0 {
+			t.Error("earlier runs are not ended")
+		}
+	})
+}
+
+// TestEndsGivenUp: what waits for its end is bounded for each exporter. What the store has not
+// taken when the collector ends is counted, and its exporters have to come again.
+func TestEndsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d, stop := distantServer(t)
+		d.away.Store(true)
+		var all sync.WaitGroup
+		for n := range maxExporterEnds + 10 {
+			e := s.exporter("a", &s.limits)
+			e.inFlight.Add(-1)
+			want := errClosed
+			if n >= maxExporterEnds {
+				want = errEnds
+			}
+			all.Go(func() {
+				for range 2 {
+					if err := s.ends.wait(t.Context(), []Run{{Exporter: "a", Stream: fmt.Sprint(n)}}); !errors.Is(err, want) {
+						if n >= maxExporterEnds || !errors.Is(err, context.Canceled) {
+							t.Errorf("run %d: %v, want %v", n, err, want)
+						}
+					}
+				}
+			})
+			synctest.Wait()
+		}
+		if _, err := s.ends.add(Run{Exporter: "b"}, func(*ending) {}); err != nil {
+			t.Errorf("another exporter: %v", err)
+		}
+		stop()
+		all.Wait()
+		if n := s.Stats().Total.Refused[ReasonEnds]; n != maxExporterEnds+1 {
+			t.Errorf("%d counted, want %d", n, maxExporterEnds+1)
+		}
+		if err := s.ends.wait(t.Context(), []Run{{Exporter: "a"}}); !errors.Is(err, errClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}

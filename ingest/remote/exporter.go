@@ -1,0 +1,221 @@
+package remote
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// exporter is what a collector remembers of one identity. It is bounded by Limits.
+type exporter struct {
+	name                          string
+	limits                        atomic.Pointer[Limits]
+	requests, bytes, rows, naming *rate.Limiter
+	inFlight                      atomic.Int32
+	last                          atomic.Int64 // Unix ns of the last request
+	counts                        counts
+	clock                         clockOffset
+
+	mu        sync.Mutex
+	streams   map[uint64]*stream // by producer
+	described []described        // what it gave, latest last
+}
+
+// stream is a series of numbered blocks.
+type stream struct {
+	lives []life // by incarnation, the last few
+}
+
+// life is one incarnation of a stream.
+type life struct {
+	incarnation uint64
+	epochs      []uint64 // under which it was announced
+	seqs        seqs
+}
+
+const (
+	maxLives      = 16 // of a stream; an exporter that is killed often sends blocks of several
+	maxLifeEpochs = 4  // of a life
+	maxDescribed  = 16 // of an exporter
+)
+
+func newExporter(name string, l *Limits) *exporter {
+	e := &exporter{name: name, streams: map[uint64]*stream{}}
+	e.limits.Store(l)
+	for i, b := range l.budgets() {
+		*e.limiters()[i] = rate.NewLimiter(b.perSecond, b.burst)
+	}
+	return e
+}
+
+func (e *exporter) limiters() [4]**rate.Limiter {
+	return [...]**rate.Limiter{&e.requests, &e.bytes, &e.rows, &e.naming}
+}
+
+// use holds the exporter to these limits from now on.
+func (e *exporter) use(l *Limits, now time.Time) {
+	if e.limits.Swap(l) == l {
+		return
+	}
+	for i, b := range l.budgets() {
+		limiter := *e.limiters()[i]
+		limiter.SetBurstAt(now, b.burst)
+		limiter.SetLimitAt(now, b.perSecond)
+	}
+}
+
+// budget fills up at a rate, to a burst.
+type budget struct {
+	perSecond rate.Limit
+	burst     int
+}
+
+// budgets are those of requests, bytes, rows and names.
+func (l *Limits) budgets() [4]budget {
+	of := func(perSecond float64) budget { return budget{rate.Limit(perSecond), max(1, int(perSecond*l.Burst))} }
+	return [...]budget{
+		of(l.RequestRate), of(l.ByteRate), of(l.RowRate),
+		{rate.Limit(float64(l.MaxNames) / time.Hour.Seconds()), max(l.MaxNames, maxMessageNames)},
+	}
+}
+
+// placeOf is where a number of a stream is kept.
+type placeOf struct {
+	producer, incarnation, seq uint64
+}
+
+// begin takes a number. Finish must follow where the state is seqNew.
+func (e *exporter) begin(at placeOf, maxStreams int) (seqState, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l, ok := e.life(at, maxStreams)
+	switch {
+	case !ok:
+		return 0, false
+	case l == nil:
+		return seqStale, true
+	}
+	return l.seqs.begin(at.seq), true
+}
+
+// meet remembers a life of which something is told.
+func (e *exporter) meet(at placeOf, maxStreams int) (seqState, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l, ok := e.life(at, maxStreams)
+	if l == nil {
+		return seqStale, ok
+	}
+	return seqNew, ok
+}
+
+// life finds or begins a life: nil for one older than those that are remembered, and
+// false where there are too many streams. The caller holds mu.
+func (e *exporter) life(at placeOf, maxStreams int) (*life, bool) {
+	s := e.streams[at.producer]
+	if s == nil {
+		if len(e.streams) >= maxStreams {
+			return nil, false
+		}
+		s = &stream{}
+		e.streams[at.producer] = s
+	}
+	return s.life(at.incarnation), true
+}
+
+// finish ends what begin began.
+func (e *exporter) finish(at placeOf, durable bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.streams[at.producer]; s != nil {
+		if l := s.find(at.incarnation); l != nil {
+			l.seqs.end(at.seq, durable)
+		}
+	}
+}
+
+// unannounced tells whether a life has not been announced under the epoch.
+func (e *exporter) unannounced(at placeOf, epoch uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.streams[at.producer].find(at.incarnation)
+	return l != nil && !slices.Contains(l.epochs, epoch)
+}
+
+// announced remembers that a life was announced.
+func (e *exporter) announced(at placeOf, epoch uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l := e.streams[at.producer].find(at.incarnation); l != nil {
+		l.epochs = appendRecent(l.epochs, epoch, maxLifeEpochs)
+	}
+}
+
+// described is a description that is known, and the epoch that it is of.
+type described struct{ id, epoch uint64 }
+
+// describe remembers that the exporter gave a description.
+func (e *exporter) describe(d described) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.described = appendRecent(e.described, d, maxDescribed)
+}
+
+// epochOf is the epoch of a description that the exporter gave.
+func (e *exporter) epochOf(id uint64) (epoch uint64, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return find(e.described, id)
+}
+
+func find(list []described, id uint64) (epoch uint64, ok bool) {
+	for _, d := range list {
+		if d.id == id {
+			return d.epoch, true
+		}
+	}
+	return 0, false
+}
+
+// appendRecent adds a value as the latest one, and forgets the oldest beyond a number.
+func appendRecent[T comparable](list []T, v T, most int) []T {
+	list = slices.DeleteFunc(list, func(x T) bool { return x == v })
+	if len(list) >= most {
+		list = slices.Delete(list, 0, len(list)-most+1)
+	}
+	return append(list, v)
+}
+
+func (s *stream) find(incarnation uint64) *life {
+	for i := range s.lives {
+		if s.lives[i].incarnation == incarnation {
+			return &s.lives[i]
+		}
+	}
+	return nil
+}
+
+// life finds or begins a life; nil for one older than those that are remembered.
+func (s *stream) life(incarnation uint64) *life {
+	if l := s.find(incarnation); l != nil {
+		return l
+	}
+	at, _ := slices.BinarySearchFunc(s.lives, incarnation, func(l life, n uint64) int {
+		if l.incarnation < n {
+			return -1
+		}
+		return 1
+	})
+	if len(s.lives) >= maxLives {
+		if at == 0 {
+			return nil
+		}
+		s.lives = slices.Delete(s.lives, 0, 1)
+		at--
+	}
+	s.lives = slices.Insert(s.lives, at, life{incarnation: incarnation})
+	return &s.lives[at]
+}

@@ -1,0 +1,194 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// flowsToWire makes a message of the rows.
+func flowsToWire(rows []aggregate.FlowRow) *wire.Flows {
+	m := &wire.Flows{}
+	for i := range rows {
+		f := &rows[i]
+		m.Source, m.Destination = append(m.Source, f.Src[:]...), append(m.Destination, f.Dst[:]...)
+		m.SourcePort, m.DestinationPort = append(m.SourcePort, uint32(f.SrcPort)), append(m.DestinationPort, uint32(f.DstPort))
+		m.Protocol, m.Signal, m.Kind = append(m.Protocol, f.Proto), append(m.Signal, f.Signal), append(m.Kind, f.Kind)
+		m.SrcGroup, m.DstGroup = append(m.SrcGroup, f.SrcGroup), append(m.DstGroup, f.DstGroup)
+		m.Observations, m.Bytes, m.Measured = append(m.Observations, f.Observations), append(m.Bytes, f.Bytes), append(m.Measured, f.Measured)
+		m.Sum, m.Min, m.Max = append(m.Sum, f.Sum), append(m.Min, f.Min), append(m.Max, f.Max)
+		m.Heavy, m.HeavySum = append(m.Heavy, f.Heavy), append(m.HeavySum, f.HeavySum)
+		m.Location, m.LocationHeavy = append(m.Location, f.Location), append(m.LocationHeavy, f.LocationHeavy)
+	}
+	return m
+}
+
+// takeFlows fills in the flows of a block. Nil is no flows.
+func takeFlows(b *aggregate.Block, m *wire.Flows) error {
+	n := len(m.GetKind())
+	if n == 0 {
+		return nil
+	}
+	if b.Resolution < int64(time.Second) {
+		return fmt.Errorf("flows of a window of %d ns: expected 1 s or longer", b.Resolution)
+	}
+	for i, length := range [...]int{
+		len(m.GetSignal()), len(m.GetProtocol()), len(m.GetSourcePort()), len(m.GetDestinationPort()), len(m.GetSrcGroup()), len(m.GetDstGroup()),
+		len(m.GetObservations()), len(m.GetBytes()), len(m.GetMeasured()), len(m.GetSum()), len(m.GetMin()), len(m.GetMax()),
+		len(m.GetHeavy()), len(m.GetHeavySum()), len(m.GetLocation()), len(m.GetLocationHeavy()),
+	} {
+		if length != n {
+			return fmt.Errorf("column %d of flows has %d rows: expected %d", i+1, length, n)
+		}
+	}
+	if len(m.GetSource()) != 16*n || len(m.GetDestination()) != 16*n {
+		return fmt.Errorf("addresses of flows take %d and %d bytes: expected %d", len(m.GetSource()), len(m.GetDestination()), 16*n)
+	}
+	for i := range n {
+		if s, d := m.GetSourcePort()[i], m.GetDestinationPort()[i]; max(s, d) > math.MaxUint16 {
+			return fmt.Errorf("flow %d: ports %d, %d: out of range", i, s, d)
+		}
+		b.Flows = append(b.Flows, flowOf(m, i))
+	}
+	return nil
+}
+
+// checkFlows holds the flows of a block that has been checked to each other, and to its rows
+// where those are all that the flows are of.
+func checkFlows(b *aggregate.Block, blocks uint32) error {
+	if !flowsApart(b.Flows) {
+		return errFlowTwice
+	}
+	if len(b.Flows) > 0 && blocks == 1 && !flowsFit(b) {
+		return errFlowTotals
+	}
+	return nil
+}
+
+var (
+	errFlowTwice  = errors.New("a flow is in two rows")
+	errFlowTotals = errors.New("flows do not come to what the rows of their window do")
+)
+
+func flowOf(m *wire.Flows, i int) aggregate.FlowRow {
+	return aggregate.FlowRow{
+		Flow: flow.Flow{
+			Src: [16]byte(m.GetSource()[16*i:]), Dst: [16]byte(m.GetDestination()[16*i:]),
+			SrcPort: uint16(m.GetSourcePort()[i]), DstPort: uint16(m.GetDestinationPort()[i]), Proto: m.GetProtocol()[i],
+		},
+		Signal: m.GetSignal()[i], Kind: m.GetKind()[i], SrcGroup: m.GetSrcGroup()[i], DstGroup: m.GetDstGroup()[i],
+		Observations: m.GetObservations()[i], Bytes: m.GetBytes()[i], Measured: m.GetMeasured()[i],
+		Sum: m.GetSum()[i], Min: m.GetMin()[i], Max: m.GetMax()[i], Heavy: m.GetHeavy()[i], HeavySum: m.GetHeavySum()[i],
+		Location: m.GetLocation()[i], LocationHeavy: m.GetLocationHeavy()[i],
+	}
+}
+
+// flowPair is what rows of flows add up within.
+type flowPair struct{ signal, kind uint8 }
+
+func pairOf(f *aggregate.FlowRow) flowPair { return flowPair{f.Signal, f.Kind} }
+
+// flowsApart tells whether each flow has one row: it is of one cell, and of the overflow's
+// where there are too many cells. All others are told cell by cell.
+func flowsApart(rows []aggregate.FlowRow) bool {
+	type key struct {
+		flow.Flow
+		flowPair
+		src, dst uint64
+	}
+	seen := make(map[key]struct{}, len(rows))
+	for i := range rows {
+		f := &rows[i]
+		k := key{f.Flow, pairOf(f), f.SrcGroup, f.DstGroup}
+		if f.Flow != (flow.Flow{}) && f.SrcGroup != uint64(aggregate.OverflowGroup) {
+			k.src, k.dst = 0, 0
+		}
+		seen[k] = struct{}{}
+	}
+	return len(seen) == len(rows)
+}
+
+// flowSums are what the rows of a signal and kind come to.
+type flowSums struct{ observations, bytes, measured, sum, heavy, heavySum uint64 }
+
+func (s flowSums) plus(o flowSums) flowSums {
+	return flowSums{
+		addSat(s.observations, o.observations), addSat(s.bytes, o.bytes), addSat(s.measured, o.measured),
+		addSat(s.sum, o.sum), addSat(s.heavy, o.heavy), addSat(s.heavySum, o.heavySum),
+	}
+}
+
+// flowsFit tells whether a block's flows come to what its rows do.
+func flowsFit(b *aggregate.Block) bool {
+	rows, flows := map[flowPair]flowSums{}, map[flowPair]flowSums{}
+	for i := range b.Len() {
+		p, s := flowPair{b.Signal[i], b.Kind[i]}, flowSums{b.Observations[i], b.Bytes[i], 0, b.Sum[i], b.Heavy[i], b.HeavySum[i]}
+		if csig.Signal(p.signal).HasValue() {
+			for _, n := range b.DistCount[distStart(b, i):b.DistEnd[i]] {
+				s.measured = addSat(s.measured, n)
+			}
+		}
+		rows[p] = rows[p].plus(s)
+	}
+	for i := range b.Flows {
+		f := &b.Flows[i]
+		flows[pairOf(f)] = flows[pairOf(f)].plus(flowSums{f.Observations, f.Bytes, f.Measured, f.Sum, f.Heavy, f.HeavySum})
+	}
+	for p, want := range rows {
+		if flows[p] != want {
+			return false
+		}
+	}
+	return len(flows) == len(rows)
+}
+
+// foldFlows leaves as many rows as keep says, the same number of each signal and kind, the
+// worst flows first. It adds the others up in the rest of all cells, so that totals stay
+// exact. What comes out hangs on the rows and keep alone. It returns the rows themselves
+// where they are not too many, and how many were folded.
+func foldFlows(rows []aggregate.FlowRow, keep int) (out []aggregate.FlowRow, folded int) {
+	if len(rows) <= keep {
+		return rows, 0
+	}
+	rests := map[flowPair]*aggregate.FlowRow{}
+	var order []flowPair
+	for i := range rows {
+		p := pairOf(&rows[i])
+		if rests[p] == nil {
+			rests[p] = restOf(p)
+			order = append(order, p)
+		}
+	}
+	kept, share := map[flowPair]int{}, max(keep, 0)/len(order)
+	for i := range rows {
+		f, p := &rows[i], pairOf(&rows[i])
+		all := f.Flow == (flow.Flow{}) && f.SrcGroup == uint64(aggregate.OverflowGroup) && f.DstGroup == uint64(aggregate.OverflowGroup)
+		if !all && kept[p] < share {
+			kept[p]++
+			out = append(out, *f)
+			continue
+		}
+		if !all {
+			folded++
+		}
+		rests[p].Add(f)
+	}
+	for _, p := range order {
+		if rests[p].Observations > 0 {
+			out = append(out, *rests[p])
+		}
+	}
+	return out, folded
+}
+
+// restOf is an empty rest of all cells.
+func restOf(p flowPair) *aggregate.FlowRow {
+	all := uint64(aggregate.OverflowGroup)
+	return &aggregate.FlowRow{Signal: p.signal, Kind: p.kind, SrcGroup: all, DstGroup: all}
+}

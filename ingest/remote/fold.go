@@ -1,0 +1,171 @@
+package remote
+
+import (
+	"errors"
+	"math"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// errDuplicate is the error of a block with two rows of one key: they would be one row
+// in a table, and one of them would be lost.
+var errDuplicate = errors.New("two rows with the same key")
+
+// rowKey is what rows are merged by.
+type rowKey struct {
+	signal, kind, encoding uint8
+	src, dst, location     uint64
+}
+
+func keyOf(b *aggregate.Block, i int) rowKey {
+	return rowKey{b.Signal[i], b.Kind[i], b.Encoding[i], b.SrcGroup[i], b.DstGroup[i], b.Location[i]}
+}
+
+// overflowOf is the key that a row has in the overflow.
+func overflowOf(k rowKey) rowKey {
+	k.src, k.dst, k.location = uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowLocation)
+	return k
+}
+
+// folder checks that rows are apart, and folds those beyond a limit. Its memory serves
+// one block at a time.
+type folder struct {
+	keys map[rowKey]struct{}
+}
+
+// maxFolderKeys bounds the memory that a folder keeps.
+const maxFolderKeys = 4096
+
+// unique fails if two rows have one key.
+func (f *folder) unique(b *aggregate.Block) error {
+	if f.keys == nil || len(f.keys) > maxFolderKeys {
+		f.keys = make(map[rowKey]struct{}, b.Len())
+	}
+	clear(f.keys)
+	for i := range b.Len() {
+		f.keys[keyOf(b, i)] = struct{}{}
+	}
+	if len(f.keys) != b.Len() {
+		return errDuplicate
+	}
+	return nil
+}
+
+// fold leaves the first keep rows by their keys and adds the others up in overflow rows,
+// in which totals stay exact. What comes out hangs on the block and keep alone. It
+// returns the block itself where nothing is beyond the limit, and how many rows and
+// observations were folded.
+func fold(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observations uint64) {
+	if keep >= b.Len() {
+		return b, 0, 0
+	}
+	keep = max(keep, 0)
+	out = &aggregate.Block{Source: b.Source, Seq: b.Seq, Resolution: b.Resolution, WindowStart: b.WindowStart, Flows: b.Flows}
+	sums := map[rowKey]*overflowRow{}
+	var order []rowKey
+	for i := range b.Len() {
+		k := keyOf(b, i)
+		if i < keep && k != overflowOf(k) {
+			copyRow(out, b, i)
+			continue
+		}
+		if i >= keep {
+			rows++
+			observations += b.Observations[i]
+		}
+		k = overflowOf(k)
+		if sums[k] == nil {
+			sums[k] = &overflowRow{dist: map[uint16]uint64{}}
+			order = append(order, k)
+		}
+		sums[k].add(b, i)
+	}
+	for _, k := range order {
+		sums[k].appendTo(out, k)
+	}
+	return out, rows, observations
+}
+
+func copyRow(out, b *aggregate.Block, i int) {
+	appendKey(out, keyOf(b, i))
+	out.Observations = append(out.Observations, b.Observations[i])
+	out.Bytes = append(out.Bytes, b.Bytes[i])
+	out.Sum = append(out.Sum, b.Sum[i])
+	out.Min = append(out.Min, b.Min[i])
+	out.Max = append(out.Max, b.Max[i])
+	out.Untouched = append(out.Untouched, b.Untouched[i])
+	out.Trimmed = append(out.Trimmed, b.Trimmed[i])
+	out.Heavy = append(out.Heavy, b.Heavy[i])
+	out.HeavySum = append(out.HeavySum, b.HeavySum[i])
+	from, to := distStart(b, i), b.DistEnd[i]
+	out.DistCode = append(out.DistCode, b.DistCode[from:to]...)
+	out.DistCount = append(out.DistCount, b.DistCount[from:to]...)
+	out.DistEnd = append(out.DistEnd, uint32(len(out.DistCode)))
+}
+
+func appendKey(out *aggregate.Block, k rowKey) {
+	out.Signal = append(out.Signal, k.signal)
+	out.Kind = append(out.Kind, k.kind)
+	out.Encoding = append(out.Encoding, k.encoding)
+	out.SrcGroup = append(out.SrcGroup, k.src)
+	out.DstGroup = append(out.DstGroup, k.dst)
+	out.Location = append(out.Location, k.location)
+}
+
+// overflowRow is a sum of rows.
+type overflowRow struct {
+	observations, bytes, sum, min, max  uint64
+	untouched, trimmed, heavy, heavySum uint64
+	valued                              bool
+	dist                                map[uint16]uint64
+}
+
+func (r *overflowRow) add(b *aggregate.Block, i int) {
+	r.observations = addSat(r.observations, b.Observations[i])
+	r.bytes = addSat(r.bytes, b.Bytes[i])
+	r.sum = addSat(r.sum, b.Sum[i])
+	r.untouched = addSat(r.untouched, b.Untouched[i])
+	r.trimmed = addSat(r.trimmed, b.Trimmed[i])
+	r.heavy = addSat(r.heavy, b.Heavy[i])
+	r.heavySum = addSat(r.heavySum, b.HeavySum[i])
+	from, to := distStart(b, i), b.DistEnd[i]
+	if from == to {
+		return
+	}
+	for j := from; j < to; j++ {
+		r.dist[b.DistCode[j]] = addSat(r.dist[b.DistCode[j]], b.DistCount[j])
+	}
+	if !r.valued || b.Min[i] < r.min {
+		r.min = b.Min[i]
+	}
+	r.max = max(r.max, b.Max[i])
+	r.valued = true
+}
+
+func (r *overflowRow) appendTo(out *aggregate.Block, k rowKey) {
+	appendKey(out, k)
+	out.Observations = append(out.Observations, r.observations)
+	out.Bytes = append(out.Bytes, r.bytes)
+	out.Sum = append(out.Sum, r.sum)
+	out.Min = append(out.Min, r.min)
+	out.Max = append(out.Max, r.max)
+	out.Untouched = append(out.Untouched, r.untouched)
+	out.Trimmed = append(out.Trimmed, r.trimmed)
+	out.Heavy = append(out.Heavy, r.heavy)
+	out.HeavySum = append(out.HeavySum, r.heavySum)
+	for code := range uint16(csig.DistIndexes) {
+		if n := r.dist[code]; n != 0 {
+			out.DistCode = append(out.DistCode, code)
+			out.DistCount = append(out.DistCount, n)
+		}
+	}
+	out.DistEnd = append(out.DistEnd, uint32(len(out.DistCode)))
+}
+
+func addSat(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}

@@ -1,0 +1,113 @@
+package remote
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// TestFold: totals stay exact, the kept rows are untouched, and the same comes out each
+// time.
+func TestFold(t *testing.T) {
+	b := testBlock(newRand(t, 1), time.Now(), 300)
+	// A row that is overflow already lies among those that are kept.
+	b.SrcGroup[3], b.DstGroup[3], b.Location[3] = uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowLocation)
+	for _, keep := range []int{-5, 0, 1, 3, 4, 100, 299, 300, 1000} {
+		out, rows, observations := fold(b, keep)
+		again, _, _ := fold(b, keep)
+		if diff := cmp.Diff(out, again); diff != "" {
+			t.Fatalf("keep %d: differs from one time to the next: %s", keep, diff)
+		}
+		if keep >= b.Len() {
+			if out != b || rows != 0 || observations != 0 {
+				t.Errorf("keep %d: folded %d rows", keep, rows)
+			}
+			continue
+		}
+		want, got := totalsOf(b), totalsOf(out)
+		if got != want {
+			t.Errorf("keep %d: %+v, want %+v", keep, got, want)
+		}
+		if rows != b.Len()-max(keep, 0) || out.Len() > max(keep, 0)+3 {
+			t.Errorf("keep %d: %d rows folded, %d left", keep, rows, out.Len())
+		}
+		folded := uint64(0)
+		for i := max(keep, 0); i < b.Len(); i++ {
+			folded += b.Observations[i]
+		}
+		if observations != folded {
+			t.Errorf("keep %d: %d observations folded, want %d", keep, observations, folded)
+		}
+		if _, err := fromWire(toWire(out, 0, out.Len())); err != nil {
+			t.Errorf("keep %d: %v", keep, err)
+		}
+		if err := new(folder).unique(out); err != nil {
+			t.Errorf("keep %d: %v", keep, err)
+		}
+	}
+}
+
+// TestRoundTrip: a block that travels in parts comes out as it was.
+func TestRoundTrip(t *testing.T) {
+	b := testBlock(newRand(t, 3), time.Now(), 40)
+	for _, cut := range []int{1, 17, 40} {
+		var parts []*aggregate.Block
+		for from := 0; from < b.Len(); from += cut {
+			to := min(from+cut, b.Len())
+			got, err := fromWire(toWire(b, from, to))
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, got)
+		}
+		at := 0
+		for _, p := range parts {
+			for i := range p.Len() {
+				if keyOf(p, i) != keyOf(b, at) || valuesOf(p, i) != valuesOf(b, at) {
+					t.Fatalf("row %d differs", at)
+				}
+				at++
+			}
+		}
+		if at != b.Len() {
+			t.Errorf("%d rows, want %d", at, b.Len())
+		}
+	}
+}
+
+// TestSeqs holds the numbers to a model of a set.
+func TestSeqs(t *testing.T) {
+	rng := newRand(t, 5)
+	var s seqs
+	taken := map[uint64]seqState{}
+	top := uint64(0)
+	for range 20000 {
+		n := max(1, top+rng.Uint64N(60)-min(top, rng.Uint64N(1300)))
+		if rng.IntN(500) == 0 {
+			n = top + rng.Uint64N(5000)
+		}
+		want := taken[n]
+		if n <= top && top-n >= maxInFlightBlocks {
+			want = seqStale
+		}
+		if got := s.begin(n); got != want {
+			t.Fatalf("%d of %d: state %d, want %d", n, top, got, want)
+		}
+		top = max(top, n)
+		if want != seqNew {
+			continue
+		}
+		taken[n] = seqBusy
+		switch rng.IntN(4) {
+		case 0:
+			s.end(n, false)
+			taken[n] = seqNew
+		case 1, 2:
+			s.end(n, true)
+			taken[n] = seqRepeat
+		}
+	}
+}

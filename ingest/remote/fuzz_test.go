@@ -1,0 +1,100 @@
+package remote
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// FuzzPush hands any bytes to a collector: it takes what holds together and a network can
+// have, counts all of it, and takes the same again as a repeat.
+func FuzzPush(f *testing.F) {
+	start := time.Unix(1.8e9, 0)
+	for _, rows := range []int{1, 5, 100} {
+		d := testDescription()
+		described := d.toWire()
+		b := wholeToWire(testBlock(newRand(f, uint64(rows)), start, rows))
+		b.Stream, b.Incarnation, b.Seq, b.Description = "eth0", 7, 1, described.GetId()
+		f.Add(encode(f, &wire.PushRequest{Descriptions: []*wire.Description{described}, Blocks: []*wire.Block{b}}))
+	}
+	for _, change := range []func(*wire.Block){
+		func(b *wire.Block) { b.Observations[0], b.Trimmed[0] = 1<<63, 1<<63 },
+		func(b *wire.Block) { b.Observations[0], b.Trimmed[0] = b.Observations[0]+1<<37, b.Trimmed[0]+1<<37 },
+		func(b *wire.Block) { b.Max[1], b.Sum[1] = 5e6, b.Sum[1]+5e6-b.Max[1] }, // of ratios
+		func(b *wire.Block) { b.Bytes[0] = 1<<64 - 1 },
+		func(b *wire.Block) { b.HeavySum[0] = b.Sum[0] },
+	} {
+		b := wholeToWire(testBlock(newRand(f, 3), start, 60))
+		b.Stream, b.Incarnation, b.Seq, b.Flows = "eth0", 7, 1, nil
+		d := testDescription()
+		described := d.toWire()
+		b.Description = described.GetId()
+		change(b)
+		f.Add(encode(f, &wire.PushRequest{Descriptions: []*wire.Description{described}, Blocks: []*wire.Block{b}}))
+	}
+	o := observationsToWire(observations(f, 1, 30))
+	o.TimeNs[0] = start.UnixNano()
+	o.Stream, o.Incarnation, o.Seq = "nic", 7, 1
+	f.Add(encode(f, &wire.PushRequest{Observations: []*wire.Observations{o}}))
+	l := newLedger()
+	s, err := NewServer(ServerConfig{
+		Auth: Auth{Anonymous: "tester"}, Observations: observing(f), Now: func() time.Time { return start },
+		Admission: Admission{Limits: Limits{RowRate: 1e12, MaxWindowRows: 40}}, CommitEvery: time.Nanosecond,
+	}, l, l)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.Cleanup(cancel)
+	go s.announces.run(ctx)
+	go s.commits.run(ctx)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := &wire.PushRequest{}
+		if unmarshal(data, m) != nil {
+			return
+		}
+		e := newExporter("tester", &s.limits)
+		answer, err := s.take(ctx, &call{exporter: e, release: func() {}}, proto.CloneOf(m))
+		if err != nil {
+			return
+		}
+		before := l.blocks
+		again, err := s.take(ctx, &call{exporter: e, release: func() {}}, m)
+		if err != nil || len(again.GetOutcomes()) != len(answer.GetOutcomes()) {
+			t.Fatalf("again: %v, %v", again, err)
+		}
+		for i, o := range answer.GetOutcomes() {
+			if o == wire.Outcome_OUTCOME_STORED && again.GetOutcomes()[i] != wire.Outcome_OUTCOME_REPEAT && again.GetOutcomes()[i] != wire.Outcome_OUTCOME_STALE {
+				t.Errorf("item %d was stored and is %s again", i, again.GetOutcomes()[i])
+			}
+		}
+		if l.wrong != nil {
+			t.Errorf("written: %v", l.wrong)
+		}
+		if l.blocks != before {
+			t.Error("a repeat was written")
+		}
+		checkConservation(t, e.counts.snapshot())
+		l.crash()
+		clear(l.rows)
+	})
+}
+
+// FuzzAnswer gives a client any bytes as an answer.
+func FuzzAnswer(f *testing.F) {
+	f.Add(encode(f, &wire.PushResponse{Outcomes: []wire.Outcome{1, 2, 3}, Describe: []uint64{7}}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := &wire.PushResponse{}
+		if (rawCodec{}).Unmarshal(data, m) != nil {
+			return
+		}
+		sh := &sheaf{items: 3}
+		if err := checkAnswer(sh, m); (err == nil) != (len(m.GetOutcomes()) == 3) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// errClosed is the error of what comes after the end of Run.
+var errClosed = errors.New("collector is ending")
+
+// group does one thing for all that wait for it, as a commit of many. It holds the items of
+// those that wait, and no others: whoever leaves before a round began takes the item along.
+type group[T any] struct {
+	do    func(context.Context, []T) error
+	every time.Duration // between two rounds, at least
+	most  time.Duration // that a round may take
+
+	wake chan struct{}
+	mu   sync.Mutex
+	next *round[T]
+	over bool
+}
+
+// round is what is done together.
+type round[T any] struct {
+	items []*waiter[T]
+	done  chan struct{} // closed when err is set
+	err   error
+}
+
+type waiter[T any] struct {
+	item T
+	left bool
+}
+
+func newGroup[T any](every, most time.Duration, do func(context.Context, []T) error) *group[T] {
+	return &group[T]{do: do, every: every, most: most, wake: make(chan struct{}, 1)}
+}
+
+// wait returns what doing it gave, which began after wait did, or the context's error.
+func (g *group[T]) wait(ctx context.Context, item T) error {
+	g.mu.Lock()
+	if g.over {
+		g.mu.Unlock()
+		return errClosed
+	}
+	if g.next == nil {
+		g.next = &round[T]{done: make(chan struct{})}
+	}
+	r := g.next
+	w := &waiter[T]{item: item}
+	r.items = append(r.items, w)
+	g.mu.Unlock()
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		g.leave(r, w)
+		return ctx.Err()
+	}
+}
+
+// leave takes an item out of a round that has not begun.
+func (g *group[T]) leave(r *round[T], w *waiter[T]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.left = true; r == g.next {
+		r.items = slices.DeleteFunc(r.items, func(w *waiter[T]) bool { return w.left })
+	}
+}
+
+// run does rounds until the context ends; whoever still waits then gets an error.
+func (g *group[T]) run(ctx context.Context) {
+	defer g.end()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.wake:
+		}
+		began := time.Now()
+		r := g.take()
+		if r == nil {
+			continue
+		}
+		r.err = g.round(ctx, r)
+		close(r.done)
+		if !sleep(ctx, g.every-time.Since(began)) {
+			return
+		}
+	}
+}
+
+// round does what is asked for, in bounded time.
+func (g *group[T]) round(ctx context.Context, r *round[T]) error {
+	ctx, cancel := context.WithTimeout(ctx, g.most)
+	defer cancel()
+	items := make([]T, len(r.items))
+	for i, w := range r.items {
+		items[i] = w.item
+	}
+	return g.do(ctx, items)
+}
+
+// take gives the round that is to begin, nil where nobody waits.
+func (g *group[T]) take() *round[T] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.next
+	g.next = nil
+	if r != nil && len(r.items) == 0 {
+		return nil
+	}
+	return r
+}
+
+func (g *group[T]) end() {
+	g.mu.Lock()
+	g.over = true
+	g.mu.Unlock()
+	if r := g.take(); r != nil {
+		r.err = errClosed
+		close(r.done)
+	}
+}
+
+// sleep tells whether the time passed before the context ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

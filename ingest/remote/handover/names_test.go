@@ -1,0 +1,148 @@
+package handover
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+	"github.com/csigscope/csigscope/ingest/remote"
+)
+
+func TestMain(m *testing.M) { chdbtest.Main(m) }
+
+// collecting serves exporters, who show no credential, under a name, until it is stopped.
+func collecting(t *testing.T, db *store.Store, exporter string) (url string, stop func()) {
+	t.Helper()
+	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
+	s, err := remote.NewServer(remote.ServerConfig{Auth: remote.Auth{Anonymous: exporter}, Logger: logger}, db, Directory{db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	return "http://" + ln.Addr().String(), func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// exports hands in one row under a description.
+func exports(t *testing.T, url string, d remote.Description) {
+	t.Helper()
+	c, err := remote.OpenClient(remote.ClientConfig{Collectors: []string{url}, Dir: t.TempDir(), SpoolEvery: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Describe(d); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Stream("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	group, zero := []uint64{uint64(d.Groups[0].ID)}, []uint64{0}
+	b := &aggregate.Block{
+		Source: aggregate.Source{Epoch: d.Epoch()}, Resolution: 1e9, WindowStart: time.Now().Add(-5 * time.Second).Truncate(time.Second).UnixNano(),
+		Signal: []uint8{0}, Kind: []uint8{1}, Encoding: []uint8{0}, SrcGroup: group, DstGroup: group, Location: []uint64{uint64(d.Locations[0].ID)},
+		Observations: []uint64{1}, Bytes: []uint64{100}, Trimmed: []uint64{1}, Sum: zero, Min: zero, Max: zero, Untouched: zero, Heavy: zero, HeavySum: zero, DistEnd: []uint32{0},
+	}
+	if err := s.WriteBlock(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPinsOutliveCollector: in the store itself, names keep the meaning that the first exporter
+// gave them over a restart of the collector, the finding is there for everybody to see, and a
+// collector that runs notices that they are unpinned.
+func TestPinsOutliveCollector(t *testing.T) {
+	engine := chdbtest.StartIn(t, t.TempDir())
+	db, err := store.Open(t.Context(), store.Options{
+		Writer: engine.ClickHouseOptions(chdb.RoleWriter), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator),
+		Reader: engine.ClickHouseOptions(chdb.RoleReader), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	describe := func(capacity uint64, parent string) remote.Description {
+		l := fabric.Location{ID: fabric.PortLocationID("leaf1", "up1"), Name: "leaf1:up1", Kind: fabric.KindPort, Capacity: capacity, Candidates: []string{"leaf1:up1"}, CandidateCount: 1}
+		l.Set, l.DeviceLoc, l.StageLoc = l.ID, l.ID, l.ID
+		return remote.Description{
+			Text: "configuration of " + parent, Locations: []fabric.Location{l},
+			Groups: []fabric.Group{{ID: fabric.GroupIDOf("rack1"), Name: "rack1", Level: "rack", Parent: parent}},
+		}
+	}
+	meaning := func() (uint64, string) {
+		groups, err := db.Groups(t.Context())
+		locations, failed := db.Locations(t.Context())
+		if err != nil || failed != nil || len(groups) != 1 || len(locations) != 1 {
+			t.Fatalf("%v, %v, %v, %v", groups, err, locations, failed)
+		}
+		return locations[0].Capacity, groups[0].Parent
+	}
+	url, stop := collecting(t, db, "host1")
+	exports(t, url, describe(400e6, "pod1"))
+	stop()
+	url, stop = collecting(t, db, "host2")
+	defer stop()
+	exports(t, url, describe(1, "pod2"))
+	if capacity, parent := meaning(); capacity != 400e6 || parent != "pod1" {
+		t.Errorf("%d kbit/s, parent %q: the second exporter changed what the first one said", capacity, parent)
+	}
+	now := time.Now()
+	found, err := db.Findings(t.Context(), now.Add(-time.Hour), now.Add(time.Hour))
+	if err != nil || len(found) != 2 {
+		t.Fatalf("findings %+v, %v", found, err)
+	}
+	for _, f := range found {
+		if f.Kind != finding.ContestedName.String() || !strings.Contains(f.Evidence, `"host1"`) || !strings.Contains(f.Evidence, `"host2"`) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if err := db.Verify(t.Context(), store.VerifyOptions{Now: now}, func(f store.Finding) error {
+		if !f.Info {
+			t.Errorf("%+v", f)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := db.Unpin(t.Context(), []string{"rack1", "leaf1:up1"}); err != nil || len(list) != 2 {
+		t.Fatalf("unpinned %+v, %v", list, err)
+	}
+	for capacity, parent := meaning(); capacity != 1 || parent != "pod2"; capacity, parent = meaning() {
+		time.Sleep(10 * time.Millisecond) // until the test's own time is up
+	}
+}

@@ -1,0 +1,218 @@
+package remote
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// item is a block or a batch of observations on its way through the collector.
+type item struct {
+	stream   string
+	at       placeOf
+	epoch    uint64
+	outcome  wire.Outcome
+	began    bool // its number is taken
+	blocks   []*aggregate.Block
+	told     *wire.Record // in place of blocks
+	observed uint64       // observations that came
+
+	rows, folded, foldedObservations, rejected uint64
+	flows, foldedFlows, findings               uint64
+	futureFindings, pastFindings               uint64 // that were taken out of told
+}
+
+func blockItem(b *wire.Block) *item {
+	it := &item{stream: b.GetStream(), epoch: b.GetEpoch(), at: placeOf{incarnation: b.GetIncarnation(), seq: b.GetSeq()}}
+	for _, n := range b.GetObservations() {
+		it.observed = addSat(it.observed, n)
+	}
+	return it
+}
+
+func batchItem(o *wire.Observations) *item {
+	return &item{
+		stream: o.GetStream(), at: placeOf{incarnation: o.GetIncarnation(), seq: o.GetSeq()}, observed: uint64(len(o.GetKind())),
+	}
+}
+
+// drop lets go of the item's columns.
+func (it *item) drop() { it.blocks = nil }
+
+// reasons of the outcomes that are final, but for those that are no refusals.
+var outcomeReasons = map[wire.Outcome]Reason{
+	wire.Outcome_OUTCOME_INVALID:     ReasonInvalid,
+	wire.Outcome_OUTCOME_FUTURE:      ReasonFuture,
+	wire.Outcome_OUTCOME_PAST:        ReasonPast,
+	wire.Outcome_OUTCOME_STALE:       ReasonStale,
+	wire.Outcome_OUTCOME_STREAMS:     ReasonStreams,
+	wire.Outcome_OUTCOME_FOREIGN:     ReasonForeign,
+	wire.Outcome_OUTCOME_UNSUPPORTED: ReasonUnsupported,
+	wire.Outcome_OUTCOME_IMPOSSIBLE:  ReasonImpossible,
+}
+
+// reasonOf is why an item was refused; one of a newer collector is invalid.
+func reasonOf(o wire.Outcome) Reason {
+	if r, known := outcomeReasons[o]; known {
+		return r
+	}
+	return ReasonInvalid
+}
+
+// verdict is what became of an item, and why.
+type verdict struct {
+	outcome wire.Outcome
+	err     error // for the log, nil without
+}
+
+var toStore = verdict{outcome: wire.Outcome_OUTCOME_STORED}
+
+// invalid is the verdict on what no exporter hands in, and why.
+func invalid(err error) verdict {
+	if errors.Is(err, aggregate.ErrImpossible) {
+		return verdict{wire.Outcome_OUTCOME_IMPOSSIBLE, err}
+	}
+	return verdict{wire.Outcome_OUTCOME_INVALID, err}
+}
+
+// add puts an item into the answer.
+func (p *push) add(it *item, v verdict) {
+	it.outcome = v.outcome
+	p.items = append(p.items, it)
+	if r, refused := outcomeReasons[v.outcome]; refused {
+		attrs := []slog.Attr{slog.String("stream", credential.Limited(it.stream)), slog.Uint64("incarnation", it.at.incarnation), slog.Uint64("seq", it.at.seq)}
+		if v.err != nil {
+			attrs = append(attrs, slog.String("error", credential.Limited(v.err.Error())))
+		}
+		p.refuse(p.e, r, attrs...)
+	}
+}
+
+// checkBlock finds out whether a block is to be stored, and prepares it for that.
+func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
+	b, err := fromWire(m)
+	if err == nil {
+		err = f.unique(b)
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	if v := p.checkTime(b.WindowStart, b.WindowStart+b.Resolution); v != toStore {
+		return v
+	}
+	if v := p.checkDescribed(it, m.GetDescription()); v != toStore {
+		return v
+	}
+	if v := p.begin(it, Producer); v != toStore {
+		return v
+	}
+	b.Source = aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
+	b.Seq = it.at.seq
+	before := int(min(m.GetRowsBefore(), math.MaxInt32))
+	b, folded, observations := fold(b, p.e.limits.Load().MaxWindowRows-before)
+	it.rows, it.folded, it.foldedObservations = uint64(b.Len()), uint64(folded), observations
+	b.Flows, folded = foldFlows(b.Flows, p.e.limits.Load().MaxWindowFlows-int(min(m.GetFlows().GetRowsBefore(), math.MaxInt32)))
+	it.flows, it.foldedFlows = uint64(len(b.Flows)), uint64(folded)
+	it.blocks = []*aggregate.Block{b}
+	return toStore
+}
+
+// checkDescribed asks for the description of an item where it is not known.
+func (p *push) checkDescribed(it *item, description uint64) verdict {
+	epoch, known := p.e.epochOf(description)
+	if !known {
+		epoch, known = p.names.epochOf(description)
+	}
+	if !known {
+		p.ask(description)
+		return verdict{outcome: wire.Outcome_OUTCOME_UNDESCRIBED}
+	}
+	if epoch != it.epoch {
+		return invalid(errEpoch)
+	}
+	return toStore
+}
+
+// checkTime refuses windows from first to last, Unix ns, that no clock explains.
+func (p *push) checkTime(first, last int64) verdict {
+	now := p.now()
+	if first > now.Add(p.limits.MaxAhead).UnixNano() {
+		return verdict{wire.Outcome_OUTCOME_FUTURE, outsideError{time.Unix(0, first).Sub(now)}}
+	}
+	if last < now.Add(-p.limits.MaxAge).UnixNano() {
+		return verdict{wire.Outcome_OUTCOME_PAST, outsideError{time.Unix(0, last).Sub(now)}}
+	}
+	return toStore
+}
+
+// outsideError says how far a window is from now.
+type outsideError struct{ by time.Duration }
+
+func (e outsideError) Error() string { return "a window " + e.by.String() + " from now" }
+
+// ask adds a description to those that the exporter is asked for.
+func (p *push) ask(id uint64) {
+	if i, there := slices.BinarySearch(p.answer.Describe, id); !there {
+		p.answer.Describe = slices.Insert(p.answer.Describe, i, id)
+	}
+}
+
+// begin takes an item's number, and announces its life where that is new.
+func (p *push) begin(it *item, producer func(identity, stream string) uint64) verdict {
+	if it.at.seq == 0 {
+		return invalid(errNumber)
+	}
+	if v := p.own(it, producer); v != toStore {
+		return v
+	}
+	state, ok := p.e.begin(it.at, p.e.limits.Load().MaxStreams)
+	switch {
+	case !ok:
+		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}
+	case state == seqStale:
+		return verdict{outcome: wire.Outcome_OUTCOME_STALE}
+	case state == seqRepeat:
+		return verdict{outcome: wire.Outcome_OUTCOME_REPEAT}
+	case state == seqBusy:
+		return verdict{outcome: wire.Outcome_OUTCOME_UNSPECIFIED}
+	}
+	it.began = true
+	p.announce(it)
+	return toStore
+}
+
+// own finds the producer of an item's stream.
+func (p *push) own(it *item, producer func(identity, stream string) uint64) verdict {
+	if it.at.incarnation == 0 || credential.CheckName(it.stream) != nil {
+		return invalid(errNumber)
+	}
+	it.at.producer = producer(p.e.name, it.stream)
+	if !p.owns(p.e, it.at.producer) {
+		return verdict{outcome: wire.Outcome_OUTCOME_FOREIGN}
+	}
+	return toStore
+}
+
+// announce has the item's run announced, unless it was.
+func (p *push) announce(it *item) {
+	if p.e.unannounced(it.at, it.epoch) {
+		p.begun.add(p.run(it))
+	}
+}
+
+func (p *push) run(it *item) Run {
+	return Run{aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}, p.e.name, it.stream}
+}
+
+// add adds a run unless it is there.
+func (a *announcement) add(r Run) {
+	if !slices.Contains(a.runs, r) {
+		a.runs = append(a.runs, r)
+	}
+}

@@ -1,0 +1,60 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const incarnationFile = "incarnation"
+
+// nextIncarnation begins a life of the spool in a folder: higher than any before, and,
+// where the folder was lost, than those before that by the clock.
+func nextIncarnation(dir string, now time.Time) (uint64, error) {
+	name := filepath.Join(dir, incarnationFile)
+	last := uint64(0)
+	text, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return 0, fmt.Errorf("read incarnation: %w", err)
+	default:
+		// A file that is torn is no reason to stop: the clock decides then.
+		last, _ = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63)
+	}
+	next := max(last+1, uint64(max(now.UnixNano(), 1)))
+	return next, writeFile(name, []byte(strconv.FormatUint(next, 10)+"\n"))
+}
+
+// writeFile puts a file in place of an older one, durably and as a whole.
+func writeFile(name string, data []byte) error {
+	temp := name + ".new"
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(temp, name)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,124 @@
+package remote
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// Limits are what one exporter may do at one collector, but for MaxMessage, MaxAhead, MaxAge and
+// the last group, which hold for all together. The zero value of a field means its default.
+//
+// Collectors behind one balancer need the same MaxWindowRows and MaxWindowFlows: which rows of a
+// block are folded hangs on them, and a block may come to two of them.
+type Limits struct {
+	RequestRate float64 // a second; 50
+	ByteRate    float64 // as they come over the network, a second; 8 MiB
+	RowRate     float64 // of blocks and their flows, and observations, a second; 50,000
+	// Burst is how many seconds of its rates an exporter may use at once; 10.
+	Burst float64
+
+	// MaxWindowRows is how many rows of a stream's window are stored by their own keys;
+	// further ones are folded into overflow rows, one for each signal, kind and
+	// encoding. 20,000.
+	MaxWindowRows int
+	// MaxWindowFlows is the same of rows of flows, which are folded into the rest of their
+	// signal and kind. 10,000.
+	MaxWindowFlows int
+	MaxStreams     int // 64
+	MaxInFlight    int // requests at a time; 4
+
+	MaxMessage int // bytes, uncompressed; 2 MiB, at most 64 MiB
+	// MaxNames is how many groups and locations an exporter may describe in an hour;
+	// 200,000.
+	MaxNames int
+
+	// MaxAhead and MaxAge say which windows are taken, by the collector's clock: not
+	// further ahead than 1 min, not older than 7 days.
+	MaxAhead, MaxAge time.Duration
+
+	MaxExporters int // that are remembered; 4096
+	MaxConns     int // network connections; twice MaxExporters
+	MaxDecoding  int // requests that are decoded at a time; 8
+	MaxBuffered  int // bytes of all requests that are under way; 256 MiB
+}
+
+// Bounds of the protocol. Beyond them a message is refused before it is decoded.
+const (
+	maxStreamBytes    = 64      // of a stream's name
+	maxTextBytes      = 1 << 20 // of a configuration
+	maxItems          = 1024    // blocks, batches and descriptions in a message
+	maxRows           = 1 << 16 // of a message, observations too
+	maxMessageNames   = 1 << 14 // groups and locations in a message
+	maxCandidates     = 64
+	maxMessageBytes   = 64 << 20
+	maxRecordBytes    = 8 << 10
+	maxEntries        = 64   // of a map in a record
+	maxKnown          = 64   // descriptions that a collector remembers
+	maxInFlightBlocks = 1024 // of a stream
+)
+
+func (l Limits) withDefaults() (Limits, error) {
+	setDefault(&l.RequestRate, 50)
+	setDefault(&l.ByteRate, 8<<20)
+	setDefault(&l.RowRate, 50_000)
+	setDefault(&l.Burst, 10)
+	setDefault(&l.MaxWindowRows, 20_000)
+	setDefault(&l.MaxWindowFlows, 10_000)
+	setDefault(&l.MaxStreams, 64)
+	setDefault(&l.MaxInFlight, 4)
+	setDefault(&l.MaxMessage, 2<<20)
+	setDefault(&l.MaxNames, 200_000)
+	setDefault(&l.MaxAhead, time.Minute)
+	setDefault(&l.MaxAge, 7*24*time.Hour)
+	setDefault(&l.MaxExporters, 4096)
+	setDefault(&l.MaxConns, 2*l.MaxExporters)
+	setDefault(&l.MaxDecoding, 8)
+	setDefault(&l.MaxBuffered, 256<<20)
+	if l.MaxBuffered < 2*l.MaxMessage {
+		return l, fmt.Errorf("limits: %d bytes under way: expected room for two messages of %d", l.MaxBuffered, l.MaxMessage)
+	}
+	if l.MaxMessage > maxMessageBytes {
+		return l, fmt.Errorf("limits: message of %d bytes: expected at most %d", l.MaxMessage, maxMessageBytes)
+	}
+	for _, n := range []int{l.MaxWindowRows, l.MaxWindowFlows, l.MaxStreams, l.MaxInFlight, l.MaxMessage, l.MaxNames, l.MaxExporters, l.MaxConns, l.MaxDecoding, l.MaxBuffered} {
+		if n < 1 {
+			return l, fmt.Errorf("limits: %d: expected a positive number", n)
+		}
+	}
+	if min(l.RequestRate, l.ByteRate, l.RowRate, l.Burst) <= 0 || min(l.MaxAhead, l.MaxAge) < 0 {
+		return l, fmt.Errorf("limits: expected positive rates and durations")
+	}
+	// A request that is larger than the burst could never pass.
+	if l.ByteRate*l.Burst < float64(l.MaxMessage) || l.RowRate*l.Burst < maxRows {
+		return l, fmt.Errorf("limits: %g s of %g bytes and %g rows a second: expected room for a message of %d bytes and %d rows",
+			l.Burst, l.ByteRate, l.RowRate, l.MaxMessage, maxRows)
+	}
+	return l, nil
+}
+
+// over returns an exporter's own limits where they are set, and otherwise those of all.
+func (l Limits) over(own *Limits) Limits {
+	for _, f := range []struct{ to, from *float64 }{
+		{&l.RequestRate, &own.RequestRate}, {&l.ByteRate, &own.ByteRate}, {&l.RowRate, &own.RowRate}, {&l.Burst, &own.Burst},
+	} {
+		*f.to = cmp.Or(*f.from, *f.to)
+	}
+	for _, f := range []struct{ to, from *int }{
+		{&l.MaxWindowRows, &own.MaxWindowRows},
+		{&l.MaxWindowFlows, &own.MaxWindowFlows},
+		{&l.MaxStreams, &own.MaxStreams},
+		{&l.MaxInFlight, &own.MaxInFlight},
+		{&l.MaxNames, &own.MaxNames},
+	} {
+		*f.to = cmp.Or(*f.from, *f.to)
+	}
+	return l
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,311 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+func TestRates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limits Limits
+		reason Reason
+	}{
+		"requests": {Limits{RequestRate: 0.5, Burst: 2, ByteRate: 1e9, RowRate: 1e6}, ReasonRequestRate},
+		"bytes":    {Limits{ByteRate: 2000, MaxMessage: 2000, Burst: 1, RowRate: 1e6}, ReasonByteRate},
+		"rows":     {Limits{RowRate: maxRows, Burst: 1}, ReasonRowRate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, clock := testConfig(t), newClock()
+			cfg.Limits, cfg.Now, cfg.Logger = tc.limits, clock.now, nil
+			l := newLedger()
+			s := startCollector(t, cfg, l, "")
+			var refused error
+			for n := range uint64(30) {
+				m := validRequest(t, n+1)
+				if tc.reason == ReasonRowRate {
+					m.Blocks[0].Signal = make([]byte, maxRows/20) // costs its rows, whatever they are
+				}
+				if _, err := pushTo(t, s, m); err != nil {
+					refused = err
+				}
+			}
+			wait, poison := (*Client)(nil).judge(refused)
+			if connect.CodeOf(refused) != connect.CodeResourceExhausted || poison || wait < firstPause || s.Stats().Total.Refused[tc.reason] == 0 {
+				t.Errorf("%v, wait %s, %+v, want %s", refused, wait, s.Stats().Total.Refused, tc.reason)
+			}
+			clock.add(time.Minute)
+			if _, err := pushTo(t, s, validRequest(t, 100)); err != nil {
+				t.Errorf("a minute later: %v", err)
+			}
+		})
+	}
+}
+
+// TestRefusedNamesAreNotKept: names beyond what an exporter may describe take no room that
+// all exporters share, however often it says them, and are taken when it may again.
+func TestRefusedNamesAreNotKept(t *testing.T) {
+	cfg, clock := testConfig(t), newClock()
+	cfg.Limits, cfg.Now, cfg.Logger = Limits{MaxNames: 3600}, clock.now, nil
+	l := newLedger()
+	s := startCollector(t, cfg, l, "")
+	describe := func(from, n int) error {
+		m := &wire.Description{}
+		for i := from; i < from+n; i++ {
+			l := fabric.Location{Name: "leaf1:" + strconv.Itoa(i), Kind: fabric.KindPort}
+			l.ID = fabric.LocationIDOf(l.Kind, l.Name)
+			l.Set, l.DeviceLoc, l.StageLoc = l.ID, l.ID, l.ID
+			m.Locations = append(m.Locations, locationToWire(&l))
+		}
+		_, err := pushTo(t, s, &wire.PushRequest{Descriptions: []*wire.Description{m}})
+		return err
+	}
+	if err := describe(0, maxMessageNames); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := describe(maxMessageNames+i, 2); connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Errorf("%v, want refused", err)
+		}
+	}
+	s.names.mu.Lock()
+	kept := len(s.names.names)
+	s.names.mu.Unlock()
+	if kept != maxMessageNames || s.Stats().Total.Refused[ReasonNames] != 3 {
+		t.Errorf("%d names kept, want %d; %+v", kept, maxMessageNames, s.Stats().Total.Refused)
+	}
+	clock.add(2 * time.Second)
+	if err := describe(maxMessageNames, 2); err != nil || len(l.locations) != maxMessageNames+2 {
+		t.Errorf("%v, %d locations", err, len(l.locations))
+	}
+}
+
+// TestBuffered: requests that are under way hold a bounded number of bytes, whoever they
+// are from.
+func TestBuffered(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Limits = nil, Limits{MaxMessage: 1 << 16, MaxBuffered: 1 << 17}
+	s := startCollector(t, cfg, newLedger(), "")
+	s.buffered.Add(1 << 17)
+	if _, err := pushTo(t, s, validRequest(t, 1)); connect.CodeOf(err) != connect.CodeResourceExhausted || s.Stats().Total.Refused[ReasonBuffered] != 1 {
+		t.Errorf("%v, %+v, want refused", err, s.Stats().Total.Refused)
+	}
+	s.buffered.Add(-1 << 17)
+	if _, err := pushTo(t, s, validRequest(t, 1)); err != nil || s.buffered.Load() != 0 {
+		t.Errorf("%v, %d bytes under way", err, s.buffered.Load())
+	}
+}
+
+// TestInFlight: an exporter that floods is held back, and another one is not.
+func TestInFlight(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tokens")
+	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("flood", "", "a", ""), credentialtest.TokenLine("calm", "", "b", ""))
+	cfg := testConfig(t)
+	cfg.Auth, cfg.Logger, cfg.Limits = Auth{Tokens: file}, nil, Limits{MaxInFlight: 2}
+	l := newLedger()
+	l.wait = make(chan struct{})
+	s := startCollector(t, cfg, l, "")
+	push := func(secret string, seq uint64) error {
+		r := connect.NewRequest(validRequest(t, seq))
+		r.Header().Set("Authorization", "Bearer "+secret)
+		_, err := wire.NewIngestServiceClient(http.DefaultClient, s.url).Push(t.Context(), r)
+		return err
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	errs := make(chan error, 11)
+	for n := range uint64(10) {
+		go func() { errs <- push("a", n+1) }()
+	}
+	for range 8 { // two of them wait for the disk
+		if err := <-errs; connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Errorf("%v, want resource exhausted", err)
+		}
+	}
+	go func() { errs <- push("b", 1) }()
+	for l.written == nil || func() int { l.mu.Lock(); defer l.mu.Unlock(); return l.blocks }() < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	close(l.wait)
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := s.Stats().Total.Refused[ReasonInFlight]; n != 8 {
+		t.Errorf("%d refused, want 8", n)
+	}
+}
+
+func TestStreamsAndExporters(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Limits = nil, Limits{MaxStreams: 3, MaxExporters: 2}
+	s := startCollector(t, cfg, newLedger(), "")
+	for i := range 5 {
+		m := validRequest(t, 1)
+		m.Blocks[0].Stream = fmt.Sprint("eth", i)
+		want := wire.Outcome_OUTCOME_STORED
+		if i >= 3 {
+			want = wire.Outcome_OUTCOME_STREAMS
+		}
+		if got := outcomeOf(t, s, m); got != want {
+			t.Errorf("stream %d: %s, want %s", i, got, want)
+		}
+	}
+	// Those that are silent make room; those that are at work do not.
+	a := s.exporter("a", &s.limits)
+	if a == nil || s.exporter("b", &s.limits) == nil || s.exporter("c", &s.limits) != nil {
+		t.Error("expected room for one beside the one that is at work")
+	}
+	a.inFlight.Add(-1)
+	if s.exporter("c", &s.limits) == nil {
+		t.Error("expected the silent one to give way")
+	}
+	if st := s.Stats(); st.Forgotten != 2 || st.Total.StoredItems != 3 || len(st.Exporters) != 2 {
+		t.Errorf("%+v, want the counts of those that were forgotten kept", st)
+	}
+}
+
+// TestRandomKeys: one exporter hands in nothing but new keys. The others' rows are as
+// they should be, its totals too, and memory is bounded. CSIGSCOPE_TEST_INGEST_KEYS=10000000
+// does it with so many.
+func TestRandomKeys(t *testing.T) {
+	keys := 200_000
+	if text := os.Getenv("CSIGSCOPE_TEST_INGEST_KEYS"); text != "" {
+		var err error
+		if keys, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tokens")
+	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("flood", "", "flood", ""), credentialtest.TokenLine("calm", "", "calm", ""))
+	cfg := testConfig(t)
+	const window = 5000
+	cfg.Auth, cfg.Limits = Auth{Tokens: file}, Limits{MaxWindowRows: window, RowRate: 1e9, ByteRate: 1e12, RequestRate: 1e9}
+	l := &sums{ledger: newLedger(), totals: map[uint64]values{}, rows: map[uint64]int{}}
+	s := startCollector(t, cfg, l, "")
+	clients := map[string]*exporterUnderTest{}
+	for _, name := range []string{"flood", "calm"} {
+		client := clientConfig(t, s.url)
+		client.TokenFile, client.Exporter, client.FS = filepath.Join(dir, name), name, lazyDisk{}
+		if err := os.WriteFile(client.TokenFile, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		clients[name] = startClient(t, client)
+	}
+	start := time.Now().Truncate(time.Second)
+	want := map[string]values{}
+	hand := func(name string, at time.Time, rows int) {
+		b := testBlock(newRand(t, uint64(rows)+uint64(at.UnixNano())), at, rows)
+		sum := want[name]
+		sum.add(totalsOf(b))
+		want[name] = sum
+		if err := clients[name].stream(t, "eth0").WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := memory()
+	const perWindow = 20 * window
+	windows := max(1, keys/perWindow)
+	most := before
+	for n := range windows {
+		at := start.Add(time.Duration(n-windows) * time.Second)
+		hand("flood", at, perWindow)
+		hand("calm", at, 100)
+		clients["flood"].flush(t)
+		most = max(most, liveHeap())
+	}
+	for _, c := range clients {
+		c.flush(t)
+	}
+	for name, w := range want {
+		if got := l.totals[Producer(name, "eth0")]; got != w {
+			t.Errorf("%s: %+v, want %+v", name, got, w)
+		}
+	}
+	if n := l.rows[Producer("calm", "eth0")]; n != windows*100 {
+		t.Errorf("calm exporter has %d rows, want %d", n, windows*100)
+	}
+	// The parts that lie beyond the limit are 3 overflow rows each.
+	if n := l.rows[Producer("flood", "eth0")]; n > windows*(window+3*(perWindow/partRows+2)) {
+		t.Errorf("%d rows of %d windows, want at most %d a window and overflow", n, windows, window)
+	}
+	st := s.Stats()
+	for _, e := range st.Exporters {
+		checkConservation(t, e.Counts)
+		if e.Name == "flood" && int(e.OverflowRows) != windows*(perWindow-window) {
+			t.Errorf("%d rows folded, want %d", e.OverflowRows, windows*(perWindow-window))
+		}
+		if e.Name == "calm" && e.OverflowRows != 0 {
+			t.Errorf("%d rows of the calm exporter folded", e.OverflowRows)
+		}
+	}
+	after := memory()
+	t.Logf("%d keys, %d rows stored; heap %d MiB before, at most %d, %d after",
+		windows*perWindow, l.rows[Producer("flood", "eth0")], before, most, after)
+	if max(most, after) > before+64 {
+		t.Errorf("heap grew from %d to %d MiB, %d after", before, most, after)
+	}
+}
+
+// sums is a sink that keeps totals alone, whose memory is nothing beside the collector's.
+type sums struct {
+	*ledger
+	mu     sync.Mutex
+	totals map[uint64]values // by producer
+	rows   map[uint64]int
+}
+
+// WriteBlock implements Sink.
+func (s *sums) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.totals[b.Producer]
+	t.add(totalsOf(b))
+	s.totals[b.Producer] = t
+	s.rows[b.Producer] += b.Len()
+	return nil
+}
+
+func TestLimitsAreChecked(t *testing.T) {
+	for _, l := range []Limits{
+		{MaxMessage: math.MaxInt32}, {RowRate: 1}, {ByteRate: 1}, {Burst: -1}, {MaxStreams: -1}, {MaxAge: -1},
+	} {
+		if _, err := l.withDefaults(); err == nil {
+			t.Errorf("%+v is taken", l)
+		}
+	}
+	if _, err := (Limits{}).withDefaults(); err != nil {
+		t.Error(err)
+	}
+}
+
+// memory is what the heap holds, MiB.
+func memory() uint64 {
+	runtime.GC()
+	return liveHeap()
+}
+
+// liveHeap is what the last collection of garbage has left, MiB.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64() >> 20
+}

@@ -1,0 +1,22 @@
+package remote
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+)
+
+func TestMain(m *testing.M) {
+	if chdb.InChild() {
+		chdbtest.Main(m)
+	}
+	if errand := os.Getenv(childVariable); errand != "" {
+		runChild(errand)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,416 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// Description says what the numbers in blocks stand for.
+type Description struct {
+	Text      string // the configuration; its xxhash64 is the epoch of the blocks
+	Groups    []fabric.Group
+	Locations []fabric.Location
+}
+
+// Epoch is the configuration's.
+func (d *Description) Epoch() uint64 { return xxhash.Sum64String(d.Text) }
+
+// toWire makes a message of it, without what everybody knows.
+func (d *Description) toWire() *wire.Description {
+	m := &wire.Description{Epoch: d.Epoch(), Text: d.Text}
+	for i := range d.Groups {
+		if g := &d.Groups[i]; g.ID > aggregate.OverflowGroup {
+			m.Groups = append(m.Groups, groupToWire(g))
+		}
+	}
+	for i := range d.Locations {
+		if l := &d.Locations[i]; l.ID > aggregate.OverflowLocation {
+			m.Locations = append(m.Locations, locationToWire(l))
+		}
+	}
+	m.Id = descriptionID(m)
+	return m
+}
+
+func groupToWire(g *fabric.Group) *wire.Group {
+	return &wire.Group{Id: uint64(g.ID), Name: g.Name, Level: g.Level, Parent: g.Parent, Order: uint32(max(g.Order, 0))}
+}
+
+func groupOf(g *wire.Group) *fabric.Group {
+	return &fabric.Group{ID: aggregate.GroupID(g.GetId()), Name: g.GetName(), Level: g.GetLevel(), Parent: g.GetParent(), Order: int(g.GetOrder())}
+}
+
+func locationToWire(l *fabric.Location) *wire.Location {
+	return &wire.Location{
+		Id: uint64(l.ID), Name: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
+		CapacityKbps: l.Capacity, Candidates: l.Candidates[:min(len(l.Candidates), maxCandidates)],
+		CandidateCount: uint32(max(l.CandidateCount, 0)),
+		Set:            uint64(l.Set), DeviceLocation: uint64(l.DeviceLoc), StageLocation: uint64(l.StageLoc),
+	}
+}
+
+func locationOf(l *wire.Location) *fabric.Location {
+	return &fabric.Location{
+		ID: aggregate.LocationID(l.GetId()), Name: l.GetName(), Kind: l.GetKind(), Device: l.GetDevice(), Stage: l.GetStage(),
+		Orientation: l.GetOrientation(), Capacity: l.GetCapacityKbps(), Candidates: l.GetCandidates(),
+		CandidateCount: int(l.GetCandidateCount()), Set: aggregate.LocationID(l.GetSet()),
+		DeviceLoc: aggregate.LocationID(l.GetDeviceLocation()), StageLoc: aggregate.LocationID(l.GetStageLocation()),
+	}
+}
+
+// descriptionID is a hash of all but the id. Nobody who knows one description finds
+// another with its id.
+func descriptionID(m *wire.Description) uint64 {
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(&wire.Description{
+		Epoch: m.GetEpoch(), Text: m.GetText(), Groups: m.GetGroups(), Locations: m.GetLocations(),
+	})
+	if err != nil {
+		return 0 // no UTF-8: refused everywhere
+	}
+	sum := sha256.Sum256(text)
+	return binary.LittleEndian.Uint64(sum[:8])
+}
+
+// Run is one life of an exporter's stream.
+type Run struct {
+	aggregate.Source
+	Exporter, Stream string // for people
+}
+
+// Directory is where the collector puts what its blocks mean, and what else is told of
+// them. All may be put again, and is durable after that.
+type Directory interface {
+	WriteEpoch(ctx context.Context, epoch uint64, text string) error
+	// Names are those of these groups and locations that it has. It is the arbiter of which
+	// descriptions hold, between restarts and among the collectors of one store.
+	Names(context.Context, []aggregate.GroupID, []aggregate.LocationID) ([]fabric.Name, error)
+	// PinNames replaces names. Of two collectors that do so at once, the later one wins.
+	PinNames(context.Context, []fabric.Name) error
+	// BeginRuns announces live runs before their first blocks.
+	BeginRuns(context.Context, []Run) error
+	// EndRuns ends runs whose blocks are all in the sink. It waits for the store.
+	EndRuns(context.Context, []Run) error
+	// EndEarlier ends the runs of the same streams that came before these and that nobody
+	// ended: an exporter's stream has one life at a time. It waits for the store.
+	EndEarlier(context.Context, []Run) error
+	WriteTaps(context.Context, []TapRow) error
+	WriteGaps(context.Context, []Gap) error
+	// WriteFindings is given what the collector itself finds about exporters. A finding that
+	// comes again, with a larger count, replaces the one before.
+	WriteFindings(context.Context, []Finding) error
+}
+
+// announcement is what one exporter adds to the directory.
+type announcement struct {
+	text    string // with epoch
+	epoch   uint64
+	names   []fabric.Name
+	refused *[]refusal // takes those of names that others hold; nil: nobody asks
+	runs    []Run
+}
+
+// refusal is a name as it was not taken, and whose description holds.
+type refusal struct {
+	fabric.Name
+	holder string // an exporter; empty for a fabric file
+}
+
+// registry remembers what the directory has. Safe for concurrent use.
+type registry struct {
+	to     Directory
+	logger *slog.Logger
+
+	mu        sync.Mutex
+	common    []described // descriptions that are what their id says, whoever gave them
+	epochs    map[uint64]struct{}
+	names     map[nameKey]nameEntry
+	described map[string]int // of names, by the exporter that brought them first
+	disputes  map[disputeKey]*dispute
+	untold    int // disputes with refusals that no finding tells of
+}
+
+type nameKey struct {
+	location bool
+	id       uint64
+}
+
+type nameEntry struct {
+	content uint64 // a hash; 0 until the directory has been asked
+	holder  string // the exporter that described it; empty for a fabric file
+	own     bool   // the collector's: no exporter changes it
+}
+
+const (
+	// maxNames bounds the names that a collector remembers. While half of them are taken,
+	// an exporter that brought more than fewNames gets no more.
+	maxNames  = 1 << 19
+	fewNames  = maxNames / 64
+	maxEpochs = 256 // whose text is known to be in the directory
+)
+
+func newRegistry(to Directory, logger *slog.Logger) *registry {
+	return &registry{
+		to: to, logger: logger, epochs: map[uint64]struct{}{}, names: map[nameKey]nameEntry{},
+		described: map[string]int{}, disputes: map[disputeKey]*dispute{},
+	}
+}
+
+// adopt makes descriptions of the collector's own known, in the place of earlier ones. The
+// caller writes them.
+func (r *registry) adopt(list []Description) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.names, func(_ nameKey, e nameEntry) bool { return e.own })
+	for i := range list {
+		m := list[i].toWire()
+		r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
+		r.epochs[m.GetEpoch()] = struct{}{}
+		for _, n := range namesOf(m, "") {
+			r.names[nameKeyOf(&n)] = nameEntry{content: contentOf(&n), own: true}
+		}
+	}
+}
+
+func (r *registry) epochOf(id uint64) (uint64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return find(r.common, id)
+}
+
+// share makes a description known for all exporters if it is whole.
+func (r *registry) share(m *wire.Description) {
+	if m.GetId() == descriptionID(m) {
+		r.mu.Lock()
+		r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
+		r.mu.Unlock()
+	}
+}
+
+// checkDescription refuses what cannot be a description.
+func checkDescription(m *wire.Description) error {
+	if m.GetText() != "" && xxhash.Sum64String(m.GetText()) != m.GetEpoch() {
+		return fmt.Errorf("epoch %016x: not the hash of its text", m.GetEpoch())
+	}
+	for _, g := range m.GetGroups() {
+		if fabric.GroupIDOf(g.GetName()) != aggregate.GroupID(g.GetId()) || !printable(g.GetName(), g.GetLevel(), g.GetParent()) {
+			return fmt.Errorf("group %.64q: its id is not that of its name, or it has no printable name", g.GetName())
+		}
+	}
+	for _, l := range m.GetLocations() {
+		if err := locationOf(l).Check(); err != nil {
+			return err
+		}
+		if credential.CheckName(l.GetName()) != nil || !printable(l.GetDevice(), l.GetStage(), l.GetOrientation()) || !printable(l.GetCandidates()...) {
+			return fmt.Errorf("location %.64q: expected printable names", l.GetName())
+		}
+	}
+	return nil
+}
+
+func printable(list ...string) bool {
+	for _, s := range list {
+		if !utf8.ValidString(s) || s != "" && credential.CheckName(s) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// namesOf are the names of a description.
+func namesOf(m *wire.Description, exporter string) []fabric.Name {
+	list := make([]fabric.Name, 0, len(m.GetGroups())+len(m.GetLocations()))
+	for _, g := range m.GetGroups() {
+		list = append(list, fabric.Name{Group: groupOf(g), Exporter: exporter, Pinned: true})
+	}
+	for _, l := range m.GetLocations() {
+		list = append(list, fabric.Name{Location: locationOf(l), Exporter: exporter, Pinned: true})
+	}
+	return list
+}
+
+func nameKeyOf(n *fabric.Name) nameKey {
+	if n.Group != nil {
+		return nameKey{false, uint64(n.Group.ID)}
+	}
+	return nameKey{true, uint64(n.Location.ID)}
+}
+
+// contentOf is a hash of what a description says, never 0. The order of groups is that of
+// whoever came first: it moves with every group that a fabric file gets.
+func contentOf(n *fabric.Name) uint64 {
+	var m proto.Message
+	if n.Group != nil {
+		g := groupToWire(n.Group)
+		g.Order = 0
+		m = g
+	} else {
+		m = locationToWire(n.Location)
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		text = nil // no UTF-8: in no description
+	}
+	return max(xxhash.Sum64(text), 1)
+}
+
+// fresh counts the names of a description that the registry does not know. It takes none of
+// them.
+func (r *registry) fresh(m *wire.Description) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := func(k nameKey) {
+		if r.names[k].content == 0 {
+			n++
+		}
+	}
+	for _, g := range m.GetGroups() {
+		count(nameKey{false, g.GetId()})
+	}
+	for _, l := range m.GetLocations() {
+		count(nameKey{true, l.GetId()})
+	}
+	return n
+}
+
+// news is what of an exporter's description the directory may not have, which of its names
+// others hold, and for how many there is no room. New names count against maxNames from now
+// on, so that their exporter has to have paid for them.
+func (r *registry) news(m *wire.Description, exporter string) (a announcement, refused []refusal, full int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.epochs[m.GetEpoch()]; !known && m.GetText() != "" {
+		a.epoch, a.text = m.GetEpoch(), m.GetText()
+	}
+	for _, n := range namesOf(m, exporter) {
+		k := nameKeyOf(&n)
+		have, known := r.names[k]
+		switch {
+		case !known && !r.room(exporter):
+			full++
+		case have.content == 0:
+			if !known {
+				r.names[k] = nameEntry{}
+				r.described[exporter]++
+			}
+			a.names = append(a.names, n)
+		case have.content == contentOf(&n):
+			r.settle(disputeKey{k, exporter})
+		default:
+			refused = append(refused, refusal{n, have.holder})
+		}
+	}
+	return a, refused, full
+}
+
+// room reports whether an exporter may bring another name. The caller holds mu.
+func (r *registry) room(exporter string) bool {
+	return len(r.names) < maxNames/2 || len(r.names) < maxNames && r.described[exporter] < fewNames
+}
+
+// wrote remembers that the directory has the text of a description.
+func (r *registry) wrote(m *wire.Description) {
+	if m.GetText() == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.epochs) >= maxEpochs {
+		clear(r.epochs)
+	}
+	r.epochs[m.GetEpoch()] = struct{}{}
+}
+
+// pin has the directory decide whose descriptions hold: those that are pinned there, else the
+// first of the list.
+func (r *registry) pin(ctx context.Context, list []announcement) error {
+	var groups []aggregate.GroupID
+	var locations []aggregate.LocationID
+	held := map[nameKey]*fabric.Name{}
+	for i := range list {
+		for j := range list[i].names {
+			n := &list[i].names[j]
+			if _, asked := held[nameKeyOf(n)]; asked {
+				continue
+			}
+			if held[nameKeyOf(n)] = nil; n.Group != nil {
+				groups = append(groups, n.Group.ID)
+			} else {
+				locations = append(locations, n.Location.ID)
+			}
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	stored, err := r.to.Names(ctx, groups, locations)
+	if err != nil {
+		return err
+	}
+	for i := range stored {
+		if stored[i].Pinned {
+			held[nameKeyOf(&stored[i])] = &stored[i]
+		}
+	}
+	var taken []fabric.Name
+	for i := range list {
+		for j := range list[i].names {
+			n := &list[i].names[j]
+			switch h := held[nameKeyOf(n)]; {
+			case h == nil:
+				held[nameKeyOf(n)] = n
+				taken = append(taken, *n)
+			case list[i].refused != nil && contentOf(h) != contentOf(n):
+				*list[i].refused = append(*list[i].refused, refusal{*n, h.Exporter})
+			}
+		}
+	}
+	if len(taken) > 0 {
+		if err := r.to.PinNames(ctx, taken); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, h := range held {
+		if h != nil && !r.names[k].own {
+			r.names[k] = nameEntry{content: contentOf(h), holder: h.Exporter}
+		}
+	}
+	return nil
+}
+
+// write puts announcements into the directory, together.
+func (r *registry) write(ctx context.Context, list []announcement) error {
+	var all announcement
+	epochs := map[uint64]bool{}
+	for _, a := range list {
+		if a.text != "" && !epochs[a.epoch] {
+			epochs[a.epoch] = true
+			if err := r.to.WriteEpoch(ctx, a.epoch, a.text); err != nil {
+				return err
+			}
+		}
+		all.runs = append(all.runs, a.runs...)
+	}
+	if err := r.pin(ctx, list); err != nil {
+		return err
+	}
+	if len(all.runs) > 0 {
+		return r.to.BeginRuns(ctx, all.runs)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+var (
+	errEpoch  = errors.New("the block's epoch is not that of its description")
+	errNumber = errors.New("expected a printable name of a stream, an incarnation and a number")
+	errSpan   = fmt.Errorf("observations further apart than %s", maxSpan)
+	errBlocks = errors.New("observations make too many windows")
+)
+
+const (
+	// maxSpan bounds how long a batch of observations may be.
+	maxSpan = 5 * time.Minute
+	// blocksBits of a row's number count the blocks that a batch makes.
+	blocksBits = 16
+	maxSeq     = 1<<(64-blocksBits) - 1
+
+	flagTrimmed, flagAck = 1, 2
+)
+
+// observer aggregates batches of observations, each for itself: what comes out hangs on
+// the batch alone, so that a batch that comes twice makes the same rows. Coarse windows
+// are sums of the rows of several batches. Safe for concurrent use.
+type observer struct {
+	cfg aggregate.Config
+	mu  sync.Mutex
+
+	shard *aggregate.Shard
+	got   *[]*aggregate.Block
+	obs   []decode.Observation
+}
+
+// defaultObserverKeys bounds the memory of an observer.
+const defaultObserverKeys = 1 << 16
+
+func newObserver(cfg aggregate.Config) (*observer, error) {
+	setDefault(&cfg.MaxKeys, defaultObserverKeys)
+	cfg.MaxAhead = 2 * maxSpan // one batch holds no wild times: they were checked
+	cfg.Horizon = 2 * maxSpan
+	got := new([]*aggregate.Block)
+	shard, err := aggregate.NewShard(cfg, collect{got})
+	if err != nil {
+		return nil, err
+	}
+	return &observer{cfg: cfg, shard: shard, got: got}, nil
+}
+
+// collect keeps blocks.
+type collect struct{ to *[]*aggregate.Block }
+
+// WriteBlock implements aggregate.Sink.
+func (c collect) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	if len(*c.to) < 1<<blocksBits {
+		*c.to = append(*c.to, b.Clone())
+	}
+	return nil
+}
+
+// blocks are those that a batch makes.
+func (o *observer) blocks(obs []decode.Observation, source aggregate.Source, seq uint64) ([]*aggregate.Block, aggregate.Counts, error) {
+	ctx := context.Background()
+	*o.got = nil
+	if err := o.shard.Reset(source, seq<<blocksBits); err != nil {
+		return nil, aggregate.Counts{}, err
+	}
+	if err := errors.Join(o.shard.Add(ctx, obs), o.shard.Flush(ctx)); err != nil {
+		return nil, aggregate.Counts{}, err
+	}
+	if len(*o.got) >= 1<<blocksBits {
+		return nil, aggregate.Counts{}, errBlocks
+	}
+	return *o.got, o.shard.Counts(), nil
+}
+
+// checkBatch finds out whether observations are to be stored, and aggregates them.
+func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
+	if p.observer == nil {
+		return verdict{outcome: wire.Outcome_OUTCOME_UNSUPPORTED}
+	}
+	o := p.observer
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	obs, err := observationsOf(m, o.obs[:0])
+	if err != nil {
+		return invalid(err)
+	}
+	o.obs = obs
+	first, last := obs[0].TimeNS, obs[0].TimeNS
+	for i := range obs {
+		first, last = min(first, obs[i].TimeNS), max(last, obs[i].TimeNS)
+	}
+	if last-first > int64(maxSpan) {
+		return invalid(errSpan)
+	}
+	if v := p.checkTime(first, last); v != toStore {
+		return v
+	}
+	if v := p.checkTime(last, last); v != toStore {
+		return v
+	}
+	if it.at.seq > maxSeq {
+		return invalid(errNumber)
+	}
+	it.epoch = o.cfg.Source.Epoch
+	if v := p.begin(it, observedProducer); v != toStore {
+		return v
+	}
+	source := aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
+	blocks, counts, err := o.blocks(obs, source, it.at.seq)
+	if err != nil {
+		return invalid(err)
+	}
+	it.blocks = blocks
+	it.rows, it.foldedObservations = counts.Rows, counts.Overflow
+	for _, n := range counts.Rejected {
+		it.rejected += n
+	}
+	it.rejected += counts.Late
+	return toStore
+}
+
+// observationsOf appends the observations of a message.
+func observationsOf(m *wire.Observations, to []decode.Observation) ([]decode.Observation, error) {
+	n := len(m.GetKind())
+	if n == 0 {
+		return nil, errors.New("no observations")
+	}
+	for i, length := range [...]int{
+		len(m.GetTimeNs()), len(m.GetSource()) / 16, len(m.GetDestination()) / 16, len(m.GetSourcePort()), len(m.GetDestinationPort()),
+		len(m.GetProtocol()), len(m.GetEncoding()), len(m.GetType()), len(m.GetValue()), len(m.GetLocator()), len(m.GetFlags()),
+		len(m.GetFrameBytes()), len(m.GetAcknowledgement()),
+	} {
+		if length != n {
+			return nil, fmt.Errorf("column %d has %d rows: expected %d", i, length, n)
+		}
+	}
+	at := int64(0)
+	for i := range n {
+		if at += m.GetTimeNs()[i]; at <= 0 || at > 1<<62 {
+			return nil, fmt.Errorf("row %d: time %d ns: out of range", i, at)
+		}
+		o, err := observationOf(m, i)
+		if err != nil {
+			return nil, fmt.Errorf("row %d: %w", i, err)
+		}
+		o.TimeNS = at
+		to = append(to, o)
+	}
+	return to, nil
+}
+
+func observationOf(m *wire.Observations, i int) (o decode.Observation, err error) {
+	kind, encoding, flags := decode.Kind(m.GetKind()[i]), int(m.GetEncoding()[i]), m.GetFlags()[i]
+	if kind != decode.Tag && kind != decode.Reflection || encoding >= csig.NumLayouts || flags&^(flagTrimmed|flagAck) != 0 {
+		return o, fmt.Errorf("kind %d, encoding %d, flags %#x: one of them does not exist", kind, encoding, flags)
+	}
+	layout := csig.LayoutAt(encoding)
+	values, types := uint32(1)<<20, uint8(16)
+	if layout.Format == csig.Compact {
+		values, types = 32, 8
+	}
+	s, lm, typ := m.GetValue()[i], m.GetLocator()[i], m.GetType()[i]
+	if s >= values || typ >= types || lm >= 1<<layout.LMBits() {
+		return o, fmt.Errorf("type %d, value %d, locator %d: out of the layout's range", typ, s, lm)
+	}
+	if m.GetSourcePort()[i] > 1<<16-1 || m.GetDestinationPort()[i] > 1<<16-1 {
+		return o, fmt.Errorf("ports %d, %d: out of range", m.GetSourcePort()[i], m.GetDestinationPort()[i])
+	}
+	if n := m.GetFrameBytes()[i]; n > aggregate.MaxFrameBytes {
+		return o, fmt.Errorf("%w: a frame of %d bytes: expected at most %d", aggregate.ErrImpossible, n, aggregate.MaxFrameBytes)
+	}
+	o = decode.Observation{
+		Bytes: m.GetFrameBytes()[i], SrcPort: uint16(m.GetSourcePort()[i]), DstPort: uint16(m.GetDestinationPort()[i]),
+		Proto: m.GetProtocol()[i], Kind: kind, Flags: decode.HasAddrs | decode.HasPorts,
+		Tag: csig.Tag{Layout: layout, T: typ, S: s, LM: uint16(lm), D: flags&flagTrimmed != 0},
+	}
+	copy(o.Src[:], m.GetSource()[16*i:])
+	copy(o.Dst[:], m.GetDestination()[16*i:])
+	if flags&flagAck != 0 {
+		o.Flags |= decode.HasAck
+		o.Ack = m.GetAcknowledgement()[i]
+	}
+	return o, nil
+}

@@ -1,0 +1,136 @@
+package remote
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// observing is how a collector without a topology aggregates.
+func observing(t testing.TB) *aggregate.Config {
+	t.Helper()
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &aggregate.Config{
+		Domain: domain, Resolver: fabric.None(domain), Source: aggregate.Source{Epoch: 77}, Tags: true, Reflections: true, MaxKeys: 1 << 12,
+	}
+}
+
+// observations are random tags and reflections of some seconds.
+func observations(t testing.TB, seed uint64, n int) []decode.Observation {
+	rng := newRand(t, seed)
+	begin := time.Now().Add(-10 * time.Second)
+	var list []decode.Observation
+	for i := range n {
+		o := decode.Observation{
+			TimeNS: begin.Add(time.Duration(i) * 3 * time.Second / time.Duration(n)).UnixNano(), Bytes: uint32(64 + rng.IntN(1400)),
+			Src: netip.AddrFrom4([4]byte{10, 0, byte(rng.IntN(4)), 1}).As16(), Dst: netip.AddrFrom4([4]byte{10, 0, byte(rng.IntN(4)), 2}).As16(),
+			SrcPort: uint16(rng.IntN(1 << 16)), DstPort: 4791, Proto: 17, Kind: decode.Tag, Flags: decode.HasAddrs | decode.HasPorts,
+			Tag: csig.Tag{Layout: csig.LayoutAt(i % csig.NumLayouts), T: uint8(rng.IntN(3)), S: uint32(rng.IntN(32)), LM: uint16(rng.IntN(60))},
+		}
+		if i%5 == 0 {
+			o.Kind, o.Proto, o.Flags, o.Ack = decode.Reflection, 6, o.Flags|decode.HasAck, rng.Uint32()
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// TestObservations: what the collector stores of observations is what a shard makes of
+// them, and a batch that comes again is the same rows.
+func TestObservations(t *testing.T) {
+	l := newLedger()
+	cfg := testConfig(t)
+	cfg.Observations = observing(t)
+	first, second := startCollector(t, cfg, l, ""), startCollector(t, cfg, l, "")
+	c := startClient(t, clientConfig(t, first.url))
+	var want values
+	rejected := uint64(0)
+	for i := range uint64(5) {
+		obs := observations(t, i, 3000)
+		if err := c.stream(t, "nic").Observe(t.Context(), obs); err != nil {
+			t.Fatal(err)
+		}
+		var blocks []*aggregate.Block
+		shard, err := aggregate.NewShard(*cfg.Observations, collect{&blocks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := shard.Add(t.Context(), obs); err != nil {
+			t.Fatal(err)
+		}
+		if err := shard.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want.add(totalsOf(blocks...))
+		counts := shard.Counts()
+		for _, n := range counts.Rejected {
+			rejected += n
+		}
+	}
+	c.flush(t)
+	got := l.totals()[observedProducer("tester", "nic")]
+	st := first.Stats().Total
+	if got != want || st.Observed != 15000 || st.Rejected != rejected || got.observations != 2*(15000-rejected) {
+		t.Errorf("%+v, want %+v; %+v, %d rejected", got, want, st, rejected)
+	}
+	checkConservation(t, st)
+	request := &wire.PushRequest{Observations: []*wire.Observations{observationsToWire(observations(t, 9, 1000))}}
+	o := request.Observations[0]
+	o.Stream, o.Incarnation, o.Seq = "nic", 5, 1
+	for _, s := range []*collector{first, second, second} {
+		if _, err := pushTo(t, s, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := l.totals()[observedProducer("tester", "nic")].observations - got.observations
+	if l.changed || again == 0 || again > 2000 {
+		t.Errorf("%d observations of a batch that came three times", again)
+	}
+}
+
+func TestInvalidObservations(t *testing.T) {
+	l := newLedger()
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Observations = nil, observing(t)
+	s := startCollector(t, cfg, l, "")
+	for name, change := range map[string]func(*wire.Observations){
+		"column":  func(o *wire.Observations) { o.Value = o.Value[1:] },
+		"none":    func(o *wire.Observations) { *o = wire.Observations{Stream: "nic", Incarnation: 1, Seq: 1} },
+		"address": func(o *wire.Observations) { o.Source = o.Source[16:] },
+		"time":    func(o *wire.Observations) { o.TimeNs[0] = -1 },
+		"span":    func(o *wire.Observations) { o.TimeNs[5] = -int64(10 * time.Minute) },
+		"kind":    func(o *wire.Observations) { o.Kind[0] = 0 },
+		"layout":  func(o *wire.Observations) { o.Encoding[0] = csig.NumLayouts },
+		"type":    func(o *wire.Observations) { o.Type[0] = 8 },
+		"value":   func(o *wire.Observations) { o.Value[0] = 32 },
+		"locator": func(o *wire.Observations) { o.Locator[0] = 1 << 7 },
+		"flags":   func(o *wire.Observations) { o.Flags[0] = 4 },
+		"port":    func(o *wire.Observations) { o.SourcePort[0] = 1 << 16 },
+		"seq":     func(o *wire.Observations) { o.Seq = maxSeq + 1 },
+	} {
+		o := observationsToWire(observations(t, 1, 20))
+		o.Stream, o.Incarnation, o.Seq = "nic", 1, 1
+		change(o)
+		if got := outcomeOf(t, s, &wire.PushRequest{Observations: []*wire.Observations{o}}); got != wire.Outcome_OUTCOME_INVALID {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if l.blocks != 0 {
+		t.Error("something was stored")
+	}
+	cfg.Observations = nil
+	o := observationsToWire(observations(t, 1, 20))
+	o.Stream, o.Incarnation, o.Seq = "nic", 1, 1
+	if got := outcomeOf(t, startCollector(t, cfg, l, ""), &wire.PushRequest{Observations: []*wire.Observations{o}}); got != wire.Outcome_OUTCOME_UNSUPPORTED {
+		t.Errorf("%s, want unsupported", got)
+	}
+}

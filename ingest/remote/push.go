@@ -1,0 +1,258 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"connectrpc.com/connect"
+
+	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// service is the collector as the protocol's library calls it.
+type service struct{ *Server }
+
+// Push implements wire.IngestServiceHandler.
+func (s service) Push(ctx context.Context, r *connect.Request[wire.PushRequest]) (*connect.Response[wire.PushResponse], error) {
+	c := callOf(ctx)
+	if c == nil {
+		return nil, connect.NewError(connect.CodeUnauthenticated, credential.ErrUnknown)
+	}
+	c.decoded = true
+	answer, err := s.take(ctx, c, r.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// push is the work on one request.
+type push struct {
+	*Server
+	e       *exporter
+	answer  *wire.PushResponse
+	items   []*item
+	begun   announcement
+	written int // items that are in the sink
+}
+
+// take does what a request asks, and answers when that is durable.
+func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.PushResponse, error) {
+	e := c.exporter
+	if name := m.GetExporter(); name != "" && name != e.name {
+		s.refuse(e, ReasonForged, slog.String("calls_itself", credential.Limited(name)))
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential is that of %q", e.name))
+	}
+	if err := s.spend(e, e.rows, rowsOf(m), ReasonRowRate); err != nil {
+		return nil, err
+	}
+	for _, d := range m.GetDescriptions() {
+		if err := s.describe(ctx, c, d); err != nil {
+			return nil, err
+		}
+	}
+	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
+	p.admit(m)
+	err := p.write(ctx, c)
+	c.release()
+	// What was decoded may be large, and waiting for the disk takes long.
+	m.Reset()
+	for i := range p.items {
+		p.items[i].drop()
+	}
+	if p.written > 0 {
+		if err != nil {
+			s.refuse(e, ReasonSink, slog.String("error", err.Error()))
+		}
+		err = s.commits.wait(ctx, struct{}{})
+	}
+	if err == nil {
+		p.tell(ctx)
+	}
+	p.finish(err == nil)
+	if err != nil {
+		return nil, s.unavailable(ctx, e, err)
+	}
+	return p.answer, nil
+}
+
+func rowsOf(m *wire.PushRequest) (n int) {
+	for _, b := range m.GetBlocks() {
+		n += len(b.GetSignal()) + len(b.GetFlows().GetKind())
+	}
+	for _, o := range m.GetObservations() {
+		n += len(o.GetKind())
+	}
+	for _, r := range m.GetRecords() {
+		n += 1 + len(r.GetFindings())
+	}
+	return n
+}
+
+// unavailable is for what the store did not take: the exporter comes again.
+func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		s.refuse(e, ReasonSink, slog.String("error", err.Error()))
+	}
+	return connect.NewError(connect.CodeUnavailable, errors.New("the store does not take it now"))
+}
+
+// describe takes a part of a description.
+func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) error {
+	e := c.exporter
+	if err := checkDescription(d); err != nil {
+		s.refuse(e, ReasonDescription, slog.String("error", credential.Limited(err.Error())))
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if n := s.names.fresh(d); n > 0 {
+		if err := s.spend(e, e.naming, n, ReasonNames); err != nil {
+			return err
+		}
+	}
+	a, refused, full := s.names.news(d, e.name)
+	if full > 0 {
+		e.counts.refused[ReasonNames].Add(uint64(full - 1))
+		s.refuse(e, ReasonNames, slog.Int("names", full))
+	}
+	if a.text != "" || len(a.names) > 0 {
+		c.release() // others go on when the directory is away
+		a.refused = &refused
+		if err := s.announces.wait(ctx, a); err != nil {
+			return s.unavailable(ctx, e, err)
+		}
+		s.names.wrote(d)
+	}
+	s.dispute(e, refused)
+	if d.GetText() != "" {
+		e.describe(described{d.GetId(), d.GetEpoch()})
+		s.names.share(d)
+	}
+	return nil
+}
+
+// admit finds an outcome for every item, and begins those that are to be written.
+func (p *push) admit(m *wire.PushRequest) {
+	f, _ := p.folders.Get().(*folder)
+	if f == nil {
+		f = &folder{}
+	}
+	defer p.folders.Put(f)
+	for _, b := range m.GetBlocks() {
+		it := blockItem(b)
+		p.add(it, p.checkBlock(it, b, f))
+	}
+	for _, o := range m.GetObservations() {
+		it := batchItem(o)
+		p.add(it, p.checkBatch(it, o))
+	}
+	for _, r := range m.GetRecords() {
+		it := toldItem(r)
+		p.add(it, p.checkRecord(it, r))
+	}
+}
+
+// write gives what is new to the sink, first of runs that are known: a run that begins waits
+// for the directory. Items behind one that fails are left.
+func (p *push) write(ctx context.Context, c *call) error {
+	var known, begin []*item
+	for _, it := range p.items {
+		switch {
+		case it.outcome != wire.Outcome_OUTCOME_STORED:
+		case slices.Contains(p.begun.runs, p.run(it)):
+			begin = append(begin, it)
+		default:
+			known = append(known, it)
+		}
+	}
+	if err := p.writeItems(ctx, known); err != nil {
+		leave(begin)
+		return err
+	}
+	if len(begin) == 0 {
+		return nil
+	}
+	c.release()
+	patient, cancel := p.patience(ctx)
+	err := p.announces.wait(patient, p.begun)
+	cancel()
+	if err != nil {
+		leave(begin)
+		return err
+	}
+	for _, it := range begin {
+		p.e.announced(it.at, it.epoch)
+	}
+	p.ends.endEarlier(p.begun.runs)
+	return p.writeItems(ctx, begin)
+}
+
+// leave has items come again.
+func leave(list []*item) {
+	for _, it := range list {
+		it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
+	}
+}
+
+func (p *push) writeItems(ctx context.Context, list []*item) error {
+	for i, it := range list {
+		if err := p.writeItem(ctx, it); err != nil {
+			leave(list[i:])
+			return err
+		}
+		if it.told == nil {
+			p.written++
+		}
+	}
+	return nil
+}
+
+func (p *push) writeItem(ctx context.Context, it *item) error {
+	for _, b := range it.blocks {
+		if err := p.sink.WriteBlock(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish counts the items, and answers for them.
+func (p *push) finish(durable bool) {
+	c := &p.e.counts
+	for _, it := range p.items {
+		if it.outcome == wire.Outcome_OUTCOME_STORED && !durable {
+			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
+		}
+		if it.began {
+			p.e.finish(it.at, it.outcome == wire.Outcome_OUTCOME_STORED)
+		}
+		c.items.Add(1)
+		countUp(&c.observed, it.observed)
+		switch it.outcome {
+		case wire.Outcome_OUTCOME_STORED:
+			c.stored.Add(1)
+			c.storedRows.Add(it.rows)
+			countUp(&c.storedObservations, it.observed)
+			c.overflowRows.Add(it.folded)
+			c.storedFlows.Add(it.flows)
+			c.overflowFlows.Add(it.foldedFlows)
+			c.storedFindings.Add(it.findings)
+			p.refuseFindings(it, ReasonFuture, it.futureFindings)
+			p.refuseFindings(it, ReasonPast, it.pastFindings)
+			countUp(&c.overflowObservations, it.foldedObservations)
+			c.rejectedObs.Add(it.rejected)
+		case wire.Outcome_OUTCOME_REPEAT:
+			c.repeated.Add(1)
+		case wire.Outcome_OUTCOME_UNDESCRIBED:
+			c.undescribed.Add(1)
+		case wire.Outcome_OUTCOME_UNSPECIFIED:
+			c.retried.Add(1)
+		default:
+			c.refusedItems.Add(1)
+		}
+		p.answer.Outcomes = append(p.answer.Outcomes, it.outcome)
+	}
+}

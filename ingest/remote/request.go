@@ -1,0 +1,221 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/time/rate"
+
+	"github.com/csigscope/csigscope/ingest/credential"
+)
+
+// retryAfter is the metadata that tells when to come again, in milliseconds.
+const retryAfter = "retry-after-ms"
+
+// call is one request on its way through the collector.
+type call struct {
+	exporter *exporter
+	release  func() // gives the right to decode back
+	decoded  bool
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// ServeHTTP implements http.Handler: it finds out who is there, holds the exporter to
+// its limits, and hands the request on. It serves while Serve runs.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.checkOrigin(r); err != nil {
+		s.refuseStranger(ReasonForeignOrigin, slog.String("peer", r.RemoteAddr), slog.String("error", credential.Limited(err.Error())))
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	peer, err := s.gate.Identify(r)
+	limits := s.admitted.Load().of(peer.Name)
+	if err == nil && limits == nil { // it was taken off the list a moment ago
+		err = credential.ErrNotListed
+	}
+	if err != nil {
+		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, err))
+		return
+	}
+	e := s.exporter(peer.Name, limits)
+	if e == nil {
+		s.refuseStranger(ReasonExporters, slog.String("exporter", peer.Name), slog.String("peer", r.RemoteAddr))
+		s.fail(w, r, later(time.Minute))
+		return
+	}
+	defer e.inFlight.Add(-1)
+	e.clock.observe(r.Header, s.now())
+	if err := s.serve(w, r, e); err != nil {
+		s.fail(w, r, err)
+	}
+}
+
+// checkOrigin refuses what a web page made the browser of a visitor send.
+func (s *Server) checkOrigin(r *http.Request) error {
+	if s.local {
+		if err := credential.CheckHost(r); err != nil {
+			return err
+		}
+	}
+	return s.pages.Check(r)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) error {
+	if int(e.inFlight.Load()) > e.limits.Load().MaxInFlight {
+		s.refuse(e, ReasonInFlight)
+		return later(time.Second)
+	}
+	if err := s.spend(e, e.requests, 1, ReasonRequestRate); err != nil {
+		return err
+	}
+	weight := int64(s.limits.MaxMessage)
+	if r.ContentLength >= 0 {
+		weight = min(weight, r.ContentLength)
+	}
+	defer s.buffered.Add(-weight)
+	if s.buffered.Add(weight) > int64(s.limits.MaxBuffered) {
+		s.refuse(e, ReasonBuffered)
+		return later(time.Second)
+	}
+	body, _ := s.bodies.Get().(*bytes.Buffer)
+	if body == nil {
+		body = new(bytes.Buffer)
+	}
+	body.Reset()
+	// A request that is cut off may still be read by its handler: no way back then.
+	if err := s.readBody(w, r, e, body); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer cancel()
+	select {
+	case s.decoding <- struct{}{}:
+	case <-ctx.Done():
+		return connect.NewError(connect.CodeUnavailable, errBusy)
+	}
+	c := &call{exporter: e, release: sync.OnceFunc(func() { <-s.decoding })}
+	defer c.release()
+	// A slow request gives time to revoke a credential.
+	if peer, err := s.gate.Identify(r); err != nil || peer.Name != e.name {
+		return connect.NewError(connect.CodeUnauthenticated, credential.ErrUnknown)
+	}
+	r = r.WithContext(context.WithValue(ctx, callKey{}, c))
+	r.Body, r.ContentLength = io.NopCloser(body), int64(body.Len())
+	watched := &statusWriter{ResponseWriter: w}
+	s.handler.ServeHTTP(watched, r)
+	if !c.decoded {
+		s.refuse(e, watched.reason(), slog.String("peer", r.RemoteAddr), slog.Int("status", watched.status))
+	}
+	if body.Cap() <= s.limits.MaxMessage {
+		s.bodies.Put(body)
+	}
+	return nil
+}
+
+// readBody reads what an exporter sends, in bounded time and space.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, into *bytes.Buffer) error {
+	const frame = 5 // of gRPC
+	most := int64(s.limits.MaxMessage + frame)
+	tooLarge := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message larger than %d bytes", s.limits.MaxMessage))
+	if r.ContentLength > most {
+		s.refuse(e, ReasonOversized, slog.Int64("bytes", r.ContentLength), slog.String("peer", r.RemoteAddr))
+		return tooLarge
+	}
+	control := http.NewResponseController(w)
+	// Test recorders have no deadlines.
+	_ = control.SetReadDeadline(time.Now().Add(headerTime))
+	n, err := into.ReadFrom(http.MaxBytesReader(w, r.Body, most))
+	_ = control.SetReadDeadline(time.Time{})
+	e.counts.requests.Add(1)
+	e.counts.bytes.Add(uint64(n))
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		s.refuse(e, ReasonOversized, slog.Int64("limit", large.Limit), slog.String("peer", r.RemoteAddr))
+		return tooLarge
+	}
+	if err != nil {
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("read request: %w", err))
+	}
+	return s.spend(e, e.bytes, int(n), ReasonByteRate)
+}
+
+// spend takes from an exporter's budget, or says when there will be enough.
+func (s *Server) spend(e *exporter, from *rate.Limiter, n int, r Reason) error {
+	now := s.now()
+	booked := from.ReserveN(now, n)
+	if !booked.OK() {
+		s.refuse(e, r, slog.Int("needs", n))
+		return later(time.Minute)
+	}
+	wait := booked.DelayFrom(now)
+	if wait == 0 {
+		return nil
+	}
+	booked.CancelAt(now)
+	s.refuse(e, r, slog.Int("needs", n))
+	return later(wait)
+}
+
+// later tells an exporter to come again.
+func later(wait time.Duration) error {
+	err := connect.NewError(connect.CodeResourceExhausted, errBusy)
+	err.Meta().Set(retryAfter, strconv.FormatInt(max(wait, time.Millisecond).Milliseconds(), 10))
+	return err
+}
+
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if !s.errors.IsSupported(r) {
+		http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+		return
+	}
+	if err := s.errors.Write(w, r, err); err != nil {
+		s.logger.Debug("answer not delivered", slog.String("peer", r.RemoteAddr), slog.String("error", err.Error()))
+	}
+}
+
+// statusWriter remembers how a request was answered.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap serves http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush implements http.Flusher, which gRPC takes.
+func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// reason is why the protocol's library refused a request, by how it answered.
+func (w *statusWriter) reason() Reason {
+	exhausted := strconv.Itoa(int(connect.CodeResourceExhausted))
+	for _, h := range []string{"Grpc-Status", http.TrailerPrefix + "Grpc-Status"} {
+		if w.Header().Get(h) == exhausted {
+			return ReasonOversized
+		}
+	}
+	if w.status == http.StatusTooManyRequests {
+		return ReasonOversized
+	}
+	return ReasonMalformed
+}

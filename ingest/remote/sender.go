@@ -1,0 +1,384 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 10 * time.Second
+)
+
+// sheaf is what is sent at once: records in the order of the spool.
+type sheaf struct {
+	body    []byte
+	records []sheafRecord
+	items   int
+}
+
+type sheafRecord struct {
+	record
+	from, to int    // in the body of the sheaf
+	number   uint64 // in the spool
+	weight   uint64
+}
+
+// send sends what is in the spool, oldest first, until the context ends.
+func (c *Client) send(ctx context.Context) error {
+	pause := firstPause
+	var sh sheaf
+	single := false // after a request was refused as a whole: find out which record it is
+	for ctx.Err() == nil {
+		if err := c.collect(&sh, single); err != nil {
+			// Also when what was being read gave way to newer blocks.
+			if line, say := c.unread.wrong(c.cfg.Now(), slog.String("error", err.Error())); say {
+				c.cfg.Logger.Warn("spool cannot be read, trying again", line...)
+			}
+			sleep(ctx, pause)
+			pause = min(2*pause, longestPause)
+			continue
+		}
+		if len(sh.records) == 0 && !c.awaitHello(ctx) {
+			continue
+		}
+		answer, err := c.push(ctx, sh.body)
+		if err == nil {
+			err = checkAnswer(&sh, answer)
+		}
+		switch wait, poison := c.judge(err); {
+		case ctx.Err() != nil:
+		case err == nil:
+			pause, single = firstPause, false
+			if again := c.settle(ctx, &sh, answer); again != nil {
+				c.fail(again)
+				sleep(ctx, pause)
+			} else {
+				c.recovered()
+			}
+		case poison && len(sh.records) > 1:
+			single = true
+		case poison && len(sh.records) == 1:
+			c.cfg.Logger.Error("collector refuses a message for good", slog.String("error", err.Error()))
+			c.drop(&sh, &sh.records[0], lostRefused)
+			single = false
+		case wait > 0:
+			sleep(ctx, wait)
+		default:
+			c.fail(err)
+			sleep(ctx, pause/2+rand.N(pause))
+			pause = min(2*pause, longestPause)
+		}
+	}
+	return nil
+}
+
+// awaitHello waits until there is something to send, which is false, or it is time to say
+// that there is nothing.
+func (c *Client) awaitHello(ctx context.Context) bool {
+	wait := c.cfg.HelloEvery - c.cfg.Now().Sub(c.answered)
+	if wait <= 0 {
+		return true
+	}
+	due := time.NewTimer(wait)
+	defer due.Stop()
+	select {
+	case <-due.C:
+		return true
+	case <-c.log.Ready():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// judge tells how long the collector wants to be left alone, or that it will never take
+// the request.
+func (c *Client) judge(err error) (wait time.Duration, poison bool) {
+	var e *connect.Error
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	switch e.Code() {
+	case connect.CodeResourceExhausted:
+		ms, bad := strconv.ParseInt(e.Meta().Get(retryAfter), 10, 32)
+		if bad != nil {
+			return 0, true
+		}
+		return min(max(time.Duration(ms)*time.Millisecond, firstPause), longestPause), false
+	case connect.CodeInvalidArgument:
+		return 0, true
+	}
+	return 0, false
+}
+
+// fail logs a push that did not work, and turns to the next collector. The next push
+// makes a connection of its own, with the certificates of then.
+func (c *Client) fail(err error) {
+	c.http.CloseIdleConnections()
+	c.mu.Lock()
+	from := c.peers[c.current].url
+	c.current = (c.current + 1) % len(c.peers)
+	c.mu.Unlock()
+	if line, say := c.failing.wrong(c.cfg.Now(), slog.String("collector", from), slog.String("error", err.Error())); say {
+		c.cfg.Logger.Warn("push failed, trying again", line...)
+	}
+}
+
+// recovered says that a collector answers again, where it was said that none does.
+func (c *Client) recovered() {
+	if c.failing.well() {
+		s := c.Stats()
+		c.cfg.Logger.Warn("collector answers again", slog.String("collector", s.Collector), slog.Uint64("waiting", s.Waiting))
+	}
+}
+
+// collect reads the oldest records of the spool, as many as make a request. What is
+// damaged there is counted as lost.
+func (c *Client) collect(sh *sheaf, single bool) error {
+	*sh = sheaf{body: sh.body[:0], records: sh.records[:0]}
+	if c.cfg.Exporter != "" {
+		sh.body = protowire.AppendTag(sh.body, fieldExporter, protowire.BytesType)
+		sh.body = protowire.AppendString(sh.body, c.cfg.Exporter)
+	}
+	for {
+		segment, ok := c.log.Oldest(0)
+		if !ok {
+			return nil
+		}
+		if err := c.readSegment(sh, segment, single); err != nil {
+			return err
+		}
+		if len(sh.records) > 0 {
+			return nil
+		}
+		// Nothing in the segment can be read: it is lost, or gone meanwhile.
+		if lost, err := c.passLosses(); err != nil || !lost {
+			return err
+		}
+	}
+}
+
+func (c *Client) readSegment(sh *sheaf, segment outbox.Segment, single bool) error {
+	r, err := c.log.Read(segment)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var buf []byte
+	for len(sh.records) == 0 || !single {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		one := sheafRecord{number: e.Last, weight: e.Weight}
+		if buf, err = r.Payload(buf); err != nil {
+			return err
+		}
+		if buf == nil || !one.parseLabel(e.Label) {
+			return nil // damage ends the sheaf: what is behind it waits until it is counted
+		}
+		if len(sh.records) > 0 && (len(sh.body)+len(buf) > pushBytes || sh.items+one.items() > pushItems) {
+			return nil
+		}
+		one.from = len(sh.body)
+		sh.body = append(sh.body, buf...)
+		one.to = len(sh.body)
+		sh.items += one.items()
+		sh.records = append(sh.records, one)
+	}
+	return nil
+}
+
+// passLosses counts what is lost at the head of the spool.
+func (c *Client) passLosses() (any bool, err error) {
+	for {
+		e, ok, err := c.log.Next(nil)
+		if err != nil || !ok {
+			return any, err
+		}
+		var r record
+		reason := string(e.Lost)
+		if reason == "" {
+			if r.parseLabel(e.Label) {
+				return any, nil
+			}
+			reason = string(outbox.Damaged)
+		}
+		any = true
+		c.lose(reason, max(e.Weight, 1))
+		c.cfg.Logger.Error("spool is damaged", slog.String("reason", reason), slog.Uint64("first", e.First), slog.Uint64("last", e.Last))
+		c.log.Ack(&e)
+	}
+}
+
+func (c *Client) lose(reason string, items uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost[reason] += items
+}
+
+// ack ends records up to a number.
+func (c *Client) ack(number uint64) {
+	for {
+		e, ok, err := c.log.Next(c.scratch)
+		if err != nil || !ok || e.Last > number {
+			break
+		}
+		c.scratch = e.Payload[:0]
+		if e.Lost != "" {
+			c.lose(string(e.Lost), max(e.Weight, 1))
+		}
+		c.log.Ack(&e)
+		if e.Last == number {
+			break
+		}
+	}
+	c.release()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broadcast()
+}
+
+// broadcast wakes those that wait for the spool to be empty. The caller holds mu.
+func (c *Client) broadcast() {
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// release gives disk space back now and then: segments that are acknowledged, but for
+// the last one, which is written to, unless it is large.
+func (c *Client) release() {
+	now := c.cfg.Now()
+	if now.Sub(c.released) < releaseEvery {
+		return
+	}
+	c.released = now
+	acked := c.log.Acked()
+	for i, s := range acked {
+		if !s.Acked || i == len(acked)-1 && s.Bytes < releaseBytes {
+			continue
+		}
+		if err := c.log.Release(s); err != nil {
+			if line, say := c.untidy.wrong(now, slog.String("error", err.Error())); say {
+				c.cfg.Logger.Warn("spool cannot be tidied up", line...)
+			}
+			return
+		}
+	}
+}
+
+const (
+	releaseEvery = time.Second
+	releaseBytes = 4 << 20
+)
+
+// drop gives a record up.
+func (c *Client) drop(sh *sheaf, r *sheafRecord, reason string) {
+	c.mu.Lock()
+	c.lost[reason] += r.weight
+	c.missing.addAll(reason, sh.body[r.from:r.to])
+	c.mu.Unlock()
+	c.ack(r.number)
+}
+
+// checkAnswer refuses an answer that is not one to the request.
+func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
+	if n := len(answer.GetOutcomes()); n != sh.items {
+		return fmt.Errorf("collector answered for %d items: expected %d", n, sh.items)
+	}
+	return nil
+}
+
+// counts are how many items of each kind a sheaf has.
+func (sh *sheaf) counts() (blocks, batches, told int) {
+	for i := range sh.records {
+		r := &sh.records[i]
+		blocks, batches, told = blocks+r.blocks, batches+r.batches, told+r.told
+	}
+	return blocks, batches, told
+}
+
+// settle acknowledges the records whose items all have final outcomes, up to the first
+// that has not, and describes what the collector asks for. An error means that it is to
+// be tried again.
+func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushResponse) error {
+	described, err := c.describeAll(ctx, answer.GetDescribe())
+	if err != nil {
+		return err
+	}
+	lost := described == 0 && len(answer.GetDescribe()) > 0
+	n, m, _ := sh.counts()
+	all := answer.GetOutcomes()
+	blocks, batches, told := all[:n], all[n:n+m], all[n+m:]
+	for i := range sh.records {
+		r := &sh.records[i]
+		own := slices.Concat(blocks[:r.blocks], batches[:r.batches], told[:r.told])
+		blocks, batches, told = blocks[r.blocks:], batches[r.batches:], told[r.told:]
+		for _, o := range own {
+			if o == wire.Outcome_OUTCOME_UNSPECIFIED {
+				return errBusy
+			}
+			if o == wire.Outcome_OUTCOME_UNDESCRIBED && !lost {
+				return c.describedAgain()
+			}
+		}
+		c.count(own)
+		c.missRefused(sh.body[r.from:r.to], own[:r.blocks])
+		c.ack(r.number)
+		c.describedFor = 0
+	}
+	return nil
+}
+
+// maxDescribedFor is how often in a row a collector may ask for descriptions, as several do
+// behind a balancer.
+const maxDescribedFor = 4
+
+// describedAgain makes the sender pause where descriptions are to no avail.
+func (c *Client) describedAgain() error {
+	if c.describedFor++; c.describedFor > maxDescribedFor {
+		return errAsked
+	}
+	return nil
+}
+
+// errAsked is the error of a collector that keeps asking for a description.
+var errAsked = errors.New("collector keeps asking for a description that it was given")
+
+// count counts the items of a record that is over.
+func (c *Client) count(outcomes []wire.Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range outcomes {
+		switch o {
+		case wire.Outcome_OUTCOME_STORED:
+			c.stats.Stored++
+		case wire.Outcome_OUTCOME_REPEAT:
+			c.stats.Repeated++
+		case wire.Outcome_OUTCOME_UNDESCRIBED:
+			c.lost[lostUndescribed]++
+		default:
+			reason := reasonOf(o)
+			if c.stats.Refused[reason.String()]++; c.stats.Refused[reason.String()]&(c.stats.Refused[reason.String()]-1) == 0 {
+				c.cfg.Logger.Error("collector refused a block", slog.String("reason", reason.String()),
+					slog.Uint64("so_far", c.stats.Refused[reason.String()]))
+			}
+		}
+	}
+}

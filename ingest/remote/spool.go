@@ -1,0 +1,161 @@
+package remote
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+)
+
+const (
+	// recordBytes and recordItems end a record of the spool.
+	recordBytes = 1 << 18
+	recordItems = 256
+	// pushBytes and pushItems bound what is sent at once.
+	pushBytes = 1 << 20
+	pushItems = 512
+)
+
+// Reasons of what is lost, besides the outbox's own.
+const (
+	lostFull        = "full"        // gave way to newer blocks
+	lostDisk        = "disk"        // could not be written
+	lostUndescribed = "undescribed" // the collector does not know what they mean, nor does the spool
+	lostRefused     = "refused"     // the collector refused the message that they were in
+)
+
+// record is the encoding of a wire.PushRequest, to which items are added: records behind
+// each other are the request that holds the items of all.
+type record struct {
+	body                  []byte
+	blocks, batches, told int // items: told are wire.Records
+}
+
+func (r *record) items() int { return r.blocks + r.batches + r.told }
+
+func (r *record) add(field protowire.Number, m proto.Message) (err error) {
+	size, before := proto.Size(m), len(r.body)
+	r.body = protowire.AppendTag(r.body, field, protowire.BytesType)
+	r.body = protowire.AppendVarint(r.body, uint64(size))
+	r.body, err = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(r.body, m)
+	switch {
+	case err != nil:
+		r.body = r.body[:before]
+	case field == fieldBlocks:
+		r.blocks++
+	case field == fieldObservations:
+		r.batches++
+	default:
+		r.told++
+	}
+	return err
+}
+
+// label says what is in a record.
+func (r *record) label() (label []byte) {
+	for _, n := range [...]int{r.blocks, r.batches, r.told} {
+		label = binary.AppendUvarint(label, uint64(n))
+	}
+	return label
+}
+
+// parseLabel reads a label.
+func (r *record) parseLabel(label []byte) bool {
+	for _, to := range [...]*int{&r.blocks, &r.batches, &r.told} {
+		n, size := binary.Uvarint(label)
+		if size <= 0 || n > recordItems {
+			return false
+		}
+		*to, label = int(n), label[size:]
+	}
+	return true
+}
+
+// spool writes what is gathered to the disk.
+func (c *Client) spool() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tellMissing()
+	return c.spoolPending()
+}
+
+// gather adds an item to the pending record. An item for which the disk has no room is
+// lost, and counted: what measures goes on. The caller holds mu.
+func (c *Client) gather(field protowire.Number, m proto.Message) error {
+	r := &c.pending
+	c.stats.Items++
+	if r.items() >= recordItems || r.items() > 0 && len(r.body)+proto.Size(m) > recordBytes {
+		if err := c.spoolPending(); err != nil {
+			c.lost[lostDisk]++
+			c.missing.add(lostDisk, m)
+			return nil
+		}
+	}
+	return r.add(field, m)
+}
+
+// spoolPending writes the pending record; where the disk fails it stays pending. The
+// caller holds mu.
+func (c *Client) spoolPending() error {
+	r := &c.pending
+	if r.items() == 0 {
+		return nil
+	}
+	label := r.label()
+	for {
+		err := c.log.Append(0, uint64(r.items()), label, r.body)
+		if errors.Is(err, outbox.ErrFull) && c.giveWay() {
+			continue
+		}
+		if c.tell(err) {
+			return fmt.Errorf("spool: %w", err)
+		}
+		*r = record{body: r.body[:0]}
+		return nil
+	}
+}
+
+// tell logs the first of a series of errors, and tells whether this is one.
+func (c *Client) tell(err error) bool {
+	if err != nil && c.err == nil {
+		c.cfg.Logger.Error("spool cannot be written", slog.String("error", err.Error()))
+	}
+	c.err = err
+	return err != nil
+}
+
+// giveWay drops the oldest records that wait.
+func (c *Client) giveWay() bool {
+	s, ok := c.log.Oldest(0)
+	if !ok {
+		return false
+	}
+	n := outbox.Lost{}
+	if r, err := c.log.Read(s); err == nil {
+		for {
+			e, err := r.Next()
+			if err != nil {
+				break
+			}
+			n.Records++
+			n.Weight += e.Weight
+			if body, err := r.Payload(nil); err == nil {
+				c.missing.addAll(lostFull, body)
+			}
+		}
+		r.Close()
+	}
+	if err := c.log.Discard(s, lostFull, n); err != nil {
+		c.cfg.Logger.Error("spool is full, and nothing can be dropped", slog.String("error", err.Error()))
+		return false
+	}
+	c.lost[lostFull] += n.Weight
+	c.broadcast()
+	c.cfg.Logger.Error("spool is full: dropped its oldest blocks", slog.Uint64("items", n.Weight), slog.Int64("limit", c.cfg.MaxBytes))
+	return true
+}

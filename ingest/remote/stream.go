@@ -1,0 +1,228 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// Stream is a series of blocks of one tap, or of one core of it: its Sink. Several
+// shards may share one, since it numbers blocks in the order in which they come: what
+// Source.Producer, Source.Incarnation and Seq hold is passed over.
+type Stream struct {
+	client *Client
+	streamKey
+
+	// Guarded by the client's mu.
+	blocks, batches uint64 // numbers of the last ones
+	windows         map[windowKey]windowRows
+	lasting         bool // goes on in another process
+}
+
+type streamKey struct {
+	name        string
+	incarnation uint64
+}
+
+type windowKey struct{ resolution, start int64 }
+
+// windowRows are how many rows of a window were written.
+type windowRows struct{ rows, flows uint64 }
+
+// A block is cut into parts that fit into a message. Where that is otherwise, the parts of
+// a block that is written again have other numbers: streamsVersion changes with it.
+const (
+	partRows = 2048
+	partDist = 1 << 15
+	// partFlows are rows of flows of a block, which all go with its last part. Further ones
+	// are folded.
+	partFlows = 1 << 12
+	// maxWindows bounds the windows of a stream whose rows are counted.
+	maxWindows = 4096
+	// maxBatch is how many observations are one batch.
+	maxBatch = 1 << 13
+)
+
+// errUndescribed is the error of blocks under a configuration that nobody described.
+var errUndescribed = errors.New("no description of the block's epoch: call Describe before")
+
+// errEnded is the error of what comes after Close.
+var errEnded = errors.New("exporter is closed")
+
+// Stream makes a stream, or finds that of the name: 1 to 64 printable bytes. Its blocks
+// are those of this process.
+func (c *Client) Stream(name string) (*Stream, error) {
+	return c.stream(streamKey{name, c.life}, false)
+}
+
+// Lasting makes a stream whose incarnation is the caller's, not 0: that of its blocks.
+// After AppendStreams and ResumeStreams another process goes on with it, and gives the
+// blocks that it writes again the numbers that they had.
+func (c *Client) Lasting(name string, incarnation uint64) (*Stream, error) {
+	if incarnation == 0 {
+		return nil, errors.New("stream: expected an incarnation")
+	}
+	return c.stream(streamKey{name, incarnation}, true)
+}
+
+func (c *Client) stream(k streamKey, lasting bool) (*Stream, error) {
+	if err := credential.CheckName(k.name); err != nil || len(k.name) > maxStreamBytes {
+		return nil, fmt.Errorf("stream: expected 1 to %d printable bytes", maxStreamBytes)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.streams[k]
+	if s == nil {
+		s = &Stream{client: c, streamKey: k, windows: map[windowKey]windowRows{}, lasting: lasting}
+		c.streams[k] = s
+	}
+	return s, nil
+}
+
+// Forget lets go of a stream that nothing more is written to.
+func (s *Stream) Forget() {
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	delete(s.client.streams, s.streamKey)
+}
+
+// WriteBlock implements aggregate.Sink: it copies the block and gathers it for the
+// spool. The block's epoch must have been described. What a full or failing disk does
+// not take is counted in the client's Stats and is no error.
+func (s *Stream) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	c := s.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errEnded
+	}
+	d, err := c.descriptionOf(b.Epoch)
+	if err != nil {
+		return fmt.Errorf("write block of stream %s: %w", s.name, err)
+	}
+	parts := uint32(0)
+	for from := 0; from < b.Len(); {
+		to := cut(b, from)
+		parts++
+		if err := s.writePart(b, from, to, parts, d); err != nil {
+			return fmt.Errorf("write block of stream %s: %w", s.name, err)
+		}
+		from = to
+	}
+	return nil
+}
+
+// cut is where the part that begins at a row ends.
+func cut(b *aggregate.Block, from int) int {
+	to := from + 1
+	for to < b.Len() && to-from < partRows && b.DistEnd[to]-distStart(b, from) <= partDist {
+		to++
+	}
+	return to
+}
+
+// writePart writes the rows [from, to), which are part number n of the block, and the
+// block's flows with the last part.
+func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, description uint64) error {
+	c := s.client
+	m, wrote := toWire(b, from, to), windowRows{rows: uint64(to - from)}
+	m.Stream, m.Incarnation, m.Seq, m.Description = s.name, s.incarnation, s.blocks+1, description
+	if to == b.Len() && len(b.Flows) > 0 {
+		flows, folded := foldFlows(b.Flows, partFlows)
+		m.Flows, wrote.flows = flowsToWire(flows), uint64(len(flows))
+		m.Flows.Blocks = n
+		c.stats.FoldedFlows += uint64(folded)
+	}
+	before := s.before(windowKey{b.Resolution, b.WindowStart}, wrote)
+	if m.RowsBefore = before.rows; m.Flows != nil {
+		m.Flows.RowsBefore = before.flows
+	}
+	if err := c.gather(fieldBlocks, m); err != nil {
+		return err
+	}
+	s.blocks++
+	for _, n := range b.Observations[from:to] {
+		c.stats.Observations = addSat(c.stats.Observations, n)
+	}
+	return nil
+}
+
+// before counts a window's rows, and gives how many there were.
+func (s *Stream) before(k windowKey, more windowRows) windowRows {
+	before, there := s.windows[k]
+	if !there && len(s.windows) >= maxWindows {
+		oldest := k
+		for w := range s.windows {
+			if w.start < oldest.start {
+				oldest = w
+			}
+		}
+		if oldest == k {
+			return windowRows{} // late for every window that is counted
+		}
+		delete(s.windows, oldest)
+	}
+	s.windows[k] = windowRows{before.rows + more.rows, before.flows + more.flows}
+	return before
+}
+
+// Observe hands in tags and reflections that were decoded elsewhere, for the collector
+// to aggregate. They are best given for a second or more at a time, since each call is
+// aggregated for itself, and must lie within 5 minutes. Of an observation TimeNS, Bytes,
+// addresses, ports, Proto, Kind, Ack and Tag are used.
+func (s *Stream) Observe(_ context.Context, obs []decode.Observation) error {
+	c := s.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errEnded
+	}
+	for len(obs) > 0 {
+		n := min(len(obs), maxBatch)
+		m := observationsToWire(obs[:n])
+		m.Stream, m.Incarnation, m.Seq = s.name, s.incarnation, s.batches+1
+		if err := c.gather(fieldObservations, m); err != nil {
+			return fmt.Errorf("hand in observations of stream %s: %w", s.name, err)
+		}
+		s.batches++
+		c.stats.Observations += uint64(n)
+		obs = obs[n:]
+	}
+	return nil
+}
+
+func observationsToWire(obs []decode.Observation) *wire.Observations {
+	m := &wire.Observations{}
+	last := int64(0)
+	for i := range obs {
+		o := &obs[i]
+		m.TimeNs = append(m.TimeNs, o.TimeNS-last)
+		last = o.TimeNS
+		m.Source = append(m.Source, o.Src[:]...)
+		m.Destination = append(m.Destination, o.Dst[:]...)
+		m.SourcePort = append(m.SourcePort, uint32(o.SrcPort))
+		m.DestinationPort = append(m.DestinationPort, uint32(o.DstPort))
+		m.Protocol = append(m.Protocol, o.Proto)
+		m.Kind = append(m.Kind, uint8(o.Kind))
+		m.Encoding = append(m.Encoding, uint8(o.Tag.Layout.Index()))
+		m.Type = append(m.Type, o.Tag.T)
+		m.Value = append(m.Value, o.Tag.S)
+		m.Locator = append(m.Locator, uint32(o.Tag.LM))
+		flags := uint8(0)
+		if o.Tag.D {
+			flags |= flagTrimmed
+		}
+		if o.Flags&decode.HasAck != 0 {
+			flags |= flagAck
+		}
+		m.Flags = append(m.Flags, flags)
+		m.FrameBytes = append(m.FrameBytes, o.Bytes)
+		m.Acknowledgement = append(m.Acknowledgement, o.Ack)
+	}
+	return m
+}

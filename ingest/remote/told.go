@@ -1,0 +1,262 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// telling is what exporters told beside blocks.
+type telling struct {
+	taps  []TapRow
+	gaps  []Gap
+	found []Finding
+}
+
+// teller gives it to the directory.
+type teller struct{ to Directory }
+
+func (t teller) write(ctx context.Context, list []telling) error {
+	var all telling
+	for _, one := range list {
+		all.taps = append(all.taps, one.taps...)
+		all.gaps = append(all.gaps, one.gaps...)
+		all.found = append(all.found, one.found...)
+	}
+	if len(all.taps) > 0 {
+		if err := t.to.WriteTaps(ctx, all.taps); err != nil {
+			return err
+		}
+	}
+	if len(all.gaps) > 0 {
+		if err := t.to.WriteGaps(ctx, all.gaps); err != nil {
+			return err
+		}
+	}
+	if len(all.found) > 0 {
+		return t.to.WriteFindings(ctx, all.found)
+	}
+	return nil
+}
+
+func toldItem(r *wire.Record) *item {
+	return &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: placeOf{incarnation: r.GetIncarnation()}, told: r}
+}
+
+var (
+	errRecord = errors.New("expected a tap, a gap, a beginning or an end")
+	errTap    = errors.New("numbers of a tap contradict each other")
+	errGap    = errors.New("a gap of no windows, or for no reason")
+)
+
+// endOfTime is 2106, Unix ns: stores take no later times, and all that came with one would
+// come again for ever.
+const endOfTime = int64(4_291_747_200e9)
+
+// checkRecord finds out whether a record is to be stored.
+func (p *push) checkRecord(it *item, m *wire.Record) verdict {
+	var from, to int64
+	var err error
+	switch what := m.GetWhat().(type) {
+	case *wire.Record_Tap:
+		from, to, err = what.Tap.GetFromNs(), what.Tap.GetToNs(), checkTap(what.Tap)
+	case *wire.Record_Gap:
+		from, to, err = what.Gap.GetFromNs(), what.Gap.GetToNs(), checkGap(what.Gap)
+	case *wire.Record_Begin, *wire.Record_End:
+		from, to = p.now().UnixNano(), p.now().UnixNano()
+	default:
+		err = errRecord
+	}
+	if err == nil && (from <= 0 || to < from || to >= endOfTime) {
+		err = fmt.Errorf("from %d to %d ns: out of range", from, to)
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	if v := p.checkTime(from, to); v != toStore {
+		return v
+	}
+	if err := p.checkFindings(it, m); err != nil {
+		return invalid(err)
+	}
+	if v := p.checkDescribed(it, m.GetDescription()); v != toStore {
+		return v
+	}
+	if v := p.own(it, Producer); v != toStore {
+		return v
+	}
+	switch state, ok := p.e.meet(it.at, p.e.limits.Load().MaxStreams); {
+	case !ok:
+		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}
+	case state == seqStale:
+		return verdict{outcome: wire.Outcome_OUTCOME_STALE}
+	}
+	if m.GetBegin() != nil {
+		p.begun.add(p.run(it))
+		return toStore
+	}
+	p.announce(it)
+	return toStore
+}
+
+// checkTap holds what a tap took in to what wire.Tap says of it.
+func checkTap(t *wire.Tap) error {
+	for _, text := range []string{t.GetName(), t.GetPlace(), t.GetInterface(), t.GetLink(), t.GetTimestamps()} {
+		if !printable(text) {
+			return fmt.Errorf("%.64q: expected printable text", text)
+		}
+	}
+	frames, err := sumOf(t.GetFrames())
+	if err != nil {
+		return err
+	}
+	rejected, err := sumOf(t.GetRejected())
+	if err != nil {
+		return err
+	}
+	kept := addSat(t.GetStored(), t.GetOverflow())
+	if err := checkTraffic(t, rejected); err != nil {
+		return err
+	}
+	if t.GetName() == "" || !(t.GetTickNs() >= 0 && t.GetTickNs() <= maxTickNS) || frames != t.GetPackets() || addSat(t.GetTags(), t.GetReflections()) != t.GetObservations() ||
+		addSat(addSat(kept, t.GetLate()), rejected) != t.GetObservations() || addSat(t.GetUntouched(), t.GetTrimmed()) > kept {
+		return errTap
+	}
+	return nil
+}
+
+// maxTickNS is a second: the resolution of no clock is coarser.
+const maxTickNS = 1e9
+
+// A tap tells of itself every minute, and of what it counts besides packets by its own
+// clock: so a period is no shorter. It is no longer than shutdowns and outages make it.
+const minPeriod, maxPeriod = time.Minute, time.Hour
+
+// packetsIn is how many packets a tap takes in from one time to another, at most. Packets
+// have tags and reflections, so that observations are twice as many at most.
+func packetsIn(from, to int64) uint64 {
+	return aggregate.MaxPackets(min(max(time.Duration(to-from), minPeriod), maxPeriod))
+}
+
+// checkTraffic refuses more of anything than a tap takes in.
+func checkTraffic(t *wire.Tap, rejected uint64) error {
+	packets := packetsIn(t.GetFromNs(), t.GetToNs())
+	bytes := packets * (aggregate.MaxByteRate / aggregate.MaxPacketRate)
+	for _, n := range [...]uint64{t.GetPackets(), t.GetKernelDrops(), t.GetFreezes(), t.GetLost(), t.GetSuperFrames()} {
+		if n > packets {
+			return fmt.Errorf("%w: %d packets of a tap: expected at most %d", aggregate.ErrImpossible, n, packets)
+		}
+	}
+	for _, n := range [...]uint64{
+		t.GetTags(), t.GetReflections(), t.GetObservations(), t.GetStored(), t.GetOverflow(), t.GetLate(), t.GetUntouched(), t.GetTrimmed(), rejected,
+	} {
+		if n > 2*packets {
+			return fmt.Errorf("%w: %d observations of a tap: expected at most %d", aggregate.ErrImpossible, n, 2*packets)
+		}
+	}
+	if t.GetBytes() > bytes {
+		return fmt.Errorf("%w: %d bytes of a tap: expected at most %d", aggregate.ErrImpossible, t.GetBytes(), bytes)
+	}
+	return nil
+}
+
+func sumOf(counts map[string]uint64) (sum uint64, err error) {
+	if len(counts) > maxEntries {
+		return 0, fmt.Errorf("%d reasons: expected at most %d", len(counts), maxEntries)
+	}
+	for reason, n := range counts {
+		if checkReason(reason) != nil {
+			return 0, checkReason(reason)
+		}
+		sum = addSat(sum, n)
+	}
+	return sum, nil
+}
+
+const maxReasonBytes = 32
+
+// checkReason refuses what would spoil a table.
+func checkReason(reason string) error {
+	if reason == "" || len(reason) > maxReasonBytes || strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return fmt.Errorf("reason %.64q: expected up to %d lower case letters", reason, maxReasonBytes)
+	}
+	return nil
+}
+
+// neverTaken are the reasons of gaps of packets that were in no row.
+var neverTaken = []string{"restart", "drops", "mirror"}
+
+func checkGap(g *wire.Gap) error {
+	without := g.GetObservations() > 0 && g.GetRows() == 0 && !slices.Contains(neverTaken, g.GetReason())
+	if g.GetResolutionNs() < 0 || g.GetResolutionNs() > int64(time.Minute) || without {
+		return errGap
+	}
+	if most := 2 * aggregate.MaxPackets(time.Duration(g.GetToNs()-g.GetFromNs())); max(g.GetRows(), g.GetObservations()) > most {
+		return fmt.Errorf("%w: a gap of %d rows and %d observations: expected at most %d", aggregate.ErrImpossible, g.GetRows(), g.GetObservations(), most)
+	}
+	return checkReason(g.GetReason())
+}
+
+// tell gives the records to the directory, and what was found about the exporter. Records
+// that it does not take now are to come again; the blocks are stored.
+func (p *push) tell(ctx context.Context) {
+	var t telling
+	var ends []Run
+	var told, ended []*item
+	foundTold := func() {}
+	if i := slices.IndexFunc(p.items, func(it *item) bool { return it.outcome == wire.Outcome_OUTCOME_STORED }); i >= 0 {
+		t.found, foundTold = p.names.disputed(p.e.name, p.run(p.items[i]).Source)
+	}
+	for _, it := range p.items {
+		if it.told == nil || it.outcome != wire.Outcome_OUTCOME_STORED {
+			continue
+		}
+		run := p.run(it)
+		switch what := it.told.GetWhat().(type) {
+		case *wire.Record_Tap:
+			t.taps = append(t.taps, TapRow{run, what.Tap, it.told.GetFindings()})
+		case *wire.Record_Gap:
+			t.gaps = append(t.gaps, Gap{run.Source, what.Gap})
+		case *wire.Record_End:
+			ends, ended = append(ends, run), append(ended, it)
+			continue
+		default:
+			continue
+		}
+		told = append(told, it)
+	}
+	ctx, cancel := p.patience(ctx)
+	defer cancel()
+	if len(told)+len(t.found) > 0 {
+		err := p.tellings.wait(ctx, t)
+		p.wait(told, err)
+		if err == nil && len(t.found) > 0 {
+			foundTold()
+		}
+	}
+	if len(ended) > 0 {
+		p.wait(ended, p.ends.wait(ctx, ends))
+	}
+}
+
+// wait has items come again that the directory has not taken.
+func (p *push) wait(list []*item, err error) {
+	if err == nil {
+		return
+	}
+	p.refuse(p.e, ReasonSink, slog.String("error", err.Error()))
+	leave(list)
+}
+
+// patience bounds how long a request waits for the directory, so that what is durable of it
+// is answered for in time.
+func (s *Server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.cfg.Timeout/2)
+}

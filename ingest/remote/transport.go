@@ -1,0 +1,103 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// rawRequest is a wire.PushRequest that is encoded already.
+type rawRequest struct{ body []byte }
+
+// rawCodec sends requests as they lie in the spool.
+type rawCodec struct{}
+
+// Name implements connect.Codec.
+func (rawCodec) Name() string { return "proto" }
+
+// Marshal implements connect.Codec.
+func (rawCodec) Marshal(m any) ([]byte, error) {
+	r, ok := m.(*rawRequest)
+	if !ok {
+		return nil, fmt.Errorf("encode %T: no request", m)
+	}
+	return r.body, nil
+}
+
+// maxOutcomes bounds what an answer may make the client allocate.
+const maxOutcomes = 1 << 16
+
+// Unmarshal implements connect.Codec.
+func (rawCodec) Unmarshal(data []byte, m any) error {
+	message, ok := m.(*wire.PushResponse)
+	if !ok {
+		return fmt.Errorf("decode %T: no answer", m)
+	}
+	if len(data) > maxOutcomes {
+		return fmt.Errorf("answer of %d bytes: expected at most %d", len(data), maxOutcomes)
+	}
+	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, message)
+}
+
+// dial prepares connections; they are made when they are needed.
+func (c *Client) dial() error {
+	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
+	base := &http.Transport{
+		DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTime, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
+	var err error
+	if c.http, err = credential.NewClient(base, c.cfg.TLS, c.cfg.TokenFile, c.cfg.Now, c.cfg.Logger); err != nil {
+		return err
+	}
+	for _, u := range c.cfg.Collectors {
+		u = strings.TrimSuffix(u, "/")
+		c.peers = append(c.peers, peer{u, connect.NewClient[rawRequest, wire.PushResponse](c.http, u+wire.IngestServicePushProcedure, c.options()...)})
+	}
+	return nil
+}
+
+func (c *Client) options() []connect.ClientOption {
+	options := []connect.ClientOption{connect.WithCodec(rawCodec{}), connect.WithReadMaxBytes(maxOutcomes), connect.WithCompressMinBytes(1 << 10)}
+	if c.cfg.NoCompression {
+		return options
+	}
+	decompressor := func() connect.Decompressor { return &bounded{most: maxOutcomes, open: openZstd} }
+	return append(options, connect.WithAcceptCompression(CompressionZstd, decompressor, newZstd), connect.WithSendCompression(CompressionZstd))
+}
+
+// dialTime bounds the making of a connection, and its handshake.
+const dialTime = 10 * time.Second
+
+// push sends one request to a collector.
+func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	request := connect.NewRequest(&rawRequest{body})
+	request.Header().Set(sentAt, strconv.FormatInt(c.cfg.Now().UnixNano(), 10))
+	response, err := c.peers[c.current].call.CallUnary(ctx, request)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Pushes++
+	c.stats.SentBytes += uint64(len(body))
+	if err != nil {
+		wait, poison := c.judge(err)
+		c.stats.Answering = wait > 0 || poison
+		c.stats.Failures++
+		return nil, err
+	}
+	c.answered = c.cfg.Now()
+	c.stats.Answering, c.stats.LastAnswerNS = true, c.answered.UnixNano()
+	return response.Msg, nil
+}
