@@ -1,6 +1,9 @@
 package aggregate
 
-import "github.com/csigscope/csigscope/decode/csig"
+import (
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
 
 // GroupID identifies a group. It is stable across configurations and runs, being
 // derived from the group's name, never from order.
@@ -101,4 +104,73 @@ func (b *Block) Clone() *Block {
 	c.DistEnd = append([]uint32(nil), c.DistEnd...)
 	c.Flows = append([]FlowRow(nil), c.Flows...)
 	return &c
+}
+
+// Reset empties the block's columns and keeps their memory.
+func (b *Block) Reset() {
+	b.Signal, b.Kind, b.Encoding = b.Signal[:0], b.Kind[:0], b.Encoding[:0]
+	b.SrcGroup, b.DstGroup, b.Location = b.SrcGroup[:0], b.DstGroup[:0], b.Location[:0]
+	b.Observations, b.Bytes = b.Observations[:0], b.Bytes[:0]
+	b.Sum, b.Min, b.Max = b.Sum[:0], b.Min[:0], b.Max[:0]
+	b.Untouched, b.Trimmed = b.Untouched[:0], b.Trimmed[:0]
+	b.Heavy, b.HeavySum = b.Heavy[:0], b.HeavySum[:0]
+	b.DistCode, b.DistCount, b.DistEnd = b.DistCode[:0], b.DistCount[:0], b.DistEnd[:0]
+	b.Flows = b.Flows[:0]
+}
+
+// AppendSums adds the sums of a row, whose key and distribution the caller adds.
+func (b *Block) AppendSums(s *Sums) {
+	b.Observations = append(b.Observations, s.Observations)
+	b.Bytes = append(b.Bytes, s.Bytes)
+	b.Sum = append(b.Sum, s.Sum)
+	b.Min = append(b.Min, s.Min)
+	b.Max = append(b.Max, s.Max)
+	b.Untouched = append(b.Untouched, s.Untouched)
+	b.Trimmed = append(b.Trimmed, s.Trimmed)
+	b.Heavy = append(b.Heavy, s.Heavy)
+	b.HeavySum = append(b.HeavySum, s.HeavySum)
+}
+
+// AppendDist moves the buckets [lo, hi) to the last row's distribution: they are 0
+// afterwards.
+func (b *Block) AppendDist(buckets []uint64, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		if n := buckets[i]; n != 0 {
+			b.DistCode = append(b.DistCode, uint16(i))
+			b.DistCount = append(b.DistCount, n)
+			buckets[i] = 0
+		}
+	}
+	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
+}
+
+// Cell is the cell of row i.
+func (b *Block) Cell(i int) CellKey {
+	return CellKey{csig.Signal(b.Signal[i]), decode.Kind(b.Kind[i]), GroupID(b.SrcGroup[i]), GroupID(b.DstGroup[i])}
+}
+
+// Dist is the distribution of row i: buckets of csig.DistIndex and their counts, which
+// belong to the block.
+func (b *Block) Dist(i int) (codes []uint16, counts []uint64) {
+	from := uint32(0)
+	if i > 0 {
+		from = b.DistEnd[i-1]
+	}
+	return b.DistCode[from:b.DistEnd[i]], b.DistCount[from:b.DistEnd[i]]
+}
+
+// Sums is what row i counts. What its distribution counts has a value, but for unknown
+// types, whose raw codes are kept.
+func (b *Block) Sums(i int) Sums {
+	s := Sums{
+		Observations: b.Observations[i], Bytes: b.Bytes[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i],
+		Untouched: b.Untouched[i], Trimmed: b.Trimmed[i], Heavy: b.Heavy[i], HeavySum: b.HeavySum[i],
+	}
+	if csig.Signal(b.Signal[i]).HasValue() {
+		_, counts := b.Dist(i)
+		for _, n := range counts {
+			s.Measured = AddSat(s.Measured, n)
+		}
+	}
+	return s
 }

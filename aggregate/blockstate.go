@@ -58,49 +58,49 @@ func (b *Block) sums() [9]*[]uint64 {
 // UnmarshalBinary makes b the block that AppendBinary encoded, in b's own memory. Bytes
 // that are no such block are an ErrState, and take no more memory than they are worth.
 func (b *Block) UnmarshalBinary(in []byte) error {
-	b.clear()
-	r := &stateReader{b: in}
-	r.check(r.u8() == blockVersion)
-	b.Producer, b.Incarnation, b.Epoch, b.Seq = r.u64(), r.u64(), r.u64(), r.u64()
-	b.Resolution, b.WindowStart = int64(r.u64()), int64(r.u64())
-	r.check(b.Resolution > 0 && b.WindowStart >= 0)
-	n := r.count(minRowBytes)
+	b.Reset()
+	r := NewStateReader(in)
+	r.Check(r.U8() == blockVersion)
+	b.Producer, b.Incarnation, b.Epoch, b.Seq = r.U64(), r.U64(), r.U64(), r.U64()
+	b.Resolution, b.WindowStart = int64(r.U64()), int64(r.U64())
+	r.Check(b.Resolution > 0 && b.WindowStart >= 0)
+	n := r.Count(minRowBytes)
 	for _, column := range [...]*[]uint8{&b.Signal, &b.Kind, &b.Encoding} {
 		*column = append(*column, make([]uint8, n)...)
-		r.copy(*column)
+		r.Copy(*column)
 	}
 	for _, column := range [...]*[]uint64{&b.SrcGroup, &b.DstGroup, &b.Location} {
-		for i := 0; i < n && r.ok(); i++ {
-			*column = append(*column, r.u64())
+		for i := 0; i < n && r.Ok(); i++ {
+			*column = append(*column, r.U64())
 		}
 	}
 	for _, column := range b.sums() {
-		for i := 0; i < n && r.ok(); i++ {
-			*column = append(*column, r.uvarint())
+		for i := 0; i < n && r.Ok(); i++ {
+			*column = append(*column, r.Uvarint())
 		}
 	}
-	for i := 0; i < n && r.ok(); i++ {
+	for i := 0; i < n && r.Ok(); i++ {
 		b.takeDist(r)
 	}
-	for n := r.count(minFlowRowBytes); n > 0 && r.ok(); n-- {
+	for n := r.Count(minFlowRowBytes); n > 0 && r.Ok(); n-- {
 		b.Flows = append(b.Flows, takeFlowRow(r))
 	}
-	if err := r.end("block"); err != nil {
-		b.clear()
+	if err := r.End("block"); err != nil {
+		b.Reset()
 		return err
 	}
 	return nil
 }
 
-func (b *Block) takeDist(r *stateReader) {
-	r.check(uint64(len(b.DistCode)) < math.MaxUint32-csig.DistIndexes)
+func (b *Block) takeDist(r *StateReader) {
+	r.Check(uint64(len(b.DistCode)) < math.MaxUint32-csig.DistIndexes)
 	last := -1
-	for n := r.count(3); n > 0 && r.ok(); n-- {
-		code := r.u16()
-		r.check(int(code) > last && code < csig.DistIndexes)
+	for n := r.Count(3); n > 0 && r.Ok(); n-- {
+		code := r.U16()
+		r.Check(int(code) > last && code < csig.DistIndexes)
 		last = int(code)
 		b.DistCode = append(b.DistCode, code)
-		b.DistCount = append(b.DistCount, r.uvarint())
+		b.DistCount = append(b.DistCount, r.Uvarint())
 	}
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }

@@ -118,7 +118,7 @@ func compareProducts(a, b, c, d uint64) int {
 	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
 }
 
-func (c *CellStats) setMode(first, second LocationStats) {
+func (c *CellStats) SetMode(first, second LocationStats) {
 	if first.Heavy > 0 {
 		c.Mode, c.ModeCount, c.ModeSum = first.Location, first.Heavy, first.HeavySum
 	}
@@ -127,7 +127,7 @@ func (c *CellStats) setMode(first, second LocationStats) {
 	}
 }
 
-func (c *CellStats) setState() { c.State = StateOf(c.Observations, c.Trimmed, c.Heavy) }
+func (c *CellStats) SetState() { c.State = StateOf(c.Observations, c.Trimmed, c.Heavy) }
 
 // StateOf is the state of a cell with so many observations, trimmed and heavy ones among
 // them.
@@ -141,4 +141,27 @@ func StateOf(observations, trimmed, heavy uint64) State {
 		return Congested
 	}
 	return Clear
+}
+
+// Merge adds what another row counted of the same location. Totals saturate.
+func (l *LocationStats) Merge(o *LocationStats) {
+	l.Observations = AddSat(l.Observations, o.Observations)
+	l.Heavy = AddSat(l.Heavy, o.Heavy)
+	l.HeavySum = AddSat(l.HeavySum, o.HeavySum)
+}
+
+// Bottlenecks are the mode and the runner-up. Their Heavy is 0 when there is none.
+// Heavy sums and counts over hops have no location, and hence no mode.
+func Bottlenecks(d csig.Direction, list []LocationStats) (first, second LocationStats) {
+	for i := range list {
+		l := &list[i]
+		switch {
+		case l.Heavy == 0 || l.Location == NoLocation:
+		case first.Heavy == 0 || CompareBottlenecks(d, l, &first) < 0:
+			first, second = *l, first
+		case second.Heavy == 0 || CompareBottlenecks(d, l, &second) < 0:
+			second = *l
+		}
+	}
+	return first, second
 }

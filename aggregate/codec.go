@@ -13,27 +13,30 @@ var ErrState = errors.New("not a state that can be restored")
 
 // stateReader takes encoded values off a slice. It never reads beyond it: after the
 // first value that is not there all others are 0, and ok is false.
-type stateReader struct {
+type StateReader struct {
 	b   []byte
 	bad bool
 }
 
-func (r *stateReader) ok() bool { return !r.bad }
+// NewStateReader reads b, which it keeps.
+func NewStateReader(b []byte) *StateReader { return &StateReader{b: b} }
 
-func (r *stateReader) fail() {
+func (r *StateReader) Ok() bool { return !r.bad }
+
+func (r *StateReader) Fail() {
 	r.b, r.bad = nil, true
 }
 
 // check fails the reader unless the condition holds.
-func (r *stateReader) check(condition bool) {
+func (r *StateReader) Check(condition bool) {
 	if !condition {
-		r.fail()
+		r.Fail()
 	}
 }
 
-func (r *stateReader) take(n int) []byte {
+func (r *StateReader) Take(n int) []byte {
 	if n > len(r.b) {
-		r.fail()
+		r.Fail()
 		return make([]byte, min(n, 8)) // of fixed-size values, which are at most that long
 	}
 	taken := r.b[:n]
@@ -41,31 +44,31 @@ func (r *stateReader) take(n int) []byte {
 	return taken
 }
 
-func (r *stateReader) u8() uint8   { return r.take(1)[0] }
-func (r *stateReader) u16() uint16 { return binary.LittleEndian.Uint16(r.take(2)) }
-func (r *stateReader) u32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
-func (r *stateReader) u64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
+func (r *StateReader) U8() uint8   { return r.Take(1)[0] }
+func (r *StateReader) U16() uint16 { return binary.LittleEndian.Uint16(r.Take(2)) }
+func (r *StateReader) U32() uint32 { return binary.LittleEndian.Uint32(r.Take(4)) }
+func (r *StateReader) U64() uint64 { return binary.LittleEndian.Uint64(r.Take(8)) }
 
-func (r *stateReader) flag() bool {
-	v := r.u8()
-	r.check(v <= 1)
+func (r *StateReader) Flag() bool {
+	v := r.U8()
+	r.Check(v <= 1)
 	return v == 1
 }
 
-func (r *stateReader) uvarint() uint64 {
+func (r *StateReader) Uvarint() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 {
-		r.fail()
+		r.Fail()
 		return 0
 	}
 	r.b = r.b[n:]
 	return v
 }
 
-func (r *stateReader) varint() int64 {
+func (r *StateReader) Varint() int64 {
 	v, n := binary.Varint(r.b)
 	if n <= 0 {
-		r.fail()
+		r.Fail()
 		return 0
 	}
 	r.b = r.b[n:]
@@ -73,40 +76,40 @@ func (r *stateReader) varint() int64 {
 }
 
 // upTo is a number of at most limit.
-func (r *stateReader) upTo(limit uint64) uint64 {
-	v := r.uvarint()
+func (r *StateReader) UpTo(limit uint64) uint64 {
+	v := r.Uvarint()
 	if v > limit {
-		r.fail()
+		r.Fail()
 		return 0
 	}
 	return v
 }
 
 // time is Unix ns, not negative.
-func (r *stateReader) time() int64 { return int64(r.upTo(math.MaxInt64)) }
+func (r *StateReader) Time() int64 { return int64(r.UpTo(math.MaxInt64)) }
 
 // count is a number of things that take at least size bytes each, so that what is made
 // room for is bounded by what is there.
-func (r *stateReader) count(size int) int { return int(r.upTo(uint64(len(r.b) / size))) }
+func (r *StateReader) Count(size int) int { return int(r.UpTo(uint64(len(r.b) / size))) }
 
 // copy fills p.
-func (r *stateReader) copy(p []byte) {
+func (r *StateReader) Copy(p []byte) {
 	if len(p) > len(r.b) {
-		r.fail()
+		r.Fail()
 		return
 	}
 	r.b = r.b[copy(p, r.b):]
 }
 
 // end is the error of a state of what, which has to end here.
-func (r *stateReader) end(what string) error {
+func (r *StateReader) End(what string) error {
 	if r.bad || len(r.b) > 0 {
 		return fmt.Errorf("restore %s: damaged: %w", what, ErrState)
 	}
 	return nil
 }
 
-func appendFlag(b []byte, v bool) []byte {
+func AppendFlag(b []byte, v bool) []byte {
 	if v {
 		return append(b, 1)
 	}

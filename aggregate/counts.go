@@ -88,3 +88,18 @@ func (c *Counts) Merge(o *Counts) {
 	c.CacheResets += o.CacheResets
 	c.FlowsForgotten += o.FlowsForgotten
 }
+
+// Fields are all counts, in an order that belongs to the version of a shard's state.
+func (c *Counts) Fields() []*uint64 {
+	list := []*uint64{
+		&c.In, &c.Stored, &c.Overflow, &c.Late, &c.Untouched, &c.Trimmed, &c.Unknown,
+		&c.Blocks, &c.Rows, &c.Deltas, &c.ReflectionEvictions, &c.CacheResets, &c.FlowsForgotten,
+	}
+	for i := range c.Rejected {
+		list = append(list, &c.Rejected[i])
+	}
+	for i := range c.BySignal {
+		list = append(list, &c.BySignal[i])
+	}
+	return list
+}

@@ -33,10 +33,10 @@ const (
 
 // MaxPackets is how many packets one tap takes in over a time, at most. A second is the
 // shortest: the packets that a sampled one stands for are not all in its short window.
-func MaxPackets(d time.Duration) uint64 { return mulSat(wholeSeconds(d), MaxPacketRate) }
+func MaxPackets(d time.Duration) uint64 { return MulSat(wholeSeconds(d), MaxPacketRate) }
 
 // MaxBytes is MaxPackets of bytes.
-func MaxBytes(d time.Duration) uint64 { return mulSat(wholeSeconds(d), MaxByteRate) }
+func MaxBytes(d time.Duration) uint64 { return MulSat(wholeSeconds(d), MaxByteRate) }
 
 func wholeSeconds(d time.Duration) uint64 {
 	n := uint64(max(d, 0))

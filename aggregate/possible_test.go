@@ -9,6 +9,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -129,7 +130,7 @@ func TestBoundsDoNotWrap(t *testing.T) {
 		}
 	}
 	// Blocks of a tap that stands at the bound for long stop at the largest integer.
-	s := aggregate.NewSummary(time.Second, 10)
+	s := table.NewSummary(time.Second, 10)
 	b := soundBlock()
 	b.Observations[0], b.Heavy[0] = math.MaxUint64-1, math.MaxUint64-1
 	for range 2 {

@@ -1,9 +1,9 @@
-// Package aggregate holds observations over space and time: windows, cells,
-// distributions, watermarks and the mode of the bottleneck.
+// Package aggregate is the vocabulary of results: blocks and their rows, cells, states, the
+// mode of the bottleneck, and the identities of groups, locations and producers.
 //
-// It knows what observations add up to. It must never know SQL or sockets; who
-// stores its blocks is behind Sink, and what addresses and locator metadata stand
-// for is behind Resolver.
+// It knows what rows mean and how they add up. It must never know how they are computed,
+// SQL or sockets: who takes blocks is behind Sink, and what addresses and locator metadata
+// stand for is behind Resolver.
 package aggregate
 
 import (

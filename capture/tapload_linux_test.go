@@ -14,8 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
@@ -60,7 +61,7 @@ func TestTapLoad(t *testing.T) {
 type pipeline struct {
 	file    string
 	decoder *decode.Decoder
-	shard   *aggregate.Shard
+	shard   *window.Shard
 	ring    *capture.Ring
 	prefix  []uint64 // observations in the file's frames before each
 
@@ -108,9 +109,9 @@ func newPipeline(t *testing.T, packets uint64, blocks int) *pipeline {
 		p.decoder.Decode(f, &p.result)
 		p.prefix = append(p.prefix, p.prefix[len(p.prefix)-1]+uint64(p.result.N))
 	}
-	if p.shard, err = aggregate.NewShard(aggregate.Config{
+	if p.shard, err = window.NewShard(window.Config{
 		Domain: domain, Resolver: resolver, Tags: true, Reflections: true,
-	}, aggregate.NewSummary(time.Minute, 1<<20)); err != nil {
+	}, table.NewSummary(time.Minute, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	program, err := filter.New(filter.Config{Decode: cfg})

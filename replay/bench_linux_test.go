@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -200,9 +200,9 @@ func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domai
 	}
 	r, err := replay.New(replay.Config{
 		Files: []string{path}, Decode: decode.Config{Domain: domain}, Resolver: f,
-		Sink:        aggregate.NewSummary(time.Minute, 1<<20),
-		Tap:         func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
-		Resolutions: resolutions, FineHeavyOnly: true, Workers: workers, Flows: aggregate.FlowLimits{Top: flows}, Logger: slog.New(slog.DiscardHandler),
+		Sink:        table.NewSummary(time.Minute, 1<<20),
+		Tap:         func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Resolutions: resolutions, FineHeavyOnly: true, Workers: workers, Flows: window.FlowLimits{Top: flows}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return 0, err

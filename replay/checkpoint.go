@@ -11,8 +11,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -39,7 +39,7 @@ const stateVersion = 3
 
 // stateShape differs between programs that count other things.
 var stateShape = [...]int{
-	int(decode.NumReasons), int(aggregate.NumRejections), csig.NumSignals, csig.NumLayouts, len(feed.Found{}[0][0]), decode.MaxObservations,
+	int(decode.NumReasons), int(aggregate.NumRejections), csig.NumSignals, csig.NumLayouts, len(window.Found{}[0][0]), decode.MaxObservations,
 }
 
 // savedState is the first part of a replay's state, as JSON after its length; the
@@ -76,7 +76,7 @@ type savedLane struct {
 	Size      int    `json:"size"` // of the shard's state, 0 where its frames cannot be read
 
 	Of   capture.Interface `json:"of"`
-	Seen feed.Seen         `json:"seen"`
+	Seen window.Seen       `json:"seen"`
 
 	Findings []finding.Finding `json:"findings,omitempty"`
 	Passage  *finding.Passage  `json:"passage,omitempty"` // of which findings may come
@@ -89,18 +89,18 @@ type savedTally struct {
 	WireBytes uint64                      `json:"wire_bytes"`
 	Skipped   map[capture.LinkType]uint64 `json:"skipped"`
 	Frames    [decode.NumReasons]uint64   `json:"frames"`
-	Found     feed.Found                  `json:"found"`
+	Found     window.Found                `json:"found"`
 	Counts    aggregate.Counts            `json:"counts"`
 	Damaged   Damage                      `json:"damaged"`
 	Findings  Findings                    `json:"findings,omitempty"`
 }
 
-func saveTally(t *feed.Tally, rest *tally) *savedTally {
+func saveTally(t *window.Tally, rest *tally) *savedTally {
 	return &savedTally{t.Packets, t.WireBytes, t.Skipped, t.Frames, t.Found, rest.counts, rest.damaged, rest.findings}
 }
 
-func (s *savedTally) tally() (*feed.Tally, *tally) {
-	return &feed.Tally{Packets: s.Packets, WireBytes: s.WireBytes, Skipped: s.Skipped, Frames: s.Frames, Found: s.Found},
+func (s *savedTally) tally() (*window.Tally, *tally) {
+	return &window.Tally{Packets: s.Packets, WireBytes: s.WireBytes, Skipped: s.Skipped, Frames: s.Frames, Found: s.Found},
 		&tally{counts: s.Counts, damaged: s.Damaged, findings: s.Findings}
 }
 
@@ -272,8 +272,8 @@ func (w *worker) restoreLane(saved *savedLane, state []byte) error {
 	l := newLane(tap, link, nil)
 	if link.Known() {
 		var err error
-		l, err = w.makeLane(tap, link, saved.Interface, func(cfg aggregate.Config) (*aggregate.Shard, error) {
-			return aggregate.RestoreShard(cfg, w.cfg.Sink, state)
+		l, err = w.makeLane(tap, link, saved.Interface, func(cfg window.Config) (*window.Shard, error) {
+			return window.RestoreShard(cfg, w.cfg.Sink, state)
 		})
 		if err != nil {
 			return fmt.Errorf("%w: tap %q: %w", ErrState, saved.Tap, err)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -38,10 +38,10 @@ type Conformance struct {
 	Ports []string `json:"ports"`
 	// Cut is how many packets the captures do not hold whole. Prefix is then how many
 	// bytes of each packet were compared.
-	Cut         uint64     `json:"cut,omitempty"`
-	Prefix      int        `json:"prefix,omitempty"`
-	SkippedLink feed.Links `json:"skipped_link,omitempty"` // packets that are not Ethernet
-	Damaged     Damage     `json:"damaged,omitzero"`
+	Cut         uint64       `json:"cut,omitempty"`
+	Prefix      int          `json:"prefix,omitempty"`
+	SkippedLink window.Links `json:"skipped_link,omitempty"` // packets that are not Ethernet
+	Damaged     Damage       `json:"damaged,omitzero"`
 }
 
 // errOneSide says that there is nothing to match.
@@ -70,7 +70,7 @@ type port struct {
 // error.
 func Conform(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	c := &conformance{cfg: &cfg, ports: make(map[port]int)}
-	c.out.SkippedLink = make(feed.Links)
+	c.out.SkippedLink = make(window.Links)
 	first := &pass{progress: c.progress(0)}
 	parts, err := c.scan(ctx, first)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -19,7 +19,7 @@ type ExamineConfig struct {
 	Decode  decode.Config
 	Finding finding.Config
 	// Tap is as Config has it; its Place may be outside as well.
-	Tap func(name string) feed.Tap
+	Tap func(name string) window.Tap
 	// Group, unless nil, is the group of an address: packets are counted by those of their
 	// ends.
 	Group func(netip.Addr) aggregate.GroupID
@@ -31,7 +31,7 @@ type ExamineConfig struct {
 type Examined struct {
 	Packets, Observations uint64
 	From, To              int64 // of the first and the last observation, Unix ns; 0 without any
-	Skipped               feed.Links
+	Skipped               window.Links
 	Decoded               decode.Counters
 	Findings              []finding.Finding
 	Untracked             uint64 // observations and packets of more flows than are told apart
@@ -105,20 +105,20 @@ func (e *examiner) add(b *packets) error {
 
 func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 	e.out.Packets++
-	link, known := feed.LinkOf(interfaces, f.Interface)
+	link, known := window.LinkOf(interfaces, f.Interface)
 	if !known {
 		e.out.Skipped.Add(interfaces[f.Interface].Link, 1)
 		return
 	}
 	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
-	wireLen := feed.Decode(e.decoder, link, tap.mirrors, f, &e.result)
+	wireLen := window.Decode(e.decoder, link, tap.mirrors, f, &e.result)
 	var bare *decode.Observation
 	data := false
 	if e.result.N == 0 || e.result.Obs[0].Kind == decode.Reflection {
 		var ok bool
-		if data, ok = feed.Bare(e.decoder, link, tap.mirrors, f, &e.bare); ok {
+		if data, ok = window.Bare(e.decoder, link, tap.mirrors, f, &e.bare); ok {
 			bare = &e.bare
-			feed.Stamp(bare, f, wireLen)
+			window.Stamp(bare, f, wireLen)
 			e.detector.Bare(&tap.Tap, bare, data)
 		}
 	}
@@ -127,7 +127,7 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 	}
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
-		feed.Stamp(o, f, wireLen)
+		window.Stamp(o, f, wireLen)
 		if e.out.Observations++; e.out.Observations == 1 {
 			e.out.From, e.out.To = o.TimeNS, o.TimeNS
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -36,9 +36,9 @@ func examine(t *testing.T, s emitter.Scenario, change func(*replay.ExamineConfig
 	}
 	cfg := replay.ExamineConfig{
 		Files: report.Captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
-		Tap: func(name string) feed.Tap {
+		Tap: func(name string) window.Tap {
 			spec, _ := f.Tap(name)
-			tap := feed.TapAt(spec.Place, 1)
+			tap := window.TapAt(spec.Place, 1)
 			tap.Mirrors = spec.Mirrors
 			return tap
 		},
@@ -78,7 +78,7 @@ func TestFindings(t *testing.T) {
 			c.Finding.Senders = []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.0.2.0/24"), netip.MustParsePrefix("10.0.3.0/24"), netip.MustParsePrefix("10.0.4.0/31")}
 		}, "unauthorised-sender 10.0.4."},
 		{"outside", nil, func(c *replay.ExamineConfig) {
-			c.Tap = func(string) feed.Tap { return feed.TapAt("outside", 1) }
+			c.Tap = func(string) window.Tap { return window.TapAt("outside", 1) }
 		}, "leak rack"},
 	}
 	for _, test := range tests {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
@@ -142,9 +142,9 @@ func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observa
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		wireLen := feed.Decode(d, decode.Ethernet, capture.Mirrors{}, frame, &result)
+		wireLen := window.Decode(d, decode.Ethernet, capture.Mirrors{}, frame, &result)
 		for i := range result.Obs[:result.N] {
-			feed.Stamp(&result.Obs[i], frame, wireLen)
+			window.Stamp(&result.Obs[i], frame, wireLen)
 			if o := &result.Obs[i]; o.Kind == decode.Tag {
 				show(o)
 			}
@@ -186,13 +186,13 @@ func (f *faulty) report(t *testing.T, senders bool, want string, at []string) (l
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		wireLen := feed.Decode(decoder, decode.Ethernet, capture.Mirrors{}, frame, &result)
-		if data, ok := feed.Bare(decoder, decode.Ethernet, capture.Mirrors{}, frame, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
-			feed.Stamp(&bare, frame, wireLen)
+		wireLen := window.Decode(decoder, decode.Ethernet, capture.Mirrors{}, frame, &result)
+		if data, ok := window.Bare(decoder, decode.Ethernet, capture.Mirrors{}, frame, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
+			window.Stamp(&bare, frame, wireLen)
 			d.Bare(&taps[reader], &bare, data)
 		}
 		for k := range result.N {
-			feed.Stamp(&result.Obs[k], frame, wireLen)
+			window.Stamp(&result.Obs[k], frame, wireLen)
 			d.Observe(&taps[reader], &result.Obs[k])
 		}
 		if after == 0 && want != "" && n >= next {

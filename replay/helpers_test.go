@@ -14,7 +14,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -154,9 +154,9 @@ func (s *blocks) observations(resolution time.Duration) (n uint64) {
 func (rec *recording) config(sink aggregate.Sink) replay.Config {
 	return replay.Config{
 		Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Resolver: rec.fabric, Sink: sink, Epoch: 3,
-		Tap:           func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Tap:           func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions:   []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
-		Flows:         aggregate.FlowLimits{Top: 20},
+		Flows:         window.FlowLimits{Top: 20},
 		FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
 	}
 }

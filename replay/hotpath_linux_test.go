@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -61,10 +61,10 @@ func BenchmarkHotPath(b *testing.B) {
 func replayTraffic(b *testing.B, path string, domain *csig.Domain) (uint64, error) {
 	r, err := replay.New(replay.Config{
 		Files: []string{path}, Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain),
-		Sink:        aggregate.NewSummary(time.Minute, 1<<20),
-		Tap:         func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Sink:        table.NewSummary(time.Minute, 1<<20),
+		Tap:         func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions: []time.Duration{time.Second, time.Minute}, FineHeavyOnly: true, Workers: 1,
-		Flows: aggregate.FlowLimits{Top: 100}, Logger: slog.New(slog.DiscardHandler),
+		Flows: window.FlowLimits{Top: 100}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return 0, err

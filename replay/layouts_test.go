@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -97,7 +97,7 @@ func examineAs(t *testing.T, is, as csig.Layout, captures []string, both bool) *
 	}
 	e, err := replay.Examine(t.Context(), replay.ExamineConfig{
 		Files: captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
-		Tap: func(string) feed.Tap { return feed.TapAt("", 1) },
+		Tap: func(string) window.Tap { return window.TapAt("", 1) },
 	})
 	if err != nil {
 		t.Fatal(err)

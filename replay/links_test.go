@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
 )
@@ -52,7 +52,7 @@ func TestLinkTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range []error{r.Run(t.Context()), l.Run(t.Context(), cfg.Files)} {
-			if errors.Is(err, feed.ErrLinkType) != (test.want != nil) {
+			if errors.Is(err, window.ErrLinkType) != (test.want != nil) {
 				t.Errorf("%s: error %v", name, err)
 			}
 			for _, want := range test.want {

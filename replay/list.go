@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -19,7 +19,7 @@ type ListConfig struct {
 	Decode decode.Config
 	// Tap is as Config has it. Only its Mirrors matter: nothing is left out for its place.
 	// Nil is none.
-	Tap   func(name string) feed.Tap
+	Tap   func(name string) window.Tap
 	Out   io.Writer // one JSON object a line, or with Array one JSON array
 	Array bool
 	// Annotate, unless nil, takes a copy of every packet as pcapng, with a comment on
@@ -52,7 +52,7 @@ type Lister struct {
 type ListCounts struct {
 	Packets, Observations uint64
 	Frames                [decode.NumReasons]uint64 // by what decoding them came to
-	SkippedLink           feed.Links
+	SkippedLink           window.Links
 	Damaged               Damage
 	// Deferred is how many captures are listed later than their times say, since too
 	// many overlap to be open together.
@@ -180,9 +180,9 @@ func (l *Lister) flush() error {
 // frame lists one packet of a capture.
 func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *listing) error {
 	l.counts.Packets++
-	link, known := feed.LinkOf(interfaces, f.Interface)
+	link, known := window.LinkOf(interfaces, f.Interface)
 	if known {
-		wireLen := feed.Decode(l.decoder, link, l.mirrors(f.Interface, interfaces, from), f, &l.result)
+		wireLen := window.Decode(l.decoder, link, l.mirrors(f.Interface, interfaces, from), f, &l.result)
 		l.counts.Frames[l.result.Reason]++
 		if err := l.print(f, wireLen, from); err != nil {
 			return err
@@ -212,7 +212,7 @@ func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *lis
 func (l *Lister) print(f *capture.Frame, wireLen uint32, from *listing) error {
 	for i := range l.result.N {
 		o := &l.result.Obs[i]
-		feed.Stamp(o, f, wireLen)
+		window.Stamp(o, f, wireLen)
 		l.line = l.line[:0]
 		if l.cfg.Array {
 			if l.counts.Observations > 0 {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -48,7 +48,7 @@ func (p *pass) read(ctx context.Context, path string, f func(*packets) error) er
 // ethernet tells whether a frame is. One of an interface that the capture does not describe
 // is taken for Ethernet.
 func (p *packets) ethernet(f *capture.Frame) bool {
-	link, known := feed.LinkOf(p.interfaces, f.Interface)
+	link, known := window.LinkOf(p.interfaces, f.Interface)
 	return known && link == decode.Ethernet
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
@@ -52,7 +52,7 @@ func TestPasses(t *testing.T) {
 			}
 			e, err := replay.Examine(t.Context(), replay.ExamineConfig{
 				Files: rec.files, Decode: cfg, Finding: finding.Config{Domain: rec.domain, Locator: rec.fabric},
-				Tap: func(string) feed.Tap { return feed.TapAt("", 1) },
+				Tap: func(string) window.Tap { return window.TapAt("", 1) },
 			})
 			saysDamage(t, err)
 			if e == nil || e.Packets != want.Packets || e.Observations == 0 {

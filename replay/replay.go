@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -41,7 +41,7 @@ type Config struct {
 	// Tap maps the name of a capture interface, or the file's base name without
 	// extension when the interface has none, to its place. It is called from
 	// several goroutines.
-	Tap func(name string) feed.Tap
+	Tap func(name string) window.Tap
 	// TapSettings is a text that differs whenever Tap answers differently: part of
 	// what rows are identified by.
 	TapSettings string
@@ -52,7 +52,7 @@ type Config struct {
 	Resolutions   []time.Duration // as aggregate.Config
 	FineHeavyOnly bool
 	MaxKeys       int
-	Flows         aggregate.FlowLimits
+	Flows         window.FlowLimits
 
 	LocateUntouched bool // as aggregate.Config
 
@@ -208,9 +208,9 @@ func (r *Replay) Result() *Result { return &r.result }
 type Result struct {
 	Packets     uint64
 	WireBytes   uint64
-	SkippedLink feed.Links                // packets of link types that are not read
+	SkippedLink window.Links              // packets of link types that are not read
 	Frames      [decode.NumReasons]uint64 // frames by what decoding them came to
-	Found       feed.Found                // observations by kind, layout and signal
+	Found       window.Found              // observations by kind, layout and signal
 	Counts      aggregate.Counts          // observations by what became of them
 	Cuts        []error                   // what ended a file early, or is left out of it
 	Damaged     Damage                    // what is left out of files that are damaged in the middle

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
 )
@@ -77,11 +77,11 @@ func TestInterfaces(t *testing.T) {
 	taps := map[string]int{}
 	var got blocks
 	cfg := many.config(&got)
-	cfg.Tap = func(name string) feed.Tap {
+	cfg.Tap = func(name string) window.Tap {
 		mu.Lock()
 		defer mu.Unlock()
 		taps[name]++
-		return feed.Tap{Tags: true, Reflections: !strings.Contains(name, "1"), Weight: 1}
+		return window.Tap{Tags: true, Reflections: !strings.Contains(name, "1"), Weight: 1}
 	}
 	result := replayed(t, cfg)
 	if len(taps) != 4 {

@@ -6,8 +6,9 @@ import (
 	"io"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -15,7 +16,7 @@ import (
 type summaryJSON struct {
 	Packets        uint64                   `json:"packets"`
 	WireBytes      uint64                   `json:"wire_bytes"`
-	UnreadLink     feed.Links               `json:"unread_link_types"`
+	UnreadLink     window.Links             `json:"unread_link_types"`
 	Damaged        Damage                   `json:"damaged"`
 	Frames         map[string]uint64        `json:"frames"`
 	Observations   observationsJSON         `json:"observations"`
@@ -66,7 +67,7 @@ type cellJSON struct {
 }
 
 // WriteJSON writes what WriteSummary writes as one JSON object, with every cell.
-func (r *Result) WriteJSON(w io.Writer, s *aggregate.Summary, names Names) error {
+func (r *Result) WriteJSON(w io.Writer, s *table.Summary, names Names) error {
 	out := summaryJSON{
 		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Damaged: r.Damaged,
 		Frames: map[string]uint64{}, Conserved: r.Conserved(), Findings: r.Findings.Count(),

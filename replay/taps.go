@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -16,9 +16,9 @@ type TapCounts struct {
 	aggregate.Source
 	Seq       uint64 // of the chunk and interface; the same whenever the file is replayed
 	Name      string // of the tap
-	Tap       feed.Tap
+	Tap       window.Tap
 	Interface capture.Interface
-	Seen      feed.Seen
+	Seen      window.Seen
 	Counts    aggregate.Counts
 	Findings  []finding.Finding // their packets numbered in the file
 }
@@ -29,7 +29,7 @@ func (l *lane) tapCounts(src *source, counts *aggregate.Counts) TapCounts {
 }
 
 // watch makes what looks at the observations of a shard's tap, if anything is to.
-func (w *worker) watch(cfg *aggregate.Config, tap feed.Tap) (*finding.Watcher, error) {
+func (w *worker) watch(cfg *window.Config, tap window.Tap) (*finding.Watcher, error) {
 	if w.cfg.Finding == nil {
 		return nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
@@ -32,9 +32,9 @@ func (c *tapCounts) take(_ context.Context, list []replay.TapCounts) error {
 }
 
 // sums are the counts by tap, and those of all.
-func (c *tapCounts) sums(t *testing.T) (byTap map[string]feed.Seen, all feed.Seen, counts aggregate.Counts) {
+func (c *tapCounts) sums(t *testing.T) (byTap map[string]window.Seen, all window.Seen, counts aggregate.Counts) {
 	t.Helper()
-	byTap, seqs := map[string]feed.Seen{}, map[uint64]bool{}
+	byTap, seqs := map[string]window.Seen{}, map[uint64]bool{}
 	for i := range c.list {
 		l := &c.list[i]
 		if seqs[l.Seq] {
@@ -42,7 +42,7 @@ func (c *tapCounts) sums(t *testing.T) (byTap map[string]feed.Seen, all feed.See
 		}
 		seqs[l.Seq] = true
 		tap := byTap[l.Name]
-		for _, s := range []*feed.Seen{&tap, &all} {
+		for _, s := range []*window.Seen{&tap, &all} {
 			if s.Packets == 0 {
 				s.First = l.Seen.First
 			}
@@ -120,7 +120,7 @@ func TestTapOfUnreadLink(t *testing.T) {
 	cfg.Files, cfg.Taps = []string{path}, taps.take
 	result := replayed(t, cfg)
 	byTap, _, _ := taps.sums(t)
-	wifi := feed.Seen{Packets: 1, WireBytes: 38, First: 1e9, Last: 1e9}
+	wifi := window.Seen{Packets: 1, WireBytes: 38, First: 1e9, Last: 1e9}
 	wifi.Frames[decode.UnknownLink] = 1
 	if diff := cmp.Diff(wifi, byTap["wifi"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/hop"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
@@ -35,7 +35,7 @@ type Traced struct {
 	// Packets is how many the captures hold; of those, NoTime have no time, and Unknown
 	// are not IP, cut or encrypted: nothing tells them from others.
 	Packets, NoTime, Unknown uint64
-	SkippedLink              feed.Links // packets that are not Ethernet
+	SkippedLink              window.Links // packets that are not Ethernet
 	Damaged                  Damage
 }
 

@@ -14,8 +14,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter"
@@ -117,7 +117,7 @@ func TestWatched(t *testing.T) {
 			result := replayed(t, cfg)
 			e, err := replay.Examine(t.Context(), replay.ExamineConfig{
 				Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Finding: looked,
-				Tap: func(string) feed.Tap { return feed.TapAt("", 1) },
+				Tap: func(string) window.Tap { return window.TapAt("", 1) },
 			})
 			if err != nil {
 				t.Fatal(err)

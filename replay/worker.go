@@ -8,8 +8,8 @@ import (
 	"log/slog"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -27,8 +27,8 @@ const (
 // is used by one goroutine.
 type worker struct {
 	cfg   *Config
-	feed  *feed.Feeder
-	spare map[feed.Tap][]*lane // of chunks before
+	feed  *window.Pipeline
+	spare map[window.Tap][]*lane // of chunks before
 
 	src   *source
 	chunk int
@@ -46,8 +46,8 @@ type tally struct {
 
 // A lane is that of a tap.
 type lane struct {
-	*feed.Lane
-	tap  feed.Tap
+	*window.Stream
+	tap  window.Tap
 	name string // of the tap
 	link decode.Link
 	seq  uint64 // of its first block
@@ -57,16 +57,16 @@ type lane struct {
 }
 
 func newWorker(cfg *Config) (*worker, error) {
-	f, err := feed.New(cfg.Decode)
+	f, err := window.NewPipeline(cfg.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	return &worker{cfg: cfg, feed: f, spare: make(map[feed.Tap][]*lane)}, nil
+	return &worker{cfg: cfg, feed: f, spare: make(map[window.Tap][]*lane)}, nil
 }
 
 // begin makes the worker ready for a chunk, after the one before was flushed.
 func (w *worker) begin(src *source, chunk int) {
-	w.src, w.chunk, w.tally, w.feed.Tally = src, chunk, tally{}, feed.Tally{}
+	w.src, w.chunk, w.tally, w.feed.Tally = src, chunk, tally{}, window.Tally{}
 }
 
 // run reads to the end of the reader, and gives what the taps came to. A cut file ends it
@@ -117,7 +117,7 @@ func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reade
 			w.feed.Skipped.Add(r.Interfaces()[f.Interface].Link, 1)
 			continue
 		}
-		if err := w.feed.Add(ctx, l.Lane, f); err != nil {
+		if err := w.feed.Add(ctx, l.Stream, f); err != nil {
 			return w.failed(err)
 		}
 	}
@@ -151,7 +151,7 @@ func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
 
 func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	interfaces := r.Interfaces()
-	link, known := feed.LinkOf(interfaces, index)
+	link, known := window.LinkOf(interfaces, index)
 	switch {
 	case index >= maxTaps && !known:
 		return nil, nil
@@ -173,7 +173,7 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 }
 
 // tap says how the packets of a tap count.
-func (w *worker) tap(name string) feed.Tap {
+func (w *worker) tap(name string) window.Tap {
 	tap := w.cfg.Tap(name)
 	tap.Weight = max(tap.Weight, 1)
 	return tap
@@ -190,7 +190,7 @@ func (w *worker) place(l *lane, index uint32, name string) {
 
 // takeLane prefers a lane of an earlier chunk, whose shard knows addresses and
 // locators already, to a new one.
-func (w *worker) takeLane(tap feed.Tap, link decode.Link, index uint32) (*lane, error) {
+func (w *worker) takeLane(tap window.Tap, link decode.Link, index uint32) (*lane, error) {
 	if spare := w.spare[tap]; len(spare) > 0 {
 		l := spare[len(spare)-1]
 		w.spare[tap] = spare[:len(spare)-1]
@@ -204,13 +204,13 @@ func (w *worker) takeLane(tap feed.Tap, link decode.Link, index uint32) (*lane, 
 		}
 		return l, l.Shard().Reset(w.src.id, w.seqBase(index))
 	}
-	return w.makeLane(tap, link, index, func(cfg aggregate.Config) (*aggregate.Shard, error) {
-		return aggregate.NewShard(cfg, w.cfg.Sink)
+	return w.makeLane(tap, link, index, func(cfg window.Config) (*window.Shard, error) {
+		return window.NewShard(cfg, w.cfg.Sink)
 	})
 }
 
 // makeLane makes a lane with a shard.
-func (w *worker) makeLane(tap feed.Tap, link decode.Link, index uint32, shard func(aggregate.Config) (*aggregate.Shard, error)) (*lane, error) {
+func (w *worker) makeLane(tap window.Tap, link decode.Link, index uint32, shard func(window.Config) (*window.Shard, error)) (*lane, error) {
 	cfg := w.shardConfig(tap, index)
 	watch, err := w.watch(&cfg, tap)
 	if err != nil {
@@ -225,8 +225,8 @@ func (w *worker) makeLane(tap feed.Tap, link decode.Link, index uint32, shard fu
 	return l, nil
 }
 
-func newLane(tap feed.Tap, link decode.Link, shard *aggregate.Shard) *lane {
-	return &lane{Lane: feed.NewLane(link, tap.Mirrors, shard), tap: tap, link: link}
+func newLane(tap window.Tap, link decode.Link, shard *window.Shard) *lane {
+	return &lane{Stream: window.NewStream(link, tap.Mirrors, shard), tap: tap, link: link}
 }
 
 // seqBase is the sequence number of an interface's first block in the chunk.
@@ -235,8 +235,8 @@ func (w *worker) seqBase(index uint32) uint64 {
 }
 
 // shardConfig is the configuration of an interface's shard in the chunk.
-func (w *worker) shardConfig(tap feed.Tap, index uint32) aggregate.Config {
-	return aggregate.Config{
+func (w *worker) shardConfig(tap window.Tap, index uint32) window.Config {
+	return window.Config{
 		Domain:        w.cfg.Decode.Domain,
 		Resolver:      w.cfg.Resolver,
 		Source:        w.src.id,
@@ -285,7 +285,7 @@ func (w *worker) flush(ctx context.Context) (taps []TapCounts, err error) {
 // take adds what a worker counted.
 func (r *Result) take(w *worker) { r.add(&w.feed.Tally, &w.tally) }
 
-func (r *Result) add(t *feed.Tally, rest *tally) {
+func (r *Result) add(t *window.Tally, rest *tally) {
 	r.Packets += t.Packets
 	r.WireBytes += t.WireBytes
 	r.SkippedLink.Merge(t.Skipped)

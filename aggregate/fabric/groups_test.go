@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -129,7 +130,7 @@ func TestRandomPrefixesBlindNobody(t *testing.T) {
 		t.Run(fmt.Sprint(random), func(t *testing.T) {
 			f := None(defaultDomain(t))
 			seen := &groupsSeen{rows: map[aggregate.GroupID]map[int64]uint64{}}
-			shard, err := aggregate.NewShard(aggregate.Config{Domain: defaultDomain(t), Resolver: f, Tags: true}, seen)
+			shard, err := window.NewShard(window.Config{Domain: defaultDomain(t), Resolver: f, Tags: true}, seen)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -115,7 +116,7 @@ func leastAbove(t *csig.Table, capacity uint64) uint32 {
 		return above(t.Signal(), low, capacity)
 	}))
 	if code == t.Codes() {
-		return aggregate.NotWatched
+		return window.NotWatched
 	}
 	return code
 }
@@ -133,34 +134,34 @@ func (w *Watcher) place(id aggregate.LocationID, capacity uint64) *watchedPlace 
 }
 
 // Watched implements aggregate.Watch.
-func (w *Watcher) Watched(list []aggregate.Watched) {
+func (w *Watcher) Watched(list []window.Watched) {
 	for i := range list {
 		o := &list[i]
-		if o.Flags&decode.HasAddrs == 0 && o.Why != aggregate.WatchedOrphan {
+		if o.Flags&decode.HasAddrs == 0 && o.Why != window.WatchedOrphan {
 			continue
 		}
 		switch o.Why {
-		case aggregate.WatchedSource:
+		case window.WatchedSource:
 			w.found(watchKey{kind: UnauthorisedSender, addr: sourceOf(o)}, o)
-		case aggregate.WatchedOrphan:
+		case window.WatchedOrphan:
 			w.found(watchKey{kind: OrphanTag, layout: uint8(o.Tag.Layout.Index())}, o)
-		case aggregate.WatchedSent:
+		case window.WatchedSent:
 			w.found(watchKey{kind: ForgedValue, addr: sourceOf(o)}, o)
-		case aggregate.WatchedReserved:
+		case window.WatchedReserved:
 			w.found(watchKey{kind: ReservedBits, layout: uint8(o.Tag.Layout.Index())}, o)
-		case aggregate.WatchedValue:
+		case window.WatchedValue:
 			w.value(o)
 		}
 	}
 }
 
-func sourceOf(o *aggregate.Watched) netip.Addr {
+func sourceOf(o *window.Watched) netip.Addr {
 	src, _ := ends(o.Observation)
 	return src
 }
 
 // value judges a value that some port wrote.
-func (w *Watcher) value(o *aggregate.Watched) {
+func (w *Watcher) value(o *window.Watched) {
 	p, known := w.places[o.Location]
 	if !known {
 		src, dst := ends(o.Observation)
@@ -181,7 +182,7 @@ func (w *Watcher) value(o *aggregate.Watched) {
 }
 
 // found counts an observation for what it is about.
-func (w *Watcher) found(k watchKey, o *aggregate.Watched) { w.count(w.caseOf(k), o) }
+func (w *Watcher) found(k watchKey, o *window.Watched) { w.count(w.caseOf(k), o) }
 
 // caseOf is the finding of what observations are about.
 func (w *Watcher) caseOf(k watchKey) *Finding {
@@ -198,7 +199,7 @@ func (w *Watcher) caseOf(k watchKey) *Finding {
 	return f
 }
 
-func (w *Watcher) count(f *Finding, o *aggregate.Watched) {
+func (w *Watcher) count(f *Finding, o *window.Watched) {
 	w.made = nil
 	f.seen(w.file, o.Observation)
 }

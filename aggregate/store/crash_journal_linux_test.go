@@ -20,6 +20,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -259,7 +260,7 @@ func shardSource(state crashState) aggregate.Source {
 
 // crashShard is the shard of the checkpoint or, of a live tap without one, that of a new
 // incarnation.
-func crashShard(t *testing.T, at *failpoint, j *Journal, saved *checkpoint.Saved) (state crashState, shard *aggregate.Shard) {
+func crashShard(t *testing.T, at *failpoint, j *Journal, saved *checkpoint.Saved) (state crashState, shard *window.Shard) {
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
 		t.Fatal(err)
@@ -273,14 +274,14 @@ func crashShard(t *testing.T, at *failpoint, j *Journal, saved *checkpoint.Saved
 			t.Fatal(err)
 		}
 	}
-	cfg := aggregate.Config{
+	cfg := window.Config{
 		Domain: domain, Resolver: countingResolver{}, Tags: true,
 		Source: shardSource(state),
 	}
 	if saved != nil {
-		shard, err = aggregate.RestoreShard(cfg, j, saved.Section("shard"))
+		shard, err = window.RestoreShard(cfg, j, saved.Section("shard"))
 	} else {
-		shard, err = aggregate.NewShard(cfg, j)
+		shard, err = window.NewShard(cfg, j)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -90,7 +91,7 @@ var allSignals = []csig.Signal{
 
 // compareCells asks for every signal and level, and compares with what brute force
 // makes of the rows, and with what is in the memories.
-func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...*aggregate.Summary) {
+func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...*table.Summary) {
 	t.Helper()
 	for _, signal := range allSignals {
 		for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
@@ -135,7 +136,7 @@ func TestCells(t *testing.T) {
 			other := g.rows(rng, aggregate.Source{Producer: math.MaxUint64, Incarnation: 2, Epoch: 4})
 			rows = append(rows, other...)
 			list := blocks(rows)
-			memory := aggregate.NewSummary(resolution, 1<<20)
+			memory := table.NewSummary(resolution, 1<<20)
 			for _, b := range list {
 				if err := memory.WriteBlock(t.Context(), b); err != nil {
 					t.Fatal(err)
@@ -154,7 +155,7 @@ func TestCells(t *testing.T) {
 }
 
 // compareMemory holds the definition in SQL and the one in memory equal.
-func compareMemory(t *testing.T, memory *aggregate.Summary, signal csig.Signal, level fabric.Level, got []CellRow) {
+func compareMemory(t *testing.T, memory *table.Summary, signal csig.Signal, level fabric.Level, got []CellRow) {
 	t.Helper()
 	above := ancestry(level)
 	want := memory.Cells(signal, func(id aggregate.LocationID) aggregate.LocationID {
@@ -188,7 +189,7 @@ func statsOf(signal csig.Signal, r *CellRow) aggregate.CellStats {
 func TestWithoutValue(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
-	memory := aggregate.NewSummary(time.Second, 100)
+	memory := table.NewSummary(time.Second, 100)
 	r := row{resolution: int64(time.Second), window: testStart.UnixNano(), signal: uint8(csig.MaxDelay), kind: 1, src: 1, dst: 2, location: 3, observations: 12}
 	unknown := r
 	unknown.signal, unknown.distCode, unknown.distCount = 16+9, []uint16{4}, []uint64{12}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -144,7 +144,7 @@ func judge(t *testing.T, s emitter.Scenario, imperfect bool) accuracy {
 	got := &modes{rows: map[modeKey]*modeRow{}}
 	r, err := replay.New(replay.Config{
 		Files: report.Captures, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Sink: got,
-		Tap:         func(name string) feed.Tap { return n.tap(name, tapFlags{place: "receiver"}) },
+		Tap:         func(name string) window.Tap { return n.tap(name, tapFlags{place: "receiver"}) },
 		Resolutions: []time.Duration{s.Window}, MaxKeys: 1 << 20, Workers: 1, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // checkpointFlags say how a paced replay survives being killed.
@@ -139,8 +139,8 @@ func (c *replayCheckpoints) end(ctx context.Context) error {
 }
 
 // newSummary is an empty summary of the replay.
-func (r *replayRun) newSummary() *aggregate.Summary {
-	return aggregate.NewSummary(r.resolution, r.network.config.Windows.MaxKeys.int())
+func (r *replayRun) newSummary() *table.Summary {
+	return table.NewSummary(r.resolution, r.network.config.Windows.MaxKeys.int())
 }
 
 // checkpointFolder is within the outbox's, or where that would be.

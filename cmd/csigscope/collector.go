@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/local/journal"
 	"github.com/csigscope/csigscope/ingest/remote"
@@ -31,7 +31,7 @@ type collector struct {
 
 	server *remote.Server   // nil unless exporters are listened for
 	told   *checkpoint.File // names that wait for the store; nil for none
-	worst  *aggregate.Worst
+	worst  *table.Worst
 	feed   *liveFeed // nil without --api-listen
 
 	watching sinks // what sees closed windows beside the store

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/local/taps"
 )
@@ -39,7 +39,7 @@ func (m *collectMirror) mirror(n *network, flags tapFlags) (taps.Mirror, error) 
 	return taps.Mirror{
 		Name: m.name(), From: m.Listen.text, At: n.tap(m.name(), flags).With(m.Place.text, m.Weight.n),
 		Socket: socket, Kinds: m.mirrors(socket.Listen.Port()), MaxSessions: m.maxSessions(), Clock: taps.Clock(m.Clock.text), Sessions: sessions,
-		Placed: func(name string) (feed.Tap, bool) {
+		Placed: func(name string) (window.Tap, bool) {
 			spec, ok := n.named(name)
 			return placedAs(spec), ok
 		},

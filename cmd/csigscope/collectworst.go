@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/ingest/remote"
 )
 
@@ -18,7 +19,7 @@ const (
 	worstTop = 10
 )
 
-func newWorst() *aggregate.Worst { return aggregate.NewWorst(time.Second, worstSpan, worstKeys) }
+func newWorst() *table.Worst { return table.NewWorst(time.Second, worstSpan, worstKeys) }
 
 // watchedSink shows what exporters hand in to others before it goes on.
 type watchedSink struct {

@@ -12,9 +12,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -73,7 +73,7 @@ func defaultConfig() config {
 		Windows: windowsConfig{
 			Resolutions:   []time.Duration{time.Second, time.Minute},
 			FineHeavyOnly: &heavyOnly,
-			MaxKeys:       quantity{n: aggregate.DefaultMaxKeys},
+			MaxKeys:       quantity{n: window.DefaultMaxKeys},
 		},
 		Flows:    flowsConfig{}.merge(),
 		Findings: findingsConfig{}.merge(),
@@ -171,10 +171,10 @@ func checkCSIG(s csig.Spec, decoding decodeConfig) error {
 
 // check finds values out of bounds. Each resolution has to have a table in stores.
 func (c *windowsConfig) check() error {
-	if err := aggregate.CheckMaxKeys(c.MaxKeys.int()); err != nil {
+	if err := window.CheckMaxKeys(c.MaxKeys.int()); err != nil {
 		return fmt.Errorf("windows: max_keys: %w", err)
 	}
-	if err := aggregate.CheckResolutions(c.Resolutions, *c.FineHeavyOnly); err != nil {
+	if err := window.CheckResolutions(c.Resolutions, *c.FineHeavyOnly); err != nil {
 		return fmt.Errorf("windows: resolutions: %w", err)
 	}
 	for _, r := range c.Resolutions {

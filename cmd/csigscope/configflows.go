@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/window"
 )
 
 // flowsConfig says how many flows windows name.
@@ -30,8 +30,8 @@ func (c flowsConfig) merge() flowsConfig {
 }
 
 // limits are those of shards.
-func (c flowsConfig) limits() aggregate.FlowLimits {
-	return aggregate.FlowLimits{Top: c.Top.n, Budget: c.Budget.n}
+func (c flowsConfig) limits() window.FlowLimits {
+	return window.FlowLimits{Top: c.Top.n, Budget: c.Budget.n}
 }
 
 // check finds values out of bounds.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
 )
@@ -71,7 +71,7 @@ files cannot be followed.`,
 			return err
 		}
 		return list(cmd, replay.ListConfig{
-			Decode: n.decode, Tap: func(name string) feed.Tap { return n.tap(name, taps) }, Out: cmd.OutOrStdout(), Array: format == "json", Follow: follow,
+			Decode: n.decode, Tap: func(name string) window.Tap { return n.tap(name, taps) }, Out: cmd.OutOrStdout(), Array: format == "json", Follow: follow,
 			Logger: newLogger(cmd, cmd.ErrOrStderr()),
 		}, files, annotate)
 	}

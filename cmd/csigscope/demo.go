@@ -13,9 +13,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/alto"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/door"
-	"github.com/csigscope/csigscope/aggregate/recent"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/replay/emitter"
 )
@@ -117,7 +117,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err := db.listen(cmd, f.clickhouse); err != nil {
 		return err
 	}
-	memory := recent.New(recent.Config{})
+	memory := table.New(table.Config{})
 	*r.sinks = append(*r.sinks, memory)
 	fmt.Fprintf(cmd.OutOrStdout(), "replaying into %s ...\n\n", db.target)
 	if err := r.run(cmd, db, "text"); err != nil {
@@ -145,7 +145,7 @@ func simulate(cmd *cobra.Command, s emitter.Scenario, captures string) (report e
 }
 
 // show serves the page behind the door until the command is interrupted.
-func show(cmd *cobra.Command, db *openedStore, n *network, memory *recent.Memory, name string, d *door.Door) error {
+func show(cmd *cobra.Command, db *openedStore, n *network, memory *table.Memory, name string, d *door.Door) error {
 	server, err := newPageServer(db, name, memory, d)
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/query/table"
-	"github.com/csigscope/csigscope/aggregate/query/table/tabletest"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/query/tabular/tabulartest"
 )
 
 // notResults are columns of tables and fields of answers whose values differ from run to run,
@@ -550,11 +550,11 @@ func (q *apiQuestion) ask(with url.Values) (cursor string) {
 			Next string `json:"next_cursor"`
 		}](q.t, string(answer.text)).Next
 	case "text/csv":
-		q.table(table.CSV, answer.text)
+		q.table(tabular.CSV, answer.text)
 	case "application/vnd.apache.parquet":
-		q.table(table.Parquet, answer.text)
+		q.table(tabular.Parquet, answer.text)
 	case "application/vnd.apache.arrow.stream":
-		q.table(table.Arrow, answer.text)
+		q.table(tabular.Arrow, answer.text)
 	case "application/octet-stream": // frames: the length of the head, the head, columns
 		length := int(answer.text[0]) | int(answer.text[1])<<8 | int(answer.text[2])<<16 // little-endian
 		q.text.Write(indented(q.t, q.normalised(answer.text[4:4+length], q.names)))
@@ -581,8 +581,8 @@ func (q *apiQuestion) askPages() {
 }
 
 // table writes the rows of a table, each on a line.
-func (q *apiQuestion) table(f table.Format, body []byte) {
-	rows, _, err := tabletest.Read(f, body)
+func (q *apiQuestion) table(f tabular.Format, body []byte) {
+	rows, _, err := tabulartest.Read(f, body)
 	if err != nil {
 		q.t.Fatal(err)
 	}

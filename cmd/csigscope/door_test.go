@@ -21,8 +21,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/door"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
@@ -31,13 +31,13 @@ import (
 // openTestDoor serves one window of 4 cells as the configuration says.
 func openTestDoor(t *testing.T, c *apiConfig) *door.Door {
 	t.Helper()
-	memory := recent.New(recent.Config{})
+	memory := table.New(table.Config{})
 	start := time.Now().Truncate(time.Second)
-	if err := memory.WriteBlock(t.Context(), recenttest.Block(rand.New(rand.NewPCG(1, 1)), 1, start, 4, csig.MinABWRatio)); err != nil {
+	if err := memory.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 1)), 1, start, 4, csig.MinABWRatio)); err != nil {
 		t.Fatal(err)
 	}
 	memory.Publish()
-	a, err := api.New(api.Config{Memory: memory, Names: recenttest.Names{Racks: 2}})
+	a, err := api.New(api.Config{Memory: memory, Names: tabletest.Names{Racks: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/alto"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/door"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/page"
 )
 
 // liveFeed is the query API and the page of a process that windows pass through: memory is
 // a sink of theirs.
 type liveFeed struct {
-	memory  *recent.Memory
+	memory  *table.Memory
 	api     *api.API
 	door    *door.Door
 	handler http.Handler
@@ -28,7 +28,7 @@ type liveFeed struct {
 // newLiveFeed serves behind the door. History is asked of the store, names of the fabric in
 // use.
 func newLiveFeed(cmd *cobra.Command, d *door.Door, names *api.BothNames, db *openedStore) (*liveFeed, error) {
-	f := &liveFeed{memory: recent.New(recent.Config{}), door: d}
+	f := &liveFeed{memory: table.New(table.Config{}), door: d}
 	var err error
 	f.api, err = api.New(api.Config{Memory: f.memory, Reader: query.FromStore(db.store), Names: names, Logger: db.logger})
 	if err != nil {

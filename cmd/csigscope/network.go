@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -106,7 +106,7 @@ func (f *tapFlags) check() error {
 
 // tap says how packets of a capture interface count: by the configuration, else by the
 // fabric file, else by the flags.
-func (n *network) tap(name string, flags tapFlags) feed.Tap {
+func (n *network) tap(name string, flags tapFlags) window.Tap {
 	spec, found := n.named(name)
 	if !found {
 		spec.Place = flags.place
@@ -128,8 +128,8 @@ func (n *network) named(name string) (spec fabric.TapSpec, found bool) {
 }
 
 // placedAs is how packets of a tap count.
-func placedAs(spec fabric.TapSpec) feed.Tap {
-	tap := feed.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
+func placedAs(spec fabric.TapSpec) window.Tap {
+	tap := window.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
 	tap.Mirrors = spec.Mirrors
 	return tap
 }

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 )
 
 func checkOutput(format string) error {
-	if list := table.ListingFormats(); !slices.Contains(list, format) {
+	if list := tabular.ListingFormats(); !slices.Contains(list, format) {
 		return usageError{fmt.Errorf("output format %q: expected one of %s", format, strings.Join(list, ", "))}
 	}
 	return nil
@@ -30,7 +30,7 @@ func writeIndented(w io.Writer, v any) error {
 }
 
 func addOutputFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "table", "output `FORMAT`: "+strings.Join(table.ListingFormats(), ", "))
+	cmd.Flags().StringVarP(format, "output", "o", "table", "output `FORMAT`: "+strings.Join(tabular.ListingFormats(), ", "))
 	run := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(*format); err != nil {

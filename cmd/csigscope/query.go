@@ -10,7 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/answers"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -69,7 +69,7 @@ type queryFlags struct {
 	top                                            int
 }
 
-func newQuestionCommand(name, short string, answer func(*answers.Question, context.Context) (*table.Listing, error)) *cobra.Command {
+func newQuestionCommand(name, short string, answer func(*answers.Question, context.Context) (*tabular.Listing, error)) *cobra.Command {
 	var f queryFlags
 	cmd := &cobra.Command{Use: name, Short: short, Args: noArgs}
 	flags := cmd.Flags()

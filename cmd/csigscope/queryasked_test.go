@@ -14,17 +14,17 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // askedServer serves windows in memory, and history.
 func askedServer(t *testing.T) string {
 	t.Helper()
-	memory := recent.New(recent.Config{})
+	memory := table.New(table.Config{})
 	for second := range 3 {
-		b := recenttest.Block(rand.New(rand.NewPCG(1, 2)), 1, querytest.Start.Add(time.Duration(second)*time.Second), 16, csig.MinABWRatio, csig.MaxDelay)
+		b := tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, querytest.Start.Add(time.Duration(second)*time.Second), 16, csig.MinABWRatio, csig.MaxDelay)
 		if err := memory.WriteBlock(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func askedServer(t *testing.T) string {
 	}
 	past := querytest.Fabric(4, 10)
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 30), querytest.Findings(past, 30)
-	a, err := api.New(api.Config{Memory: memory, Names: recenttest.Names{Racks: 4}, Reader: past, ExportRows: 50})
+	a, err := api.New(api.Config{Memory: memory, Names: tabletest.Names{Racks: 4}, Reader: past, ExportRows: 50})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/query/answers"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 func newQueryCoverage() *cobra.Command {
 	var by string
-	cmd := newQuestionCommand("coverage", "How much of the range is known, by window or cell", func(q *answers.Question, ctx context.Context) (*table.Listing, error) {
+	cmd := newQuestionCommand("coverage", "How much of the range is known, by window or cell", func(q *answers.Question, ctx context.Context) (*tabular.Listing, error) {
 		switch by {
 		case "window":
 			return q.CoverageWindows(ctx)

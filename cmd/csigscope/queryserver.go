@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/query/client"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 )
 
 // serverQuestion is how a command that asks a store asks a running csigscope instead.
@@ -21,7 +21,7 @@ type serverQuestion struct {
 	parameters []string // flags that are parameters of the same names
 	windows    int      // default of --windows; 0: there is none
 	watch      bool     // can go on
-	ask        func(context.Context, *client.Client, url.Values) (*table.Listing, error)
+	ask        func(context.Context, *client.Client, url.Values) (*tabular.Listing, error)
 }
 
 // askServer lets a command ask a server, where one is named.

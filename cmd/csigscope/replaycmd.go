@@ -13,8 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/replay"
 )
 
@@ -42,7 +43,7 @@ func (f *replayFlags) add(cmd *cobra.Command) {
 func (f *replayFlags) config(files []string, n *network) (replay.Config, error) {
 	c := replay.Config{
 		Files: files, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch,
-		Tap:           func(name string) feed.Tap { return n.tap(name, f.taps) },
+		Tap:           func(name string) window.Tap { return n.tap(name, f.taps) },
 		TapSettings:   fmt.Sprint(f.taps, n.fabric.Taps(), n.config.Taps),
 		Resolutions:   n.config.Windows.Resolutions,
 		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
@@ -67,8 +68,8 @@ func (f *replayFlags) config(files []string, n *network) (replay.Config, error) 
 // check finds values out of bounds; finest is the shortest window beside --fine.
 func (f *replayFlags) check(finest time.Duration) error {
 	switch {
-	case f.fine != 0 && (f.fine < aggregate.MinResolution || f.fine >= finest || finest%f.fine != 0):
-		return fmt.Errorf("--fine %s: expected a whole part of %s, of at least %s, such as 1ms or 10ms", f.fine, finest, aggregate.MinResolution)
+	case f.fine != 0 && (f.fine < window.MinResolution || f.fine >= finest || finest%f.fine != 0):
+		return fmt.Errorf("--fine %s: expected a whole part of %s, of at least %s, such as 1ms or 10ms", f.fine, finest, window.MinResolution)
 	case !(f.pace >= 0):
 		return fmt.Errorf("--pace %v: expected 0 (as fast as possible) or more", f.pace)
 	case f.workers < 1:
@@ -193,7 +194,7 @@ func replayFiles(cmd *cobra.Command, c replay.Config, n *network, to *replayTarg
 type replayRun struct {
 	replay  *replay.Replay
 	network *network
-	summary *aggregate.Summary
+	summary *table.Summary
 	sinks   *sinks
 	store   *store.Store // nil for none
 	logger  *slog.Logger
@@ -291,7 +292,7 @@ func (r *replayRun) withProgress(cmd *cobra.Command) error {
 	return r.replay.Run(cmd.Context())
 }
 
-func printSummary(w io.Writer, result *replay.Result, s *aggregate.Summary, n *network, output string) error {
+func printSummary(w io.Writer, result *replay.Result, s *table.Summary, n *network, output string) error {
 	if output == "json" {
 		return result.WriteJSON(w, s, newNames(n.fabric))
 	}

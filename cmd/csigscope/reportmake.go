@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/dashboards/report"
 	"github.com/csigscope/csigscope/dashboards/report/source"
 	"github.com/csigscope/csigscope/replay"
@@ -164,7 +164,7 @@ func (r *reportRun) examine() (*replay.Examined, error) {
 		Finding: finding.Config{
 			Domain: n.domain, Locator: n.fabric, Senders: r.senders, Uninitialized: n.config.Windows.LocateUntouched,
 		},
-		Tap: func(name string) feed.Tap { return n.tap(name, r.flags.taps) },
+		Tap: func(name string) window.Tap { return n.tap(name, r.flags.taps) },
 	})
 	if e == nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
@@ -59,7 +59,7 @@ what fabric files say as well; a collector that runs keeps to its own file in an
 		if len(list) == 0 && !all {
 			return fmt.Errorf("unpin names: none of them is pinned: see the evidence of csigscope query findings for how they are spelled")
 		}
-		t := table.Listing{Columns: []string{"kind", "name", "exporter", "pinned"}}
+		t := tabular.Listing{Columns: []string{"kind", "name", "exporter", "pinned"}}
 		for _, u := range list {
 			t.Rows = append(t.Rows, []any{u.Kind, u.Name, u.Exporter, u.At.UTC().Format(time.RFC3339)})
 		}
@@ -161,7 +161,7 @@ func newSchemaStatus() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := table.Listing{Columns: []string{"version", "name", "applied", "current"}}
+		t := tabular.Listing{Columns: []string{"version", "name", "applied", "current"}}
 		for _, m := range status {
 			applied := any(nil)
 			if !m.Applied.IsZero() {

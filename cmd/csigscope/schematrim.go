@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
@@ -48,7 +48,7 @@ themselves while they run.`,
 		}
 		defer db.Close()
 		dropped, err := db.store.Trim(cmd.Context(), limit)
-		t := table.Listing{Columns: []string{"table", "partition", "rows", "bytes"}}
+		t := tabular.Listing{Columns: []string{"table", "partition", "rows", "bytes"}}
 		for _, d := range dropped {
 			t.Rows = append(t.Rows, []any{d.Table, d.Partition, d.Rows, d.Bytes})
 		}

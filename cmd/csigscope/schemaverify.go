@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
@@ -43,7 +43,7 @@ that were written more than once and count once, rows that were lost and are in 
 		}
 		defer db.Close()
 		o.Now = time.Now()
-		t := table.Listing{Columns: []string{"kind", "check", "table", "day", "count", "example"}}
+		t := tabular.Listing{Columns: []string{"kind", "check", "table", "day", "count", "example"}}
 		faults := 0
 		err = db.store.Verify(cmd.Context(), o, func(f store.Finding) error {
 			kind := "info"

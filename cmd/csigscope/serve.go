@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/door"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/page"
 )
 
@@ -23,7 +23,7 @@ type pageServer struct {
 }
 
 // newPageServer serves what is stored, and the last windows where memory is not nil.
-func newPageServer(db *openedStore, name string, memory *recent.Memory, d *door.Door) (*pageServer, error) {
+func newPageServer(db *openedStore, name string, memory *table.Memory, d *door.Door) (*pageServer, error) {
 	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Logger: db.logger})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/access"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -78,9 +79,9 @@ func producers() []metrics.Producer {
 
 func place(id aggregate.LocationID) string { return fmt.Sprintf("leaf%d:up1", id) }
 
-func worst(_ int64, top int) []aggregate.WorstSignal {
-	all := []aggregate.WorstLocation{{Location: 11, Heavy: 30}, {Location: 12, Heavy: 15}, {Location: 13, Heavy: 5}}
-	return []aggregate.WorstSignal{
+func worst(_ int64, top int) []table.WorstSignal {
+	all := []table.WorstLocation{{Location: 11, Heavy: 30}, {Location: 12, Heavy: 15}, {Location: 13, Heavy: 5}}
+	return []table.WorstSignal{
 		{Signal: csig.MinABWRatio, Kind: decode.Tag, Observations: 100, Heavy: 60, Locations: all[:top]},
 		{Signal: csig.MaxDelay, Kind: decode.Reflection, Observations: 10},
 	}

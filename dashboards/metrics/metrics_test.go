@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -160,7 +161,7 @@ func TestBounded(t *testing.T) {
 
 // TestBottlenecksBounded: the worst alone, and no repetition of a name fails a scrape.
 func TestBottlenecksBounded(t *testing.T) {
-	w := aggregate.NewWorst(time.Second, time.Minute, 1000)
+	w := table.NewWorst(time.Second, time.Minute, 1000)
 	var b aggregate.Block
 	b.Resolution, b.WindowStart = int64(time.Second), now.Add(-time.Second).UnixNano()
 	for i := range uint64(500) {
@@ -184,7 +185,7 @@ func TestBottlenecksBounded(t *testing.T) {
 // that change.
 func TestScrapeWhileRunning(t *testing.T) {
 	var n atomic.Uint64
-	w := aggregate.NewWorst(time.Second, time.Minute, 100)
+	w := table.NewWorst(time.Second, time.Minute, 100)
 	http1 := metrics.NewHTTP()
 	r := registry(t, http1,
 		metrics.NewTaps(func() []metrics.Tap {

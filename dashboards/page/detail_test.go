@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 	"github.com/csigscope/csigscope/decode"
@@ -26,7 +26,7 @@ import (
 )
 
 // served is the page beside the whole API, of a reader and what is in memory.
-func served(t *testing.T, r query.Reader, memory *recent.Memory) http.Handler {
+func served(t *testing.T, r query.Reader, memory *table.Memory) http.Handler {
 	t.Helper()
 	a, err := api.New(api.Config{Reader: r, Memory: memory, Fabric: "example pod"})
 	if err != nil {

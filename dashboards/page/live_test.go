@@ -15,8 +15,8 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -30,7 +30,7 @@ const (
 // stored is what a store has of the seconds before now, under the names of live blocks.
 func stored(t *testing.T, racks int) *querytest.Memory {
 	t.Helper()
-	names := recenttest.Names{Racks: racks}
+	names := tabletest.Names{Racks: racks}
 	groups, err := names.Groups(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +45,8 @@ func stored(t *testing.T, racks int) *querytest.Memory {
 		for cell := range liveRacks * liveRacks { // of the first racks
 			m.Rows = append(m.Rows, querytest.Row{
 				Window: begin.Add(time.Duration(w) * time.Second).UnixNano(), Signal: csig.MaxDelay, Kind: decode.Tag,
-				Src: aggregate.GroupID(recenttest.FirstGroup + cell/liveRacks), Dst: aggregate.GroupID(recenttest.FirstGroup + cell%liveRacks),
-				Location: recenttest.FirstLocation, Observations: 100, Sum: 1e6, Min: 1e3, Max: 9e5, Heavy: uint64(cell % 7), HeavySum: 1e5,
+				Src: aggregate.GroupID(tabletest.FirstGroup + cell/liveRacks), Dst: aggregate.GroupID(tabletest.FirstGroup + cell%liveRacks),
+				Location: tabletest.FirstLocation, Observations: 100, Sum: 1e6, Min: 1e3, Max: 9e5, Heavy: uint64(cell % 7), HeavySum: 1e5,
 			})
 		}
 	}
@@ -55,25 +55,25 @@ func stored(t *testing.T, racks int) *querytest.Memory {
 
 // feed puts windows into memory as they close.
 type feed struct {
-	*recent.Memory
+	*table.Memory
 	random *rand.Rand
 	racks  int
 }
 
 func newFeed(racks int) feed {
-	return feed{recent.New(recent.Config{}), rand.New(rand.NewPCG(1, 2)), racks}
+	return feed{table.New(table.Config{}), rand.New(rand.NewPCG(1, 2)), racks}
 }
 
 // close tells of the window that has just ended, and gives its cells.
 func (f feed) close(t *testing.T) []aggregate.CellStats {
 	t.Helper()
-	return f.tell(t, recenttest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), f.racks*f.racks, liveSignal))
+	return f.tell(t, tabletest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), f.racks*f.racks, liveSignal))
 }
 
 // correct tells of the newest window what a few cells had beside.
 func (f feed) correct(t *testing.T) []aggregate.CellStats {
 	t.Helper()
-	return f.tell(t, recenttest.Block(f.random, 2, f.State().Newest().Start, 7, liveSignal))
+	return f.tell(t, tabletest.Block(f.random, 2, f.State().Newest().Start, 7, liveSignal))
 }
 
 func (f feed) tell(t *testing.T, b *aggregate.Block) []aggregate.CellStats {
@@ -95,7 +95,7 @@ func cellIs(cells []aggregate.CellStats) string {
 			break
 		}
 	}
-	src, dst := int(c.Src-recenttest.FirstGroup), int(c.Dst-recenttest.FirstGroup)
+	src, dst := int(c.Src-tabletest.FirstGroup), int(c.Dst-tabletest.FirstGroup)
 	return fmt.Sprintf("csigscope.cell(%d, %d).observations === %d && csigscope.cell(%[1]d, %[2]d).heavy === %[4]d", src, dst, c.Observations, c.Heavy)
 }
 
@@ -193,7 +193,7 @@ func checkLive(t *testing.T, v *pagetest.Visitor, cells []aggregate.CellStats) {
 	all := pagetest.Evaluate[[]shown](v, "Array.from({length: %d}, (_, i) => csigscope.cell(Math.floor(i / %d), i %% %[2]d))", liveRacks*liveRacks, liveRacks)
 	for i := range cells {
 		c := &cells[i]
-		got := all[int(c.Src-recenttest.FirstGroup)*liveRacks+int(c.Dst-recenttest.FirstGroup)]
+		got := all[int(c.Src-tabletest.FirstGroup)*liveRacks+int(c.Dst-tabletest.FirstGroup)]
 		if got.Observations != c.Observations || got.Heavy != c.Heavy || (got.Mode != nil) != (c.ModeCount > 0) {
 			t.Errorf("cell %d is %+v on the page, %+v in memory", i, got, *c)
 		}
@@ -215,7 +215,7 @@ func TestLiveLarge(t *testing.T) {
 	v.Wait("!csigscope.current().waiting")
 	for range 5 {
 		time.Sleep(time.Second)
-		b := recenttest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), f.racks*f.racks, liveSignal)
+		b := tabletest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), f.racks*f.racks, liveSignal)
 		start := time.Now()
 		cells := f.tell(t, b)
 		counted := time.Since(start)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -19,10 +19,10 @@ import (
 func TestTrouble(t *testing.T) {
 	var trouble atomic.Pointer[http.HandlerFunc]
 	one := stored(t, 1) // a group that talks to itself, under a name that no fabric file gave it
-	one.Rows = slices.DeleteFunc(one.Rows, func(r querytest.Row) bool { return r.Src != recenttest.FirstGroup || r.Dst != recenttest.FirstGroup })
+	one.Rows = slices.DeleteFunc(one.Rows, func(r querytest.Row) bool { return r.Src != tabletest.FirstGroup || r.Dst != tabletest.FirstGroup })
 	one.Rows = append(one.Rows, querytest.Row{
-		Window: one.Rows[0].Window, Signal: csig.MaxDelay, Kind: decode.Tag, Src: recenttest.FirstGroup, Dst: recenttest.FirstGroup,
-		Location: recenttest.FirstLocation, Observations: 100, Sum: 3e6, Min: 1e3, Max: 9e5, Heavy: 50, HeavySum: 3e6,
+		Window: one.Rows[0].Window, Signal: csig.MaxDelay, Kind: decode.Tag, Src: tabletest.FirstGroup, Dst: tabletest.FirstGroup,
+		Location: tabletest.FirstLocation, Observations: 100, Sum: 3e6, Min: 1e3, Max: 9e5, Heavy: 50, HeavySum: 3e6,
 	})
 	one.GroupRows[0].Name = "2001:db8:1:2::/64"
 	next := served(t, one, nil)

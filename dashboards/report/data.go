@@ -7,6 +7,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -66,7 +67,7 @@ type Stretch struct {
 type Details interface {
 	// Codes has the codes of all cells, whose Start is 0, and those of some by windows of
 	// Span().Window.
-	Codes(context.Context, csig.Signal, []aggregate.CellID) (all []aggregate.CodeCount, of [][]aggregate.CodeCount, err error)
+	Codes(context.Context, csig.Signal, []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error)
 	// Flows are the flows with the most heavy observations, the most first.
 	Flows(context.Context, csig.Signal) ([]FlowStats, error)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -42,7 +43,7 @@ type axis struct {
 }
 
 // axes are the bins that hold the codes, for each layout.
-func (b *builder) axes(codes []aggregate.CodeCount) []axis {
+func (b *builder) axes(codes []table.CodeCount) []axis {
 	used := map[aggregate.Encoding][]uint16{}
 	for _, c := range codes {
 		used[c.Encoding] = append(used[c.Encoding], c.Code)
@@ -113,7 +114,7 @@ func (a *axis) add(b *builder, table *csig.Table, first, last uint16, heavy bool
 }
 
 // distributions count codes on the axes. Layouts without any are left out.
-func distributions(axes []axis, codes []aggregate.CodeCount) []Distribution {
+func distributions(axes []axis, codes []table.CodeCount) []Distribution {
 	list := []Distribution{}
 	for i := range axes {
 		a := &axes[i]

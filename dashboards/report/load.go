@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/pattern"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -37,7 +37,7 @@ type measured struct {
 
 // load describes the windows of a cell, nil where there is no share to tell it by. The
 // capacity is that of the cell's bottleneck in kbit/s, 0 where it is not known.
-func (b *builder) load(window time.Duration, codes []aggregate.CodeCount, capacity uint64) *Load {
+func (b *builder) load(window time.Duration, codes []table.CodeCount, capacity uint64) *Load {
 	windows := map[int64][]measured{}
 	for _, c := range codes {
 		if one, ok := b.measured(c, capacity); ok {
@@ -113,7 +113,7 @@ func (m *mean) add(v *measured) {
 // measured is the middle of what a code stands for. What is no share by itself, such as a
 // delay, is compared with the threshold from which it is heavy: its share of both together
 // is a half there, and never more than 1.
-func (b *builder) measured(c aggregate.CodeCount, capacity uint64) (one measured, ok bool) {
+func (b *builder) measured(c table.CodeCount, capacity uint64) (one measured, ok bool) {
 	if int(c.Encoding) >= csig.NumLayouts {
 		return measured{}, false
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -87,12 +87,12 @@ func (r *recording) plan(t *testing.T, epoch uint64, open func(path string) loca
 	t.Helper()
 	p := local.Plan{
 		Decode: decode.Config{Domain: r.domain}, Resolver: r.fabric(t), Epoch: epoch,
-		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute}, FineHeavyOnly: true, Flows: aggregate.FlowLimits{Top: 20},
+		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute}, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 20},
 	}
 	for _, path := range r.files {
 		p.Taps = append(p.Taps, local.Tap{
 			Name: strings.TrimSuffix(filepath.Base(path), ".pcapng"), Source: open(path),
-			Tap: feed.Tap{Tags: true, Reflections: true, Weight: 1},
+			Tap: window.Tap{Tags: true, Reflections: true, Weight: 1},
 		})
 	}
 	return p

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -25,8 +25,8 @@ type lane struct {
 
 	source aggregate.Source
 	wrote  aggregate.Source // that of the rows before the last cut
-	feed   *feed.Feeder
-	way    *feed.Lane
+	feed   *window.Pipeline
+	way    *window.Stream
 	watch  *finding.Watcher // nil for none
 	state  []byte           // handed over last
 	spare  []byte           // handed over before it: memory for the next one
@@ -42,29 +42,29 @@ func (l *lane) open(plan *Plan, state []byte) error {
 	l.plan, l.source.Epoch = plan, plan.Epoch
 	l.wrote = l.source
 	var err error
-	if l.feed, err = feed.New(plan.Decode); err != nil {
+	if l.feed, err = window.NewPipeline(plan.Decode); err != nil {
 		return err
 	}
 	cfg, err := l.shard()
 	if err != nil {
 		return err
 	}
-	var shard *aggregate.Shard
+	var shard *window.Shard
 	if state == nil {
-		shard, err = aggregate.NewShard(cfg, l.hold)
+		shard, err = window.NewShard(cfg, l.hold)
 	} else {
-		shard, err = aggregate.RestoreShard(cfg, l.hold, state)
+		shard, err = window.RestoreShard(cfg, l.hold, state)
 	}
 	if err != nil {
 		return err
 	}
-	l.way = feed.NewLane(l.link, l.Mirrors, shard)
+	l.way = window.NewStream(l.link, l.Mirrors, shard)
 	return nil
 }
 
 // shard is the configuration of the lane's next shard, with a watch that goes on from what
 // was found before.
-func (l *lane) shard() (aggregate.Config, error) {
+func (l *lane) shard() (window.Config, error) {
 	cfg := l.plan.shard(l.Tap, l.ring, l.source)
 	found, runs := l.findings(), l.runs()
 	if l.watch = nil; l.plan.Finding != nil {
@@ -78,7 +78,7 @@ func (l *lane) shard() (aggregate.Config, error) {
 	}
 	if l.session != "" {
 		cfg.MaxKeys = max(cfg.MaxKeys/sessionShare, 1)
-		cfg.Flows.Budget = max(cmp.Or(cfg.Flows.Budget, aggregate.DefaultFlowBudget)/sessionShare, cfg.Flows.Top, 2)
+		cfg.Flows.Budget = max(cmp.Or(cfg.Flows.Budget, window.DefaultFlowBudget)/sessionShare, cfg.Flows.Top, 2)
 	}
 	return cfg, nil
 }
@@ -150,14 +150,14 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	if err != nil {
 		return err
 	}
-	f, err := feed.New(plan.Decode)
+	f, err := window.NewPipeline(plan.Decode)
 	if err != nil {
 		return err
 	}
 	l.decoded = l.counters()
 	f.Tally = l.feed.Tally
 	l.feed, l.source.Epoch = f, plan.Epoch
-	l.way = feed.NewLane(l.link, l.Mirrors, next)
+	l.way = window.NewStream(l.link, l.Mirrors, next)
 	return nil
 }
 

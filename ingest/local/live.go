@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -99,7 +99,7 @@ type Plan struct {
 	Resolutions     []time.Duration // as aggregate.Config, with all that follows
 	FineHeavyOnly   bool
 	MaxKeys         int
-	Flows           aggregate.FlowLimits
+	Flows           window.FlowLimits
 	LocateUntouched bool
 
 	// Finding, unless nil, is what single observations are looked at for; see
@@ -113,7 +113,7 @@ type Plan struct {
 type Tap struct {
 	Name string
 	Ring int // 0 to 65535
-	feed.Tap
+	window.Tap
 	// Source is owned by the pipeline once Run or Reload has been called with it. Nil, in
 	// a reload, is that of the ring of the same key.
 	Source Source
@@ -210,11 +210,11 @@ func (p *Plan) check(running []*worker) error {
 			return fmt.Errorf("tap %q: link type %d: expected Ethernet, Linux SLL or Linux SLL2", t.Name, t.Link)
 		}
 		seen[t.key()] = true
-		if _, err := aggregate.NewShard(p.shard(t.Tap, t.Ring, aggregate.Source{}), nil); err != nil {
+		if _, err := window.NewShard(p.shard(t.Tap, t.Ring, aggregate.Source{}), nil); err != nil {
 			return fmt.Errorf("tap %q: %w", t.Name, err)
 		}
 	}
-	if _, err := feed.New(p.Decode); err != nil {
+	if _, err := window.NewPipeline(p.Decode); err != nil {
 		return err
 	}
 	return nil
@@ -226,11 +226,11 @@ func hasSessions(s Source) bool {
 }
 
 // shard is the configuration of a ring's shard.
-func (p *Plan) shard(at feed.Tap, ring int, source aggregate.Source) aggregate.Config {
+func (p *Plan) shard(at window.Tap, ring int, source aggregate.Source) window.Config {
 	source.Epoch = p.Epoch
-	return aggregate.Config{
+	return window.Config{
 		Domain: p.Decode.Domain, Resolver: p.Resolver, Source: source, SeqBase: seqBase(ring),
-		Resolutions: p.Resolutions, FineHeavyOnly: p.FineHeavyOnly, MaxKeys: cmp.Or(p.MaxKeys, aggregate.DefaultMaxKeys),
+		Resolutions: p.Resolutions, FineHeavyOnly: p.FineHeavyOnly, MaxKeys: cmp.Or(p.MaxKeys, window.DefaultMaxKeys),
 		Flows: p.Flows, LocateUntouched: p.LocateUntouched, Tags: at.Tags, Reflections: at.Reflections, Weight: max(at.Weight, 1),
 	}
 }

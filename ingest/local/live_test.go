@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/replay"
@@ -86,7 +86,7 @@ func TestEqualsReplay(t *testing.T) {
 	plan := rec.plan(t, 3, func(string) local.Source { return nil })
 	r, err := replay.New(replay.Config{
 		Files: rec.files, Decode: plan.Decode, Resolver: plan.Resolver, Sink: &c, Epoch: 3,
-		Tap:         func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Tap:         func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Resolutions: plan.Resolutions, FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -234,14 +234,14 @@ func counts(t *testing.T, plan local.Plan, states []local.State) (sum aggregate.
 // countsOf are those of a saved state.
 func countsOf(t *testing.T, plan local.Plan, s local.State) aggregate.Counts {
 	t.Helper()
-	cfg := aggregate.Config{
+	cfg := window.Config{
 		Domain: plan.Decode.Domain, Resolver: plan.Resolver, Source: s.Source, SeqBase: 1, Resolutions: plan.Resolutions,
 		FineHeavyOnly: plan.FineHeavyOnly, Flows: plan.Flows, Tags: s.Tap.Tags, Reflections: s.Tap.Reflections, Weight: s.Tap.Weight,
 	}
 	if s.Session != "" {
-		cfg.MaxKeys, cfg.Flows.Budget = aggregate.DefaultMaxKeys/16, aggregate.DefaultFlowBudget/16
+		cfg.MaxKeys, cfg.Flows.Budget = window.DefaultMaxKeys/16, window.DefaultFlowBudget/16
 	}
-	shard, err := aggregate.RestoreShard(cfg, nil, s.Data)
+	shard, err := window.RestoreShard(cfg, nil, s.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestReload(t *testing.T) {
 	var c2 collected
 	r, err := replay.New(replay.Config{
 		Files: rec.files, Decode: plan.Decode, Resolver: plan.Resolver, Sink: &c2, Epoch: 3, MaxKeys: 0,
-		Tap:    func(string) feed.Tap { return feed.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Tap:    func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -30,7 +30,7 @@ type Sessions interface {
 // SessionTap is what a session counts as.
 type SessionTap struct {
 	Name string // of the tap, which no other tap or session has
-	feed.Tap
+	window.Tap
 	// Behind is how far the times of its frames may be behind the source's clock.
 	Behind time.Duration
 }

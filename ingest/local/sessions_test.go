@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/ingest/local"
 )
@@ -90,7 +90,7 @@ func mirrorTap(m *mirrored, weight uint64, middle string) local.Tap {
 		t.Source = m
 	}
 	t.Sessions = func(session string) local.SessionTap {
-		s := local.SessionTap{Name: "spine/" + session, Tap: feed.Tap{Tags: session != middle, Weight: weight}}
+		s := local.SessionTap{Name: "spine/" + session, Tap: window.Tap{Tags: session != middle, Weight: weight}}
 		if m != nil {
 			s.Behind = m.behind
 		}

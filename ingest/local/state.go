@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 )
 
 // State is what one ring goes on from.
@@ -16,7 +16,7 @@ type State struct {
 	// Of and Session are as in RingStats.
 	Of, Session string
 
-	Tap    feed.Tap
+	Tap    window.Tap
 	Source aggregate.Source
 	// At is the time (Unix ns) up to which the ring's frames are in the state, or in
 	// windows that were closed before; 0 before the first frame.

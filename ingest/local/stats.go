@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -36,13 +36,13 @@ type RingStats struct {
 	// Wrote is that of the rows before it: another one where a reload changed the epoch.
 	Wrote aggregate.Source
 
-	feed.Tally                   // frames
-	Decoded    decode.Counters   // frames and what was in them
-	Counts     aggregate.Counts  // observations
-	Findings   []finding.Finding // since the process began
-	Watermark  int64             // Unix ns; 0 before the first observation
-	LastFrame  time.Time         // when it was captured; the zero Time for none
-	StateBytes uint64            // memory of the aggregation
+	window.Tally                   // frames
+	Decoded      decode.Counters   // frames and what was in them
+	Counts       aggregate.Counts  // observations
+	Findings     []finding.Finding // since the process began
+	Watermark    int64             // Unix ns; 0 before the first observation
+	LastFrame    time.Time         // when it was captured; the zero Time for none
+	StateBytes   uint64            // memory of the aggregation
 }
 
 // Stats is a snapshot. It is safe to call at any time.

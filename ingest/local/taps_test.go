@@ -12,7 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -75,7 +75,7 @@ func tick() *ticking { return &ticking{frame: tagged()} }
 
 // tapOf is a ring.
 func tapOf(name string, ring int, s local.Source) local.Tap {
-	return local.Tap{Name: name, Ring: ring, Source: s, Tap: feed.Tap{Tags: true, Weight: 1}}
+	return local.Tap{Name: name, Ring: ring, Source: s, Tap: window.Tap{Tags: true, Weight: 1}}
 }
 
 func tapsPlan(t *testing.T, taps ...local.Tap) local.Plan {
@@ -263,8 +263,8 @@ func idleTap(t *testing.T) {
 // TestStates: states survive their encoding, and no damage is taken for states.
 func TestStates(t *testing.T) {
 	states := []local.State{
-		{Name: "eth0", Ring: 3, Tap: feed.Tap{Tags: true, Weight: 7}, Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, At: 4, Data: []byte("state")},
-		{Name: "b/erspan 7", Of: "b", Session: "erspan 7", Tap: feed.Tap{Reflections: true, Weight: 1}, Data: []byte{}},
+		{Name: "eth0", Ring: 3, Tap: window.Tap{Tags: true, Weight: 7}, Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, At: 4, Data: []byte("state")},
+		{Name: "b/erspan 7", Of: "b", Session: "erspan 7", Tap: window.Tap{Reflections: true, Weight: 1}, Data: []byte{}},
 	}
 	text := local.AppendStates(nil, states)
 	got, err := local.ParseStates(text)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -40,15 +40,15 @@ type worker struct {
 
 // coordinated is what the coordinator knows of a worker.
 type coordinated struct {
-	place   feed.Tap // in the plan
-	next    order    // to be asked at the next barrier
-	asked   bool     // an answer is due
-	late    bool     // and a barrier went on without it
-	saved   []State  // of the last cut
-	through int64    // of the last cut of all: it has every frame up to then
-	leaving bool     // has been told to end
-	ended   bool     // no frame will come
-	gone    bool     // answers no more
+	place   window.Tap // in the plan
+	next    order      // to be asked at the next barrier
+	asked   bool       // an answer is due
+	late    bool       // and a barrier went on without it
+	saved   []State    // of the last cut
+	through int64      // of the last cut of all: it has every frame up to then
+	leaving bool       // has been told to end
+	ended   bool       // no frame will come
+	gone    bool       // answers no more
 }
 
 // An order asks a worker for a cut between two batches.

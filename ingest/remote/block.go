@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -74,8 +75,8 @@ func fromWire(m *wire.Block) (*aggregate.Block, error) {
 }
 
 func checkWindow(b *aggregate.Block) error {
-	if b.Resolution < int64(aggregate.MinResolution) || b.Resolution > int64(time.Second) && b.Resolution != int64(time.Minute) {
-		return fmt.Errorf("resolution %d ns: expected %s to 1s, or 1m", b.Resolution, aggregate.MinResolution)
+	if b.Resolution < int64(window.MinResolution) || b.Resolution > int64(time.Second) && b.Resolution != int64(time.Minute) {
+		return fmt.Errorf("resolution %d ns: expected %s to 1s, or 1m", b.Resolution, window.MinResolution)
 	}
 	if b.WindowStart < 0 || b.WindowStart > math.MaxInt64/2 || b.WindowStart%b.Resolution != 0 {
 		return fmt.Errorf("window at %d ns: expected a multiple of %d", b.WindowStart, b.Resolution)

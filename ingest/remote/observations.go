@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/wire"
@@ -34,10 +35,10 @@ const (
 // the batch alone, so that a batch that comes twice makes the same rows. Coarse windows
 // are sums of the rows of several batches. Safe for concurrent use.
 type observer struct {
-	cfg aggregate.Config
+	cfg window.Config
 	mu  sync.Mutex
 
-	shard *aggregate.Shard
+	shard *window.Shard
 	got   *[]*aggregate.Block
 	obs   []decode.Observation
 }
@@ -45,12 +46,12 @@ type observer struct {
 // defaultObserverKeys bounds the memory of an observer.
 const defaultObserverKeys = 1 << 16
 
-func newObserver(cfg aggregate.Config) (*observer, error) {
+func newObserver(cfg window.Config) (*observer, error) {
 	setDefault(&cfg.MaxKeys, defaultObserverKeys)
 	cfg.MaxAhead = 2 * maxSpan // one batch holds no wild times: they were checked
 	cfg.Horizon = 2 * maxSpan
 	got := new([]*aggregate.Block)
-	shard, err := aggregate.NewShard(cfg, collect{got})
+	shard, err := window.NewShard(cfg, collect{got})
 	if err != nil {
 		return nil, err
 	}

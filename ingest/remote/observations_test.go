@@ -7,19 +7,20 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // observing is how a collector without a topology aggregates.
-func observing(t testing.TB) *aggregate.Config {
+func observing(t testing.TB) *window.Config {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &aggregate.Config{
+	return &window.Config{
 		Domain: domain, Resolver: fabric.None(domain), Source: aggregate.Source{Epoch: 77}, Tags: true, Reflections: true, MaxKeys: 1 << 12,
 	}
 }
@@ -60,7 +61,7 @@ func TestObservations(t *testing.T) {
 			t.Fatal(err)
 		}
 		var blocks []*aggregate.Block
-		shard, err := aggregate.NewShard(*cfg.Observations, collect{&blocks})
+		shard, err := window.NewShard(*cfg.Observations, collect{&blocks})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -50,7 +51,7 @@ type ServerConfig struct {
 	// Observations is how observations are aggregated; nil: they are refused. Source,
 	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
 	// its resolver finds are the caller's to write.
-	Observations *aggregate.Config
+	Observations *window.Config
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent

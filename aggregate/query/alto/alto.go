@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // Path begins the paths of all resources.
@@ -26,7 +26,7 @@ const DefaultWindows = 10
 
 // Config configures New.
 type Config struct {
-	Memory *recent.Memory
+	Memory *table.Memory
 	// Groups are all groups; cells name those without others below them. An error beside a
 	// list says that more groups may be known later.
 	Groups func(context.Context) ([]fabric.Group, error)

@@ -22,15 +22,15 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/alto"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // served is ALTO over windows that the test closes.
 type served struct {
 	http.Handler
-	memory *recent.Memory
+	memory *table.Memory
 	groups []fabric.Group
 	now    time.Time
 	err    error // of reading groups
@@ -40,14 +40,14 @@ const racks = 3
 
 func newServed(t testing.TB) *served {
 	t.Helper()
-	s := &served{memory: recent.New(recent.Config{Epoch: 7}), now: time.Unix(1e9, 0)}
-	s.groups, _ = recenttest.Names{Racks: racks}.Groups(context.Background())
+	s := &served{memory: table.New(table.Config{Epoch: 7}), now: time.Unix(1e9, 0)}
+	s.groups, _ = tabletest.Names{Racks: racks}.Groups(context.Background())
 	s.groups = append(s.groups,
 		fabric.Group{ID: fabric.GroupIDOf("10.9.0.0/24"), Name: "10.9.0.0/24", Level: fabric.LevelPrefix},
 		fabric.Group{ID: aggregate.UnknownGroup, Name: "unknown"}, fabric.Group{ID: aggregate.OverflowGroup, Name: "overflow"})
 	prefixes := map[aggregate.GroupID][]netip.Prefix{}
 	for i := range racks {
-		id := aggregate.GroupID(recenttest.FirstGroup + i)
+		id := aggregate.GroupID(tabletest.FirstGroup + i)
 		prefixes[id] = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i+1)), netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::/64", i+1))}
 	}
 	s.Handler = alto.New(alto.Config{
@@ -65,7 +65,7 @@ func newServed(t testing.TB) *served {
 func (s *served) window(t *testing.T, second int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(second)))
-	b := recenttest.Block(rng, 1, time.Unix(1e9+int64(second), 0), racks*racks, csig.MinABW, csig.MinABWRatio, csig.MaxDelay)
+	b := tabletest.Block(rng, 1, time.Unix(1e9+int64(second), 0), racks*racks, csig.MinABW, csig.MinABWRatio, csig.MaxDelay)
 	if err := s.memory.WriteBlock(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestCosts(t *testing.T) {
 		s.window(t, second)
 	}
 	tag := document[networkMap](t, s.ask("GET", "/alto/networkmap", "", ""), prefix+"networkmap"+suffix).Meta.Tag
-	sum := recent.Merge(s.memory.State().Last(alto.DefaultWindows))
+	sum := table.Merge(s.memory.State().Last(alto.DefaultWindows))
 	for path, of := range map[string]struct {
 		metric string
 		signal csig.Signal
@@ -298,7 +298,7 @@ func TestCosts(t *testing.T) {
 		}
 		cells := sum.Cells(of.signal, nil)
 		for i := range cells {
-			src, dst := fmt.Sprintf("rack%d", cells[i].Src-recenttest.FirstGroup+1), fmt.Sprintf("rack%d", cells[i].Dst-recenttest.FirstGroup+1)
+			src, dst := fmt.Sprintf("rack%d", cells[i].Src-tabletest.FirstGroup+1), fmt.Sprintf("rack%d", cells[i].Dst-tabletest.FirstGroup+1)
 			if got, want := c.Map[src][dst], of.value(&cells[i]); got < want-0.51 || got > want+0.51 || of.signal != csig.MinABW && (got < want-0.006 || got > want+0.006) {
 				t.Errorf("%s: %s to %s: %g, want %g", path, src, dst, got, want)
 			}

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -86,7 +86,7 @@ func (s *server) latest(m metric) *costs {
 	c := &costs{epoch: state.Epoch, revision: state.Revision, of: make(map[pair]float64)}
 	c.ranks = sync.OnceValue(func() map[pair]float64 { return rank(c.of, m.room) })
 	if windows := state.Last(s.Windows); len(windows) > 0 {
-		cells := recent.Merge(windows).Cells(m.signal, nil)
+		cells := table.Merge(windows).Cells(m.signal, nil)
 		for i := range cells {
 			if v := m.cost(&cells[i]); !math.IsNaN(v) && !math.IsInf(v, 0) {
 				c.of[pair{cells[i].Src, cells[i].Dst}] = v

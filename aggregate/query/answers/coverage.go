@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 // CoverageWindows is how much of each window of the range is known, over all signals.
-func (q *Question) CoverageWindows(ctx context.Context) (*table.Listing, error) {
+func (q *Question) CoverageWindows(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.CoverageWindows(ctx, q.query)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: []string{
+	t := &tabular.Listing{Columns: []string{
 		"window_start", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers", "lost", "gap_seconds", "gap_share",
 	}}
 	for _, c := range rows {
@@ -27,12 +27,12 @@ func (q *Question) CoverageWindows(ctx context.Context) (*table.Listing, error) 
 }
 
 // CoverageCells is how much of the range is known of each cell, the least first.
-func (q *Question) CoverageCells(ctx context.Context) (*table.Listing, error) {
+func (q *Question) CoverageCells(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.CoverageCells(ctx, q.query)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: []string{
+	t := &tabular.Listing{Columns: []string{
 		"src_group", "dst_group", "covered", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers",
 	}}
 	for _, c := range rows {
@@ -44,8 +44,8 @@ func (q *Question) CoverageCells(ctx context.Context) (*table.Listing, error) {
 }
 
 // Taps are what each tap took in, and what became of it.
-func Taps(rows []store.TapTotal) *table.Listing {
-	t := &table.Listing{Columns: []string{
+func Taps(rows []store.TapTotal) *tabular.Listing {
+	t := &tabular.Listing{Columns: []string{
 		"tap", "place", "interface", "link", "timestamps", "tick_ns", "first", "last", "runs", "packets", "bytes", "frames",
 		"observations", "tags", "reflections", "stored", "overflow", "late", "rejected", "untouched", "trimmed",
 		"kernel_drops", "freezes", "super_frames", "lost", "skew_ns",

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
@@ -16,7 +16,7 @@ var flowColumns = []string{
 }
 
 // Flows are those that were heavily loaded most often, Top at most.
-func (q *Question) Flows(ctx context.Context) (*table.Listing, error) {
+func (q *Question) Flows(ctx context.Context) (*tabular.Listing, error) {
 	query := q.query
 	if query.Resolution == 0 {
 		query.Resolution = time.Second
@@ -26,7 +26,7 @@ func (q *Question) Flows(ctx context.Context) (*table.Listing, error) {
 		return nil, err
 	}
 	unit := q.query.Signal.Unit()
-	t := &table.Listing{Columns: flowColumns}
+	t := &tabular.Listing{Columns: flowColumns}
 	for i := range rows {
 		f := &rows[i]
 		row := []any{"others", nil, "others", nil, nil}
@@ -49,7 +49,7 @@ var findingColumns = []string{"severity", "kind", "id", "first", "last", "count"
 
 // Findings are what broke the protocol or the configuration in a range, the most severe
 // first, top at most.
-func Findings(ctx context.Context, db *store.Store, from, to time.Time, filter store.FindingFilter, top int) (*table.Listing, error) {
+func Findings(ctx context.Context, db *store.Store, from, to time.Time, filter store.FindingFilter, top int) (*tabular.Listing, error) {
 	rows, err := db.ChosenFindings(ctx, from, to, filter, top)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func Findings(ctx context.Context, db *store.Store, from, to time.Time, filter s
 	for _, l := range locations {
 		names[l.ID] = l.Name
 	}
-	t := &table.Listing{Columns: findingColumns}
+	t := &tabular.Listing{Columns: findingColumns}
 	for _, f := range rows {
 		at := orNil(names[f.Location])
 		if at == nil && f.Location != aggregate.NoLocation {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 )
 
 // serverColumns are those of cells that a server answers with.
@@ -55,12 +55,12 @@ func valueRow(list ...*model.Measure) []any {
 }
 
 // ServedCells asks a server for cells, of all pages.
-func ServedCells(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
+func ServedCells(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
 	page, err := c.AllCells(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: serverColumns}
+	t := &tabular.Listing{Columns: serverColumns}
 	for i := range page.Values {
 		t.Rows = append(t.Rows, serverRow(&page.Values[i]))
 	}
@@ -68,12 +68,12 @@ func ServedCells(ctx context.Context, c *client.Client, parameters url.Values) (
 }
 
 // ServedLocations asks a server for locations.
-func ServedLocations(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
+func ServedLocations(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
 	found, err := c.Locations(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: []string{"location", "stage", "observations", "heavy", "heavy_mean", "unit", "cells"}}
+	t := &tabular.Listing{Columns: []string{"location", "stage", "observations", "heavy", "heavy_mean", "unit", "cells"}}
 	for _, l := range found.Values {
 		t.Rows = append(t.Rows, append(locationRow(&l), l.Cells))
 	}
@@ -85,12 +85,12 @@ func locationRow(l *model.Location) []any {
 }
 
 // ServedTimeline asks a server for locations by window.
-func ServedTimeline(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
+func ServedTimeline(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
 	line, err := c.Timeline(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: []string{
+	t := &tabular.Listing{Columns: []string{
 		"window_start", "completeness", "cells", "congested", "location", "stage", "observations", "heavy", "heavy_mean", "unit",
 	}}
 	for i := range line.Values {
@@ -107,12 +107,12 @@ func ServedTimeline(ctx context.Context, c *client.Client, parameters url.Values
 }
 
 // ServedFlows asks a server for flows, of the first page, of top rows.
-func ServedFlows(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
+func ServedFlows(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
 	found, err := c.Flows(ctx, topAsLimit(parameters))
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: flowColumns}
+	t := &tabular.Listing{Columns: flowColumns}
 	for i := range found.Values {
 		f := &found.Values[i]
 		row := []any{"others", nil, "others", nil, nil}
@@ -128,12 +128,12 @@ func ServedFlows(ctx context.Context, c *client.Client, parameters url.Values) (
 }
 
 // ServedFindings asks a server for findings, likewise.
-func ServedFindings(ctx context.Context, c *client.Client, parameters url.Values) (*table.Listing, error) {
+func ServedFindings(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
 	found, err := c.Findings(ctx, topAsLimit(parameters))
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: findingColumns}
+	t := &tabular.Listing{Columns: findingColumns}
 	for i := range found.Values {
 		f := &found.Values[i]
 		t.Rows = append(t.Rows, []any{
@@ -153,8 +153,8 @@ func topAsLimit(parameters url.Values) url.Values {
 }
 
 // Window are cells under the start of their window.
-func Window(start time.Time, cells []model.Cell) *table.Listing {
-	t := &table.Listing{Columns: append([]string{"window_start"}, serverColumns...)}
+func Window(start time.Time, cells []model.Cell) *tabular.Listing {
+	t := &tabular.Listing{Columns: append([]string{"window_start"}, serverColumns...)}
 	for i := range cells {
 		t.Rows = append(t.Rows, append([]any{stamp(start)}, serverRow(&cells[i])...))
 	}
@@ -162,8 +162,8 @@ func Window(start time.Time, cells []model.Cell) *table.Listing {
 }
 
 // Path is the cell of a path, before it what is left and what limits it.
-func Path(p *model.Path) *table.Listing {
-	t := &table.Listing{Columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "from", "to"}, serverColumns...)}
+func Path(p *model.Path) *tabular.Listing {
+	t := &tabular.Listing{Columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "from", "to"}, serverColumns...)}
 	row := []any{nil, nil, nil, nil, p.AgeSeconds, p.Completeness, stamp(p.From), stamp(p.To)}
 	if v, _, ok := p.Room.Value(); ok {
 		row[0] = v

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -18,12 +18,12 @@ var cellColumns = []string{
 }
 
 // Cells are the cells over the range.
-func (q *Question) Cells(ctx context.Context) (*table.Listing, error) {
+func (q *Question) Cells(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.Cells(ctx, q.query)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: cellColumns}
+	t := &tabular.Listing{Columns: cellColumns}
 	for i := range rows {
 		t.Rows = append(t.Rows, q.cell(&rows[i]))
 	}
@@ -31,12 +31,12 @@ func (q *Question) Cells(ctx context.Context) (*table.Listing, error) {
 }
 
 // Windows are the cells of each window of the range.
-func (q *Question) Windows(ctx context.Context) (*table.Listing, error) {
+func (q *Question) Windows(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.CellWindows(ctx, q.query)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: append([]string{"window_start"}, cellColumns...)}
+	t := &tabular.Listing{Columns: append([]string{"window_start"}, cellColumns...)}
 	for i := range rows {
 		t.Rows = append(t.Rows, append([]any{stamp(rows[i].Window)}, q.cell(&rows[i].CellRow)...))
 	}
@@ -72,12 +72,12 @@ func (q *Question) mode(c *store.CellRow) []any {
 }
 
 // Locations are the locations that heavily loaded packets name most often, Top at most.
-func (q *Question) Locations(ctx context.Context) (*table.Listing, error) {
+func (q *Question) Locations(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.TopLocations(ctx, q.query, q.params.Top)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: []string{"location", "stage", "candidates", "observations", "heavy", "heavy_mean", "unit", "cells"}}
+	t := &tabular.Listing{Columns: []string{"location", "stage", "candidates", "observations", "heavy", "heavy_mean", "unit", "cells"}}
 	for _, r := range rows {
 		t.Rows = append(t.Rows, append(q.place(r.Location), r.Observations, r.Heavy, q.heavyMean(r.HeavySum, r.Heavy), q.query.Signal.Unit().String(), r.Cells))
 	}
@@ -85,12 +85,12 @@ func (q *Question) Locations(ctx context.Context) (*table.Listing, error) {
 }
 
 // Timeline is the same for each window of the range, of all locations.
-func (q *Question) Timeline(ctx context.Context) (*table.Listing, error) {
+func (q *Question) Timeline(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.LocationWindows(ctx, q.query)
 	if err != nil {
 		return nil, err
 	}
-	t := &table.Listing{Columns: []string{"window_start", "location", "stage", "candidates", "observations", "heavy", "heavy_mean", "unit"}}
+	t := &tabular.Listing{Columns: []string{"window_start", "location", "stage", "candidates", "observations", "heavy", "heavy_mean", "unit"}}
 	for _, r := range rows {
 		row := append([]any{stamp(r.Window)}, q.place(r.Location)...)
 		t.Rows = append(t.Rows, append(row, r.Observations, r.Heavy, q.heavyMean(r.HeavySum, r.Heavy), q.query.Signal.Unit().String()))
@@ -115,12 +115,12 @@ func (q *Question) heavyMean(sum, heavy uint64) any {
 }
 
 // Extent is what is stored, with the captures of which only a part is.
-func Extent(e store.Extent, incomplete []string) *table.Listing {
+func Extent(e store.Extent, incomplete []string) *tabular.Listing {
 	var resolutions []string
 	for _, r := range e.Resolutions {
 		resolutions = append(resolutions, r.String())
 	}
-	return &table.Listing{
+	return &tabular.Listing{
 		Columns: []string{"first", "last", "signals", "resolutions", "observations", "heavy", "incomplete"},
 		Rows: [][]any{{
 			stampOrNil(e.First), stampOrNil(e.Last), strings.Join(csig.SignalNames(e.Signals), " "), strings.Join(resolutions, " "), e.Observations, e.Heavy,

@@ -20,7 +20,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // Limits of an API where Config leaves them open.
@@ -41,10 +41,10 @@ const (
 
 // Config configures New. Memory or Reader may be missing, not both.
 type Config struct {
-	Memory *recent.Memory // recent windows
-	Reader query.Reader   // history
-	Names  Catalog        // of what memory holds; nil: Reader
-	Fabric string         // its name
+	Memory *table.Memory // recent windows
+	Reader query.Reader  // history
+	Names  Catalog       // of what memory holds; nil: Reader
+	Fabric string        // its name
 
 	Timeout     time.Duration
 	SendTimeout time.Duration

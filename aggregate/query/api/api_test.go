@@ -18,8 +18,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 )
 
 var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
@@ -27,7 +27,7 @@ var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
 // served is an API over a memory that the test fills.
 type served struct {
 	*api.API
-	memory *recent.Memory
+	memory *table.Memory
 	cells  int
 	also   aggregate.Sink // is told the same; nil for none
 }
@@ -38,9 +38,9 @@ func newServed(t testing.TB, cells int, change func(*api.Config)) *served {
 	for side*side < cells {
 		side++
 	}
-	s := &served{memory: recent.New(recent.Config{Epoch: 7, Log: 16}), cells: cells}
+	s := &served{memory: table.New(table.Config{Epoch: 7, Log: 16}), cells: cells}
 	cfg := api.Config{
-		Memory: s.memory, Names: recenttest.Names{Racks: side}, Fabric: "lab",
+		Memory: s.memory, Names: tabletest.Names{Racks: side}, Fabric: "lab",
 		Now: func() time.Time { return begin.Add(time.Minute) },
 	}
 	if change != nil {
@@ -283,7 +283,7 @@ func TestOthers(t *testing.T) {
 		t.Errorf("path %+v", p)
 	}
 	l := read[model.Locations](t, s.get(t, "/api/v1/locations?windows=3&top=3"))
-	if len(l.Values) != 3 || l.Total != recenttest.Locations || l.Values[0].Heavy < l.Values[1].Heavy || l.Values[0].CapacityBPS != 100e9 {
+	if len(l.Values) != 3 || l.Total != tabletest.Locations || l.Values[0].Heavy < l.Values[1].Heavy || l.Values[0].CapacityBPS != 100e9 {
 		t.Errorf("locations %+v", l)
 	}
 	line := read[model.Timeline](t, s.get(t, "/api/v1/timeline?src=rack1"))

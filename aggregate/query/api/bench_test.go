@@ -14,7 +14,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -70,7 +70,7 @@ func benchmarkWatch(b *testing.B, cells, watchers int) {
 	blocks := make([]*aggregate.Block, 16)
 	for i := range blocks {
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
-		blocks[i] = recenttest.Block(rng, 1, begin.Add(time.Duration(i)*time.Second), cells, csig.MinABWRatio)
+		blocks[i] = tabletest.Block(rng, 1, begin.Add(time.Duration(i)*time.Second), cells, csig.MinABWRatio)
 	}
 	var used time.Duration
 	b.ReportAllocs()

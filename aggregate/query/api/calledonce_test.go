@@ -10,20 +10,20 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/query/rpc"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // TestEventsAreCalledOnce: all who watch the same cells by calls are told one and the same event.
 func TestEventsAreCalledOnce(t *testing.T) {
-	memory, start := recent.New(recent.Config{}), time.Unix(1e9, 0)
-	a, err := New(Config{Memory: memory, Names: recenttest.Names{Racks: 2}})
+	memory, start := table.New(table.Config{}), time.Unix(1e9, 0)
+	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	window := func(second int) {
-		b := recenttest.Block(rand.New(rand.NewPCG(1, 2)), 1, start.Add(time.Duration(second)*time.Second), 4, csig.MinABWRatio)
+		b := tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, start.Add(time.Duration(second)*time.Second), 4, csig.MinABWRatio)
 		if err := memory.WriteBlock(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/csigscope/csigscope/aggregate/query/access"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
@@ -58,7 +58,7 @@ func TestCallsAccess(t *testing.T) {
 	}
 	server := httptest.NewServer(admitted)
 	defer server.Close()
-	if rows, response := exportOf(t, server.URL, "export?src=rack1", table.Parquet); len(rows) != 5 || response.Trailer.Get("Csigscope-Complete") != "true" {
+	if rows, response := exportOf(t, server.URL, "export?src=rack1", tabular.Parquet); len(rows) != 5 || response.Trailer.Get("Csigscope-Complete") != "true" {
 		t.Errorf("table of %d rows, trailers %v", len(rows)-1, response.Trailer)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 type fabricInput struct{}
@@ -17,7 +17,7 @@ type fabricInput struct{}
 // maxPlaces bounds the locations that are listed.
 const maxPlaces = 100_000
 
-func (a *API) fabric(ctx context.Context, _ *recent.State, _ *fabricInput) (*answer, error) {
+func (a *API) fabric(ctx context.Context, _ *table.State, _ *fabricInput) (*answer, error) {
 	n, err := a.names.get(ctx)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (a *API) fabric(ctx context.Context, _ *recent.State, _ *fabricInput) (*ans
 
 type healthInput struct{}
 
-func (a *API) health(context.Context, *recent.State, *healthInput) (*answer, error) {
+func (a *API) health(context.Context, *table.State, *healthInput) (*answer, error) {
 	out := model.Health{Source: "store", Watchers: int(a.watchers.Load()), Signals: []string{}}
 	if a.Memory == nil {
 		return of(nil, &out)

@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 type cellsInput struct {
@@ -28,7 +28,7 @@ func (in *cellsInput) question() uint64 {
 	return questionHash(in.SignalInput, in.RangeInput, in.FilterInput)
 }
 
-func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answer, error) {
+func (a *API) cells(ctx context.Context, s *table.State, in *cellsInput) (*answer, error) {
 	if s == nil {
 		return a.cellsPast(ctx, in)
 	}
@@ -49,7 +49,7 @@ func (a *API) cells(ctx context.Context, s *recent.State, in *cellsInput) (*answ
 			limit    int
 		}
 		again := *in
-		a.lately.note(first{in.text(), in.Limit}, a.Now(), func(ctx context.Context, s *recent.State) error {
+		a.lately.note(first{in.text(), in.Limit}, a.Now(), func(ctx context.Context, s *table.State) error {
 			page, err := a.cellsShared(ctx, s, &again, 0)
 			if err == nil {
 				_, err = page.json()
@@ -66,7 +66,7 @@ func (in *cellsInput) text() string {
 }
 
 // cellsShared is cellsPage, made once for all who ask the same.
-func (a *API) cellsShared(ctx context.Context, s *recent.State, in *cellsInput, offset int) (*content, error) {
+func (a *API) cellsShared(ctx context.Context, s *table.State, in *cellsInput, offset int) (*content, error) {
 	k, err := in.key(in.Windows, s.Signals())
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (a *API) cellsShared(ctx context.Context, s *recent.State, in *cellsInput, 
 }
 
 // cellsPage is what memory says of the cells from the offset on.
-func (a *API) cellsPage(ctx context.Context, s *recent.State, k viewKey, in *cellsInput, offset int) (*content, error) {
+func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *cellsInput, offset int) (*content, error) {
 	v, err := a.view(ctx, s, k)
 	if err != nil {
 		return nil, err
@@ -149,16 +149,16 @@ func (a *API) cellsPast(ctx context.Context, in *cellsInput) (*answer, error) {
 }
 
 // cursor names the next page: the revision, the cells before it, and the question.
-func cursor(s *recent.State, offset int, question uint64) string {
+func cursor(s *table.State, offset int, question uint64) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s.%d.%x", token(s), offset, question))
 }
 
 // pageAt is the state that a cursor is pinned to.
-func pageAt(s *recent.State, in *cellsInput) (*recent.State, int, error) {
+func pageAt(s *table.State, in *cellsInput) (*table.State, int, error) {
 	if isPast(in.Cursor) {
 		return nil, 0, wrong("cursor", in.Cursor, "is of history: give the same from and to")
 	}
-	fail := func(why string) (*recent.State, int, error) {
+	fail := func(why string) (*table.State, int, error) {
 		return nil, 0, wrong("cursor", in.Cursor, "%s: leave it out to begin anew", why)
 	}
 	text, err := base64.RawURLEncoding.DecodeString(in.Cursor)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // content is a value of package model that is not encoded yet.
@@ -68,8 +68,8 @@ func (c *content) whole() any {
 // answer is what a question came to, of a state of the memory or, without one, of the store.
 type answer struct {
 	content
-	state *recent.State
+	state *table.State
 }
 
 // of is an answer that is whole.
-func of(s *recent.State, v any) (*answer, error) { return &answer{content{value: v}, s}, nil }
+func of(s *table.State, v any) (*answer, error) { return &answer{content{value: v}, s}, nil }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/query/table"
-	"github.com/csigscope/csigscope/aggregate/query/table/tabletest"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/query/tabular/tabulartest"
 )
 
 // TestDocumentedQuestions runs the documentation's curl examples.
@@ -88,11 +88,11 @@ func tableRows(t *testing.T, path string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := table.Arrow
+	f := tabular.Arrow
 	if filepath.Ext(path) == ".parquet" {
-		f = table.Parquet
+		f = tabular.Parquet
 	}
-	rows, _, err := tabletest.Read(f, body)
+	rows, _, err := tabulartest.Read(f, body)
 	if err != nil {
 		t.Fatal(err)
 	}

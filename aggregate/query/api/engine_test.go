@@ -20,11 +20,11 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/query/table"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	csigdecode "github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -59,7 +59,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 		t.Skip("SKIPPED: one question after the other has nothing for the race detector")
 	}
 	db, engine := openStore(t)
-	names := recenttest.Names{Racks: 6}
+	names := tabletest.Names{Racks: 6}
 	groups, _ := names.Groups(t.Context())
 	locations, _ := names.Locations(t.Context())
 	if err := db.WriteGroups(t.Context(), groups); err != nil {
@@ -132,7 +132,7 @@ func engineReads(t *testing.T, s *served, engine *chdb.Engine) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for format, called := range map[table.Format]string{table.CSV: "CSVWithNames", table.Parquet: "Parquet", table.Arrow: "ArrowStream"} {
+	for format, called := range map[tabular.Format]string{tabular.CSV: "CSVWithNames", tabular.Parquet: "Parquet", tabular.Arrow: "ArrowStream"} {
 		w := s.get(t, "/api/v1/export?format="+string(format)+"&"+question)
 		path := filepath.Join(t.TempDir(), "table")
 		if err := os.WriteFile(path, w.Body.Bytes(), 0o600); err != nil || w.Code != 200 {
@@ -185,15 +185,15 @@ func recordsCome(t *testing.T, s *served, db *store.Store) {
 	t.Helper()
 	flow := store.FlowRow{
 		Window: begin.UnixNano(), Resolution: int64(time.Second), Signal: csig.MaxDelay, Kind: csigdecode.Tag,
-		SrcGroup: recenttest.FirstGroup, DstGroup: recenttest.FirstGroup + 1,
+		SrcGroup: tabletest.FirstGroup, DstGroup: tabletest.FirstGroup + 1,
 		Flow:         store.Flow{Src: netip.MustParseAddr("10.0.1.1"), Dst: netip.MustParseAddr("2001:db8::1"), SrcPort: 5, DstPort: 4791, Proto: 17},
-		Observations: 20, Bytes: 3000, Measured: 10, Sum: 500, Min: 20, Max: 80, Heavy: 4, HeavySum: 300, Location: recenttest.FirstLocation, LocationHeavy: 3,
+		Observations: 20, Bytes: 3000, Measured: 10, Sum: 500, Min: 20, Max: 80, Heavy: 4, HeavySum: 300, Location: tabletest.FirstLocation, LocationHeavy: 3,
 	}
 	others := flow
 	others.Flow = store.Flow{}
 	finding := store.FindingRow{
 		Kind: "it's", ID: 77, Severity: store.SeverityError, From: begin.UnixNano(), To: begin.UnixNano() + 5, Count: 3,
-		Device: "leaf1", Location: recenttest.FirstLocation, Evidence: "S=31 'then' 4\xff\n", Packets: []uint64{1 << 63},
+		Device: "leaf1", Location: tabletest.FirstLocation, Evidence: "S=31 'then' 4\xff\n", Packets: []uint64{1 << 63},
 	}
 	if err := errors.Join(db.WriteFlows(t.Context(), []store.FlowRow{flow, others}), db.WriteFindings(t.Context(), []store.FindingRow{finding})); err != nil {
 		t.Fatal(err)

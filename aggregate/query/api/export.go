@@ -13,8 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/query/table"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // FormatInput chooses how a table is written.
@@ -22,7 +22,7 @@ type FormatInput struct {
 	Format string `query:"format" default:"csv" enum:"csv,parquet,arrow" doc:"of the table; arrow is a stream of record batches (Arrow IPC)" example:"parquet"`
 }
 
-func (in FormatInput) format() table.Format { return table.Format(in.Format) }
+func (in FormatInput) format() tabular.Format { return tabular.Format(in.Format) }
 
 type exportInput struct {
 	SignalInput
@@ -58,9 +58,9 @@ func (a *API) registerExports(h huma.API) {
 // exported is a table that can be written, once what may be wrong with the question has been
 // found.
 type exported struct {
-	state *recent.State // nil: of the store
-	most  int           // rows
-	write func(ctx context.Context, f table.Format, w io.Writer) (ending, error)
+	state *table.State // nil: of the store
+	most  int          // rows
+	write func(ctx context.Context, f tabular.Format, w io.Writer) (ending, error)
 }
 
 // ending is how a table ended.
@@ -80,9 +80,9 @@ func (e ending) notes() map[string]string {
 var errEnough = errors.New("as many rows as there may be")
 
 // tableOf is a table of the rows that each finds.
-func tableOf[T any](s *recent.State, columns []table.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
-	return &exported{s, most, func(ctx context.Context, f table.Format, w io.Writer) (e ending, err error) {
-		to, err := table.New(f, columns, w)
+func tableOf[T any](s *table.State, columns []tabular.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
+	return &exported{s, most, func(ctx context.Context, f tabular.Format, w io.Writer) (e ending, err error) {
+		to, err := tabular.New(f, columns, w)
 		if err != nil {
 			return e, err
 		}
@@ -106,9 +106,9 @@ func tableOf[T any](s *recent.State, columns []table.Column[T], most int, each f
 }
 
 // export serves one kind of table.
-func export[I interface{ format() table.Format }](a *API, h huma.API, path, summary string, f func(context.Context, *recent.State, *I) (*exported, error)) {
+func export[I interface{ format() tabular.Format }](a *API, h huma.API, path, summary string, f func(context.Context, *table.State, *I) (*exported, error)) {
 	content := map[string]*huma.MediaType{}
-	for _, format := range []table.Format{table.CSV, table.Parquet, table.Arrow} {
+	for _, format := range []tabular.Format{tabular.CSV, tabular.Parquet, tabular.Arrow} {
 		content[format.ContentType()] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	}
 	op := huma.Operation{
@@ -138,7 +138,7 @@ func export[I interface{ format() table.Format }](a *API, h huma.API, path, summ
 	})
 }
 
-func (a *API) exportCells(ctx context.Context, s *recent.State, in *exportInput) (*exported, error) {
+func (a *API) exportCells(ctx context.Context, s *table.State, in *exportInput) (*exported, error) {
 	switch {
 	case in.Step != "" && (s != nil || in.Table != "windows"):
 		return nil, wrong("step", in.Step, "is of windows of history: give table=windows, from and to as well")
@@ -177,7 +177,7 @@ func (v *view) tell(f *filter, about model.About, told func(*cellLine) error) er
 }
 
 // exportWindows is of the last windows in memory, one by one.
-func (a *API) exportWindows(ctx context.Context, s *recent.State, in *exportInput) (*exported, error) {
+func (a *API) exportWindows(ctx context.Context, s *table.State, in *exportInput) (*exported, error) {
 	_, k, err := a.asked(ctx, s, &in.SignalInput, 1)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (a *API) exportPastWindows(ctx context.Context, in *exportInput) (*exported
 	}), nil
 }
 
-func (a *API) exportFlows(ctx context.Context, _ *recent.State, in *exportFlowsInput) (*exported, error) {
+func (a *API) exportFlows(ctx context.Context, _ *table.State, in *exportFlowsInput) (*exported, error) {
 	q, n, err := a.flowQuestion(ctx, &in.FlowInput, &pin{})
 	if err != nil {
 		return nil, err
@@ -265,7 +265,7 @@ func (a *API) exportFlows(ctx context.Context, _ *recent.State, in *exportFlowsI
 	}), nil
 }
 
-func (a *API) exportFindings(ctx context.Context, _ *recent.State, in *exportFindingsInput) (*exported, error) {
+func (a *API) exportFindings(ctx context.Context, _ *table.State, in *exportFindingsInput) (*exported, error) {
 	q, n, err := a.findingQuestion(ctx, &in.FindingInput, &pin{})
 	if err != nil {
 		return nil, err

@@ -17,12 +17,12 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/query/table"
-	"github.com/csigscope/csigscope/aggregate/query/table/tabletest"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/query/tabular/tabulartest"
 )
 
 // exportOf reads a table as it comes over a connection, with its trailers.
-func exportOf(t *testing.T, url, target string, f table.Format) ([][]string, *http.Response) {
+func exportOf(t *testing.T, url, target string, f tabular.Format) ([][]string, *http.Response) {
 	t.Helper()
 	response, err := http.Get(url + "/api/v1/" + target + "&format=" + string(f))
 	if err != nil {
@@ -33,7 +33,7 @@ func exportOf(t *testing.T, url, target string, f table.Format) ([][]string, *ht
 	if err != nil || response.StatusCode != 200 || response.Header.Get("Content-Type") != f.ContentType() {
 		t.Fatalf("%s as %s: %v, %s, type %q: %.200s", target, f, err, response.Status, response.Header.Get("Content-Type"), body)
 	}
-	rows, notes, err := tabletest.Read(f, body)
+	rows, notes, err := tabulartest.Read(f, body)
 	if err != nil {
 		t.Fatalf("%s as %s: %v", target, f, err)
 	}
@@ -73,8 +73,8 @@ func TestExport(t *testing.T) {
 		"export?signal=max_delay&table=windows&step=10s&" + past: "cells?signal=max_delay&" + past,
 	} {
 		want := read[model.Cells](t, s.get(t, "/api/v1/"+cells))
-		rows, response := exportOf(t, url, target, table.CSV)
-		for _, f := range []table.Format{table.Parquet, table.Arrow} {
+		rows, response := exportOf(t, url, target, tabular.CSV)
+		for _, f := range []tabular.Format{tabular.Parquet, tabular.Arrow} {
 			others, _ := exportOf(t, url, target, f)
 			if diff := cmp.Diff(rows, others); diff != "" {
 				t.Errorf("%s as %s (-CSV +%s):\n%.1000s", target, f, f, diff)
@@ -114,7 +114,7 @@ func TestExportWindows(t *testing.T) {
 		"export?table=windows&src=rack1&dst=rack2&windows=9":       "timeline?src=rack1&dst=rack2",
 		"export?table=windows&src=rack1&dst=rack2&step=2s&" + past: "timeline?src=rack1&dst=rack2&step=2s&" + past,
 	} {
-		rows, _ := exportOf(t, url, target, table.Parquet)
+		rows, _ := exportOf(t, url, target, tabular.Parquet)
 		line := read[model.Timeline](t, s.get(t, "/api/v1/"+timeline))
 		from, observations := column(t, rows, "from"), column(t, rows, "observations")
 		if len(from) != len(line.Values) || len(from) < 3 {
@@ -134,7 +134,7 @@ func TestExportRecords(t *testing.T) {
 	url := listen(t, s)
 	flows := read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&src=rack1"))
 	findings := read[model.Findings](t, s.get(t, "/api/v1/findings?severity=error"))
-	for _, f := range []table.Format{table.CSV, table.Parquet, table.Arrow} {
+	for _, f := range []tabular.Format{tabular.CSV, tabular.Parquet, tabular.Arrow} {
 		rows, response := exportOf(t, url, "export/flows?signal=max_delay&src=rack1", f)
 		if most := response.Header.Get("Csigscope-Row-Limit"); most != strconv.Itoa(api.DefaultExportRecords) {
 			t.Errorf("%s: at most %s rows, want %d", f, most, api.DefaultExportRecords)
@@ -197,7 +197,7 @@ func TestExportLimits(t *testing.T) {
 				c.ExportTimeout = 300 * time.Millisecond
 			}
 		})
-		for _, f := range []table.Format{table.CSV, table.Parquet, table.Arrow} {
+		for _, f := range []tabular.Format{tabular.CSV, tabular.Parquet, tabular.Arrow} {
 			url := listen(t, s)
 			if tt.code == 0 && !tt.broken {
 				_, response := exportOf(t, url, target, f)

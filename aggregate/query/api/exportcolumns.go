@@ -6,7 +6,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -34,8 +34,8 @@ func suffix(unit string) string {
 }
 
 // valued is a column of values with a unit.
-func valued[T any](name, unit string, get func(*T) *model.Measure) table.Column[T] {
-	return table.Column[T]{Name: name + suffix(unit), Real: func(row *T) float64 {
+func valued[T any](name, unit string, get func(*T) *model.Measure) tabular.Column[T] {
+	return tabular.Column[T]{Name: name + suffix(unit), Real: func(row *T) float64 {
 		v, _, ok := get(row).Value()
 		if !ok {
 			return math.NaN()
@@ -45,8 +45,8 @@ func valued[T any](name, unit string, get func(*T) *model.Measure) table.Column[
 }
 
 // bottlenecks are the columns of a location that observations name.
-func bottlenecks[T any](name string, get func(*T) *model.Bottleneck) []table.Column[T] {
-	return []table.Column[T]{
+func bottlenecks[T any](name string, get func(*T) *model.Bottleneck) []tabular.Column[T] {
+	return []tabular.Column[T]{
 		{Name: name, Text: func(row *T) string {
 			if b := get(row); b != nil {
 				return b.Location
@@ -68,8 +68,8 @@ func bottlenecks[T any](name string, get func(*T) *model.Bottleneck) []table.Col
 	}
 }
 
-func cellColumns(unit string) []table.Column[cellLine] {
-	list := []table.Column[cellLine]{
+func cellColumns(unit string) []tabular.Column[cellLine] {
+	list := []tabular.Column[cellLine]{
 		{Name: "from", Time: func(c *cellLine) time.Time { return c.from }},
 		{Name: "to", Time: func(c *cellLine) time.Time { return c.to }},
 		{Name: "signal", Text: func(c *cellLine) string { return c.signal }},
@@ -90,8 +90,8 @@ func cellColumns(unit string) []table.Column[cellLine] {
 	return append(list, bottlenecks("runner_up", func(c *cellLine) *model.Bottleneck { return c.RunnerUp })...)
 }
 
-func flowColumns(unit string) []table.Column[flowLine] {
-	list := []table.Column[flowLine]{
+func flowColumns(unit string) []tabular.Column[flowLine] {
+	list := []tabular.Column[flowLine]{
 		{Name: "from", Time: func(f *flowLine) time.Time { return f.from }},
 		{Name: "to", Time: func(f *flowLine) time.Time { return f.to }},
 		{Name: "others", Flag: func(f *flowLine) bool { return f.Others }},
@@ -115,8 +115,8 @@ func flowColumns(unit string) []table.Column[flowLine] {
 	return append(list, bottlenecks("mode", func(f *flowLine) *model.Bottleneck { return f.Mode })...)
 }
 
-func findingColumns() []table.Column[model.Finding] {
-	return []table.Column[model.Finding]{
+func findingColumns() []tabular.Column[model.Finding] {
+	return []tabular.Column[model.Finding]{
 		{Name: "kind", Text: func(f *model.Finding) string { return f.Kind }},
 		{Name: "id", Text: func(f *model.Finding) string { return f.ID }},
 		{Name: "severity", Text: func(f *model.Finding) string { return f.Severity }},

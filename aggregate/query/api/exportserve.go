@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 )
 
 // exportBuffer is how much of a table is held back: until then it may turn out that there is
@@ -21,7 +21,7 @@ import (
 const exportBuffer = 64 << 10
 
 // serveTable answers with the table.
-func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f table.Format, t *exported) {
+func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f tabular.Format, t *exported) {
 	send := http.NewResponseController(out) // a writer that knows no limits is a test's
 	_ = send.SetWriteDeadline(time.Now().Add(a.ExportTimeout + a.SendTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), a.ExportTimeout)

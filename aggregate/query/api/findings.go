@@ -7,7 +7,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // FindingInput chooses findings.
@@ -48,7 +48,7 @@ func (a *API) findingQuestion(ctx context.Context, in *FindingInput, at *pin) (q
 	return q, n, nil
 }
 
-func (a *API) findings(ctx context.Context, _ *recent.State, in *findingsInput) (*answer, error) {
+func (a *API) findings(ctx context.Context, _ *table.State, in *findingsInput) (*answer, error) {
 	at, err := pinAt(in.Cursor, questionHash(in.FindingInput))
 	if err != nil {
 		return nil, err

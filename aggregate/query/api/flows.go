@@ -9,7 +9,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -73,7 +73,7 @@ type flowsInput struct {
 	RecordsInput
 }
 
-func (a *API) flows(ctx context.Context, _ *recent.State, in *flowsInput) (*answer, error) {
+func (a *API) flows(ctx context.Context, _ *table.State, in *flowsInput) (*answer, error) {
 	at, err := pinAt(in.Cursor, questionHash(in.FlowInput))
 	if err != nil {
 		return nil, err

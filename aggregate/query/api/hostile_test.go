@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/query/table"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
 )
 
 // TestProblems: an error names the parameter, what was expected and what to change.
@@ -213,7 +213,7 @@ func FuzzRequests(f *testing.F) {
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 5), querytest.Findings(past, 5)
 	s := newServed(f, 9, func(c *api.Config) { c.Reader = past })
 	s.window(f, 0)
-	notJSON := []string{"text/event-stream", table.CSV.ContentType(), table.Parquet.ContentType(), table.Arrow.ContentType()}
+	notJSON := []string{"text/event-stream", tabular.CSV.ContentType(), tabular.Parquet.ContentType(), tabular.Arrow.ContentType()}
 	f.Fuzz(func(t *testing.T, target, tag string) {
 		path, parameters, _ := strings.Cut(target, "?")
 		r := httptest.NewRequest("GET", "/api/v1/", nil)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -124,7 +124,7 @@ func watcherTimes(t testing.TB, open opener, windows int) (took []time.Duration,
 func producersBlocks(second, cells int) (list []*aggregate.Block) {
 	for producer := range uint64(2) {
 		rng := rand.New(rand.NewPCG(producer, uint64(second)))
-		list = append(list, recenttest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), cells, csig.MinABW, csig.MinABWRatio, csig.MaxDelay))
+		list = append(list, tabletest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), cells, csig.MinABW, csig.MinABWRatio, csig.MaxDelay))
 	}
 	return list
 }

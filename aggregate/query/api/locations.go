@@ -7,7 +7,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -18,7 +18,7 @@ type locationsInput struct {
 	Top int `query:"top" default:"20" minimum:"1" maximum:"10000" doc:"how many" example:"5"`
 }
 
-func (a *API) locations(ctx context.Context, s *recent.State, in *locationsInput) (*answer, error) {
+func (a *API) locations(ctx context.Context, s *table.State, in *locationsInput) (*answer, error) {
 	if s == nil {
 		return a.pastLocations(ctx, in)
 	}
@@ -32,7 +32,7 @@ func (a *API) locations(ctx context.Context, s *recent.State, in *locationsInput
 	}
 	out := model.Locations{About: about(s, k), Values: []model.Location{}}
 	if windows := s.Last(k.windows); len(windows) > 0 {
-		list := recent.Merge(windows).Locations(k.signal, n.at(k.level))
+		list := table.Merge(windows).Locations(k.signal, n.at(k.level))
 		list = slices.DeleteFunc(list, func(l aggregate.LocationStats) bool { return l.Location == aggregate.NoLocation })
 		out.Total = len(list)
 		for _, l := range list[:min(in.Top, len(list))] {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -102,13 +102,13 @@ func TestMadeBounds(t *testing.T) {
 // TestPrepared: what was asked for lately is made for the next revision before it is asked for
 // again, and not for ever.
 func TestPrepared(t *testing.T) {
-	memory, now := recent.New(recent.Config{}), time.Unix(1e9, 0)
-	a, err := New(Config{Memory: memory, Names: recenttest.Names{Racks: 2}, Now: func() time.Time { return now }})
+	memory, now := table.New(table.Config{}), time.Unix(1e9, 0)
+	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	window := func(second int) {
-		b := recenttest.Block(rand.New(rand.NewPCG(1, uint64(second))), 1, now.Add(time.Duration(second)*time.Second), 4, csig.MinABWRatio)
+		b := tabletest.Block(rand.New(rand.NewPCG(1, uint64(second))), 1, now.Add(time.Duration(second)*time.Second), 4, csig.MinABWRatio)
 		if err := memory.WriteBlock(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // maxSide bounds the rows of a matrix.
@@ -19,7 +19,7 @@ type matrixInput struct {
 	GroupInput
 }
 
-func (a *API) matrix(ctx context.Context, s *recent.State, in *matrixInput) (*answer, error) {
+func (a *API) matrix(ctx context.Context, s *table.State, in *matrixInput) (*answer, error) {
 	chosen := FilterInput{GroupInput: in.GroupInput}
 	if s == nil {
 		q, err := a.question(ctx, &in.SignalInput, &in.TimesInput)
@@ -48,7 +48,7 @@ func (a *API) matrix(ctx context.Context, s *recent.State, in *matrixInput) (*an
 }
 
 // matrix puts cells in rows and columns.
-func (n *names) matrix(s *recent.State, about model.About, cells []model.Cell) (*answer, error) {
+func (n *names) matrix(s *table.State, about model.About, cells []model.Cell) (*answer, error) {
 	axis := n.axis(cells)
 	side := len(axis)
 	if side > maxSide {

@@ -18,14 +18,14 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // slowNames are names of a store that takes its time, or fails.
 type slowNames struct {
-	recenttest.Names
+	tabletest.Names
 	takes atomic.Int64 // ns
 	fails atomic.Bool
 	read  atomic.Int64
@@ -58,11 +58,11 @@ func (s *slowNames) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return s.Names.Locations(ctx)
 }
 
-func windowsInMemory(t *testing.T, windows int) *recent.Memory {
+func windowsInMemory(t *testing.T, windows int) *table.Memory {
 	t.Helper()
-	memory := recent.New(recent.Config{})
+	memory := table.New(table.Config{})
 	for i := range windows {
-		b := recenttest.Block(rand.New(rand.NewPCG(1, uint64(i))), 1, time.Unix(1e9+int64(i), 0), 4, csig.MinABWRatio)
+		b := tabletest.Block(rand.New(rand.NewPCG(1, uint64(i))), 1, time.Unix(1e9+int64(i), 0), 4, csig.MinABWRatio)
 		if err := memory.WriteBlock(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestNamesOfSlowStore(t *testing.T) {
 }
 
 func testNamesOfSlowStore(t *testing.T, withFabric bool) {
-	store := &slowNames{Names: recenttest.Names{Racks: 2}}
+	store := &slowNames{Names: tabletest.Names{Racks: 2}}
 	names := Catalog(store)
 	if withFabric {
 		domain, err := csig.DefaultSpec().Compile()
@@ -262,7 +262,7 @@ func TestOutcomes(t *testing.T) {
 		{"nothing", alive, query.ErrNoData, 404},
 		{"broken", alive, lost, 500},
 	} {
-		a, err := New(Config{Names: recenttest.Names{}})
+		a, err := New(Config{Names: tabletest.Names{}})
 		if err != nil {
 			t.Fatal(err)
 		}

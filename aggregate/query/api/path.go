@@ -9,7 +9,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -26,7 +26,7 @@ func (in *pathInput) ends() *FilterInput {
 	return &FilterInput{GroupInput: GroupInput{Src: []string{in.Src}, Dst: []string{in.Dst}}}
 }
 
-func (a *API) path(ctx context.Context, s *recent.State, in *pathInput) (*answer, error) {
+func (a *API) path(ctx context.Context, s *table.State, in *pathInput) (*answer, error) {
 	if s == nil {
 		return a.pastPath(ctx, in)
 	}
@@ -65,7 +65,7 @@ func (a *API) pastPath(ctx context.Context, in *pathInput) (*answer, error) {
 }
 
 // pathOf is the answer that the one cell of a path gives.
-func (a *API) pathOf(s *recent.State, about model.About, n *names, signal csig.Signal, cells []model.Cell, in *pathInput) (*answer, error) {
+func (a *API) pathOf(s *table.State, about model.About, n *names, signal csig.Signal, cells []model.Cell, in *pathInput) (*answer, error) {
 	switch {
 	case len(cells) == 0 && s == nil:
 		return nil, huma.NewError(404, fmt.Sprintf("nothing was observed from %q to %q in that time: take a longer range", in.Src, in.Dst))

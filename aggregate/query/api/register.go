@@ -10,7 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -40,7 +40,7 @@ func (a *API) register(h huma.API) {
 }
 
 // endpoint serves one kind of question: at most so many at a time, each for so long.
-func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f func(context.Context, *recent.State, *I) (*answer, error)) {
+func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f func(context.Context, *table.State, *I) (*answer, error)) {
 	const contentType = "application/json"
 	op := huma.Operation{
 		OperationID: name, Summary: summary, Method: http.MethodGet, Path: "/api/v1/" + name, Responses: responses(h, contentType, sample),

@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -200,7 +200,7 @@ func parseTime(parameter, text string) (time.Time, error) {
 }
 
 // token names a revision: of a state's epoch, so that those of different lives differ.
-func token(s *recent.State) string { return fmt.Sprintf("%016x-%d", s.Epoch, s.Revision) }
+func token(s *table.State) string { return fmt.Sprintf("%016x-%d", s.Epoch, s.Revision) }
 
 // parseToken reads a token; a number alone is a revision of the epoch given.
 func parseToken(text string, epoch uint64) (e, revision uint64, ok bool) {
@@ -215,7 +215,7 @@ func parseToken(text string, epoch uint64) (e, revision uint64, ok bool) {
 }
 
 // etag is what a state's answers carry. It is weak, since ages go on.
-func etag(s *recent.State) string { return `W/"` + token(s) + `"` }
+func etag(s *table.State) string { return `W/"` + token(s) + `"` }
 
 // maxWait bounds a wait.
 const maxWait = time.Minute
@@ -228,7 +228,7 @@ func (in *WaitInput) waitOf() *WaitInput { return in }
 
 // await is the state to answer from, nil where the store is asked. fresh is false where the
 // asker has it already.
-func (a *API) await(ctx context.Context, in any) (s *recent.State, fresh bool, err error) {
+func (a *API) await(ctx context.Context, in any) (s *table.State, fresh bool, err error) {
 	if r, ok := in.(interface{ timesOf() *TimesInput }); ok {
 		if _, _, past, err := r.timesOf().history(); past || err != nil {
 			return nil, true, err
@@ -242,7 +242,7 @@ func (a *API) await(ctx context.Context, in any) (s *recent.State, fresh bool, e
 }
 
 // state is the state that somebody waits for.
-func (a *API) state(ctx context.Context, in *WaitInput) (s *recent.State, fresh bool, err error) {
+func (a *API) state(ctx context.Context, in *WaitInput) (s *table.State, fresh bool, err error) {
 	if a.Memory == nil {
 		return nil, false, huma.NewError(404, "no windows are in memory here: give from and to for history, or ask a collector")
 	}
@@ -272,7 +272,7 @@ func (a *API) state(ctx context.Context, in *WaitInput) (s *recent.State, fresh 
 }
 
 // ahead is the answer to a revision that has yet to come.
-func ahead(after string, s *recent.State) error {
+func ahead(after string, s *table.State) error {
 	return wrong("after", after, "is ahead of the present revision %s: give that of an earlier answer", token(s))
 }
 
@@ -290,7 +290,7 @@ func (in *WaitInput) duration() (time.Duration, error) {
 	return wait, nil
 }
 
-func (a *API) wait(ctx context.Context, after uint64, wait time.Duration) (*recent.State, bool, error) {
+func (a *API) wait(ctx context.Context, after uint64, wait time.Duration) (*table.State, bool, error) {
 	leave, err := a.enter(ctx)
 	if err != nil {
 		return nil, false, err

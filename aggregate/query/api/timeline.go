@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // maxMoments bounds the windows of a timeline.
@@ -29,7 +29,7 @@ type timelineInput struct {
 
 func (in *timelineInput) chosen() *FilterInput { return &FilterInput{GroupInput: in.GroupInput} }
 
-func (a *API) timeline(ctx context.Context, s *recent.State, in *timelineInput) (*answer, error) {
+func (a *API) timeline(ctx context.Context, s *table.State, in *timelineInput) (*answer, error) {
 	if s == nil {
 		return a.pastTimeline(ctx, in)
 	}
@@ -55,7 +55,7 @@ func (a *API) timeline(ctx context.Context, s *recent.State, in *timelineInput) 
 }
 
 // moment is what one window in memory came to.
-func (a *API) moment(ctx context.Context, w *recent.Window, k viewKey, in *timelineInput) (m model.Moment, err error) {
+func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *timelineInput) (m model.Moment, err error) {
 	v, err := a.windowView(ctx, w, k.signal, k.level)
 	if err != nil {
 		return m, err

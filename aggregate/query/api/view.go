@@ -9,7 +9,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -37,7 +37,7 @@ type viewOf struct {
 }
 
 // view gives the view, made once for each revision.
-func (a *API) view(ctx context.Context, s *recent.State, k viewKey) (*view, error) {
+func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error) {
 	windows := s.Last(k.windows)
 	if len(windows) == 0 {
 		n, err := a.names.get(ctx)
@@ -56,20 +56,20 @@ func (a *API) view(ctx context.Context, s *recent.State, k viewKey) (*view, erro
 }
 
 // sum adds up the last windows of a state.
-func (a *API) sum(s *recent.State, windows []*recent.Window) *aggregate.Summary {
+func (a *API) sum(s *table.State, windows []*table.Window) *table.Summary {
 	type sumOf struct {
 		revision uint64
 		windows  int
 	}
-	sum, _ := once(a.made, sumOf{s.Revision, len(windows)}, func() (*aggregate.Summary, int, error) {
-		sum := recent.Merge(windows)
+	sum, _ := once(a.made, sumOf{s.Revision, len(windows)}, func() (*table.Summary, int, error) {
+		sum := table.Merge(windows)
 		return sum, sum.Len() * rowBytes, nil
 	})
 	return sum
 }
 
 // windowView is the view of one window.
-func (a *API) windowView(ctx context.Context, w *recent.Window, s csig.Signal, level fabric.Level) (*view, error) {
+func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, level fabric.Level) (*view, error) {
 	return a.makeView(ctx, viewOf{viewKey{s, level, 1}, w.Revision, w.Start.UnixNano()}, func(n *names) []aggregate.CellStats {
 		if level == fabric.LevelLocation {
 			return w.Cells(s)
@@ -143,12 +143,12 @@ func (v *view) models(chosen []int) []model.Cell {
 }
 
 // asked is the view that a question is about.
-func (a *API) asked(ctx context.Context, s *recent.State, in *SignalInput, windows int) (*view, viewKey, error) {
+func (a *API) asked(ctx context.Context, s *table.State, in *SignalInput, windows int) (*view, viewKey, error) {
 	k, err := in.key(windows, s.Signals())
 	if err != nil {
 		return nil, k, err
 	}
-	a.lately.note(k, a.Now(), func(ctx context.Context, s *recent.State) error {
+	a.lately.note(k, a.Now(), func(ctx context.Context, s *table.State) error {
 		_, err := a.view(ctx, s, k)
 		return err
 	})
@@ -166,7 +166,7 @@ type lately struct {
 // wish is one such thing.
 type wish struct {
 	at   time.Time // when it was asked for last
-	make func(context.Context, *recent.State) error
+	make func(context.Context, *table.State) error
 }
 
 const (
@@ -177,7 +177,7 @@ const (
 )
 
 // note says that something was asked for, and how it is made for another revision.
-func (l *lately) note(key any, now time.Time, again func(context.Context, *recent.State) error) {
+func (l *lately) note(key any, now time.Time, again func(context.Context, *table.State) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.list == nil {
@@ -202,7 +202,7 @@ func (l *lately) wishes(now time.Time) (list []wish) {
 }
 
 // prepare makes what was asked for lately. Where that fails, whoever asks is told.
-func (a *API) prepare(ctx context.Context, s *recent.State) {
+func (a *API) prepare(ctx context.Context, s *table.State) {
 	for _, w := range a.lately.wishes(a.Now()) {
 		_ = w.make(ctx, s)
 	}
@@ -249,7 +249,7 @@ func (v *view) chosen(f *filter) []int {
 }
 
 // about says what an answer of the last windows is of.
-func about(s *recent.State, k viewKey) model.About {
+func about(s *table.State, k viewKey) model.About {
 	out := model.About{
 		Source: "memory", Revision: token(s), Signal: csig.SignalNames([]csig.Signal{k.signal})[0],
 		Unit: k.signal.Unit().String(), Level: k.level.String(),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/rpc"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -67,7 +67,7 @@ type watch struct {
 	api       *API
 	in        *watchInput
 	key       viewKey
-	watcher   *recent.Watcher
+	watcher   *table.Watcher
 	heartbeat time.Duration
 	filter    string    // the filter as text
 	newest    time.Time // end of the newest window that was told
@@ -156,13 +156,13 @@ func (w *watch) next(ctx context.Context) error {
 		return w.beat()
 	}
 	switch step.Kind {
-	case recent.Snapshot:
+	case table.Snapshot:
 		return w.snapshot(ctx, step.State)
-	case recent.Changed:
+	case table.Changed:
 		return w.changed(ctx, step)
 	}
 	gap := &model.Gap{Revision: token(step.State), Reason: "lagging", Missed: step.Missed}
-	if step.Kind == recent.Lagging {
+	if step.Kind == table.Lagging {
 		w.api.lagging.Add(1)
 		return w.tell(model.EventLagging, "", gap)
 	}
@@ -173,7 +173,7 @@ func (w *watch) next(ctx context.Context) error {
 	return w.tell(model.EventGap, "", gap)
 }
 
-func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
+func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 	e, err := w.share(ctx, eventOf{name: model.EventSnapshot, revision: s.Revision}, func() (*event, error) {
 		v, f, err := w.view(ctx, func() (*view, error) { return w.api.view(ctx, s, w.key) })
 		if err != nil {
@@ -204,7 +204,7 @@ func (w *watch) snapshot(ctx context.Context, s *recent.State) error {
 }
 
 // changed sends the windows that a revision changed. The last carries the id.
-func (w *watch) changed(ctx context.Context, step recent.Step) error {
+func (w *watch) changed(ctx context.Context, step table.Step) error {
 	for i, window := range step.Windows {
 		of := eventOf{
 			name: model.EventWindow, revision: step.State.Revision, start: window.Start.UnixNano(),
@@ -231,7 +231,7 @@ func (w *watch) changed(ctx context.Context, step recent.Step) error {
 	return nil
 }
 
-func (w *watch) window(ctx context.Context, s *recent.State, window *recent.Window, of eventOf) (*event, error) {
+func (w *watch) window(ctx context.Context, s *table.State, window *table.Window, of eventOf) (*event, error) {
 	v, f, err := w.view(ctx, func() (*view, error) { return w.api.windowView(ctx, window, w.key.signal, w.key.level) })
 	if err != nil {
 		return nil, err

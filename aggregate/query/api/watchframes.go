@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/recent"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -57,7 +57,7 @@ func (v *view) only(chosen []int) []aggregate.CellStats {
 // base is the window that a watcher was told of last in an event of its own, of those that
 // were the newest then. The zero value is none.
 type base struct {
-	window *recent.Window
+	window *table.Window
 	is     baseIs
 }
 
@@ -69,7 +69,7 @@ type baseIs struct {
 	names    uint64
 }
 
-func baseOf(w *recent.Window, names uint64) base {
+func baseOf(w *table.Window, names uint64) base {
 	return base{w, baseIs{w.Revision, w.Start.UnixNano(), names}}
 }
 

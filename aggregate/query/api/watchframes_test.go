@@ -20,7 +20,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -38,14 +38,14 @@ type watchedFrames struct {
 func newWatchedFrames(t *testing.T, racks int) *watchedFrames {
 	t.Helper()
 	w := &watchedFrames{t: t, names: [2]map[uint64]string{{}, {}}}
-	groups, err := recenttest.Names{Racks: racks}.Groups(t.Context())
+	groups, err := tabletest.Names{Racks: racks}.Groups(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range groups {
 		w.names[0][uint64(g.ID)] = g.Name
 	}
-	locations, err := recenttest.Names{Racks: racks}.Locations(t.Context())
+	locations, err := tabletest.Names{Racks: racks}.Locations(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestWatchFrames(t *testing.T) {
 		if step.cells == 0 {
 			s.write(t, step.second)
 		} else {
-			b := recenttest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Duration(step.second)*time.Second), step.cells, csig.MaxDelay)
+			b := tabletest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Duration(step.second)*time.Second), step.cells, csig.MaxDelay)
 			if err := s.memory.WriteBlock(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +193,7 @@ func TestWatchFramesGone(t *testing.T) {
 	s := newServed(t, 16, nil)
 	write := func(second, cells int) {
 		t.Helper()
-		b := recenttest.Block(rand.New(rand.NewPCG(3, 3)), 0, begin.Add(time.Duration(second)*time.Second), cells, csig.MaxDelay)
+		b := tabletest.Block(rand.New(rand.NewPCG(3, 3)), 0, begin.Add(time.Duration(second)*time.Second), cells, csig.MaxDelay)
 		if err := s.memory.WriteBlock(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestWatchFramesGone(t *testing.T) {
 
 // moving are names under which locations belong to another device from some time on.
 type moving struct {
-	recenttest.Names
+	tabletest.Names
 	moved atomic.Bool
 }
 
@@ -233,7 +233,7 @@ func (m *moving) Locations(ctx context.Context) ([]fabric.Location, error) {
 // TestWatchFramesRenamed: when locations come to belong to other devices, cells that have not
 // changed otherwise are told of all the same.
 func TestWatchFramesRenamed(t *testing.T) {
-	names, now := &moving{Names: recenttest.Names{Racks: 6}}, atomic.Int64{}
+	names, now := &moving{Names: tabletest.Names{Racks: 6}}, atomic.Int64{}
 	s := newServed(t, 36, func(c *api.Config) {
 		c.Names, c.Now = names, func() time.Time { return begin.Add(time.Duration(now.Load())) }
 	})
@@ -246,7 +246,7 @@ func TestWatchFramesRenamed(t *testing.T) {
 	known.window(w.next(t))
 	names.moved.Store(true)
 	now.Store(int64(time.Minute))
-	b := recenttest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Second), 2, csig.MaxDelay)
+	b := tabletest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Second), 2, csig.MaxDelay)
 	if err := s.memory.WriteBlock(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}

@@ -20,29 +20,29 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/recent"
-	"github.com/csigscope/csigscope/aggregate/recent/recenttest"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
 
-func window(t *testing.T, m *recent.Memory, second int) {
+func window(t *testing.T, m *table.Memory, second int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(second)))
-	b := recenttest.Block(rng, 0, begin.Add(time.Duration(second)*time.Second), 16, csig.MinABWRatio)
+	b := tabletest.Block(rng, 0, begin.Add(time.Duration(second)*time.Second), 16, csig.MinABWRatio)
 	if err := m.WriteBlock(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	m.Publish()
 }
 
-func serve(t *testing.T) (*recent.Memory, *httptest.Server, *client.Client) {
+func serve(t *testing.T) (*table.Memory, *httptest.Server, *client.Client) {
 	t.Helper()
-	m := recent.New(recent.Config{})
+	m := table.New(table.Config{})
 	past := querytest.Fabric(4, 2)
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 20), querytest.Findings(past, 20)
-	a, err := api.New(api.Config{Memory: m, Names: recenttest.Names{Racks: 4}, Reader: past})
+	a, err := api.New(api.Config{Memory: m, Names: tabletest.Names{Racks: 4}, Reader: past})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/report"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -30,11 +31,11 @@ const maxWindows = 1024
 // Memory adds up blocks in memory. It is a Sink and, once all blocks are written, a
 // report.Data. Blocks may be written from several goroutines.
 type Memory struct {
-	total    *aggregate.Summary
-	timeline *aggregate.Timeline
-	codes    *aggregate.Codes
-	flows    *aggregate.FlowTotals
-	samples  []*aggregate.Stretches // the shortest steps first
+	total    *table.Summary
+	timeline *table.Timeline
+	codes    *table.Codes
+	flows    *table.FlowTotals
+	samples  []*table.Stretches // the shortest steps first
 	maxRows  int
 	maxSteps int
 	fine     time.Duration
@@ -64,11 +65,11 @@ func (r Resolutions) List() []time.Duration {
 func NewMemory(r Resolutions, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
 	m := &Memory{maxRows: entries(15, rowBytes), maxSteps: l.Steps, fine: r.Fine, window: r.Window}
-	m.total = aggregate.NewSummary(r.Total, m.maxRows)
-	m.timeline = aggregate.NewTimeline(r.Fine, l.Steps, entries(35, rowBytes))
+	m.total = table.NewSummary(r.Total, m.maxRows)
+	m.timeline = table.NewTimeline(r.Fine, l.Steps, entries(35, rowBytes))
 	m.samples = newSamples(r.Fine, l)
-	m.codes = aggregate.NewCodes(r.Window, maxWindows, entries(30, codeBytes))
-	m.flows = aggregate.NewFlowTotals(r.Total, entries(10, flowBytes))
+	m.codes = table.NewCodes(r.Window, maxWindows, entries(30, codeBytes))
+	m.flows = table.NewFlowTotals(r.Total, entries(10, flowBytes))
 	return m
 }
 
@@ -111,7 +112,7 @@ func (m *Memory) Limited() []string {
 // Wanted is the span that there would have been with memory enough.
 func (m *Memory) Wanted() report.Span {
 	first, last := m.timeline.Extent()
-	return spanOf(first, last, aggregate.StepFor(first, last, m.fine, m.maxSteps), aggregate.StepFor(first, last, m.window, maxWindows))
+	return spanOf(first, last, table.StepFor(first, last, m.fine, m.maxSteps), table.StepFor(first, last, m.window, maxWindows))
 }
 
 func spanOf(first, last int64, step, window time.Duration) report.Span {
@@ -199,15 +200,15 @@ func indexOf(cells []aggregate.CellID) map[aggregate.CellID]int {
 }
 
 // Codes implements report.Details.
-func (m *Memory) Codes(_ context.Context, s csig.Signal, cells []aggregate.CellID) (all []aggregate.CodeCount, of [][]aggregate.CodeCount, err error) {
+func (m *Memory) Codes(_ context.Context, s csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
 	chosen, index := m.chosen(s), indexOf(cells)
-	sums := map[aggregate.CodeCount]uint64{} // by what is no count
-	of = make([][]aggregate.CodeCount, len(cells))
-	m.codes.Each(s, func(c aggregate.CellID, n aggregate.CodeCount) {
+	sums := map[table.CodeCount]uint64{} // by what is no count
+	of = make([][]table.CodeCount, len(cells))
+	m.codes.Each(s, func(c aggregate.CellID, n table.CodeCount) {
 		if !chosen[c] {
 			return
 		}
-		sums[aggregate.CodeCount{Encoding: n.Encoding, Code: n.Code}] += n.N
+		sums[table.CodeCount{Encoding: n.Encoding, Code: n.Code}] += n.N
 		if i, ok := index[c]; ok {
 			of[i] = append(of[i], n)
 		}

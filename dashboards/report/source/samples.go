@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/report"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -21,19 +22,19 @@ const (
 )
 
 // newSamples are stretches that together are as many steps as the timeline has at most.
-func newSamples(fine time.Duration, l Limits) (list []*aggregate.Stretches) {
+func newSamples(fine time.Duration, l Limits) (list []*table.Stretches) {
 	if l.Steps/maxStretches < leastStretch {
 		return nil
 	}
 	for _, step := range []time.Duration{fine, longerSteps * fine} {
-		list = append(list, aggregate.NewStretches(fine, step, l.Steps/maxStretches, maxStretches, int(l.Bytes/100*samplesShare)))
+		list = append(list, table.NewStretches(fine, step, l.Steps/maxStretches, maxStretches, int(l.Bytes/100*samplesShare)))
 	}
 	return list
 }
 
 // samples are stretches of what was observed from first to last, Unix ns.
 type samples struct {
-	list        []*aggregate.Stretches // the shortest steps first
+	list        []*table.Stretches // the shortest steps first
 	first, last int64
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/report"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -167,7 +168,7 @@ func inParts(cells []store.Cell, ask func([]store.Cell) error) error {
 }
 
 // Codes implements report.Details.
-func (s *Stored) Codes(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) (all []aggregate.CodeCount, of [][]aggregate.CodeCount, err error) {
+func (s *Stored) Codes(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
 	rows, err := s.store.Codes(ctx, s.query(signal))
 	if err != nil {
 		return nil, nil, err
@@ -175,7 +176,7 @@ func (s *Stored) Codes(ctx context.Context, signal csig.Signal, cells []aggregat
 	for i := range rows {
 		all = append(all, codeCount(&rows[i]))
 	}
-	of = make([][]aggregate.CodeCount, len(cells))
+	of = make([][]table.CodeCount, len(cells))
 	index := indexOfPairs(cells)
 	err = inParts(pairs(cells), func(part []store.Cell) error {
 		q := s.query(signal)
@@ -195,8 +196,8 @@ func (s *Stored) Codes(ctx context.Context, signal csig.Signal, cells []aggregat
 	return all, of, err
 }
 
-func codeCount(r *store.CodeRow) aggregate.CodeCount {
-	return aggregate.CodeCount{Encoding: r.Encoding, Code: r.Code, N: r.Observations}
+func codeCount(r *store.CodeRow) table.CodeCount {
+	return table.CodeCount{Encoding: r.Encoding, Code: r.Code, N: r.Observations}
 }
 
 // Flows implements report.Details.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/ingest/local"
 )
@@ -34,7 +34,7 @@ const (
 type Tap interface {
 	// At is where the tap stands, or one of its sessions unless that is "", and what it is
 	// captured from: an interface, an address or the session.
-	At(session string) (at feed.Tap, from string)
+	At(session string) (at window.Tap, from string)
 	// Counters are what all taps of the name took in since the process began.
 	Counters() capture.TapCounters
 	// Session is what came of a session; false where there is none of that name.

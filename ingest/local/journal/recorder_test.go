@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/feed"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/ingest/local"
 )
@@ -45,7 +45,7 @@ func newRecording(t *testing.T, at time.Time) *recording {
 // leaf is the tap of the ring, whose packets stand for two each.
 type leaf struct{ kernel *capture.TapCounters }
 
-func (leaf) At(string) (feed.Tap, string)                       { return feed.Tap{Place: "receiver", Weight: 2}, "eth1" }
+func (leaf) At(string) (window.Tap, string)                     { return window.Tap{Place: "receiver", Weight: 2}, "eth1" }
 func (l leaf) Counters() capture.TapCounters                    { return *l.kernel }
 func (leaf) Session(string) (c capture.SessionCounters, _ bool) { return c, false }
 

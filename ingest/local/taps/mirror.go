@@ -3,7 +3,7 @@ package taps
 import (
 	"fmt"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/ingest/local"
 )
@@ -11,8 +11,8 @@ import (
 // Mirror is an address that switches send mirrored frames to.
 type Mirror struct {
 	Name   string
-	From   string   // the address, as people write it
-	At     feed.Tap // frames of no session, and sessions that nothing else is said of
+	From   string     // the address, as people write it
+	At     window.Tap // frames of no session, and sessions that nothing else is said of
 	Socket capture.MirrorSocketConfig
 	Kinds  capture.Mirrors // of sessions that are expected
 	// MaxSessions are taps of their own; further ones count together.
@@ -20,7 +20,7 @@ type Mirror struct {
 	Clock       Clock
 	Sessions    map[SessionMatch]Session
 	// Placed is where a session's tap of a name stands, if anything is said of it.
-	Placed func(name string) (feed.Tap, bool)
+	Placed func(name string) (window.Tap, bool)
 }
 
 // mirrorHow is how frames of a mirror are taken in. It is as it was at the start: what a

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -12,8 +12,8 @@ import (
 // what the mirror is.
 func TestSessions(t *testing.T) {
 	m := Mirror{
-		Name: "spine", At: feed.TapAt("mid", 3), Clock: ClockSwitch, Sessions: make(map[SessionMatch]Session),
-		Placed: func(name string) (feed.Tap, bool) { return feed.TapAt("sender", 5), name == "spine/192.0.2.1/8" },
+		Name: "spine", At: window.TapAt("mid", 3), Clock: ClockSwitch, Sessions: make(map[SessionMatch]Session),
+		Placed: func(name string) (window.Tap, bool) { return window.TapAt("sender", 5), name == "spine/192.0.2.1/8" },
 	}
 	for text, s := range map[string]Session{
 		"192.0.2.1/7": {Place: "receiver"}, "7": {Weight: 9, Clock: ClockCollector}, "192.0.2.1": {Weight: 11},
@@ -26,14 +26,14 @@ func TestSessions(t *testing.T) {
 	}
 	for session, want := range map[string]struct {
 		name     string
-		tap      feed.Tap
+		tap      window.Tap
 		switched bool
 	}{
-		"erspan/192.0.2.1/7":  {"spine/192.0.2.1/7", feed.TapAt("receiver", 3), true},
-		"erspan/192.0.2.2/7":  {"spine/192.0.2.2/7", feed.TapAt("mid", 9), false},
-		"erspan/192.0.2.1/8":  {"spine/192.0.2.1/8", feed.TapAt("sender", 11), true},
-		"erspan/192.0.2.2/8":  {"spine/192.0.2.2/8", feed.TapAt("mid", 3), true},
-		capture.OtherSessions: {"spine/" + capture.OtherSessions, feed.TapAt("mid", 3), false},
+		"erspan/192.0.2.1/7":  {"spine/192.0.2.1/7", window.TapAt("receiver", 3), true},
+		"erspan/192.0.2.2/7":  {"spine/192.0.2.2/7", window.TapAt("mid", 9), false},
+		"erspan/192.0.2.1/8":  {"spine/192.0.2.1/8", window.TapAt("sender", 11), true},
+		"erspan/192.0.2.2/8":  {"spine/192.0.2.2/8", window.TapAt("mid", 3), true},
+		capture.OtherSessions: {"spine/" + capture.OtherSessions, window.TapAt("mid", 3), false},
 	} {
 		got := m.session(session)
 		if got.Name != want.name || got.Tap != want.tap || (got.Behind > 0) != want.switched {

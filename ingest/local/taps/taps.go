@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csigscope/csigscope/aggregate/feed"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/filter"
@@ -33,7 +33,7 @@ type Config struct {
 // Interface is a network interface to capture from.
 type Interface struct {
 	Name string
-	At   feed.Tap
+	At   window.Tap
 	// Capture is how, but for Filter, Fanout and Logger. A SnapLen of 0 is what decoding
 	// needs.
 	Capture capture.TapConfig
@@ -49,7 +49,7 @@ type Tap struct {
 	// fixed is that it cannot be opened anew while it is open from the same place.
 	fixed bool
 	open  func() error
-	feed  feed.Tap
+	feed  window.Tap
 
 	sources  []local.Source // of each ring, once it is open
 	state    func() capture.LinkState
@@ -161,7 +161,7 @@ func (t *Tap) State() capture.LinkState { return t.state() }
 
 // At is where the tap stands, or one of its sessions unless that is "", and what it is
 // captured from: an interface, an address or the session.
-func (t *Tap) At(session string) (at feed.Tap, from string) {
+func (t *Tap) At(session string) (at window.Tap, from string) {
 	if session == "" {
 		return t.feed, t.from
 	}

@@ -1,0 +1,267 @@
+package table_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
+
+func block(producer uint64, second, cells int) *aggregate.Block {
+	rng := rand.New(rand.NewPCG(producer, uint64(second)))
+	return tabletest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), cells, csig.MinABWRatio, csig.MaxDelay)
+}
+
+func write(t *testing.T, m aggregate.Sink, blocks ...*aggregate.Block) {
+	t.Helper()
+	for _, b := range blocks {
+		if err := m.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSameAsSummary: windows hold what a Summary makes of the same blocks, alone and merged.
+func TestSameAsSummary(t *testing.T) {
+	m := table.New(table.Config{Windows: 3})
+	all := table.NewSummary(time.Second, 1<<20)
+	for second := range 5 {
+		for producer := range uint64(3) {
+			b := block(producer, second, 40)
+			write(t, m, b)
+			if second >= 2 {
+				write(t, all, b)
+			}
+		}
+		m.Publish()
+	}
+	s := m.State()
+	if s.Revision != 5 || len(s.Windows) != 3 {
+		t.Fatalf("revision %d with %d windows, want 5 with 3", s.Revision, len(s.Windows))
+	}
+	for _, signal := range []csig.Signal{csig.MinABWRatio, csig.MaxDelay} {
+		if diff := cmp.Diff(all.Cells(signal, nil), table.Merge(s.Last(10)).Cells(signal, nil)); diff != "" {
+			t.Errorf("%s merged (-want +got):\n%s", signal, diff)
+		}
+		one := table.NewSummary(time.Second, 1<<20)
+		write(t, one, block(0, 4, 40), block(1, 4, 40), block(2, 4, 40))
+		if diff := cmp.Diff(one.Cells(signal, nil), s.Newest().Cells(signal)); diff != "" {
+			t.Errorf("%s of the newest window (-want +got):\n%s", signal, diff)
+		}
+	}
+}
+
+// TestRevisions: a state never changes, and late blocks make a new revision of their window.
+func TestRevisions(t *testing.T) {
+	m := table.New(table.Config{})
+	write(t, m, block(1, 0, 8))
+	m.Publish()
+	first := m.State()
+	before := first.Newest().Summary().Cells(csig.MaxDelay, nil)
+	write(t, m, block(2, 1, 8))
+	m.Publish()
+	if w := m.State().Newest(); w.Completeness() != 0.5 || w.Producers != 1 || w.Expected != 2 {
+		t.Errorf("one of two producers told: completeness %v of %d/%d", w.Completeness(), w.Producers, w.Expected)
+	}
+	write(t, m, block(2, 0, 8))
+	m.Publish()
+	last := m.State()
+	if last.Revision != 3 || last.Windows[0].Revision != 3 || last.Windows[1].Revision != 2 || last.Windows[0].Completeness() != 1 {
+		t.Errorf("revision %d, windows of %d and %d, want 3 of 3 and 2", last.Revision, last.Windows[0].Revision, last.Windows[1].Revision)
+	}
+	if diff := cmp.Diff(before, first.Newest().Summary().Cells(csig.MaxDelay, nil)); diff != "" {
+		t.Errorf("a late block changed an old state:\n%s", diff)
+	}
+	if old, ok := last.At(1); !ok || len(old.Windows) != 1 {
+		t.Errorf("revision 1 is not at hand")
+	}
+	m.Publish()
+	if m.State().Revision != 3 {
+		t.Errorf("nothing changed and revision is %d", m.State().Revision)
+	}
+}
+
+// TestBounds holds windows, rows and the log to their bounds.
+func TestBounds(t *testing.T) {
+	m := table.New(table.Config{Windows: 4, MaxRows: 400, Log: 3})
+	total := map[int]uint64{}
+	for second := range 20 {
+		b := block(1, second, 300)
+		for i, n := range b.Observations {
+			if decode.Kind(b.Kind[i]) == decode.Tag { // all cells have tags, which hide reflections
+				total[second] += n
+			}
+		}
+		write(t, m, b)
+		m.Publish()
+		s := m.State()
+		rows := 0
+		for _, w := range s.Windows {
+			rows += w.Summary().Len()
+		}
+		if rows > 400 || len(s.Windows) > 4 || len(s.Windows) == 0 {
+			t.Fatalf("%d rows in %d windows, want at most 400 in 4", rows, len(s.Windows))
+		}
+	}
+	s := m.State()
+	var kept uint64
+	for _, signal := range s.Signals() {
+		for _, c := range s.Newest().Cells(signal) {
+			kept += c.Observations
+		}
+	}
+	if kept != total[19] {
+		t.Errorf("%d of %d observations past the bound on rows", kept, total[19])
+	}
+	if _, ok := s.At(s.Revision - 3); ok {
+		t.Error("the log is longer than its bound")
+	}
+	write(t, m, block(1, 0, 4))
+	if c := m.Counts(); c.OldBlocks+c.DroppedWindows == 0 {
+		t.Errorf("counts %+v, want the forgotten told", c)
+	}
+}
+
+// TestRunSettles: blocks of the same moment make one revision, which readers do not poll for.
+func TestRunSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := table.New(table.Config{})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = m.Run(ctx) })
+		w := m.Watch(0)
+		if step, err := w.Next(ctx); err != nil || step.Kind != table.Snapshot {
+			t.Fatalf("first step %+v, %v", step, err)
+		}
+		start := time.Now()
+		wg.Go(func() {
+			for producer := range uint64(4) {
+				write(t, m, block(producer, 0, 4))
+				time.Sleep(time.Millisecond)
+			}
+		})
+		step, err := w.Next(ctx)
+		if err != nil || step.Kind != table.Changed || step.State.Revision != 1 || len(step.Windows) != 1 {
+			t.Fatalf("step %+v, %v", step, err)
+		}
+		if took := time.Since(start); step.Windows[0].Producers != 4 || took != 10*time.Millisecond {
+			t.Errorf("%d producers after %s, want 4 after 10ms", step.Windows[0].Producers, took)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+// TestRunGoesOn: a window waits for those who told of one that is kept, and no longer.
+func TestRunGoesOn(t *testing.T) {
+	const settle = 10 * time.Millisecond
+	told := func(second int, producers ...uint64) (list []*aggregate.Block) {
+		for _, p := range producers {
+			list = append(list, block(p, second, 4))
+		}
+		return list
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := table.New(table.Config{Windows: 4})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = m.Run(ctx) })
+		w := m.Watch(0)
+		if _, err := w.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i, step := range []struct {
+			blocks []*aggregate.Block
+			took   time.Duration
+			why    string
+		}{
+			{told(0, 1, 2, 2), settle, "nothing is known of the first window"},
+			{told(1, 1, 2, 2), 0, "all is there"},
+			{told(2, 2, 1), settle, "a block of a producer with two is missing"},
+			{told(3, 2, 1), 0, "who had two had one the last time"},
+			{told(4, 1), settle, "one is silent"},
+			{told(5, 1, 2), 0, "all who are known are there"},
+			{told(6, 2), settle, "one is silent"},
+			{told(5, 1, 2), settle, "late blocks await nobody"},
+			{told(7, 2), settle, "who told of a window that is kept is awaited"},
+			{told(8, 2), settle, "as long as it is"},
+			{told(9, 2), 0, "and no longer"},
+			{told(9, 2), settle, "what was whole is whole once"},
+			{told(10, 2, 3), settle, "a block of who had two is missing, and a stranger is not"},
+		} {
+			start := time.Now()
+			write(t, m, step.blocks...)
+			if _, err := w.Next(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took != step.took || m.State().Revision != uint64(i+1) {
+				t.Errorf("step %d: revision %d after %s, want %d after %s: %s", i, m.State().Revision, took, i+1, step.took, step.why)
+			}
+			time.Sleep(time.Second)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+// TestWatchers: who is slow is told so and begins anew; who comes back goes on.
+func TestWatchers(t *testing.T) {
+	m := table.New(table.Config{Log: 8})
+	step := func(w *table.Watcher) table.Step {
+		t.Helper()
+		s, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	publish := func(from, to int) {
+		for second := from; second < to; second++ {
+			write(t, m, block(1, second, 4))
+			m.Publish()
+		}
+	}
+	slow := m.Watch(4)
+	step(slow)
+	publish(0, 4)
+	for revision := range uint64(4) {
+		if s := step(slow); s.Kind != table.Changed || s.State.Revision != revision+1 {
+			t.Fatalf("step %+v, want revision %d", s, revision+1)
+		}
+	}
+	publish(4, 10)
+	if s := step(slow); s.Kind != table.Lagging || s.Missed != 6 {
+		t.Errorf("step %+v, want lagging by 6", s)
+	}
+	if s := step(slow); s.Kind != table.Snapshot || s.State.Revision != 10 {
+		t.Errorf("step %+v, want a snapshot", s)
+	}
+	epoch := m.State().Epoch
+	if s := step(m.Resume(0, epoch, 8)); s.Kind != table.Changed || s.State.Revision != 9 {
+		t.Errorf("resumed with %+v, want revision 9", s)
+	}
+	for name, w := range map[string]*table.Watcher{
+		"expired": m.Resume(0, epoch, 1), "epoch": m.Resume(0, epoch+2, 9), "ahead": m.Resume(0, epoch, 99),
+	} {
+		if a, b := step(w), step(w); a.Kind != table.Gap || b.Kind != table.Snapshot {
+			t.Errorf("%s: resumed with %+v, %+v, want a gap and a snapshot", name, a, b)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := slow.Next(ctx); err == nil {
+		t.Error("waiting ended without an error")
+	}
+}

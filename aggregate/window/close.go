@@ -1,0 +1,160 @@
+package window
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// minCompactAt is the number of series below which dead ones are left alone.
+const minCompactAt = 4096
+
+// Flush accepts what waits in quarantine and closes every window, as at the end of
+// a capture. The shard can go on: what it writes for the same windows later adds up
+// with what it wrote before.
+func (s *Shard) Flush(ctx context.Context) error {
+	if s.err != nil {
+		return s.err
+	}
+	c := &s.clock
+	if !c.started && len(c.waiting) > 0 {
+		c.started = true
+		c.now = c.waiting[0].TimeNS
+	}
+	if err := s.release(ctx); err != nil {
+		return err
+	}
+	s.apply()
+	s.flushing = true
+	defer func() { s.flushing = false }()
+	for i := range s.levels {
+		for len(s.levels[i].open) > 0 {
+			if err := s.close(ctx, i, s.levels[i].open[0], c.now); err != nil {
+				return err
+			}
+		}
+	}
+	s.settle()
+	return nil
+}
+
+// closeDue closes the windows that are due at the time, the finest first, so that
+// a coarse window has all that it is made of.
+func (s *Shard) closeDue(ctx context.Context, ns int64) error {
+	s.apply()
+	coarse := false
+	for i := range s.levels {
+		l := &s.levels[i]
+		for j := 0; j < len(l.open); {
+			if w := l.open[j]; w.due > ns {
+				j++
+				continue
+			}
+			if err := s.close(ctx, i, l.open[j], ns); err != nil {
+				return err
+			}
+			coarse = i == len(s.levels)-1
+		}
+	}
+	// A series lives as long as the coarsest window that it was seen in.
+	if coarse && s.series.current >= s.compactAt {
+		s.dropDeadSeries()
+	}
+	s.settle()
+	return nil
+}
+
+// settle brings the watermark's idea of the open windows up to date.
+func (s *Shard) settle() {
+	s.clock.leave()
+	s.clock.nextDue = s.levels[0].nextDue()
+	for i := range s.levels[1:] {
+		s.clock.nextDue = min(s.clock.nextDue, s.levels[1+i].nextDue())
+	}
+}
+
+// close writes the window's rows and folds it into the next coarser level. ns is
+// where the watermark is going.
+func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
+	l := &s.levels[i]
+	if i == 0 {
+		s.tally(w)
+	}
+	s.rows.sortCells(w)
+	if err := s.write(ctx, l, w); err != nil {
+		s.err = fmt.Errorf("write window of %s at %s: %w",
+			time.Duration(l.res), time.Unix(0, w.start).UTC().Format(time.RFC3339Nano), err)
+		return s.err
+	}
+	if i+1 < len(s.levels) {
+		up := &s.levels[i+1]
+		start := up.floor(w.start)
+		to := up.find(start)
+		if to == nil && s.clock.now < up.dueAt(start) {
+			to = up.begin(start, up.dueAt(start), false)
+		}
+		if to == nil {
+			var err error
+			if to, err = s.reopen(ctx, i+1, start, ns); err != nil {
+				return err
+			}
+			s.rows.sortCells(w) // another window may have been closed for it
+		}
+		s.counts.FlowsForgotten += uint64(up.fold(to, w, &s.series, &s.rows))
+	}
+	l.end(w)
+	return nil
+}
+
+// reopen begins a delta window for one that was closed. It stays open for the
+// level's lateness from the time ns on, so that what comes late together is written
+// together.
+func (s *Shard) reopen(ctx context.Context, i int, start, ns int64) (*window, error) {
+	l := &s.levels[i]
+	s.counts.Deltas++
+	if l.deltas >= maxDeltas {
+		s.apply()
+		if err := s.close(ctx, i, l.oldestDelta(), ns); err != nil {
+			return nil, err
+		}
+		s.settle()
+	}
+	return l.begin(start, ns+l.lateness, true), nil
+}
+
+// tally counts what becomes of the observations in a closed window of the finest
+// level.
+func (s *Shard) tally(w *window) {
+	for i := range w.compact {
+		e := &w.compact[i]
+		n := uint64(0)
+		for used := e.used; used != 0; used &= used - 1 {
+			n += uint64(e.hist[bits.TrailingZeros32(used)&31])
+		}
+		s.tallyEntry(e.series, n)
+	}
+	for i := range w.wide {
+		s.tallyEntry(w.wide[i].series, uint64(w.wide[i].count))
+	}
+}
+
+func (s *Shard) tallyEntry(id uint32, n uint64) {
+	sr := &s.series.list[id]
+	n *= s.cfg.Weight
+	c := &s.counts
+	if sr.overflow {
+		c.Overflow += n
+	} else {
+		c.Stored += n
+	}
+	c.BySignal[sr.signal] += n
+	switch sr.class {
+	case classUntouched:
+		c.Untouched += n
+	case classTrimmed:
+		c.Trimmed += n
+	case classRaw, classCount:
+		c.Unknown += n
+	}
+}

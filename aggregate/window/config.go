@@ -1,0 +1,176 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Limits of a Config.
+const (
+	// MinResolution is the shortest window: below it the error of capture clocks
+	// exceeds the window.
+	MinResolution = 100 * time.Microsecond
+	// MaxResolution is the longest window.
+	MaxResolution = 24 * time.Hour
+	// DefaultMaxKeys is that of Config.MaxKeys.
+	DefaultMaxKeys = 1 << 20
+	// MaxKeyBudget bounds Config.MaxKeys.
+	MaxKeyBudget = 1 << 21
+	// MaxWeight bounds Config.Weight, so that weighted counts of a window have 64 bits.
+	MaxWeight = 1 << 30
+
+	// maxLateWindows bounds how many windows a lateness keeps open.
+	maxLateWindows = 10000
+	// maxDuration bounds the horizon and how far ahead a time may be.
+	maxDuration = 366 * MaxResolution
+	// fineBelow is the resolution below which FineHeavyOnly applies.
+	fineBelow = time.Second
+)
+
+// Config is what a Shard needs to know. The zero value of a field with a default
+// means that default.
+type Config struct {
+	Domain   *csig.Domain       // required
+	Resolver aggregate.Resolver // required
+	Source   aggregate.Source   // copied into every block
+	SeqBase  uint64             // Block.Seq of the first block
+
+	// Resolutions are the lengths of the windows, ascending, each a divisor of the
+	// next, from MinResolution to MaxResolution. Default: 1 s and 1 min.
+	Resolutions []time.Duration
+	// FineHeavyOnly keeps the volume of resolutions below 1 s down: their blocks hold
+	// only rows of cells (source group, destination group, signal, kind) that had a
+	// heavy observation in the block. Coarser resolutions are complete nevertheless,
+	// and one of them has to be configured.
+	FineHeavyOnly bool
+	// Lateness is how far behind the watermark an observation may be and still find
+	// its window open, per resolution and not descending. Default: two windows, at
+	// least 50 ms.
+	Lateness []time.Duration
+	// Horizon is how far behind the watermark an observation may be and still count,
+	// as a delta of a window that was closed before. Default: 5 min.
+	Horizon time.Duration
+	// MaxAhead is how far ahead of the watermark an observation may be without being
+	// quarantined. Default: 1 min.
+	MaxAhead time.Duration
+	// MaxKeys is how many series a shard holds before further ones go to overflow
+	// rows. Default: 1<<20, at most MaxKeyBudget.
+	MaxKeys int
+	// Flows is how many flows the blocks of windows of 1 s and longer name. Default: none.
+	Flows FlowLimits
+
+	// Watch, unless nil, is shown what is out of the ordinary. It changes no window.
+	Watch Watch
+	// WatchSent says that the tap is at senders, whose tags are to have initial values.
+	WatchSent bool
+
+	// Tags and Reflections say which kinds are terminal where the tap stands; the
+	// other kinds are rejected.
+	Tags, Reflections bool
+	// Weight is how many packets one observation stands for (1/N tagging, sampled
+	// mirrors), at most 1<<30. Default: 1.
+	Weight uint64
+	// LocateUntouched keeps the locator metadata of untouched tags as their location,
+	// for fabrics whose first hop may write the initial value
+	// (draft-tian-ccwg-ibcs-datapath-processing-00). They never count as heavy.
+	LocateUntouched bool
+}
+
+// withDefaults is the configuration with defaults filled in, or what is wrong
+// with it.
+func (c Config) withDefaults() (Config, error) {
+	if c.Domain == nil || c.Resolver == nil {
+		return c, errors.New("domain and resolver: both are required")
+	}
+	if len(c.Resolutions) == 0 {
+		c.Resolutions = []time.Duration{time.Second, time.Minute}
+	}
+	c.Resolutions = slices.Clone(c.Resolutions)
+	if err := CheckResolutions(c.Resolutions, c.FineHeavyOnly); err != nil {
+		return c, err
+	}
+	if c.Lateness == nil {
+		for _, r := range c.Resolutions {
+			c.Lateness = append(c.Lateness, max(2*r, 50*time.Millisecond))
+		}
+	}
+	c.Lateness = slices.Clone(c.Lateness)
+	if err := c.checkLateness(); err != nil {
+		return c, err
+	}
+	setDefault(&c.Horizon, 5*time.Minute)
+	setDefault(&c.MaxAhead, time.Minute)
+	setDefault(&c.MaxKeys, DefaultMaxKeys)
+	setDefault(&c.Weight, 1)
+	var err error
+	if c.Flows, err = c.Flows.WithDefaults(); err != nil {
+		return c, err
+	}
+	if c.Horizon < 0 || c.MaxAhead < 0 {
+		return c, fmt.Errorf("horizon %s, max ahead %s: expected no negative duration", c.Horizon, c.MaxAhead)
+	}
+	if c.Horizon > maxDuration || c.MaxAhead > maxDuration {
+		return c, fmt.Errorf("horizon %s, max ahead %s: expected at most %s", c.Horizon, c.MaxAhead, maxDuration)
+	}
+	return c, errors.Join(CheckWeight(c.Weight), CheckMaxKeys(c.MaxKeys))
+}
+
+// CheckWeight says what is wrong with a Config.Weight.
+func CheckWeight(n uint64) error {
+	if n > MaxWeight {
+		return fmt.Errorf("weight %d: expected at most %d", n, MaxWeight)
+	}
+	return nil
+}
+
+// CheckMaxKeys says what is wrong with a Config.MaxKeys.
+func CheckMaxKeys(n int) error {
+	if n < 1 || n > MaxKeyBudget {
+		return fmt.Errorf("%d keys: expected 1 to %d", n, MaxKeyBudget)
+	}
+	return nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// CheckResolutions says what is wrong with the Resolutions, at least one, and FineHeavyOnly
+// of a Config.
+func CheckResolutions(list []time.Duration, fineHeavyOnly bool) error {
+	for i, r := range list {
+		if r < MinResolution || r > MaxResolution {
+			return fmt.Errorf("resolution %s: expected %s to %s", r, MinResolution, MaxResolution)
+		}
+		if i > 0 && (r <= list[i-1] || r%list[i-1] != 0) {
+			return fmt.Errorf("resolution %s: expected a multiple of the finer one, %s", r, list[i-1])
+		}
+	}
+	if coarsest := list[len(list)-1]; fineHeavyOnly && coarsest < fineBelow {
+		return fmt.Errorf("resolution %s: heavy cells only would leave no complete resolution; add one of at least %s", coarsest, fineBelow)
+	}
+	return nil
+}
+
+func (c *Config) checkLateness() error {
+	if len(c.Lateness) != len(c.Resolutions) {
+		return fmt.Errorf("lateness: %d given for %d resolutions", len(c.Lateness), len(c.Resolutions))
+	}
+	for i, l := range c.Lateness {
+		if l < 0 || l > maxLateWindows*c.Resolutions[i] {
+			return fmt.Errorf("lateness %s at resolution %s: expected 0 to %d windows", l, c.Resolutions[i], maxLateWindows)
+		}
+		if i > 0 && l < c.Lateness[i-1] {
+			return fmt.Errorf("lateness %s at resolution %s: below that of the finer one, %s", l, c.Resolutions[i], c.Lateness[i-1])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package window
+
+import (
+	"math"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate/flow"
+)
+
+// maxDeltas bounds the reopened windows of a level: past it, the one that has been
+// open longest is closed first.
+const maxDeltas = 64
+
+// level holds the open windows of one resolution.
+type level struct {
+	res, lateness int64
+	first         int64     // start of the window that was opened first, -1 before
+	open          []*window // by start
+	all           []*window // by slot
+	free          []*window
+	refs          []entryRef // by series
+	gen           uint32
+	deltas        int
+	flowBudget    int
+}
+
+// entryRef remembers in which window a series was counted last, and where: it
+// spares the hot path a look-up in the window's index.
+type entryRef struct {
+	gen, entry uint32
+}
+
+// refer makes room for the entryRefs of n series, at most one more than before.
+func (l *level) refer(n int) {
+	if n > len(l.refs) {
+		l.refs = extend(l.refs)
+		l.refs[n-1] = entryRef{}
+	}
+}
+
+// floor is the start of the window that holds the time, which is not negative.
+func (l *level) floor(ns int64) int64 { return ns - ns%l.res }
+
+// dueAt is when a window closes for the first time.
+func (l *level) dueAt(start int64) int64 { return start + l.res + l.lateness }
+
+// find is the open window with the start, or nil. The newest are tried first.
+func (l *level) find(start int64) *window {
+	for i := len(l.open) - 1; i >= 0; i-- {
+		if w := l.open[i]; w.start <= start {
+			if w.start == start {
+				return w
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// begin opens a window that find does not have.
+func (l *level) begin(start, due int64, delta bool) *window {
+	var w *window
+	if n := len(l.free); n > 0 {
+		w, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		w = &window{slot: uint32(len(l.all)), flows: flow.Table{Budget: l.flowBudget}}
+		l.all = append(l.all, w)
+	}
+	w.start, w.end, w.due, w.delta = start, start+l.res, due, delta
+	w.gen = l.nextGen()
+	if delta {
+		l.deltas++
+	}
+	if l.first < 0 {
+		l.first = start
+	}
+	at := len(l.open)
+	for at > 0 && l.open[at-1].start > start {
+		at--
+	}
+	l.open = slices.Insert(l.open, at, w)
+	return w
+}
+
+// nextGen skips 0, the generation of an entryRef that refers to nothing.
+func (l *level) nextGen() uint32 {
+	l.gen++
+	if l.gen == 0 {
+		clear(l.refs)
+		l.gen = 1
+	}
+	return l.gen
+}
+
+// end takes a closed window back.
+func (l *level) end(w *window) {
+	if w.delta {
+		l.deltas--
+	}
+	w.reset()
+	l.open = slices.Delete(l.open, slices.Index(l.open, w), slices.Index(l.open, w)+1)
+	l.free = append(l.free, w)
+}
+
+// nextDue is when the next window closes, math.MaxInt64 when none is open.
+func (l *level) nextDue() int64 {
+	due := int64(math.MaxInt64)
+	for _, w := range l.open {
+		due = min(due, w.due)
+	}
+	return due
+}
+
+// oldestDelta is the delta window that is due first, or nil.
+func (l *level) oldestDelta() *window {
+	var oldest *window
+	for _, w := range l.open {
+		if w.delta && (oldest == nil || w.due < oldest.due) {
+			oldest = w
+		}
+	}
+	return oldest
+}
+
+// entry is the current entry of the series in the window.
+func (l *level) entry(w *window, id uint32, s *series) uint32 {
+	ref := &l.refs[id]
+	if ref.gen == w.gen {
+		return ref.entry
+	}
+	slot, found := w.index.at(id)
+	if !found {
+		*slot = w.add(id, s)
+	}
+	*ref = entryRef{w.gen, *slot}
+	return *slot
+}
+
+// seal makes the series' next observations count in a new entry.
+func (l *level) seal(w *window, id uint32, s *series) uint32 {
+	slot, _ := w.index.at(id)
+	*slot = w.add(id, s)
+	l.refs[id] = entryRef{w.gen, *slot}
+	return *slot
+}
+
+// fold adds the fine window, whose distributions are in r.cells, to the window w of
+// this level. It gives the number of flows that were forgotten for it.
+func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) (forgotten int) {
+	for i := range fine.compact {
+		e := &fine.compact[i]
+		to := l.entry(w, e.series, &t.list[e.series])
+		if !w.compact[to].fits(e) {
+			to = l.seal(w, e.series, &t.list[e.series])
+		}
+		w.compact[to].merge(e)
+	}
+	r.scratch = r.scratch[:0]
+	for i := range fine.wide {
+		e := &fine.wide[i]
+		to := l.entry(w, e.series, &t.list[e.series])
+		if w.wide[to].count > math.MaxUint32-1-e.count {
+			to = l.seal(w, e.series, &t.list[e.series])
+		}
+		w.wide[to].merge(e)
+		r.scratch = append(r.scratch, to)
+	}
+	for _, c := range r.cells {
+		key := uint32(c >> 32)
+		slot, _ := w.dist.at(distKey(r.scratch[key>>distIndexBits], uint16(key&(1<<distIndexBits-1))))
+		*slot += uint32(c)
+	}
+	return w.flows.Merge(&fine.flows)
+}
+
+func (l *level) bytes() uint64 {
+	n := uint64(cap(l.refs)) * 8
+	for _, w := range l.all {
+		n += w.bytes()
+	}
+	return n
+}
+
+// renumber gives the series in the open windows, and there alone, new numbers
+// below n.
+func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, t *seriesTable) {
+	l.refs = make([]entryRef, len(t.list))
+	for _, w := range l.open {
+		w.index.reset()
+		for i := range w.compact {
+			w.reindex(&w.compact[i].series, renumbered, uint32(i))
+		}
+		for i := range w.wide {
+			w.reindex(&w.wide[i].series, renumbered, uint32(i))
+		}
+		w.flows.Renumber(seeds, renumbered, t.cellOf)
+	}
+}

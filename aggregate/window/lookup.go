@@ -1,0 +1,112 @@
+package window
+
+import (
+	"net/netip"
+
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// lookupKey is what tells series apart before anything is resolved: 18 bits each of
+// the ends of the measured path, then 17 bits of locator metadata, 6 of traits, 3 of
+// class and 1 of kind. It is never 0.
+type lookupKey uint64
+
+// noLM stands for locator metadata that names nothing.
+const noLM = 1 << 16
+
+const (
+	lookupDst = 27
+	lookupSrc = lookupDst + endBits
+)
+
+// newLookupKey is a key without ends.
+func newLookupKey(lm uint32, traits uint, cl class, kind decode.Kind) lookupKey {
+	return lookupKey(lm<<10 | uint32(traits)<<4 | uint32(cl)<<1 | uint32(kind)>>1)
+}
+
+func (k lookupKey) lm() uint32        { return uint32(k >> 10 & (1<<17 - 1)) }
+func (k lookupKey) traits() uint8     { return uint8(k >> 4 & 63) }
+func (k lookupKey) class() class      { return class(k >> 1 & 7) }
+func (k lookupKey) kind() decode.Kind { return decode.Kind(k&1) + decode.Tag }
+func (k lookupKey) src() end          { return end(k >> lookupSrc) }
+func (k lookupKey) dst() end          { return end(k >> lookupDst & (1<<endBits - 1)) }
+
+// lookup finds the series of the pending items. Its loops have little in them, so
+// that the memory accesses of several items overlap.
+func (s *Shard) lookup() {
+	outdated := false
+	if s.forgetter != nil {
+		now := s.forgetter.Revision()
+		outdated, s.revision = now != s.revision, now
+	}
+	if outdated || s.ends.full(2*s.pending) {
+		s.ends.clear()
+		s.ends.resets++
+		s.keys.clear()
+	}
+	items := s.items[:s.pending]
+	for i := range items {
+		it := &items[i]
+		o := &s.batch[it.obs]
+		it.addresses = 0
+		if o.Flags&decode.HasAddrs != 0 {
+			a, b := o.Measured()
+			src, srcHash := s.ends.get(a)
+			from := src.src // its slot may move
+			dst, dstHash := s.ends.get(b)
+			it.key |= lookupKey(from)<<lookupSrc | lookupKey(dst.dst)<<lookupDst
+			it.addresses = flow.Addresses(srcHash, dstHash)
+		}
+	}
+	touched := uint64(0)
+	for i := range items {
+		touched |= s.keys.touch(uint64(items[i].key))
+	}
+	s.touched |= touched
+	for i := range items {
+		it := &items[i]
+		series, watch, ok := s.keys.get(uint64(it.key))
+		if !ok {
+			series, watch = s.resolve(it.key, &s.batch[it.obs])
+			s.keys.put(keySlot{uint64(it.key), series, watch})
+		}
+		it.series = series
+		if it.code&codeBits >= watch {
+			s.noticeItem(it)
+		}
+	}
+}
+
+// measured is Observation.Measured as addresses.
+func measured(o *decode.Observation) (src, dst netip.Addr) {
+	src, dst = o.Addrs()
+	if o.Kind == decode.Reflection {
+		return dst, src
+	}
+	return src, dst
+}
+
+// resolve finds the series of a key that was not met before, and from which code on it is
+// watched.
+func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
+	key := seriesKey{
+		src: s.ends.src[k.src()], dst: s.ends.dst[k.dst()], heavyLo: 1, // no code is heavy
+		traits: k.traits(), kind: k.kind(), class: k.class(),
+	}
+	var capacity uint64
+	if k.lm() != noLM && s.traits[key.traits].located {
+		src, dst := measured(o)
+		key.loc, capacity = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
+	}
+	if key.class == classValue {
+		if lo, hi, ok := s.traits[key.traits].table.HeavyCodes(capacity); ok {
+			key.heavyLo, key.heavyHi = lo, hi
+		}
+	}
+	id = s.series.id(key)
+	for i := range s.levels {
+		s.levels[i].refer(len(s.series.list))
+	}
+	return id, s.watchFrom(k, key.loc, capacity)
+}

@@ -1,0 +1,249 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// nothing is a sink.
+type nothing struct{}
+
+func (nothing) WriteBlock(context.Context, *aggregate.Block) error { return nil }
+
+func lane(t *testing.T) (*window.Pipeline, *window.Stream) {
+	t.Helper()
+	return laneOf(t, decode.Ethernet, capture.Mirrors{})
+}
+
+func laneOf(t *testing.T, link decode.Link, holds capture.Mirrors) (*window.Pipeline, *window.Stream) {
+	t.Helper()
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shard, err := window.NewShard(window.Config{Domain: domain, Resolver: fabric.None(domain), Tags: true, Reflections: true}, nothing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := window.NewPipeline(decode.Config{Domain: domain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, window.NewStream(link, holds, shard)
+}
+
+// ipv4 is a packet between two hosts.
+var ipv4 = []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1, 0, 1, 0, 2, 0, 8, 0, 0}
+
+func frame(head ...byte) *capture.Frame {
+	data := append(append(make([]byte, 12), head...), ipv4...)
+	return &capture.Frame{Data: data, TimeNS: time.Now().UnixNano(), WireLen: uint32(len(data))}
+}
+
+// TestStripped: a tag that came beside its frame counts as the one that was sent, also a
+// VLAN tag before it.
+func TestStripped(t *testing.T) {
+	f, l := lane(t)
+	sent := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
+	beside := frame(0x08, 0x00)
+	beside.TPID, beside.TCI = 0x9900, 0x2b85
+	vlan := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
+	vlan.TPID, vlan.TCI = 0x8100, 7
+	for _, frame := range []*capture.Frame{sent, beside, vlan, frame(0x08, 0x00)} {
+		if err := f.Add(t.Context(), l, frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := f.Found.List(); l.Pending() != 3 || len(found) != 1 || found[0].Count != 3 {
+		t.Errorf("%d observations: %+v; want 3 compact tags", l.Pending(), found)
+	}
+	if err := l.Pass(t.Context()); err != nil || l.Pending() != 0 || l.Shard().Counts().In != 3 {
+		t.Errorf("%d of 3 observations are in the shard, %v", l.Shard().Counts().In, err)
+	}
+	if f.Decoded().Frames != 4 || f.Frames[decode.NoCSIG] != 1 {
+		t.Errorf("counted %+v", f.Tally)
+	}
+}
+
+// carrying is a packet between two other hosts with a frame behind the head of a tunnel.
+func carrying(protocol byte, head []byte, f *capture.Frame) *capture.Frame {
+	n := 20 + len(head) + len(f.Data)
+	ip := []byte{0x45, 0, byte(n >> 8), byte(n), 0, 0, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2}
+	data := slices.Concat(make([]byte, 12), []byte{0x08, 0x00}, ip, head, f.Data)
+	return &capture.Frame{Data: data, TimeNS: f.TimeNS, WireLen: uint32(len(data))}
+}
+
+// reflecting is a frame with a reflection over TCP.
+func reflecting() *capture.Frame {
+	f := frame(0x08, 0x00)
+	tcp := []byte{0, 80, 0, 90, 0, 0, 0, 1, 0, 0, 0, 1, 0x70, 0x10, 0xff, 0xff, 0, 0, 0, 0, 253, 6, 0xc5, 0x16, 0x2b, 0x85, 1, 1}
+	f.Data = append(f.Data[:34], tcp...)
+	f.Data[14+3], f.Data[14+9] = byte(20+len(tcp)), 6
+	f.WireLen = uint32(len(f.Data))
+	return f
+}
+
+// TestMirrors: tags and reflections in a mirror session count where the tap holds such
+// sessions. Elsewhere anybody can have sent them: they are orphans of the packet that they
+// are in, whatever it is in, and enter no window.
+func TestMirrors(t *testing.T) {
+	const gre, udp = 47, 17
+	every := capture.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: capture.DefaultVXLANPort, TZSP: capture.DefaultTZSPPort}
+	inUDP := func(port uint16, head ...byte) []byte {
+		return append([]byte{0xc0, 0, byte(port >> 8), byte(port), 0, 0, 0, 0}, head...)
+	}
+	erspan := []byte{0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 7, 0, 0, 0, 0}
+	for name, kind := range map[string]struct {
+		protocol byte
+		head     []byte
+		holds    capture.Mirrors
+		tunnel   bool // else: reflections inside are those of its ends
+	}{
+		"erspan I":   {gre, []byte{0, 0, 0x88, 0xbe}, capture.Mirrors{ERSPAN: true}, false},
+		"erspan II":  {gre, erspan, capture.Mirrors{ERSPAN: true}, false},
+		"erspan III": {gre, []byte{0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 20, 0, 0, 0, 0, 0, 0, 0}, capture.Mirrors{ERSPAN: true}, false},
+		"gretap":     {gre, []byte{0, 0, 0x65, 0x58}, capture.Mirrors{GRETAP: true}, true},
+		"vxlan":      {udp, inUDP(4789, 8, 0, 0, 0, 0, 0, 7, 0), capture.Mirrors{VXLAN: capture.DefaultVXLANPort}, true},
+		"tzsp":       {udp, inUDP(37008, 1, 0, 0, 1, 40, 4, 0, 0, 0, 1, 1), capture.Mirrors{TZSP: capture.DefaultTZSPPort}, false},
+	} {
+		others := every
+		if kind.holds.ERSPAN {
+			others.ERSPAN = false
+		}
+		if kind.holds.GRETAP {
+			others.GRETAP = false
+		}
+		if kind.holds.VXLAN != 0 {
+			others.VXLAN = 0
+		}
+		if kind.holds.TZSP != 0 {
+			others.TZSP = 0
+		}
+		tag, reflection := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00), reflecting()
+		wrap := func(f *capture.Frame) *capture.Frame { return carrying(kind.protocol, kind.head, f) }
+		vlan, stripped := wrap(tag), wrap(tag)
+		vlan.Data = slices.Insert(vlan.Data, 12, 0x81, 0x00, 0, 7)
+		stripped.TPID, stripped.TCI = 0x8100, 7
+		own := wrap(tag)
+		own.Data = slices.Insert(own.Data, 12, 0x99, 0x00, 0x2b, 0x86)
+		beside := wrap(tag)
+		beside.TPID, beside.TCI = 0x9900, 0x2b86
+		fragment := wrap(tag)
+		fragment.Data[14+6] = 0x20
+		for what, test := range map[string]struct {
+			link       decode.Link
+			holds      capture.Mirrors
+			frame      *capture.Frame
+			in, orphan uint64
+		}{
+			"a tag":                        {decode.Ethernet, capture.Mirrors{}, wrap(tag), 0, 1},
+			"a tag, others held":           {decode.Ethernet, others, wrap(tag), 0, 1},
+			"a tag, held":                  {decode.Ethernet, kind.holds, wrap(tag), 1, 0},
+			"a tag, all held":              {decode.Ethernet, every, wrap(tag), 1, 0},
+			"behind a VLAN tag":            {decode.Ethernet, capture.Mirrors{}, vlan, 0, 1},
+			"behind a VLAN tag, held":      {decode.Ethernet, kind.holds, vlan, 1, 0},
+			"behind a stripped tag":        {decode.Ethernet, capture.Mirrors{}, stripped, 0, 1},
+			"behind a stripped tag, held":  {decode.Ethernet, kind.holds, stripped, 1, 0},
+			"the path's own tag":           {decode.Ethernet, capture.Mirrors{}, own, 1, 1},
+			"the path's own tag, held":     {decode.Ethernet, every, own, 1, 1},
+			"the path's stripped tag":      {decode.Ethernet, capture.Mirrors{}, beside, 1, 1},
+			"the path's stripped tag,held": {decode.Ethernet, every, beside, 1, 1},
+			"a mirror of a mirror":         {decode.Ethernet, capture.Mirrors{}, wrap(wrap(tag)), 0, 1},
+			"a mirror of a mirror, held":   {decode.Ethernet, every, wrap(wrap(tag)), 0, 1},
+			"a mirror in ERSPAN, held":     {decode.Ethernet, every, carrying(gre, erspan, wrap(tag)), 0, 1},
+			"a fragment":                   {decode.Ethernet, capture.Mirrors{}, fragment, 0, 1},
+			"a fragment, held":             {decode.Ethernet, every, fragment, 0, 1},
+			"a reflection, held":           {decode.Ethernet, kind.holds, wrap(reflection), 1, 0},
+			"in a cooked capture":          {decode.LinuxSLL, every, cooked(wrap(tag)), 0, 1},
+		} {
+			f, l := laneOf(t, test.link, test.holds)
+			if err := errors.Join(f.Add(t.Context(), l, test.frame), l.Pass(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			c := l.Shard().Counts()
+			if orphans := c.Rejected[aggregate.RejectOrphan]; c.In != test.in+test.orphan || orphans != test.orphan || f.Decoded().Orphans != test.orphan {
+				t.Errorf("%s, %s: %d observations, %d of them orphans; want %d that count and %d orphans", name, what, c.In, orphans, test.in, test.orphan)
+			}
+		}
+		f, l := laneOf(t, decode.Ethernet, others)
+		if err := errors.Join(f.Add(t.Context(), l, wrap(reflection)), l.Pass(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if orphans := l.Shard().Counts().Rejected[aggregate.RejectOrphan]; (orphans == 0) != kind.tunnel {
+			t.Errorf("%s, a reflection: %d orphans", name, orphans)
+		}
+		checkEnds(t, name, kind.holds, wrap(tag), tag)
+		checkEnds(t, name, kind.holds, wrap(reflection), reflection)
+	}
+}
+
+// cooked is the frame in a capture on all interfaces.
+func cooked(f *capture.Frame) *capture.Frame {
+	f.Data = slices.Insert(f.Data[12:], 0, make([]byte, 14)...)
+	return f
+}
+
+// checkEnds: an observation has the addresses and the length of the mirrored frame where
+// the tap holds such sessions, else those of the packet.
+func checkEnds(t *testing.T, name string, holds capture.Mirrors, f, inner *capture.Frame) {
+	t.Helper()
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := decode.New(decode.Config{Domain: domain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r decode.Result
+	var bare decode.Observation
+	for _, test := range []struct {
+		holds  capture.Mirrors
+		length uint32
+		src    string
+	}{{capture.Mirrors{}, f.WireLen, "192.0.2.1"}, {holds, inner.WireLen, "10.0.1.1"}} {
+		length := window.Decode(d, decode.Ethernet, test.holds, f, &r)
+		src, _ := r.Obs[0].Addrs()
+		window.Bare(d, decode.Ethernet, test.holds, f, &bare)
+		if from, _ := bare.Addrs(); length != test.length || r.N != 1 || src.String() != test.src || from != src {
+			t.Errorf("%s, %q held: %d bytes, %d observations from %s, without a tag from %s; want %d bytes from %s", name, test.holds, length, r.N, src, from, test.length, test.src)
+		}
+	}
+}
+
+// TestNoAllocations holds the way of a packet to none.
+func TestNoAllocations(t *testing.T) {
+	for _, holds := range []capture.Mirrors{{}, {ERSPAN: true, VXLAN: capture.DefaultVXLANPort}} {
+		f, l := laneOf(t, decode.Ethernet, holds)
+		frames := make([]*capture.Frame, 1000)
+		start := time.Now().UnixNano()
+		for i := range frames {
+			frames[i] = frame(0x99, 0x00, 0x2b, byte(i&15), 0x08, 0x00)
+			if i&1 != 0 {
+				frames[i] = carrying(47, []byte{0, 0, 0x88, 0xbe}, frames[i])
+			}
+			frames[i].TimeNS = start
+		}
+		run := func() {
+			for _, frame := range frames {
+				if err := f.Add(t.Context(), l, frame); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		run()
+		if n := testing.AllocsPerRun(10, run); n > 0 {
+			t.Errorf("%q held: %v allocations for %d packets", holds, n, len(frames))
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// Reset makes a flushed shard ready for another capture, whose blocks carry the
+// source and are numbered from seqBase. Counts start from zero, and nothing of what
+// was captured before shows: the blocks are those of a new shard. What the shard
+// learned of addresses and locators stays, and so does its memory, which is why it
+// is faster than a new one.
+//
+// It fails after an error of the sink, which it returns, and when windows are open.
+func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.pending > 0 || len(s.clock.waiting) > 0 || s.openWindows() > 0 {
+		return fmt.Errorf("reset shard: %w", errNotFlushed)
+	}
+	s.cfg.Source, s.cfg.SeqBase = source, seqBase
+	s.rows.block.Source, s.rows.seq = source, seqBase
+	s.clock.init(&s.cfg)
+	s.counts = aggregate.Counts{}
+	s.ends.resets, s.keys.resets = 0, 0
+	if s.repeats != nil {
+		s.repeats.forget()
+	}
+	for i := range s.levels {
+		s.levels[i].first = -1
+	}
+	s.compactAt = min(s.cfg.MaxKeys, minCompactAt)
+	s.series.nextLife()
+	// What is left over is bounded, so that a life holds its own budget of series and
+	// no more than half of one besides.
+	if len(s.series.list) > s.cfg.MaxKeys/2 {
+		s.forgetSeries()
+	}
+	return nil
+}
+
+// forgetSeries forgets all series. No window may be open.
+func (s *Shard) forgetSeries() {
+	s.series.forget()
+	s.keys.clear()
+	for i := range s.levels {
+		s.levels[i].refs = s.levels[i].refs[:0]
+	}
+}
+
+var errNotFlushed = errors.New("windows are open: call Flush before")
+
+func (s *Shard) openWindows() (n int) {
+	for i := range s.levels {
+		n += len(s.levels[i].open)
+	}
+	return n
+}
+
+// dropDeadSeries forgets the series that no open window counts.
+func (s *Shard) dropDeadSeries() {
+	live := make([]bool, len(s.series.list))
+	for i := range s.levels {
+		for _, w := range s.levels[i].open {
+			for j := range w.compact {
+				live[w.compact[j].series] = true
+			}
+			for j := range w.wide {
+				live[w.wide[j].series] = true
+			}
+		}
+	}
+	s.keepSeries(live)
+	s.compactAt = min(s.cfg.MaxKeys, max(2*len(s.series.list), minCompactAt))
+}
+
+// dropLeftovers forgets the series of earlier lives. They never spend the budget of
+// this one: they have to go before it could run out.
+func (s *Shard) dropLeftovers() {
+	live := make([]bool, len(s.series.list))
+	for i := range s.series.list {
+		live[i] = s.series.list[i].life == s.series.life
+	}
+	s.keepSeries(live)
+}
+
+// keepSeries forgets all series but the live ones, and the keys, which have their
+// numbers. Open windows have no others, and no item may be pending.
+func (s *Shard) keepSeries(live []bool) {
+	renumbered := s.series.retain(live)
+	s.keys.clear()
+	for i := range s.levels {
+		s.levels[i].renumber(s.seeds, renumbered, &s.series)
+	}
+}

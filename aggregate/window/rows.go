@@ -1,0 +1,231 @@
+package window
+
+import (
+	"context"
+	"math/bits"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// rowBuilder makes rows of a closed window. Its buffers serve all windows.
+type rowBuilder struct {
+	block aggregate.Block
+	seq   uint64
+
+	picked   []uint64 // rank<<32 | entry, wideBit set for wide ones
+	cells    []uint64 // of the window's dist: distKey<<32 | count, ascending
+	cellEnd  []uint32 // per wide entry
+	radix    radix
+	heavyGen []uint32 // by cell: the window in which it was heavy last
+	gen      uint32
+	dist     [csig.DistIndexes]uint64
+	lo, hi   int // the part of dist that is in use, [lo, hi)
+	scratch  []uint32
+}
+
+const wideBit = 1 << 31
+
+// write gives the window's rows to the sink, if it has any.
+func (s *Shard) write(ctx context.Context, l *level, w *window) error {
+	r := &s.rows
+	s.pick(w, s.cfg.FineHeavyOnly && l.res < int64(fineBelow))
+	if len(r.picked) == 0 {
+		return nil
+	}
+	b := &r.block
+	b.Reset()
+	b.Seq, b.Resolution, b.WindowStart = r.seq, l.res, w.start
+	for i := 0; i < len(r.picked); {
+		n := i + 1
+		for n < len(r.picked) && r.picked[n]>>32 == r.picked[i]>>32 {
+			n++
+		}
+		s.appendRow(w, r.picked[i:n])
+		i = n
+	}
+	s.writeFlows(l, w)
+	r.seq++
+	s.counts.Blocks++
+	s.counts.Rows += uint64(b.Len())
+	if s.forgetter != nil && l.res == s.groupsAt {
+		s.forgetter.InRows(w.start, b.SrcGroup)
+		s.forgetter.InRows(w.start, b.DstGroup)
+	}
+	if s.cfg.Watch != nil {
+		s.cfg.Watch.Closed(b, s.cfg.Weight)
+	}
+	return s.sink.WriteBlock(ctx, b)
+}
+
+// pick lists the window's entries in the order of rows, all or those of heavy cells.
+func (s *Shard) pick(w *window, heavyOnly bool) {
+	r := &s.rows
+	if heavyOnly {
+		s.markHeavy(w)
+	}
+	r.picked = r.picked[:0]
+	newest := uint32(0)
+	add := func(id uint32, entry uint32) {
+		if !heavyOnly || r.heavyGen[s.series.list[id].cell] == r.gen {
+			r.picked = append(r.picked, uint64(id)<<32|uint64(entry))
+			newest = max(newest, id)
+		}
+	}
+	for i := range w.compact {
+		add(w.compact[i].series, uint32(i))
+	}
+	for i := range w.wide {
+		add(w.wide[i].series, uint32(i)|wideBit)
+	}
+	// A short window whose every series is new must not cost a look at all series.
+	const few = 8
+	if int(newest) >= len(s.series.rank) && len(r.picked)*few < len(s.series.list) {
+		s.series.sortPicked(r.picked)
+		return
+	}
+	s.series.sort()
+	for i, p := range r.picked {
+		r.picked[i] = uint64(s.series.rank[p>>32])<<32 | p&(1<<32-1)
+	}
+	r.picked = r.radix.sort(r.picked, uint32(len(s.series.list)))
+}
+
+// markHeavy marks the cells that had a heavy observation in the window.
+func (s *Shard) markHeavy(w *window) {
+	r := &s.rows
+	r.gen++
+	if n := len(s.series.cells); n > len(r.heavyGen) || r.gen == 0 {
+		r.heavyGen, r.gen = make([]uint32, 2*n), 1
+	}
+	for i := range w.compact {
+		e := &w.compact[i]
+		if sr := &s.series.list[e.series]; e.used&sr.heavyMask != 0 {
+			r.heavyGen[sr.cell] = r.gen
+		}
+	}
+	for i := range w.wide {
+		if e := &w.wide[i]; e.heavy != 0 {
+			r.heavyGen[s.series.list[e.series].cell] = r.gen
+		}
+	}
+}
+
+// sortCells lists the distributions of wide entries in order.
+func (r *rowBuilder) sortCells(w *window) {
+	r.cells, r.cellEnd = r.cells[:0], r.cellEnd[:0]
+	if len(w.wide) == 0 {
+		return
+	}
+	r.cells = r.radix.sort(w.dist.appendTo(r.cells), distKey(uint32(len(w.wide)), 0))
+	at := 0
+	for i := range w.wide {
+		for at < len(r.cells) && r.cells[at]>>(32+distIndexBits) == uint64(i) {
+			at++
+		}
+		r.cellEnd = append(r.cellEnd, uint32(at))
+	}
+}
+
+// appendRow adds the row that the entries make to the block.
+func (s *Shard) appendRow(w *window, entries []uint64) {
+	r, b := &s.rows, &s.rows.block
+	var sum aggregate.Sums
+	var sr *series
+	r.lo, r.hi = len(r.dist), 0
+	for _, p := range entries {
+		entry := uint32(p)
+		if entry&wideBit != 0 {
+			e := &w.wide[entry&^wideBit]
+			sr = &s.series.list[e.series]
+			s.addWide(&sum, sr, e)
+			r.addCells(entry&^wideBit, s.cfg.Weight)
+			continue
+		}
+		e := &w.compact[entry]
+		sr = &s.series.list[e.series]
+		s.addCompact(&sum, sr, e)
+	}
+	b.Signal = append(b.Signal, uint8(sr.signal))
+	b.Kind = append(b.Kind, uint8(sr.kind))
+	b.Encoding = append(b.Encoding, uint8(sr.encoding()))
+	b.SrcGroup = append(b.SrcGroup, uint64(sr.src))
+	b.DstGroup = append(b.DstGroup, uint64(sr.dst))
+	b.Location = append(b.Location, uint64(sr.loc))
+	b.AppendSums(&sum)
+	b.AppendDist(r.dist[:], min(r.lo, r.hi), r.hi)
+}
+
+func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, e *compactEntry) {
+	tr := &s.traits[sr.traits]
+	weight := s.cfg.Weight
+	sum.Bytes = aggregate.AddSat(sum.Bytes, aggregate.MulSat(e.bytes, weight))
+	for used := e.used; used != 0; used &= used - 1 {
+		c := uint32(bits.TrailingZeros32(used) & 31)
+		n := uint64(e.hist[c]) * weight
+		sum.Observations = aggregate.AddSat(sum.Observations, n)
+		switch sr.class {
+		case classTrimmed:
+			sum.Trimmed = aggregate.AddSat(sum.Trimmed, n)
+			continue
+		case classCount:
+			continue
+		case classUntouched:
+			sum.Untouched = aggregate.AddSat(sum.Untouched, n)
+		}
+		s.rows.count(c, n)
+		if sr.class == classRaw {
+			continue
+		}
+		v := tr.value[c]
+		total := aggregate.MulSat(n, v)
+		sum.AddValues(n, v, v, total)
+		if sr.heavyMask>>c&1 != 0 {
+			sum.Heavy = aggregate.AddSat(sum.Heavy, n)
+			sum.HeavySum = aggregate.AddSat(sum.HeavySum, total)
+		}
+	}
+}
+
+func (s *Shard) addWide(sum *aggregate.Sums, sr *series, e *wideEntry) {
+	weight := s.cfg.Weight
+	n := uint64(e.count) * weight
+	sum.Observations = aggregate.AddSat(sum.Observations, n)
+	sum.Bytes = aggregate.AddSat(sum.Bytes, aggregate.MulSat(e.bytes, weight))
+	switch sr.class {
+	case classTrimmed:
+		sum.Trimmed = aggregate.AddSat(sum.Trimmed, n)
+		return
+	case classCount:
+		return
+	case classUntouched:
+		sum.Untouched = aggregate.AddSat(sum.Untouched, n)
+	}
+	sum.AddValues(n, e.min, e.max, aggregate.MulSat(e.sum, weight))
+	sum.Heavy = aggregate.AddSat(sum.Heavy, uint64(e.heavy)*weight)
+	sum.HeavySum = aggregate.AddSat(sum.HeavySum, aggregate.MulSat(e.heavySum, weight))
+}
+
+// addCells adds a wide entry's distribution.
+func (r *rowBuilder) addCells(entry uint32, weight uint64) {
+	from := uint32(0)
+	if entry > 0 {
+		from = r.cellEnd[entry-1]
+	}
+	for _, c := range r.cells[from:r.cellEnd[entry]] {
+		r.count(uint32(c>>32)&(1<<distIndexBits-1), c&(1<<32-1)*weight)
+	}
+}
+
+// count adds to a bucket of the row's distribution.
+func (r *rowBuilder) count(bucket uint32, n uint64) {
+	r.dist[bucket] = aggregate.AddSat(r.dist[bucket], n)
+	r.lo, r.hi = min(r.lo, int(bucket)), max(r.hi, int(bucket)+1)
+}
+
+func (r *rowBuilder) bytes() uint64 {
+	b := &r.block
+	const columns, flowRowBytes = 3 + 12*8 + 4, 152
+	return r.radix.bytes() + uint64(cap(r.picked)+cap(r.cells))*8 + uint64(cap(r.cellEnd)+cap(r.heavyGen)+cap(r.scratch))*4 +
+		uint64(cap(b.Signal))*columns + uint64(cap(b.DistCode))*10 + uint64(cap(b.Flows))*flowRowBytes
+}

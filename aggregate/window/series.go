@@ -1,0 +1,225 @@
+package window
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// seriesKey is what a row's key is, and what its observations have in common
+// besides: those of one row may be split over several series.
+type seriesKey struct {
+	src, dst aggregate.GroupID
+	loc      aggregate.LocationID
+	// Inclusive range of heavy codes, empty when lo > hi. Locations of different
+	// speeds have different ones.
+	heavyLo, heavyHi uint32
+	traits           uint8 // index of layout and T
+	kind             decode.Kind
+	class            class
+	overflow         bool
+}
+
+type series struct {
+	seriesKey
+	signal    csig.Signal
+	wide      bool
+	heavyMask uint32 // compact: bit c is set when code c is heavy
+	cell      uint32 // dense number of (signal, kind, source, destination)
+	life      uint32 // of the shard, when it was counted last
+}
+
+// seriesBrief is what is read of a series for each heavy observation.
+type seriesBrief struct {
+	loc  aggregate.LocationID
+	cell uint32
+}
+
+func (s *series) encoding() aggregate.Encoding { return aggregate.Encoding(s.traits >> 4) }
+
+// compareRows orders series by the key of their row; equal ones share a row.
+func compareRows(a, b *series) int {
+	return cmp.Or(
+		cmp.Compare(a.signal, b.signal),
+		cmp.Compare(a.kind, b.kind),
+		cmp.Compare(a.traits>>4, b.traits>>4),
+		cmp.Compare(a.src, b.src),
+		cmp.Compare(a.dst, b.dst),
+		cmp.Compare(a.loc, b.loc),
+	)
+}
+
+// count notes that a series has been counted in this life.
+func (t *seriesTable) count(id uint32) {
+	if s := &t.list[id]; s.life != t.life {
+		s.life = t.life
+		t.current++
+	}
+}
+
+func (t *seriesTable) nextLife() {
+	t.life++
+	t.current = 0
+}
+
+// seriesTable numbers series densely, in the order in which they appear.
+type seriesTable struct {
+	traits  *[numTraits]traits
+	maxKeys int
+
+	list  []series
+	brief []seriesBrief // by series
+	ids   map[seriesKey]uint32
+	cells map[aggregate.CellKey]uint32
+	own   int // series that are not overflow
+
+	// A life lasts from one reset of the shard to the next. Series of earlier ones
+	// are kept as long as there is room.
+	life    uint32
+	current int // series that were counted in this life
+
+	// The order of rows, brought up to date by sort: order lists series, rank is the
+	// place of a series' row, equal for series that share one.
+	order, rank []uint32
+}
+
+func newSeriesTable(tr *[numTraits]traits, maxKeys int) seriesTable {
+	return seriesTable{
+		traits: tr, maxKeys: maxKeys,
+		ids: make(map[seriesKey]uint32), cells: make(map[aggregate.CellKey]uint32),
+	}
+}
+
+// id is the number of the series, that of its overflow series once the budget is
+// spent.
+func (t *seriesTable) id(k seriesKey) uint32 {
+	if id, ok := t.ids[k]; ok {
+		return id
+	}
+	if t.own >= t.maxKeys && !k.overflow {
+		k.src, k.dst, k.loc, k.overflow = aggregate.OverflowGroup, aggregate.OverflowGroup, aggregate.OverflowLocation, true
+		return t.id(k)
+	}
+	return t.insert(k)
+}
+
+func (t *seriesTable) insert(k seriesKey) uint32 {
+	id := uint32(len(t.list))
+	tr := &t.traits[k.traits]
+	s := series{seriesKey: k, signal: tr.signal, wide: tr.wide}
+	if !tr.wide {
+		for c := k.heavyLo; c <= k.heavyHi; c++ {
+			s.heavyMask |= 1 << c
+		}
+	}
+	cell := aggregate.CellKey{Signal: tr.signal, Kind: k.kind, Src: k.src, Dst: k.dst}
+	n, ok := t.cells[cell]
+	if !ok {
+		n = uint32(len(t.cells))
+		t.cells[cell] = n
+	}
+	s.cell = n
+	s.life = t.life
+	t.current++
+	t.list = extend(t.list)
+	t.list[id] = s
+	t.brief = extend(t.brief)
+	t.brief[id] = seriesBrief{s.loc, s.cell}
+	t.ids[k] = id
+	if !k.overflow {
+		t.own++
+	}
+	return id
+}
+
+// sort brings order and rank up to date for all series: new ones are sorted and merged into
+// those that were in order before.
+func (t *seriesTable) sort() {
+	old := len(t.order)
+	if old == len(t.list) {
+		return
+	}
+	fresh := make([]uint32, 0, len(t.list)-old)
+	for i := old; i < len(t.list); i++ {
+		fresh = append(fresh, uint32(i))
+	}
+	// Series of one row are ordered by number, so that the order is total.
+	compare := func(a, b uint32) int {
+		return cmp.Or(compareRows(&t.list[a], &t.list[b]), cmp.Compare(a, b))
+	}
+	slices.SortFunc(fresh, compare)
+	t.order = append(t.order, fresh...)
+	to, head := len(t.order)-1, old-1
+	for tail := len(fresh) - 1; tail >= 0; to-- {
+		if head >= 0 && compare(t.order[head], fresh[tail]) > 0 {
+			t.order[to] = t.order[head]
+			head--
+			continue
+		}
+		t.order[to] = fresh[tail]
+		tail--
+	}
+	t.setRanks()
+}
+
+// sortPicked puts some series, each in the upper half of a number, into the order
+// that sort would, and replaces them by ranks among themselves.
+func (t *seriesTable) sortPicked(picked []uint64) {
+	slices.SortFunc(picked, func(a, b uint64) int {
+		return cmp.Or(compareRows(&t.list[a>>32], &t.list[b>>32]), cmp.Compare(uint32(a), uint32(b)))
+	})
+	rank, last := uint64(0), uint64(0)
+	for i, p := range picked {
+		if id := p >> 32; i > 0 && compareRows(&t.list[last], &t.list[id]) != 0 {
+			rank++
+		}
+		last = p >> 32
+		picked[i] = rank<<32 | p&(1<<32-1)
+	}
+}
+
+func (t *seriesTable) setRanks() {
+	t.rank = slices.Grow(t.rank[:0], len(t.list))[:len(t.list)]
+	rank := uint32(0)
+	for i, id := range t.order {
+		if i > 0 && compareRows(&t.list[t.order[i-1]], &t.list[id]) != 0 {
+			rank++
+		}
+		t.rank[id] = rank
+	}
+}
+
+// forget drops all series and keeps their memory.
+func (t *seriesTable) forget() {
+	clear(t.ids)
+	clear(t.cells)
+	t.list, t.brief, t.order, t.rank = t.list[:0], t.brief[:0], t.order[:0], t.rank[:0]
+	t.own, t.current = 0, 0
+}
+
+// retain drops the series that are not live and renumbers the others in their
+// order. It returns the new numbers by old number.
+func (t *seriesTable) retain(live []bool) []uint32 {
+	kept := newSeriesTable(t.traits, t.maxKeys)
+	kept.life = t.life
+	renumbered := make([]uint32, len(t.list))
+	for i := range t.list {
+		if live[i] {
+			renumbered[i] = kept.insert(t.list[i].seriesKey)
+		}
+	}
+	*t = kept
+	return renumbered
+}
+
+// cellOf is the dense number of a series' cell.
+func (t *seriesTable) cellOf(id uint32) uint32 { return t.brief[id].cell }
+
+func (t *seriesTable) bytes() uint64 {
+	const seriesBytes, mapSlotBytes = 56 + 16, 64
+	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank))*4 +
+		uint64(len(t.ids)+len(t.cells))*mapSlotBytes
+}

@@ -1,0 +1,401 @@
+package window
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// pendingItems is how many observations are looked up before they are counted, so
+// that the cache misses of one overlap with the work on others.
+const pendingItems = 256
+
+// pendingItem is an observation that was placed.
+type pendingItem struct {
+	key    lookupKey // lookup adds the ends
+	obs    uint32    // index in the batch
+	series uint32    // set by lookup
+	code   uint32    // with itemWide and itemCount
+	bytes  uint32
+	slot   uint32 // of the window at the finest level
+	entry  uint32 // of the window, set by findEntries
+	bucket uint32 // wide: set by countWide
+
+	value     uint64 // of one that has a value; wide: set by countWide
+	addresses uint64 // hash of both, set by lookup; 0 without
+}
+
+const (
+	itemWide  = 1 << 31
+	itemCount = 1 << 30 // has no value
+	codeBits  = itemCount - 1
+)
+
+// Shard aggregates the observations of one tap on one core. Its methods must not
+// be called concurrently; shards of other cores are independent, and what they
+// write merges.
+//
+// Only the finest resolution is updated per observation. The others are exact folds
+// of it, made when windows close. The same observations in the same order give the
+// same blocks, however they are cut into batches.
+type Shard struct {
+	cfg    Config
+	sink   aggregate.Sink
+	traits *[numTraits]traits
+	levels []level // finest first
+
+	refused [4]uint8 // by kind: 1 unless the tap's place admits it
+
+	series    seriesTable
+	compactAt int // number of series at which dead ones are dropped
+	ends      endCache
+	keys      keyCache
+	repeats   *repeats
+
+	forgetter aggregate.Forgetter // nil when the resolver is none
+	revision  uint64              // of the groups in ends
+	groupsAt  int64               // resolution of the windows whose groups the forgetter is told
+
+	batch     []decode.Observation // that the items are of
+	reflected [pendingItems]uint8  // numbers of its reflections
+	repeated  [pendingItems]bool   // by number, of those that repeat
+	items     [pendingItems]pendingItem
+	pending   int
+	heavy     heavyItems
+	touched   uint64 // keeps reads that are made in advance
+
+	watching *watching // nil without a Watch
+
+	clock  watermark
+	rows   rowBuilder
+	counts aggregate.Counts
+
+	seeds    *flow.Seeds
+	flowRows flowRows
+	flushing bool
+	err      error // of the sink: nothing is accepted after it
+}
+
+// NewShard makes a shard that writes the windows it closes to the sink.
+func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("configure shard: %w", err)
+	}
+	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), seeds: flow.NewSeeds()}
+	for i, r := range cfg.Resolutions {
+		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i]), first: -1, flowBudget: cfg.Flows.Budget})
+	}
+	if s.forgetter, _ = cfg.Resolver.(aggregate.Forgetter); s.forgetter != nil {
+		s.revision = s.forgetter.Revision()
+	}
+	for i := range s.levels {
+		if s.groupsAt < int64(fineBelow) {
+			s.groupsAt = s.levels[i].res
+		}
+	}
+	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
+	s.compactAt = min(cfg.MaxKeys, minCompactAt)
+	s.ends = newEndCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
+	s.refused = [4]uint8{1, 1, 1, 1}
+	if cfg.Tags {
+		s.refused[decode.Tag] = 0
+	}
+	if cfg.Reflections {
+		s.refused[decode.Reflection] = 0
+		s.repeats = newRepeats()
+	}
+	if cfg.Watch != nil {
+		s.watching = new(watching)
+	}
+	s.rows.block.Source = cfg.Source
+	s.rows.seq = cfg.SeqBase
+	s.clock.init(&cfg)
+	return s, nil
+}
+
+func powerOfTwo(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
+// Add counts a batch of observations, in the order of their capture. It keeps
+// nothing of the slice. It writes the windows that close; an error of the sink ends
+// the shard, and every later call returns it.
+func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.counts.In += uint64(len(obs)) * s.cfg.Weight
+	for len(obs) > 0 {
+		n := min(len(obs), pendingItems)
+		if err := s.add(ctx, obs[:n]); err != nil {
+			return err
+		}
+		obs = obs[n:]
+	}
+	return nil
+}
+
+func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
+	s.batch = obs
+	plain, reserved, reflections := s.survey()
+	if reserved {
+		s.noticeReserved()
+	}
+	if s.repeats != nil {
+		s.touched |= s.repeats.prepare(obs, reflections)
+	}
+	if plain {
+		s.addPlain(reflections)
+	} else {
+		for i := range obs {
+			if err := s.admit(ctx, i); err != nil {
+				return err
+			}
+		}
+	}
+	s.apply()
+	s.handOver()
+	s.batch = nil
+	return nil
+}
+
+// survey lists the batch's reflections and tells whether the batch is plain: all of
+// it is admitted, but for reflections that repeat, and belongs to the window at hand.
+// reserved tells whether any reserved bits are set. It does not branch on kinds, which
+// cannot be predicted.
+func (s *Shard) survey() (plain, reserved bool, reflections []uint8) {
+	first, last := int64(math.MaxInt64), int64(0)
+	odd, n, bits := uint(0), 0, uint(0)
+	for i := range s.batch {
+		o := &s.batch[i]
+		first, last = min(first, o.TimeNS), max(last, o.TimeNS)
+		bits |= uint(o.Tag.R)
+		odd |= uint(o.Flags&decode.Orphan) | ((uint(o.Tag.Layout.Format)-1)|(uint(o.Tag.Layout.Profile)-1))>>1 |
+			uint(o.Kind>>2) | uint(s.refused[o.Kind&3])
+		s.reflected[n&(pendingItems-1)] = uint8(i)
+		n += int(o.Kind>>1) & 1
+	}
+	plain = odd == 0 && first > 0 && first >= s.clock.from && last < s.clock.to
+	return plain, bits != 0, s.reflected[:n]
+}
+
+// addPlain enqueues a plain batch. All its times are in one window, so that their
+// order changes nothing.
+func (s *Shard) addPlain(reflections []uint8) {
+	for _, i := range reflections {
+		if s.repeats.seen(int(i)) {
+			s.repeated[i] = true
+			s.counts.Rejected[aggregate.RejectRepeat] += s.cfg.Weight
+		}
+	}
+	for i := range s.batch {
+		o := &s.batch[i]
+		if s.repeated[i&(pendingItems-1)] {
+			s.repeated[i&(pendingItems-1)] = false
+			continue
+		}
+		s.clock.now = max(s.clock.now, o.TimeNS)
+		s.enqueue(i, layoutIndex(o.Tag.Layout), s.clock.slot)
+	}
+}
+
+// admit places an observation unless it is rejected.
+func (s *Shard) admit(ctx context.Context, i int) error {
+	if reason, bad := s.reject(i); bad {
+		s.counts.Rejected[reason] += s.cfg.Weight
+		return nil
+	}
+	return s.place(ctx, i)
+}
+
+// maxTime leaves room for sums of times and durations.
+const maxTime = math.MaxInt64 / 2
+
+func (s *Shard) reject(i int) (aggregate.Rejection, bool) {
+	o := &s.batch[i]
+	switch {
+	case o.Flags&decode.Orphan != 0:
+		if s.watching != nil {
+			s.notice(Watched{Observation: o, Why: WatchedOrphan})
+		}
+		return aggregate.RejectOrphan, true
+	case layoutIndex(o.Tag.Layout) >= csig.NumLayouts, o.TimeNS < 0, o.TimeNS > maxTime:
+		return aggregate.RejectInvalid, true
+	case o.Kind == decode.Tag && s.cfg.Tags:
+	case o.Kind == decode.Reflection && s.cfg.Reflections:
+	case o.Kind == decode.Tag || o.Kind == decode.Reflection:
+		s.noticeSent(o)
+		return aggregate.RejectPlace, true
+	default:
+		return aggregate.RejectInvalid, true
+	}
+	if o.TimeNS == 0 {
+		return aggregate.RejectNoTime, true
+	}
+	return aggregate.RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(i)
+}
+
+// enqueue makes a pending item of the batch's observation i.
+func (s *Shard) enqueue(i int, layout uint, slot uint32) {
+	if s.pending == pendingItems {
+		s.apply()
+	}
+	o := &s.batch[i]
+	ti := (layout<<4 | uint(o.Tag.T&15)) & (numTraits - 1)
+	tr := &s.traits[ti]
+	cl, lm := tr.class, uint32(o.Tag.LM)
+	if o.Tag.S == tr.initial {
+		cl = classUntouched
+		if !s.cfg.LocateUntouched {
+			lm = noLM
+		}
+	}
+	code := uint32(tr.code[o.Tag.S&31])
+	if tr.wide {
+		code = itemWide | itemCount
+		if tr.table != nil {
+			code = itemWide | tr.table.Code(o.Tag.S)
+		}
+	}
+	if o.Tag.D {
+		cl = classTrimmed
+		code = code&itemWide | itemCount
+	}
+	it := &s.items[s.pending&(pendingItems-1)]
+	it.obs, it.slot = uint32(i), slot
+	it.key = newLookupKey(lm, ti, cl, o.Kind)
+	it.code, it.bytes, it.value = code, o.Bytes, tr.value[code&31]
+	s.pending++
+}
+
+// apply looks the pending items up and counts them.
+func (s *Shard) apply() {
+	if s.series.own+s.pending > s.cfg.MaxKeys && s.series.current < len(s.series.list) {
+		s.dropLeftovers()
+	}
+	s.lookup()
+	s.findEntries()
+	l := &s.levels[0]
+	wide := 0
+	heavy := 0
+	for i := range s.items[:s.pending] {
+		it := &s.items[i]
+		w := l.all[it.slot]
+		if it.code&itemWide != 0 {
+			s.heavy.list[heavy&(pendingItems-1)] = uint8(i)
+			heavy += int(s.countWide(w, it))
+			wide++
+			continue
+		}
+		e := &w.compact[it.entry]
+		c := it.code & 31
+		e.bytes += uint64(it.bytes)
+		e.used |= 1 << c
+		e.hist[c]++
+		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // stays there if it is heavy, which cannot be predicted
+		heavy += int(e.heavy >> c & 1)
+		if e.hist[c] >= math.MaxUint32-1 {
+			l.seal(w, it.series, &s.series.list[it.series])
+			s.findEntries()
+		}
+	}
+	if wide > 0 {
+		s.countDist()
+	}
+	s.countFlows(s.heavy.list[:heavy])
+	s.pending = 0
+}
+
+// findEntries finds the entries that the pending items are counted in, and reads wide
+// ones, whose counting does not wait for memory then.
+func (s *Shard) findEntries() {
+	l := &s.levels[0]
+	refs, touched := l.refs, uint32(0)
+	for i := range s.items[:s.pending] {
+		it := &s.items[i]
+		w := l.all[it.slot]
+		ref := refs[it.series]
+		if ref.gen != w.gen {
+			s.series.count(it.series)
+			ref.entry = l.entry(w, it.series, &s.series.list[it.series])
+		}
+		it.entry = ref.entry
+		if it.code&itemWide != 0 {
+			touched |= w.wide[ref.entry].count
+		}
+	}
+	s.touched |= uint64(touched)
+}
+
+// countWide counts all but the distribution, for which it leaves the bucket in the
+// item. It is 1 for a heavy observation.
+func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
+	e := &w.wide[it.entry]
+	e.bytes += uint64(it.bytes)
+	if it.code&itemCount == 0 {
+		code := it.code &^ itemWide
+		it.value = s.traits[it.key.traits()].table.Value(code)
+		heavy = e.addValue(it.value, code)
+		it.bucket = distKey(it.entry, csig.DistIndex(code))
+	}
+	e.count++
+	if e.count >= math.MaxUint32-1 {
+		s.levels[0].seal(w, it.series, &s.series.list[it.series])
+		s.findEntries()
+	}
+	return heavy
+}
+
+// countDist counts the buckets of the pending items.
+func (s *Shard) countDist() {
+	l := &s.levels[0]
+	items := s.items[:s.pending]
+	touched := uint32(0)
+	for i := range items {
+		touched |= l.all[items[i].slot].dist.touch(items[i].bucket)
+	}
+	s.touched |= uint64(touched)
+	for i := range items {
+		if it := &items[i]; it.code&(itemWide|itemCount) == itemWide {
+			count, _ := l.all[it.slot].dist.at(it.bucket)
+			*count++
+		}
+	}
+}
+
+// Counts is what became of the observations so far.
+func (s *Shard) Counts() aggregate.Counts {
+	c := s.counts
+	if s.repeats != nil {
+		c.ReflectionEvictions = s.repeats.evictions
+	}
+	c.CacheResets += s.ends.resets + s.keys.resets
+	return c
+}
+
+// Watermark is the latest accepted time in Unix nanoseconds, or that of the latest
+// AdvanceTo; 0 before the first observation.
+func (s *Shard) Watermark() int64 { return s.clock.now }
+
+// StateBytes is about how much memory the shard's state takes.
+func (s *Shard) StateBytes() uint64 {
+	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.rows.bytes() + s.flowRows.bytes()
+	for i := range s.levels {
+		n += s.levels[i].bytes()
+	}
+	if s.repeats != nil {
+		n += repeatSets * repeatWays * 16
+	}
+	return n
+}

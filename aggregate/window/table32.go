@@ -1,0 +1,92 @@
+package window
+
+import "slices"
+
+// table32 maps uint32 keys to uint32 values by open addressing. The zero value is
+// empty and ready for use. The largest key is 1<<32 - 2.
+type table32 struct {
+	slots []slot32 // a power of two, at most two thirds full
+	shift uint8    // 32 - log2(len(slots))
+	n     int
+}
+
+type slot32 struct {
+	key uint32 // plus 1, 0 for an empty slot
+	val uint32
+}
+
+const minTable32 = 64
+
+// at is the slot of the key, which is inserted with value 0 when it is missing.
+// It stays valid until the next call of at.
+func (t *table32) at(key uint32) (slot *uint32, found bool) {
+	if t.n*3 >= 2*len(t.slots) {
+		t.grow()
+	}
+	mask := uint32(len(t.slots) - 1)
+	for i := key * 0x9e3779b1 >> t.shift; ; i++ {
+		s := &t.slots[i&mask]
+		switch s.key {
+		case key + 1:
+			return &s.val, true
+		case 0:
+			s.key = key + 1
+			t.n++
+			return &s.val, false
+		}
+	}
+}
+
+// touch reads where the key would be, so that at finds it in the processor's cache.
+func (t *table32) touch(key uint32) uint32 {
+	if i := key * 0x9e3779b1 >> t.shift; i < uint32(len(t.slots)) {
+		return t.slots[i].key
+	}
+	return 0
+}
+
+// appendTo appends all keys and their values, as key<<32 | value, in no order.
+func (t *table32) appendTo(list []uint64) []uint64 {
+	list = slices.Grow(list, t.n+1)
+	n, space := len(list), list[:len(list)+t.n+1]
+	for _, s := range t.slots {
+		space[n] = uint64(s.key-1)<<32 | uint64(s.val)
+		if s.key != 0 {
+			n++
+		}
+	}
+	return space[:n]
+}
+
+func (t *table32) grow() {
+	old := t.slots
+	t.resize(max(minTable32, 2*len(old)))
+	for _, s := range old {
+		if s.key != 0 {
+			slot, _ := t.at(s.key - 1)
+			*slot = s.val
+		}
+	}
+}
+
+func (t *table32) resize(size int) {
+	t.slots = make([]slot32, size)
+	t.n = 0
+	t.shift = 32
+	for n := size; n > 1; n >>= 1 {
+		t.shift--
+	}
+}
+
+// reset empties the table. A table that was hardly used gives memory back, so that
+// one burst does not slow every later window down.
+func (t *table32) reset() {
+	if size := len(t.slots); size > minTable32 && t.n*32 < size {
+		t.resize(size / 4)
+		return
+	}
+	clear(t.slots)
+	t.n = 0
+}
+
+func (t *table32) bytes() uint64 { return uint64(cap(t.slots)) * 8 }

@@ -1,0 +1,86 @@
+package window
+
+import "github.com/csigscope/csigscope/decode/csig"
+
+// class says what an observation contributes. Observations of different classes
+// have series of their own inside a shard, so that the hot path counts and never
+// asks; their rows merge when the window closes.
+type class uint8
+
+const (
+	classValue     class = iota + 1 // has a value and a location
+	classUntouched                  // has a value, no hop replaced it
+	classTrimmed                    // counts, its value is that of a part of the path
+	classRaw                        // unknown compact type: the raw code is kept
+	classCount                      // has no table: counts
+)
+
+// numTraits is the number of (layout, T) pairs; see traitsIndex.
+const numTraits = csig.NumLayouts * 16
+
+// noInitial is a raw S that no tag carries.
+const noInitial = 1 << 31
+
+// traits is what the hot path needs of one signal type in one layout.
+type traits struct {
+	table   *csig.Table
+	initial uint32 // raw S of an untouched tag, or noInitial
+	signal  csig.Signal
+	wide    bool
+	class   class      // of an observation that is neither untouched nor trimmed
+	located bool       // locator metadata names the hop that the value is of
+	code    [32]uint8  // compact: code by raw S
+	value   [32]uint64 // compact: value by code
+}
+
+func newTraits(d *csig.Domain) *[numTraits]traits {
+	all := new([numTraits]traits)
+	for i := range all {
+		l, t := csig.LayoutAt(i>>4), uint8(i&15)
+		tr := &all[i]
+		tr.table = d.Table(l, t)
+		tr.signal = csig.SignalOf(l.Profile, t)
+		if tr.table != nil {
+			tr.signal = tr.table.Signal()
+		}
+		tr.located = tr.signal.Aggregation().Locates()
+		tr.wide = l.Format == csig.Wide
+		tr.set()
+	}
+	return all
+}
+
+func (tr *traits) set() {
+	if tr.table == nil {
+		tr.initial = noInitial
+		tr.class = classCount
+		if !tr.wide && !tr.signal.Known() {
+			tr.class = classRaw
+			for s := range tr.code {
+				tr.code[s] = uint8(s)
+			}
+		}
+		return
+	}
+	tr.initial = tr.table.Initial()
+	tr.class = classValue
+	if tr.wide {
+		return
+	}
+	for s := range tr.code {
+		tr.code[s] = uint8(tr.table.Code(uint32(s)))
+	}
+	for c := range tr.table.Codes() {
+		tr.value[c] = tr.table.Value(c)
+	}
+}
+
+// layoutIndex is Layout.Index for any bit pattern: a number beyond NumLayouts for
+// layouts that do not exist.
+func layoutIndex(l csig.Layout) uint {
+	f, p := uint(l.Format)-1, uint(l.Profile)-1
+	if f > 1 || p > 1 {
+		return csig.NumLayouts
+	}
+	return f<<1 | p
+}

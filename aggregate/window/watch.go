@@ -1,0 +1,130 @@
+package window
+
+import (
+	"net/netip"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Watch looks for what is out of the ordinary. It says of what a shard meets for the first
+// time whether that is, and is handed those observations and windows that close: where all
+// is well a shard asks it next to nothing. One shard uses it.
+type Watch interface {
+	// Strange tells whether all observations of a source are to be watched. A shard
+	// remembers the answer.
+	Strange(src netip.Addr) bool
+	// From is the least code (csig.Table.Code) from which values that name a location are
+	// to be watched; 0 for all of them, NotWatched for none. A shard remembers the answer.
+	From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32
+	// Watched takes observations. The list is the shard's again when it returns.
+	Watched(list []Watched)
+	// Closed takes the rows of a window that closes, in which each observation counts weight
+	// times. The block is the shard's again when it returns.
+	Closed(b *aggregate.Block, weight uint64)
+}
+
+// NotWatched is beyond all codes.
+const NotWatched = itemCount
+
+// Watched is an observation, and why it is watched. One may be in a list twice, with
+// different reasons.
+type Watched struct {
+	*decode.Observation
+	Why      WatchReason
+	Location aggregate.LocationID // of WatchedValue
+}
+
+// WatchReason is why an observation is watched.
+type WatchReason uint8
+
+// The reasons.
+const (
+	WatchedSource   WatchReason = iota // it is Strange
+	WatchedValue                       // From says so, or its source is Strange
+	WatchedReserved                    // reserved bits are set
+	WatchedOrphan                      // it is RejectOrphan
+	WatchedSent                        // at a tap of a sender, a value that is not initial
+)
+
+// watching is what a shard has to hand to its Watch.
+type watching struct {
+	list [2 * pendingItems]Watched
+	n    int
+}
+
+// notice puts an observation on the list.
+func (s *Shard) notice(w Watched) {
+	l := s.watching
+	if l.n == len(l.list) {
+		s.handOver()
+	}
+	l.list[l.n] = w
+	l.n++
+}
+
+// handOver gives the list to the Watch.
+func (s *Shard) handOver() {
+	if l := s.watching; l != nil && l.n > 0 {
+		s.cfg.Watch.Watched(l.list[:l.n])
+		l.n = 0
+	}
+}
+
+// noticeReserved puts the batch's observations with reserved bits on the list.
+func (s *Shard) noticeReserved() {
+	if s.watching == nil {
+		return
+	}
+	for i := range s.batch {
+		if o := &s.batch[i]; o.Tag.R != 0 && o.Flags&decode.Orphan == 0 && layoutIndex(o.Tag.Layout) < csig.NumLayouts {
+			s.notice(Watched{Observation: o, Why: WatchedReserved})
+		}
+	}
+}
+
+// noticeSent puts a tag that a tap at a sender sees on the list if the sender wrote more
+// than the initial value.
+func (s *Shard) noticeSent(o *decode.Observation) {
+	if s.watching == nil || !s.cfg.WatchSent || o.Kind != decode.Tag {
+		return
+	}
+	tr := &s.traits[(layoutIndex(o.Tag.Layout)<<4|uint(o.Tag.T&15))&(numTraits-1)]
+	if tr.table != nil && o.Tag.S != tr.initial && !o.Tag.D {
+		s.notice(Watched{Observation: o, Why: WatchedSent})
+	}
+}
+
+// watchFrom is the least code from which observations of a key are noticed.
+func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64) uint32 {
+	switch {
+	case s.watching == nil || k.src() == 0:
+		return NotWatched
+	case s.ends.strange[k.src()]:
+		return 0
+	case k.class() == classValue && at != aggregate.NoLocation:
+		return s.cfg.Watch.From(s.traits[k.traits()].table, at, capacity)
+	}
+	return NotWatched
+}
+
+// noticeItem puts a pending item whose key is watched on the list, for its source and for
+// its value.
+func (s *Shard) noticeItem(it *pendingItem) {
+	o := &s.batch[it.obs]
+	if s.ends.strange[it.key.src()] {
+		s.notice(Watched{Observation: o, Why: WatchedSource})
+	}
+	if it.key.class() != classValue {
+		return
+	}
+	at := s.series.brief[it.series].loc
+	if at == aggregate.OverflowLocation {
+		src, dst := measured(o)
+		at, _ = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
+	}
+	if at != aggregate.NoLocation {
+		s.notice(Watched{Observation: o, Why: WatchedValue, Location: at})
+	}
+}

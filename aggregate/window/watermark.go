@@ -1,0 +1,218 @@
+package window
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// maxQuarantine is how many observations far ahead of the watermark have to agree
+// before they are believed.
+const maxQuarantine = 64
+
+// watermark is the tap's sense of time: the latest accepted time, and what waits to
+// be believed.
+//
+// A time far ahead of the watermark is either a gap in the capture, and then nothing
+// may be lost, or a wild timestamp, and then it must not close every open window
+// and make everything after it late. Which one it is shows in what follows, so such
+// observations wait: they are accepted when maxQuarantine of them are there, when
+// time comes near them, or when nothing contradicted them until Flush. One from long
+// before them contradicts them, and they are rejected: time does not go back. The
+// very first observation waits for the second for the same reason.
+type watermark struct {
+	now     int64
+	started bool
+	waiting []decode.Observation // at most maxQuarantine
+
+	// Observations with from <= time < to belong to the window in the slot and change
+	// nothing else; an empty range when there is no such window.
+	from, to int64
+	slot     uint32
+	nextDue  int64 // when the next open window of any level closes
+
+	maxAhead, horizon int64
+}
+
+// init makes the watermark that of a capture yet to begin.
+func (c *watermark) init(cfg *Config) {
+	waiting := c.waiting[:0]
+	if waiting == nil {
+		waiting = make([]decode.Observation, 0, maxQuarantine)
+	}
+	*c = watermark{
+		waiting: waiting, nextDue: math.MaxInt64,
+		maxAhead: int64(cfg.MaxAhead), horizon: int64(cfg.Horizon),
+	}
+}
+
+// leave makes every observation go through place.
+func (c *watermark) leave() { c.from, c.to = 0, 0 }
+
+// enter lets observations of the window take the short way.
+func (c *watermark) enter(w *window) {
+	if w.delta || len(c.waiting) > 0 {
+		c.leave()
+		return
+	}
+	c.from, c.to, c.slot = w.start, min(w.end, c.nextDue, c.now+c.maxAhead+1), w.slot
+}
+
+// place finds the window of an observation with a valid time, and counts it there
+// if it is to be counted.
+func (s *Shard) place(ctx context.Context, i int) error {
+	c, o := &s.clock, &s.batch[i]
+	if c.from <= o.TimeNS && o.TimeNS < c.to {
+		c.now = max(c.now, o.TimeNS)
+		s.enqueue(i, layoutIndex(o.Tag.Layout), c.slot)
+		return nil
+	}
+	if !c.started {
+		return s.start(ctx, i)
+	}
+	if o.TimeNS-c.now > c.maxAhead {
+		return s.quarantine(ctx, o)
+	}
+	if len(c.waiting) == 0 {
+		return s.accept(ctx, i)
+	}
+	s.contradict(o.TimeNS)
+	if err := s.accept(ctx, i); err != nil {
+		return err
+	}
+	return s.release(ctx)
+}
+
+// start decides with the second observation whether to believe the first.
+func (s *Shard) start(ctx context.Context, i int) error {
+	c, o := &s.clock, &s.batch[i]
+	if len(c.waiting) == 0 {
+		c.waiting = append(c.waiting, *o)
+		return nil
+	}
+	c.started = true
+	if c.waiting[0].TimeNS-o.TimeNS > c.maxAhead {
+		c.now = o.TimeNS
+		return s.accept(ctx, i)
+	}
+	c.now = c.waiting[0].TimeNS
+	if err := s.release(ctx); err != nil {
+		return err
+	}
+	return s.place(ctx, i)
+}
+
+// quarantine holds an observation that is far ahead.
+func (s *Shard) quarantine(ctx context.Context, o *decode.Observation) error {
+	c := &s.clock
+	s.contradict(o.TimeNS)
+	c.waiting = append(c.waiting, *o)
+	c.leave()
+	if len(c.waiting) == maxQuarantine {
+		return s.release(ctx)
+	}
+	return nil
+}
+
+// contradict rejects what waits and is far ahead of the time.
+func (s *Shard) contradict(ns int64) {
+	c := &s.clock
+	before := len(c.waiting)
+	c.waiting = slices.DeleteFunc(c.waiting, func(o decode.Observation) bool { return o.TimeNS-ns > c.maxAhead })
+	s.counts.Rejected[aggregate.RejectFuture] += uint64(before-len(c.waiting)) * s.cfg.Weight
+}
+
+// release accepts what waits.
+func (s *Shard) release(ctx context.Context) error {
+	s.apply()
+	batch := s.batch
+	s.batch, s.clock.waiting = s.clock.waiting, s.clock.waiting[:0]
+	for i := range s.batch {
+		if err := s.accept(ctx, i); err != nil {
+			return err
+		}
+	}
+	s.apply()
+	s.handOver() // before what waits next takes the place of these
+	s.batch = batch
+	return nil
+}
+
+// accept believes the observation's time: it moves the watermark, closes what is
+// due, and counts the observation unless it is too late for that.
+func (s *Shard) accept(ctx context.Context, i int) error {
+	c, o := &s.clock, &s.batch[i]
+	if err := s.advance(ctx, o.TimeNS); err != nil {
+		return err
+	}
+	base := &s.levels[0]
+	start := base.floor(o.TimeNS)
+	w := base.find(start)
+	if (w == nil || w.delta) && c.now >= base.dueAt(start) {
+		if c.now-o.TimeNS > c.horizon {
+			s.counts.Late += s.cfg.Weight
+			return nil
+		}
+		if w == nil {
+			var err error
+			if w, err = s.reopen(ctx, 0, start, c.now); err != nil {
+				return err
+			}
+		}
+	}
+	if w == nil {
+		w = base.begin(start, base.dueAt(start), false)
+	}
+	c.nextDue = min(c.nextDue, w.due)
+	c.enter(w)
+	s.enqueue(i, layoutIndex(o.Tag.Layout), w.slot)
+	return nil
+}
+
+// advance moves the watermark to the time, never back, and closes what is due.
+func (s *Shard) advance(ctx context.Context, ns int64) error {
+	c := &s.clock
+	if ns <= c.now {
+		return nil
+	}
+	if ns >= c.nextDue {
+		if err := s.closeDue(ctx, ns); err != nil {
+			return err
+		}
+	}
+	c.now = ns
+	return nil
+}
+
+// AdvanceTo moves the watermark of an idle tap to a time (Unix ns, by the clock that
+// the tap's times come from) and closes the windows that are due by then. It does
+// nothing before the first observation.
+func (s *Shard) AdvanceTo(ctx context.Context, ns int64) error {
+	if s.err != nil {
+		return s.err
+	}
+	c := &s.clock
+	ns = min(ns, maxTime)
+	if !c.started && len(c.waiting) == 0 {
+		return nil
+	}
+	if len(c.waiting) > 0 && c.waiting[0].TimeNS-ns <= c.maxAhead {
+		if !c.started {
+			c.now = c.waiting[0].TimeNS
+		}
+		s.contradict(ns) // what came behind it may be wild nevertheless
+		if err := s.release(ctx); err != nil {
+			return err
+		}
+	}
+	c.started = true
+	if err := s.advance(ctx, ns); err != nil {
+		return err
+	}
+	c.leave()
+	s.apply()
+	return nil
+}

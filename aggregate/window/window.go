@@ -1,0 +1,156 @@
+package window
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
+)
+
+// window accumulates one window at one resolution. Its counts are of unweighted
+// observations: the weight is the shard's and is applied when rows are made.
+//
+// One series can have several entries in a window, all but the last one sealed
+// because a count could not grow further. Their rows merge.
+type window struct {
+	start, end int64
+	due        int64 // closes when the watermark reaches it
+	delta      bool  // the window was closed before
+	slot       uint32
+	gen        uint32 // differs between all windows that entryRefs can refer to
+
+	compact []compactEntry
+	wide    []wideEntry
+	index   table32 // series to entry
+	dist    table32 // distKey to count, of wide entries
+	flows   flow.Table
+}
+
+// compactEntry counts codes; everything else follows from them.
+type compactEntry struct {
+	bytes  uint64
+	series uint32
+	used   uint32 // bit c is set when hist[c] > 0
+	hist   [32]uint32
+	heavy  uint32 // of the series: heavyMask
+}
+
+// wideEntry fills a cache line. Its min is that of nothing, the largest number, until
+// there is a value.
+type wideEntry struct {
+	bytes, sum, min, max, heavySum uint64
+	series, count, heavy           uint32
+	// Of the series: its range of heavy codes, and 1 if it has one.
+	heavyLo, heavyHi, hasHeavy uint32
+}
+
+// distIndexBits is the width of a csig.DistIndex in a key of window.dist.
+const distIndexBits = 10
+
+func distKey(entry uint32, index uint16) uint32 { return entry<<distIndexBits | uint32(index) }
+
+// add appends an empty entry. Compact entries beyond the length are kept zeroed.
+func (w *window) add(id uint32, s *series) uint32 {
+	if s.wide {
+		e := wideEntry{series: id, min: math.MaxUint64, heavyLo: s.heavyLo, heavyHi: s.heavyHi}
+		if s.heavyLo <= s.heavyHi {
+			e.hasHeavy = 1
+		}
+		w.wide = extend(w.wide)
+		w.wide[len(w.wide)-1] = e
+		return uint32(len(w.wide) - 1)
+	}
+	w.compact = extend(w.compact)
+	e := &w.compact[len(w.compact)-1]
+	e.series, e.heavy = id, s.heavyMask
+	return uint32(len(w.compact) - 1)
+}
+
+// extend makes room for one more. It doubles, since growing by less copies large
+// slices more often.
+func extend[T any](s []T) []T {
+	if len(s) == cap(s) {
+		s = slices.Grow(s, max(64, len(s)))
+	}
+	return s[:len(s)+1]
+}
+
+// reset empties the window and keeps its memory, unless it was hardly used.
+func (w *window) reset() {
+	for i := range w.compact {
+		e := &w.compact[i]
+		for used := e.used; used != 0; used &= used - 1 {
+			e.hist[bits.TrailingZeros32(used)&31] = 0
+		}
+		e.bytes, e.used = 0, 0
+	}
+	w.compact, w.wide = shrink(w.compact), shrink(w.wide)
+	w.index.reset()
+	w.dist.reset()
+	w.flows.Reset()
+}
+
+// shrink empties s, and gives the memory of one that was hardly used back.
+func shrink[T any](s []T) []T {
+	if cap(s) > 1024 && len(s)*32 < cap(s) {
+		return nil
+	}
+	return s[:0]
+}
+
+func (w *window) bytes() uint64 {
+	return uint64(cap(w.compact))*152 + uint64(cap(w.wide))*64 + w.index.bytes() + w.dist.bytes() + w.flows.Bytes()
+}
+
+// addValue counts the value of an observation of a wide series. It does not branch
+// on what it counts, since values cannot be predicted. It is 1 for a heavy one.
+func (e *wideEntry) addValue(v uint64, code uint32) (heavy uint32) {
+	e.min, e.max = min(e.min, v), max(e.max, v)
+	e.sum = aggregate.AddSat(e.sum, v)
+	if code-e.heavyLo <= e.heavyHi-e.heavyLo {
+		heavy = 1
+	}
+	heavy &= e.hasHeavy
+	e.heavy += heavy
+	e.heavySum = aggregate.AddSat(e.heavySum, v*uint64(heavy))
+	return heavy
+}
+
+func (e *wideEntry) merge(o *wideEntry) {
+	e.min, e.max = min(e.min, o.min), max(e.max, o.max)
+	e.sum = aggregate.AddSat(e.sum, o.sum)
+	e.heavySum = aggregate.AddSat(e.heavySum, o.heavySum)
+	e.count += o.count
+	e.heavy += o.heavy
+	e.bytes = aggregate.AddSat(e.bytes, o.bytes)
+}
+
+// fits tells whether the counts of o can be added to e.
+func (e *compactEntry) fits(o *compactEntry) bool {
+	for used := e.used & o.used; used != 0; used &= used - 1 {
+		c := bits.TrailingZeros32(used) & 31
+		if e.hist[c] > math.MaxUint32-1-o.hist[c] {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *compactEntry) merge(o *compactEntry) {
+	for used := o.used; used != 0; used &= used - 1 {
+		c := bits.TrailingZeros32(used) & 31
+		e.hist[c] += o.hist[c]
+	}
+	e.used |= o.used
+	e.bytes = aggregate.AddSat(e.bytes, o.bytes)
+}
+
+// reindex renumbers an entry's series. Entries come in the order in which they were
+// added, so that the index ends with the one that is not sealed.
+func (w *window) reindex(series *uint32, renumbered []uint32, entry uint32) {
+	*series = renumbered[*series]
+	slot, _ := w.index.at(*series)
+	*slot = entry
+}
