@@ -13,8 +13,8 @@ import (
 
 // Reasons of gaps of packets that nobody took in: no row of what was taken in is missing.
 const (
-	// GapRestart is the reason of gaps that a killed process leaves: packets that were
-	// captured after its last checkpoint, or while nobody was there.
+	// GapRestart is the reason of gaps between two processes: packets that were captured
+	// after the last round of one, or while nobody was there.
 	GapRestart = "restart"
 	// GapDrops is the reason of packets that the kernel had no room for. All others of
 	// the time are there.
@@ -27,9 +27,10 @@ const (
 // neverTaken are these reasons, as SQL has them.
 const neverTaken = "('" + GapRestart + "', '" + GapDrops + "', '" + GapMirror + "')"
 
-// GapChanged is the reason of gaps of windows that were open when a process was killed,
-// since the one after it had other settings and could not go on with them.
-const GapChanged = "changed"
+// GapOpen is the reason of gaps of windows that were open when a process was killed. Some
+// of what they hold may be stored: in finer windows that had closed, and in parts of other
+// rings.
+const GapOpen = "open"
 
 // Gap is a time of which a source has no rows, or not all.
 type Gap struct {

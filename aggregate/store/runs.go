@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -73,32 +71,6 @@ func (s *Store) EndRuns(ctx context.Context, list []Run) error {
 		}
 	}
 	return s.writeRuns(ctx, "end run", "done", list...)
-}
-
-// EndEarlier ends the live runs of the same producers whose incarnation is lower, and
-// which nobody has ended: those of processes that were killed and could not be gone on
-// from. It is for producers that have one incarnation at a time.
-func (s *Store) EndEarlier(ctx context.Context, list []Run) error {
-	var producers, incarnations []string
-	for _, r := range list {
-		producers = append(producers, strconv.FormatUint(r.Producer, 10))
-		incarnations = append(incarnations, fmt.Sprintf("toUInt64(%d)", r.Incarnation))
-	}
-	of := strings.Join(producers, ", ")
-	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, any(name) FROM %s.runs
-WHERE mode = 'live' AND producer IN (%[2]s) AND incarnation < transform(producer, [%[2]s], [%[3]s], toUInt64(0))
-GROUP BY producer, incarnation, epoch HAVING countIf(state = 'done') = 0`, s.database, of, strings.Join(incarnations, ", "))
-	var earlier []Run
-	err := s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
-		r := Run{Mode: RunLive}
-		err := rows.Scan(&r.Producer, &r.Incarnation, &r.Epoch, &r.Name)
-		earlier = append(earlier, r)
-		return err
-	})
-	if err != nil || len(earlier) == 0 {
-		return err
-	}
-	return s.EndRuns(ctx, earlier)
 }
 
 func (s *Store) writeRuns(ctx context.Context, what, state string, list ...Run) error {

@@ -35,7 +35,7 @@ INNER JOIN
 HAVING countIf(state = 'done') > 0 AND (countIf(mode = 'live') = 0 OR maxIf(at, state = 'done') > started)) AS r
 USING (producer, incarnation, epoch)
 WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s AND reason NOT IN %[7]s OR reason = '%[6]s')
-ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapChanged, untouchedTaps, saturated("counted"))
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapOpen, untouchedTaps, saturated("counted"))
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		var s aggregate.Source
 		var h holding

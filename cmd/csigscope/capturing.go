@@ -42,10 +42,10 @@ type capturing struct {
 	// nothing.
 	reloaded func(*network, *collectConfig) error
 
-	file        *checkpoint.File // nil without checkpoints
-	checkpoints *journal.Journal // nil without
-	records     *journal.Recorder
-	ending      func() bool // no more frames are taken; set by run
+	file    *checkpoint.File // of marks, nil for none
+	journal *journal.Journal
+	records *journal.Recorder
+	ending  func() bool // no more frames are taken; set by run
 }
 
 // namesWriter says what the numbers in rows stand for, beside the rows.

@@ -18,7 +18,7 @@ type collectFlags struct {
 	instance   string
 	interfaces []string
 	taps       tapFlags
-	dir        string        // of checkpoints
+	dir        string        // of marks
 	every      time.Duration // between them
 	ingest     string        // address
 	exposed    bool
@@ -44,15 +44,15 @@ and go on under the new, taps come and go, and every packet is counted once. The
 that may hand in and their limits change as well, and origins and limits of the section api;
 files with tokens, certificates and authorities are read again when they change.
 
-Once a second all that is not stored yet goes into a checkpoint on disk. When the
-process is killed, the next one goes on from there: lost are the packets since, and the
-table gaps says from when to when.
+Once a second the windows that have closed go to the outbox on disk. A process that is
+killed loses those of 1 s and shorter that are open, about the last 3 s: the next one
+records them as a gap, and windows of 1 min are made of the seconds that were stored.
 
 What single packets show that breaks the protocol or the configuration, and ports that are
 stuck from window to window, is stored by the minute (csigscope query findings, section
 findings of the configuration).
 
---ops-listen serves /metrics for Prometheus, /healthz (200 while checkpoints go on) and
+--ops-listen serves /metrics for Prometheus, /healthz (200 while rounds go on) and
 /readyz (200 while the links of all taps are up and the store answers, else why not).
 systemd is told when it is ready, reloads and ends.`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
@@ -68,8 +68,8 @@ systemd is told when it is ready, reloads and ends.`,
 	flags.StringVar(&f.instance, "instance", "", "`NAME` of this process among others, by which its rows are identified: it has to stay the same (default the host's name)")
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
 	f.taps.add(flags)
-	flags.DurationVar(&f.every, "checkpoint", local.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
-	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of checkpoints (default in that of the outbox)")
+	flags.DurationVar(&f.every, "checkpoint", local.DefaultInterval, "time between rounds that make closed windows durable; 0 is one every second, without marks of what a killed process missed")
+	flags.StringVar(&f.dir, "checkpoint-dir", "", "`FOLDER` of the marks of rounds (default in that of the outbox)")
 	flags.StringVar(&f.ingest, "ingest-listen", "", "take in what csigscope export hands over, at this `ADDRESS` such as 127.0.0.1:4319; beyond loopback with TLS and credentials alone")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
 	flags.StringVar(&f.api, "api-listen", "", "answer questions about the last windows at this `ADDRESS` such as 127.0.0.1:9465: the query API and the page; beyond loopback with TLS and credentials of the section api alone")

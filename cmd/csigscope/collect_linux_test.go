@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -19,7 +20,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/capture/livetest"
-	"github.com/csigscope/csigscope/ingest/local/journal"
+	"github.com/csigscope/csigscope/ingest/local"
 )
 
 // TestCollect runs the built binary into the embedded engine, each part on a link of its
@@ -306,12 +307,13 @@ func outside(sent []time.Time, from, to int64) (n uint64) {
 	return n
 }
 
-// kept kills a collect that stores in the folder, once what was sent by now is in a
-// checkpoint, and gives the time at hand. A ring that is read late is in a later one.
+// kept kills a collect that stores in the folder, once what was sent by now is in windows
+// that have closed, and gives the time at hand: 20 rounds are 4 s at least, and a window of
+// 1 s waits 2 s for what is late.
 func (c *collecting) kept(dir string) (by time.Time) {
 	c.t.Helper()
 	by = time.Now()
-	c.waitCheckpoints(dir, 4)
+	c.waitCheckpoints(dir, 20)
 	c.end(syscall.SIGKILL)
 	return by
 }
@@ -420,14 +422,22 @@ func collectKill(t *testing.T, env []string) {
 	c.end(syscall.SIGTERM)
 
 	got, dropped := stored(t, env, "embedded:"+store), droppedBy(t, env, "embedded:"+store)
+	mustRun(t, env, "schema", "verify", "--store", "embedded:"+store)
 	serveBinary(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
-	var from, to int64
-	var reason string
-	row := ask(t, address, "SELECT toUnixTimestamp64Nano(window_from), toUnixTimestamp64Nano(window_to), reason FROM csigscope.gaps FINAL WHERE reason != 'drops'")
-	if n, err := fmt.Sscan(row, &from, &to, &reason); n != 3 || err != nil || reason != "restart" || strings.Count(row, "\n") != 1 {
+	var from, to, first int64
+	row := ask(t, address, "SELECT toUnixTimestamp64Nano(window_from), toUnixTimestamp64Nano(window_to) FROM csigscope.gaps FINAL WHERE reason = 'restart'")
+	if n, err := fmt.Sscan(row, &from, &to); n != 2 || err != nil || strings.Count(row, "\n") != 1 {
 		t.Fatalf("gaps: got %q, want one of a restart", row)
 	}
-	beside := outside(sent, from, to)
+	row = ask(t, address, "SELECT toUnixTimestamp64Nano(window_from) FROM csigscope.gaps FINAL WHERE reason = 'open' AND resolution_ns = 1000000000 AND toUnixTimestamp64Nano(window_to) = "+strconv.FormatInt(from, 10))
+	if n, err := fmt.Sscan(row, &first); n != 1 || err != nil || first >= from {
+		t.Fatalf("gaps: got %q, want the seconds that were open", row)
+	}
+	if row := ask(t, address, "SELECT minute, a, b FROM (SELECT toStartOfMinute(window_start) AS minute, sum(observations) AS a FROM csigscope.partials_1s FINAL GROUP BY minute) AS s "+
+		"FULL JOIN (SELECT window_start AS minute, sum(observations) AS b FROM csigscope.partials_1m FINAL GROUP BY minute) AS m USING (minute) WHERE a != b"); row != "" {
+		t.Errorf("minutes and their seconds differ: %q", row)
+	}
+	beside := outside(sent, first, to)
 	t.Logf("%d sent, %d stored, %d outside of the gap, which began %s before the kill and ended %s after it; next process after %s",
 		len(sent), got, beside, killed.Sub(time.Unix(0, from)), time.Unix(0, to).Sub(killed), again.Sub(killed))
 	if got+dropped < beside || got+dropped > uint64(len(sent)) {
@@ -455,9 +465,9 @@ func checkpointLeft(t *testing.T, dir string) (number uint64, until int64) {
 	if err != nil || saved == nil {
 		t.Fatalf("checkpoint: %v, %v", saved, err)
 	}
-	states, err := journal.States(saved)
-	if err != nil || len(states) != 1 {
-		t.Fatalf("%d states in the checkpoint, %v", len(states), err)
+	var last struct{ Marks []local.Mark }
+	if err := json.Unmarshal(saved.Section("marks"), &last); err != nil || len(last.Marks) != 1 {
+		t.Fatalf("%d marks in the checkpoint, %v", len(last.Marks), err)
 	}
-	return saved.Number, states[0].At
+	return saved.Number, last.Marks[0].At
 }

@@ -48,7 +48,8 @@ type collectTap struct {
 	Mirrors capture.Mirrors `yaml:"mirrors,omitempty,flow"`
 }
 
-// checkpointConfig says where a killed process left off.
+// checkpointConfig says when closed windows are made durable, and where marks of how far
+// they go are kept.
 type checkpointConfig struct {
 	Dir   string   `yaml:"dir,omitempty"`
 	Every interval `yaml:"every,omitempty"` // 0 is never

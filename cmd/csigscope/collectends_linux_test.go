@@ -85,7 +85,7 @@ func collectHanging(t *testing.T, env []string) {
 	}()
 	code, took := hang[0].ends()
 	close(done)
-	if code != exitFailed || took > 20*time.Second || !strings.Contains(hang[0].log(), "ended at once: the next one goes on from the checkpoint of ") {
+	if code != exitFailed || took > 20*time.Second || !strings.Contains(hang[0].log(), "ended at once: windows that are open are lost, and the next process records as a gap what came since ") {
 		t.Errorf("after a second signal: exit code %d after %s: %s", code, took, hang[0].log())
 	}
 	began := time.Now()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// pulse is how often it is looked whether checkpoints go on.
+	// pulse is how often it is looked whether rounds go on.
 	pulse = time.Second
 	// patientIntervals is how many checkpoint intervals may pass without one, and
 	// patience how long at least, before the process is not alive.
@@ -58,7 +58,7 @@ func (c *capturing) watchPipeline(o *operations) error {
 	)
 }
 
-// beat tells health that checkpoints go on, until ctx ends.
+// beat tells health that rounds go on, until ctx ends.
 func (c *capturing) beat(ctx context.Context) error {
 	beat := c.ops.health.Watch("checkpoints", max(patience, patientIntervals*c.config.Checkpoint.Every.d))
 	defer beat.End()
@@ -133,13 +133,11 @@ func (c *capturing) producers() (list []metrics.Producer) {
 	return list
 }
 
-// liveMetrics is what the pipeline counts of itself, and its checkpoints.
+// liveMetrics is what the pipeline counts of itself, and its rounds.
 func (c *capturing) liveMetrics() metrics.Live {
 	s := c.live.Stats()
-	m := metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads, LostStates: s.LostStates}
-	if c.checkpoints != nil {
-		st := c.checkpoints.Stats()
-		m.Checkpoints, m.Failed, m.LastCheckpoint = st.Taken, st.Failed, st.Last
-	}
+	m := metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads}
+	st := c.journal.Stats()
+	m.Checkpoints, m.Failed, m.LastCheckpoint = st.Taken, st.Failed, st.Last
 	return m
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
@@ -97,58 +98,64 @@ func (c *collector) newPipeline(instance string) (*local.Pipeline, error) {
 		return nil, usageError{errors.New("collect: --store none keeps nothing")}
 	}
 	c.recordTaps(journal.ToStore(c.db.store))
-	cfg := local.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Lost: c.lost, Logger: c.logger}
-	var states []local.State
-	if cfg.Journal, states, err = c.openJournal(instance); err != nil {
+	c.worst = newWorst()
+	c.watching = sinks{c.worst}
+	if err := c.openFeed(); err != nil {
 		return nil, err
 	}
-	names := journal.NewNames(c.db.store, states, c.logger)
+	dir, err := c.marksFolder()
+	if err != nil {
+		return nil, err
+	}
+	var names *journal.Names
+	err = c.openJournal(dir, "collect "+instance, journal.Config{
+		Log: c.db.store, Seen: []aggregate.Sink{&c.watching},
+		Begin: func(wrote map[aggregate.Source]bool, marks []local.Mark) { names.Begin(wrote, marks) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	marks, after, err := c.resume(func(_ *local.Mark, gaps []store.Gap) error { return c.db.store.WriteGaps(c.cmd.Context(), gaps) })
+	if err != nil {
+		return nil, err
+	}
+	names = journal.NewNames(c.db.store, marks, c.logger)
 	if c.told = c.openNames(instance); c.told != nil {
 		names.KeepIn(c.told)
 	}
 	c.names = names
-	c.worst = newWorst()
-	c.watching = sinks{c.worst}
-	if c.flags.api != "" {
-		names := &api.BothNames{Fabric: func() *fabric.Fabric { return c.using.Load().fabric }}
-		if c.config.Ingest.Listen.text != "" {
-			names.Stored = query.FromStore(c.db.store)
-		}
-		access := &c.network.config.API
-		d, err := access.open(c.cmd.Context(), "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
-		if err != nil {
-			return nil, err
-		}
-		if c.feed, err = newLiveFeed(c.cmd, d, names, c.db); err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
-		c.watching = append(c.watching, c.feed.memory)
-	}
-	cfg.Journal = names.Announce(journal.Watched{Journal: cfg.Journal, By: &c.watching})
-	return local.New(cfg, c.network.plan(c.taps, nil), states)
+	cfg := local.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Journal: c.journal, After: after, Logger: c.logger}
+	return local.New(cfg, c.network.plan(c.taps, nil))
 }
 
-// openJournal finds the checkpoint that an earlier process left, stores what was closed in
-// it, and records what was missed from then until the taps were open.
-func (c *collector) openJournal(instance string) (local.Journal, []local.State, error) {
-	if c.config.Checkpoint.Every.d == 0 {
-		return journal.Passing{Sink: c.db.store, Records: c.records}, nil, nil
+// openFeed makes the live windows for --api-listen.
+func (c *collector) openFeed() error {
+	if c.flags.api == "" {
+		return nil
 	}
-	dir, err := c.checkpointFolder()
+	names := &api.BothNames{Fabric: func() *fabric.Fabric { return c.using.Load().fabric }}
+	if c.config.Ingest.Listen.text != "" {
+		names.Stored = query.FromStore(c.db.store)
+	}
+	access := &c.network.config.API
+	d, err := access.open(c.cmd.Context(), "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if err := c.openCheckpoints(dir, "collect "+instance); err != nil {
-		return nil, nil, err
+	if c.feed, err = newLiveFeed(c.cmd, d, names, c.db); err != nil {
+		return errors.Join(err, d.Close())
 	}
-	j := c.newJournal(c.db.store, nil)
-	states, err := j.Resume(c.cmd.Context(), func(_ *local.State, g store.Gap) error { return c.db.store.WriteGap(c.cmd.Context(), g) })
-	return j, states, err
+	c.watching = append(c.watching, c.feed.memory)
+	return nil
 }
 
-// checkpointFolder is the one that was asked for, or beside the outbox.
-func (c *collector) checkpointFolder() (string, error) {
-	if at := &c.config.Checkpoint; at.Every.d > 0 && at.Dir != "" {
+// marksFolder is the one that was asked for, or beside the outbox.
+func (c *collector) marksFolder() (string, error) {
+	at := &c.config.Checkpoint
+	if at.Every.d == 0 && c.db.outbox.dir == "none" {
+		return "", nil
+	}
+	if at.Every.d > 0 && at.Dir != "" {
 		return at.Dir, nil
 	}
 	return c.db.checkpointFolder()
@@ -163,7 +170,7 @@ func (c *collector) openNames(instance string) *checkpoint.File {
 	if c.config.Checkpoint.Every.d == 0 && c.db.outbox.dir == "none" {
 		return nil
 	}
-	dir, err := c.checkpointFolder()
+	dir, err := c.marksFolder()
 	if err == nil {
 		var file *checkpoint.File
 		o := checkpoint.Options{Dir: filepath.Join(dir, "names"), Name: "collect " + instance, MaxAge: namesWait, Logger: c.logger}
@@ -173,14 +180,6 @@ func (c *collector) openNames(instance string) *checkpoint.File {
 	}
 	c.logger.Error("names cannot wait on disk: those that are not stored when this process ends are lost", slog.String("error", err.Error()))
 	return nil
-}
-
-// lost records windows that were open when an earlier process was killed, and are not gone
-// on with.
-func (c *collector) lost(s *local.State) {
-	if err := c.db.store.WriteGaps(c.cmd.Context(), c.openWindows(s)); err != nil {
-		c.logger.Error("windows that are missing are not recorded", slog.String("error", err.Error()))
-	}
 }
 
 // run captures until ctx ends.
@@ -218,5 +217,5 @@ func (c *collector) close() error {
 	if c.told != nil {
 		failed = errors.Join(failed, c.told.Close())
 	}
-	return errors.Join(failed, c.closeCheckpoints())
+	return errors.Join(failed, c.closeMarks())
 }

@@ -9,8 +9,11 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// collectTapRows: what taps took in before and after a kill is what is stored, as schema
-// verify checks for whole runs, also of a configuration that went before; and what they
+// apart is how much two numbers differ.
+func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+
+// collectTapRows: what taps took in before and after a kill is what is stored, but
+// for windows that were open at the kill, as schema verify checks for whole runs, also of a configuration that went before; and what they
 // found, each packet of senders that may not send, is as much.
 func collectTapRows(t *testing.T, env []string) {
 	dir := t.TempDir()
@@ -50,7 +53,7 @@ func collectTapRows(t *testing.T, env []string) {
 	if len(taps) != 1 || got == 0 {
 		t.Fatalf("%d observations stored, taps %+v", got, taps)
 	}
-	if tap := taps[0]; tap.Tap != "leaf" || tap.Place != "receiver" || tap.Stored+tap.Overflow != got || tap.Tags != tap.Observations || tap.Observations != got || tap.Packets != got {
+	if tap := taps[0]; tap.Tap != "leaf" || tap.Place != "receiver" || tap.Stored+tap.Overflow != tap.Observations || tap.Tags != tap.Observations || apart(tap.Observations, got) > sent-beside || tap.Packets > sent {
 		t.Errorf("%d observations stored of %d packets sent, the tap has %+v\n%s", got, sent, tap, out)
 	}
 	found := uint64(0)
@@ -59,7 +62,7 @@ func collectTapRows(t *testing.T, env []string) {
 			t.Errorf("found %+v", f)
 		}
 	}
-	if found != got {
+	if apart(found, got) > sent-beside {
 		t.Errorf("%d observations stored, %d found to be of others than the senders", got, found)
 	}
 	if dropped := droppedBy(t, env, dsn); got+dropped > sent || got+dropped < beside {

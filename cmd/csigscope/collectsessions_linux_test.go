@@ -89,6 +89,7 @@ func collectMirrored(t *testing.T, env []string) {
 	}
 	send()
 	c.waitCounted(metrics, filepath.Join(dir, "store"), 21*packets+packets*9/10)
+	c.waitCheckpoints(filepath.Join(dir, "store"), 30) // windows close
 	c.end(syscall.SIGKILL)
 	c = start()
 	writeFile(t, config, fmt.Sprintf(section, 5, "switch"))

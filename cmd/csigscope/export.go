@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/journal"
 	"github.com/csigscope/csigscope/ingest/remote"
 	"github.com/csigscope/csigscope/ingest/remote/handover"
 )
@@ -28,7 +30,7 @@ type exportFlags struct {
 	tokenFile  string
 	tls        tlsConfig
 	spool      string
-	every      time.Duration // between checkpoints
+	every      time.Duration // between rounds
 }
 
 func newExportCommand() *cobra.Command {
@@ -49,10 +51,11 @@ What single packets show that breaks the protocol or the configuration, and port
 stuck from window to window, goes along by the minute, and is stored beside what the
 collector's own taps find (section findings of the configuration).
 
-Once a second all that is not in the spool yet goes into a checkpoint beside it. When the
-process is killed, the next one goes on from there: lost are the packets since, and the
-table gaps of the collector's store says from when to when. So it does of windows that
-gave way in a full spool, or that the collector refused.`,
+Once a second the windows that have closed go to the spool. A process that is killed loses
+those of 1 s and shorter that are open, about the last 3 s: the next one tells the
+collector, whose store records them as a gap and makes windows of 1 min of the seconds
+that it has. The table gaps also has windows that gave way in a full spool, or that the
+collector refused.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
   csigscope export --config csigscope.yaml --fabric fabric.yaml`,
 		Args: noArgs,
@@ -68,7 +71,7 @@ gave way in a full spool, or that the collector refused.`,
 	flags.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its key")
 	flags.StringVar(&f.tls.CA, "tls-ca", "", "`FILE` with the authority of the collectors, unless it is one of the system's")
 	flags.StringVar(&f.spool, "spool", "", "`FOLDER` in which windows wait on disk for a collector (default in the user's data folder)")
-	flags.DurationVar(&f.every, "checkpoint", local.DefaultInterval, "time between checkpoints, which is what is lost at most when the process is killed; 0 is never")
+	flags.DurationVar(&f.every, "checkpoint", local.DefaultInterval, "time between rounds that make closed windows durable; 0 is one every second, without marks of what a killed process missed")
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runCapturing(cmd, &f.ops, func() (capturer, error) { return newExporting(cmd, &f) })
@@ -122,7 +125,7 @@ type exporting struct {
 func (e *exporting) lastWords() string { return e.left() + "; windows in the spool wait for it" }
 
 // close lets go of what is open.
-func (e *exporting) close() error { return errors.Join(e.client.Close(), e.closeCheckpoints()) }
+func (e *exporting) close() error { return errors.Join(e.client.Close(), e.closeMarks()) }
 
 func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e := &exporting{}
@@ -157,7 +160,7 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 		return nil, errors.Join(err, e.taps.Close())
 	}
 	if err = e.openPipeline(instance, spool); err != nil {
-		return nil, errors.Join(err, e.taps.Close(), e.client.Close(), e.closeCheckpoints())
+		return nil, errors.Join(err, e.taps.Close(), e.client.Close(), e.closeMarks())
 	}
 	e.use(e.network, e.taps)
 	return e, nil
@@ -172,29 +175,20 @@ func (e *exporting) openPipeline(instance, spool string) error {
 		return err
 	}
 	e.recordTaps(e.spool.Writers())
-	cfg := local.Config{
-		Instance: instance, Interval: e.config.Checkpoint.Every.d, Logger: e.logger,
-		Lost: func(s *local.State) { e.spool.Missing(e.cmd.Context(), s.Ring, e.openWindows(s)...) },
-	}
-	states, err := e.openJournal(instance, spool)
+	err := e.openJournal(filepath.Join(spool, "checkpoints"), "export "+instance, journal.Config{Log: e.spool, End: e.spool.Round})
 	if err != nil {
 		return err
 	}
-	cfg.Journal = e.spool
-	e.live, err = local.New(cfg, e.network.plan(e.taps, nil), states)
+	_, after, err := e.resume(func(m *local.Mark, gaps []store.Gap) error {
+		e.spool.Resume(e.cmd.Context(), m, gaps)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	cfg := local.Config{Instance: instance, Interval: e.config.Checkpoint.Every.d, Journal: e.journal, After: after, Logger: e.logger}
+	e.live, err = local.New(cfg, e.network.plan(e.taps, nil))
 	return err
-}
-
-// openJournal finds the checkpoint that an earlier process left.
-func (e *exporting) openJournal(instance, spool string) ([]local.State, error) {
-	if e.config.Checkpoint.Every.d == 0 {
-		e.spool.Pass(e.records)
-		return nil, nil
-	}
-	if err := e.openCheckpoints(filepath.Join(spool, "checkpoints"), "export "+instance); err != nil {
-		return nil, err
-	}
-	return e.spool.Resume(e.cmd.Context(), e.file, e.newJournal(e.spool.Blocks(), e.spool.Sections), e.network.epoch)
 }
 
 // know tells the spool the names of taps, before blocks of theirs come.

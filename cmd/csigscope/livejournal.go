@@ -26,39 +26,40 @@ func (c *capturing) recordTaps(to journal.Writers) {
 	})
 }
 
-// openCheckpoints takes possession of the place of a name: command and instance.
-func (c *capturing) openCheckpoints(dir, name string) (err error) {
-	c.file, err = checkpoint.Open(checkpoint.Options{Dir: dir, Name: name, Logger: c.logger})
-	if err != nil {
-		return fmt.Errorf("%w: does another %q run?", err, name)
+// openJournal makes what windows become durable by. every 0 leaves no marks; else they are
+// in dir, under a name: command and instance.
+func (c *capturing) openJournal(dir, name string, cfg journal.Config) (err error) {
+	if c.config.Checkpoint.Every.d > 0 {
+		c.file, err = checkpoint.Open(checkpoint.Options{Dir: dir, Name: name, Logger: c.logger})
+		if err != nil {
+			return fmt.Errorf("%w: does another %q run?", err, name)
+		}
 	}
+	cfg.File, cfg.Opened, cfg.Records, cfg.Logger = c.file, c.opened, c.records, c.logger
+	c.journal = journal.New(cfg)
 	return nil
 }
 
-// newJournal makes checkpoints of what goes to the store, with further sections.
-func (c *capturing) newJournal(to store.BlockStore, more func() []checkpoint.Section) *journal.Journal {
-	c.checkpoints = journal.New(to, journal.Config{
-		File: c.file, Every: c.config.Checkpoint.Every.d, Opened: c.opened, Network: func() journal.Network { return c.using.Load().naming() },
-		Records: c.records, More: more, Logger: c.logger,
-	})
-	return c.checkpoints
-}
-
-// openWindows are the gaps that a state leaves which cannot be gone on from.
-func (c *capturing) openWindows(s *local.State) []store.Gap {
-	return journal.OpenWindows(s, c.network.config.Windows.Resolutions)
+// resume gives the marks of an earlier process, of each of which missing is told what is not
+// there.
+func (c *capturing) resume(missing func(*local.Mark, []store.Gap) error) (marks []local.Mark, after uint64, err error) {
+	marks, err = c.journal.Resume(c.network.config.Windows.Resolutions, missing)
+	for i := range marks {
+		after = max(after, marks[i].Source.Incarnation)
+	}
+	return marks, after, err
 }
 
 // left is what a process that ends at once leaves to the next one.
 func (c *capturing) left() string {
-	if c.checkpoints == nil {
-		return "windows that are open are lost, and there is no checkpoint to go on from"
+	if c.file == nil {
+		return "windows that are open are lost"
 	}
-	return fmt.Sprintf("the next one goes on from the checkpoint of %s, and records as a gap what came since", c.checkpoints.Stats().Last.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("windows that are open are lost, and the next process records as a gap what came since %s", c.journal.Stats().Last.UTC().Format(time.RFC3339))
 }
 
-// closeCheckpoints lets go of the place.
-func (c *capturing) closeCheckpoints() error {
+// closeMarks lets go of their place.
+func (c *capturing) closeMarks() error {
 	if c.file == nil {
 		return nil
 	}

@@ -92,7 +92,7 @@ func fallbacks() fabric.Counts {
 }
 
 func live() metrics.Live {
-	return metrics.Live{Checkpoints: 501, Failed: 502, LastCheckpoint: now.Add(-2 * time.Second), Stalled: 503, Full: 504, Reloads: 505, LostStates: 506}
+	return metrics.Live{Checkpoints: 501, Failed: 502, LastCheckpoint: now.Add(-2 * time.Second), Stalled: 503, Full: 504, Reloads: 505}
 }
 
 func ingest() metrics.Ingest {

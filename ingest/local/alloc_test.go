@@ -31,7 +31,6 @@ func (s *steady) ReadBatch(b *capture.Batch) error {
 }
 
 func (s *steady) Interfaces() []capture.Interface { return make([]capture.Interface, 4) }
-func (s *steady) Expect(string) (uint32, bool)    { return 0, false }
 func (s *steady) Received() int64                 { return s.at }
 func (s *steady) QuietUntil() int64               { return 0 }
 func (s *steady) Close() error                    { return nil }
@@ -39,7 +38,7 @@ func (s *steady) Close() error                    { return nil }
 type nowhere struct{}
 
 func (nowhere) WriteBlock(context.Context, *aggregate.Block) error { return io.ErrClosedPipe }
-func (nowhere) Commit(context.Context, []State) error              { return io.ErrClosedPipe }
+func (nowhere) Commit(context.Context, []Mark) error               { return io.ErrClosedPipe }
 
 // TestNoAllocations holds a worker's way of a batch to none, with sessions and without, also
 // where each packet is one that is found.
@@ -55,11 +54,11 @@ func TestNoAllocations(t *testing.T) {
 		tap := Tap{Name: "tap", Tap: window.Tap{Tags: true}, Source: source, Sessions: sessions}
 		p, err := New(Config{Instance: "test", Journal: nowhere{}}, Plan{
 			Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Finding: senders, Taps: []Tap{tap},
-		}, nil)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, _, err := p.newWorker(&tap, nil, 1)
+		w, err := p.newWorker(&tap, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

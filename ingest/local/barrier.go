@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-
-	"github.com/csigscope/csigscope/aggregate"
 )
 
-// barrier has each worker answer its next order and makes a checkpoint of all answers. A
-// worker that does not answer in time keeps its last state in the checkpoint and answers
-// to a later barrier. It fails where the journal does, and where a worker has.
+// barrier has each worker answer its next order and makes a round of all answers. A worker
+// that does not answer in time keeps its last mark, and answers to a later barrier. It fails where the journal does, and where a worker has.
 func (p *Pipeline) barrier(ctx context.Context) error {
 	for _, w := range p.workers {
 		w.ask()
@@ -62,7 +59,7 @@ func (p *Pipeline) poll(w *worker) {
 	default:
 		w.late = true
 		p.count(func(s *Stats) { s.Stalled++ })
-		p.cfg.Logger.Warn("a tap did not stop for a checkpoint in time: it keeps its last one",
+		p.cfg.Logger.Warn("a tap did not stop for a round in time: its rows come with a later one",
 			slog.String("tap", w.name), slog.Int("ring", w.ring))
 	}
 }
@@ -70,8 +67,10 @@ func (p *Pipeline) poll(w *worker) {
 // accept takes over what a worker handed over.
 func (p *Pipeline) accept(w *worker, c *cut) {
 	w.asked, w.late, w.gone = false, false, c.last
-	w.saved, w.through = c.states, c.through
-	p.keep(c.blocks)
+	w.saved, w.through = c.marks, c.through
+	for _, b := range c.blocks {
+		p.failed = errors.Join(p.failed, p.cfg.Journal.WriteBlock(context.Background(), b))
+	}
 	if c.last && p.finishing {
 		p.left = append(p.left, w.saved...)
 	}
@@ -82,21 +81,14 @@ func (p *Pipeline) accept(w *worker, c *cut) {
 	})
 }
 
-// keep has the journal hold blocks.
-func (p *Pipeline) keep(blocks []*aggregate.Block) {
-	for _, b := range blocks {
-		p.failed = errors.Join(p.failed, p.cfg.Journal.WriteBlock(context.Background(), b))
-	}
-}
-
-// commit makes a checkpoint of the last states and what is held.
+// commit makes what was handed over durable, with the last marks.
 func (p *Pipeline) commit(ctx context.Context) error {
 	err := p.failed
 	if err == nil {
-		err = p.cfg.Journal.Commit(ctx, p.states())
+		err = p.cfg.Journal.Commit(ctx, p.marks())
 	}
 	if err != nil {
-		return fmt.Errorf("taps: make checkpoint: %w", err)
+		return fmt.Errorf("taps: make round durable: %w", err)
 	}
 	at := p.cfg.Now()
 	p.count(func(s *Stats) { s.Barriers++; s.LastBarrier = at })

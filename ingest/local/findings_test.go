@@ -26,7 +26,7 @@ func TestFindingsOverReloads(t *testing.T) {
 	}
 	again := func(string) local.Source { return nil }
 	j := newJournal(t)
-	p, err := local.New(config(j), plan(1, "192.0.2.0/24", open), nil)
+	p, err := local.New(config(j), plan(1, "192.0.2.0/24", open))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,14 +158,13 @@ type identity struct {
 	producer, incarnation, seq uint64
 }
 
-// journal keeps checkpoints and released blocks in memory.
+// journal keeps rounds in memory.
 type journal struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	held     []byte
-	saved    []byte // states
-	pending  []byte // blocks of the checkpoint
+	held     []aggregate.Block // since the last round
+	saved    []local.Mark
 	commits  int
 	stored   map[identity]aggregate.Block
 	onCommit func() error
@@ -176,18 +175,14 @@ func newJournal(t *testing.T) *journal {
 }
 
 func (j *journal) WriteBlock(_ context.Context, b *aggregate.Block) error {
-	text, err := b.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	n := len(text)
-	j.held = append(append(j.held, byte(n), byte(n>>8), byte(n>>16)), text...)
+	j.held = append(j.held, *b.Clone())
 	return nil
 }
 
-func (j *journal) Commit(_ context.Context, states []local.State) error {
+// Commit stores what is held. A block that is stored again has to be the same.
+func (j *journal) Commit(_ context.Context, marks []local.Mark) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.onCommit != nil {
@@ -196,41 +191,30 @@ func (j *journal) Commit(_ context.Context, states []local.State) error {
 		}
 	}
 	j.commits++
-	j.saved = local.AppendStates(nil, states)
-	j.pending, j.held = j.held, nil
-	j.release()
+	j.saved = slices.Clone(marks)
+	for _, b := range j.held {
+		k := identity{b.Producer, b.Incarnation, b.Seq}
+		if old, twice := j.stored[k]; twice && sum(&old) != sum(&b) {
+			j.t.Errorf("%+v is stored with other contents", k)
+		}
+		j.stored[k] = b
+	}
+	j.held = nil
 	return nil
 }
 
-// release stores what is pending. A block that is stored again has to be the same.
-func (j *journal) release() {
-	for b := j.pending; len(b) > 0; {
-		n := int(b[0]) | int(b[1])<<8 | int(b[2])<<16
-		var block aggregate.Block
-		if err := block.UnmarshalBinary(b[3 : 3+n]); err != nil {
-			j.t.Error(err)
-			return
-		}
-		b = b[3+n:]
-		k := identity{block.Producer, block.Incarnation, block.Seq}
-		if old, twice := j.stored[k]; twice && sum(&old) != sum(&block) {
-			j.t.Errorf("%+v is stored with other contents", k)
-		}
-		j.stored[k] = block
-	}
-}
-
-func (j *journal) states() []local.State {
+func (j *journal) marks() []local.Mark {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.saved == nil {
-		return nil
+	return slices.Clone(j.saved)
+}
+
+// after is the highest incarnation of the last round.
+func (j *journal) after() (last uint64) {
+	for _, m := range j.marks() {
+		last = max(last, m.Source.Incarnation)
 	}
-	states, err := local.ParseStates(slices.Clone(j.saved))
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	return states
+	return last
 }
 
 func sum(b *aggregate.Block) (n uint64) {

@@ -28,17 +28,14 @@ type lane struct {
 	feed   *window.Pipeline
 	way    *window.Stream
 	watch  *finding.Watcher // nil for none
-	state  []byte           // handed over last
-	spare  []byte           // handed over before it: memory for the next one
 
 	last    int64           // time of the last frame
-	until   int64           // State.At of what it goes on from
 	decoded decode.Counters // by decoders before the one at hand
 	before  RingStats       // of the same name, before it was this lane's
 }
 
-// open makes what frames of the lane go through, from the state unless that is nil.
-func (l *lane) open(plan *Plan, state []byte) error {
+// open makes what frames of the lane go through.
+func (l *lane) open(plan *Plan) error {
 	l.plan, l.source.Epoch = plan, plan.Epoch
 	l.wrote = l.source
 	var err error
@@ -49,12 +46,7 @@ func (l *lane) open(plan *Plan, state []byte) error {
 	if err != nil {
 		return err
 	}
-	var shard *window.Shard
-	if state == nil {
-		shard, err = window.NewShard(cfg, l.hold)
-	} else {
-		shard, err = window.RestoreShard(cfg, l.hold, state)
-	}
+	shard, err := window.NewShard(cfg, l.hold)
 	if err != nil {
 		return err
 	}
@@ -161,17 +153,9 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	return nil
 }
 
-// save is the state that the lane goes on from, at a time of the worker's source.
-func (l *lane) save(at int64) (State, error) {
-	state, err := l.way.Shard().AppendState(l.spare[:0])
-	if err != nil {
-		return State{}, err
-	}
-	// The coordinator has let go of the state before the last one by now.
-	l.spare, l.state = l.state, state
-	return State{
-		Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Tap: l.Tap, Source: l.source, At: max(at, l.until), Data: state,
-	}, nil
+// mark is how far the lane has come, at a time of the worker's source.
+func (l *lane) mark(at int64, closed bool) Mark {
+	return Mark{Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, At: at, Closed: closed}
 }
 
 // counters are those of all decoders so far.

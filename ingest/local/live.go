@@ -1,18 +1,20 @@
 // Package local runs taps through the pipeline all day: frames to observations, to
-// windows that close by the clock, to checkpoints, to a sink.
+// windows that close by the clock, to a journal.
 //
 // It knows when windows close and what must be durable before what. It must never know
-// SQL, HTTP or the formats of files: where frames come from, where checkpoints go and who
-// takes closed windows is behind Source, Log and Sink.
+// SQL, HTTP or the formats of files: where frames come from and who makes closed windows
+// durable is behind Source and Journal.
 //
 // Each ring of a tap has a worker with a decoder and a shard of its own, and one more of
 // each for every session that its source tells apart; per packet workers share nothing.
-// What their shards close is held back. At a barrier, once a checkpoint interval, each
-// worker stops between two batches, advances its watermark and hands over the state of its
-// shard and the blocks that it holds. When all of that is durable as one checkpoint, the
-// blocks are released. So a process that is killed loses what its workers took in after
-// the last checkpoint and nothing else: the next one goes on from those states, under the
-// same identity, and releases the same blocks again.
+// What their shards close is held until the next barrier: once an interval, each worker
+// stops between two batches, advances its watermark and hands over the blocks that it
+// holds, with a mark of how far it has come. The journal makes all of them durable in one
+// round.
+//
+// A process that is killed loses the windows that are open in its shards. The next one has
+// an incarnation of its own, so that no row of one can stand for a row of the other, and
+// the marks of the last round say from when on windows are missing.
 package local
 
 import (
@@ -47,12 +49,12 @@ type Source interface {
 
 // Journal makes what workers hand over durable, and hands it on. One goroutine uses it.
 type Journal interface {
-	// WriteBlock holds a block back until the next Commit. It does not block.
+	// WriteBlock takes a block over, which is durable after the next Commit.
 	aggregate.Sink
-	// Commit makes the states and the blocks held durable as one checkpoint, and then
-	// releases the blocks. Where it cannot, it is tried again later: nil says that the
-	// pipeline may go on.
-	Commit(context.Context, []State) error
+	// Commit makes the blocks that were written durable, and then the marks of how far
+	// they go. Where it cannot, it is tried again later: nil says that the pipeline may go
+	// on.
+	Commit(context.Context, []Mark) error
 }
 
 // Defaults of a Config.
@@ -67,24 +69,22 @@ type Config struct {
 	// Instance names this process among others: with the name of a tap, it identifies
 	// what the tap measures.
 	Instance string
-	// Interval is how often a checkpoint is made: what a crash loses at most. Default
-	// 1 s.
+	// Interval is the time between rounds: closed windows wait so long until they are
+	// durable. Default 1 s.
 	Interval time.Duration
 	// Patience is how long a barrier waits for a worker before it goes on without it.
 	// Default 2 s.
 	Patience time.Duration
 	// Drain is how long Run may go on after its context has ended. Default 10 s.
 	Drain time.Duration
-	// MaxHeldRows bounds the rows that wait in a worker for a checkpoint; at the bound it
+	// MaxHeldRows bounds the rows that wait in a worker for a round; at the bound it
 	// takes no more frames. One batch of frames may go beyond it by as many rows as it
 	// closes. Default 1<<20.
 	MaxHeldRows int
 
 	Journal Journal // required
-	// Lost is told of a state that cannot be gone on from, since settings are others now:
-	// windows that were open in it are missing. Run calls it, before there are rows; nil
-	// for nobody.
-	Lost func(*State)
+	// After is the highest incarnation of earlier processes; those of this one are above.
+	After uint64
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent
@@ -133,27 +133,25 @@ func (t *Tap) key() key { return key{t.Name, t.Ring} }
 
 // Pipeline runs the taps of one process.
 type Pipeline struct {
-	cfg     Config
-	plan    *Plan
-	restore []State
+	cfg  Config
+	plan *Plan
 
 	workers []*worker
-	left    []State    // of rings that ended: the next life goes on from them
+	left    []Mark     // of rings that ended, for the gaps of the next process
 	events  chan event // of workers, to the coordinator
 	reloads chan reload
 	last    uint64        // incarnation given last
 	ended   chan struct{} // closed when Run has returned
 
 	failed    error // of the journal
-	finishing bool  // the next life goes on from where rings end
+	finishing bool  // marks of rings that end are left
 
 	mu    sync.Mutex
 	stats Stats
 }
 
-// New checks the configuration. The states, of the last checkpoint, are what the rings of
-// the same keys go on from; its blocks have been released before.
-func New(cfg Config, plan Plan, states []State) (*Pipeline, error) {
+// New checks the configuration.
+func New(cfg Config, plan Plan) (*Pipeline, error) {
 	switch {
 	case cfg.Instance == "":
 		return nil, errors.New("taps: expected a name for this instance")
@@ -174,7 +172,7 @@ func New(cfg Config, plan Plan, states []State) (*Pipeline, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Pipeline{
-		cfg: cfg, plan: &plan, restore: states,
+		cfg: cfg, plan: &plan, last: cfg.After,
 		events: make(chan event), reloads: make(chan reload), ended: make(chan struct{}),
 	}
 	if err := plan.check(nil); err != nil {

@@ -64,7 +64,7 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	fresh := p.incarnation()
 	for _, t := range begin {
 		if err == nil {
-			err = p.start(ctx, running, t, nil, fresh, until(leaving, t.key()))
+			err = p.start(ctx, running, t, fresh, until(leaving, t.key()))
 		}
 	}
 	p.count(func(s *Stats) { s.Reloads++ })

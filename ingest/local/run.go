@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/csigscope/csigscope/decode"
 )
 
 // Run takes frames until ctx ends, then what was captured by then, closes all windows and
@@ -32,81 +29,32 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return errors.Join(err, p.finish(drain))
 }
 
-// begin starts a worker for each ring of the plan, and closes the windows of states whose
-// ring is not there any more.
+// begin starts a worker for each ring of the plan.
 func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
-	states := make(map[key][]State, len(p.restore))
-	for _, s := range p.restore {
-		k := key{cmp.Or(s.Of, s.Name), s.Ring}
-		states[k] = append(states[k], s)
-		p.last = max(p.last, s.Source.Incarnation)
-	}
-	p.restore = nil
 	fresh := p.incarnation()
 	for i := range p.plan.Taps {
-		t := &p.plan.Taps[i]
-		own := states[t.key()]
-		delete(states, t.key())
-		if err := p.start(ctx, running, t, own, fresh, 0); err != nil {
+		if err := p.start(ctx, running, &p.plan.Taps[i], fresh, 0); err != nil {
 			return err
 		}
-	}
-	for _, list := range states {
-		p.closeLeft(ctx, list)
 	}
 	return nil
 }
 
-// start makes a worker and lets it run, from the states as far as they fit the plan.
-func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Tap, states []State, fresh uint64, from int64) error {
-	w, left, err := p.newWorker(t, states, fresh)
+// start makes a worker and lets it run.
+func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Tap, fresh uint64, from int64) error {
+	w, err := p.newWorker(t, fresh)
 	if err != nil {
 		return fmt.Errorf("taps: tap %q: %w", t.Name, err)
 	}
-	p.closeLeft(ctx, left)
 	w.from = from
 	p.workers = append(p.workers, w)
 	running.Go(func() { w.run(ctx) })
 	return nil
 }
 
-// closeLeft closes the windows of states that no ring goes on from.
-func (p *Pipeline) closeLeft(ctx context.Context, states []State) {
-	for i := range states {
-		s := &states[i]
-		var held hold
-		l := &lane{
-			SessionTap: SessionTap{Name: s.Name, Tap: s.Tap}, ring: s.Ring, of: s.Of, session: s.Session, link: decode.Ethernet,
-			hold: &held, source: s.Source,
-		}
-		err := l.open(p.plan, s.Data)
-		if err == nil {
-			err = l.close(ctx)
-		}
-		if err != nil {
-			p.lost(s, err)
-			continue
-		}
-		stats := l.stats()
-		stats.Ended = true
-		p.count(func(st *Stats) { st.set(&stats) })
-		p.keep(held.take())
-	}
-}
-
-// lost tells of a state that cannot be gone on from: what its windows held is missing.
-func (p *Pipeline) lost(s *State, err error) {
-	p.count(func(st *Stats) { st.LostStates++ })
-	p.cfg.Logger.Error("windows that were open in the last checkpoint are lost", slog.String("tap", s.Name),
-		slog.Int("ring", s.Ring), slog.String("error", err.Error()))
-	if p.cfg.Lost != nil {
-		p.cfg.Lost(s)
-	}
-}
-
-// serve makes checkpoints and reloads until ctx ends, all sources have ended or something
-// fails. The first checkpoint is made at once: who is killed before another one was there
-// nevertheless.
+// serve makes rounds and reloads until ctx ends, all sources have ended or something
+// fails. The first round is made at once, so that even a process that is killed early
+// leaves marks.
 func (p *Pipeline) serve(ctx, life context.Context, running *sync.WaitGroup) error {
 	if err := p.barrier(life); err != nil {
 		return err
@@ -189,13 +137,13 @@ func (w *worker) leave(within time.Duration) {
 	w.leaving, w.next.end, w.next.within = true, true, within
 }
 
-// states are those of all rings, by name and ring.
-func (p *Pipeline) states() []State {
+// marks are those of all rings, by name and ring.
+func (p *Pipeline) marks() []Mark {
 	list := slices.Clone(p.left)
 	for _, w := range p.workers {
 		list = append(list, w.saved...)
 	}
-	slices.SortFunc(list, func(a, b State) int {
+	slices.SortFunc(list, func(a, b Mark) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Ring, b.Ring))
 	})
 	return list

@@ -18,9 +18,6 @@ type Sessions interface {
 	// its sessions by name. The list grows as frames come, up to a bound that the source
 	// has to have, and its entries never change.
 	Interfaces() []capture.Interface
-	// Expect gives a session its index before its frames come; ok is false where it can
-	// have none.
-	Expect(session string) (index uint32, ok bool)
 	// Received is when the last packet was received (Unix ns, by the clock of QuietUntil),
 	// with a frame in it or not; 0 before the first. Times of frames may be by other
 	// clocks: see SessionTap.
@@ -47,19 +44,15 @@ func (w *worker) placeOf(session string) SessionTap {
 	return w.tap.Sessions(session)
 }
 
-// newLane makes a lane of the worker, which goes on from the state unless that is nil.
-func (w *worker) newLane(session string, state *State) (*lane, error) {
+// newLane makes a lane of the worker.
+func (w *worker) newLane(session string) (*lane, error) {
 	l := &lane{SessionTap: w.placeOf(session), ring: w.ring, session: session, link: w.tap.Link, hold: &w.hold}
 	if session != "" {
 		l.of = w.name
 	}
 	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.fresh}
-	var data []byte
-	if state != nil {
-		l.source.Incarnation, l.until, data = state.Source.Incarnation, state.At, state.Data
-	}
 	l.before = w.p.ring(key{l.Name, l.ring})
-	if err := l.open(w.plan, data); err != nil {
+	if err := l.open(w.plan); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -95,7 +88,7 @@ func (w *worker) split(ctx context.Context, frames []capture.Frame) error {
 
 // meet makes the lane of a session that is new.
 func (w *worker) meet(index uint32) error {
-	l, err := w.newLane(w.sessions.Interfaces()[index].Name, nil)
+	l, err := w.newLane(w.sessions.Interfaces()[index].Name)
 	if err != nil {
 		return fmt.Errorf("begin session: %w", err)
 	}

@@ -16,7 +16,6 @@ import (
 // mirrored is a ticking source of sessions: frame n of a batch is of session n.
 type mirrored struct {
 	*ticking
-	room     int
 	received int64
 	behind   time.Duration // of the times of frames
 	foreign  bool          // packets come, and no frame is in them
@@ -26,12 +25,8 @@ type mirrored struct {
 	given map[string]uint64 // frames by session
 }
 
-func mirror(room int, sessions ...string) *mirrored {
-	m := &mirrored{ticking: tick(), room: room, names: []string{"others"}, given: map[string]uint64{}}
-	for _, s := range sessions {
-		m.Expect(s)
-	}
-	return m
+func mirror(sessions ...string) *mirrored {
+	return &mirrored{ticking: tick(), names: append([]string{"others"}, sessions...), given: map[string]uint64{}}
 }
 
 func (m *mirrored) ReadBatch(b *capture.Batch) error {
@@ -62,16 +57,6 @@ func (m *mirrored) Interfaces() []capture.Interface {
 		list[i].Name = name
 	}
 	return list
-}
-
-func (m *mirrored) Expect(session string) (uint32, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.names) > m.room {
-		return 0, false
-	}
-	m.names = append(m.names, session)
-	return uint32(len(m.names) - 1), true
 }
 
 func (m *mirrored) Received() int64 { return m.received }
@@ -117,8 +102,8 @@ func (j *journal) storedOf(tap string) (n uint64, incarnations int) {
 // state, over a reload that changes places and a restart that has room for fewer.
 func TestSessions(t *testing.T) {
 	j := newJournal(t)
-	m := mirror(3, "a", "b", "c")
-	p, err := local.New(config(j), tapsPlan(t, mirrorTap(m, 10, "b")), nil)
+	m := mirror("a", "b", "c")
+	p, err := local.New(config(j), tapsPlan(t, mirrorTap(m, 10, "b")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,40 +136,22 @@ func TestSessions(t *testing.T) {
 	if others, _ := j.storedOf("spine"); a != total*10 || others != total || b+c != total*10 || b < 500 || c < 500 {
 		t.Errorf("of %d frames each, %d, %d and %d are stored of sessions that stand for 10, of which two were in the middle for a time, and %d of the others", total, a, b, c, others)
 	}
-	if len(p.Stats().Rings) != 4 || len(j.states()) != 4 {
-		t.Errorf("%d rings and %d states, want 4", len(p.Stats().Rings), len(j.states()))
-	}
-
-	next := mirror(2)
-	if p, err = local.New(config(j), tapsPlan(t, mirrorTap(next, 10, "c")), j.states()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop = contextWithStop(t)
-	wait = start(ctx, t, p)
-	until(t, "frames come", func() bool { return next.frames("a") > 50 })
-	stop()
-	if err := wait(); err != nil {
-		t.Fatal(err)
-	}
-	if got, incarnations := j.storedOf("spine/a"); got != (total+next.frames("a"))*10 || incarnations != 1 {
-		t.Errorf("%d of %d observations are stored in %d incarnations", got, (total+next.frames("a"))*10, incarnations)
-	}
-	if s := p.Stats(); s.LostStates != 0 || len(s.Rings) != 4 {
-		t.Errorf("%d states lost, %d rings", s.LostStates, len(s.Rings))
+	if len(p.Stats().Rings) != 4 || len(j.marks()) != 4 {
+		t.Errorf("%d rings and %d states, want 4", len(p.Stats().Rings), len(j.marks()))
 	}
 }
 
-// TestSessionCrash: a session that is new, and one whose state is in the checkpoint, lose
-// nothing but what came after the checkpoint.
+// TestSessionCrash: sessions have marks of their own, and those that come back begin again.
 func TestSessionCrash(t *testing.T) {
 	j := newJournal(t)
-	m := mirror(1, "a")
-	p, err := local.New(config(j), tapsPlan(t, mirrorTap(m, 1, "")), nil)
+	m := mirror("a")
+	p, err := local.New(config(j), tapsPlan(t, mirrorTap(m, 1, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	wait := start(t.Context(), t, p)
 	until(t, "frames come", func() bool { return m.frames("a") > 50 })
+	until(t, "a round has the session", func() bool { return len(j.marks()) > 1 })
 	j.mu.Lock()
 	j.onCommit = func() error { return fmt.Errorf("the machine is gone") }
 	j.mu.Unlock()
@@ -192,16 +159,15 @@ func TestSessionCrash(t *testing.T) {
 		t.Fatal("the pipeline did not fail")
 	}
 	j.onCommit, j.held = nil, nil
-	before := uint64(0)
-	plan := tapsPlan(t)
-	plan.Resolutions = []time.Duration{time.Second, time.Minute}
-	for _, s := range j.states() {
-		if s.Session == "a" {
-			before = countsOf(t, plan, s).In
-		}
+	marked := false
+	for _, m := range j.marks() {
+		marked = marked || m.Session == "a" && m.Of == "spine" && m.At > 0
 	}
-	next := mirror(2, "b")
-	if p, err = local.New(config(j), tapsPlan(t, mirrorTap(next, 1, "")), j.states()); err != nil {
+	before, _ := j.storedOf("spine/a")
+	next := mirror("b", "a")
+	cfg := config(j)
+	cfg.After = j.after()
+	if p, err = local.New(cfg, tapsPlan(t, mirrorTap(next, 1, ""))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := contextWithStop(t)
@@ -211,9 +177,9 @@ func TestSessionCrash(t *testing.T) {
 	if err := wait(); err != nil {
 		t.Fatal(err)
 	}
-	a, incarnations := j.storedOf("spine/a")
-	if b, _ := j.storedOf("spine/b"); a != before+next.frames("a") || before == 0 || incarnations != 1 || b != next.frames("b") {
-		t.Errorf("%d stored in %d incarnations, want %d before the crash and %d after it; %d of the other session", a, incarnations, before, next.frames("a"), b)
+	a, _ := j.storedOf("spine/a")
+	if b, _ := j.storedOf("spine/b"); a != before+next.frames("a") || !marked || b != next.frames("b") {
+		t.Errorf("%d stored, want %d before the crash and %d after it; %d of the other session; marked %t", a, before, next.frames("a"), b, marked)
 	}
 }
 
@@ -223,11 +189,11 @@ func TestSessionClocks(t *testing.T) { synctest.Test(t, sessionClocks) }
 
 func sessionClocks(t *testing.T) {
 	j := newJournal(t)
-	m := mirror(1, "a")
+	m := mirror("a")
 	m.behind = 500 * time.Millisecond
 	plan := tapsPlan(t, mirrorTap(m, 1, ""))
 	plan.Resolutions = []time.Duration{10 * time.Millisecond, time.Second}
-	p, err := local.New(config(j), plan, nil)
+	p, err := local.New(config(j), plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +223,7 @@ func sessionClocks(t *testing.T) {
 func TestSessionsNeedASource(t *testing.T) {
 	tap := mirrorTap(nil, 1, "")
 	tap.Source = tick()
-	if _, err := local.New(config(newJournal(t)), tapsPlan(t, tap), nil); err == nil || !strings.Contains(err.Error(), "source with sessions") {
+	if _, err := local.New(config(newJournal(t)), tapsPlan(t, tap)); err == nil || !strings.Contains(err.Error(), "source with sessions") {
 		t.Error(err)
 	}
 }

@@ -17,12 +17,10 @@ type Stats struct {
 	Stalled     uint64    // times that a ring did not stop for a barrier in time
 	Full        uint64    // times that a ring held so many rows that it had to wait
 	Reloads     uint64
-	LostStates  uint64 // states of the last life that could not be gone on from
 }
 
 // RingStats is what one ring of a tap has counted, or a session of its source, which is a
-// tap of its own. Counts of a ring that goes on from a
-// checkpoint go on as well; those of its frames begin anew.
+// tap of its own.
 type RingStats struct {
 	Name string // of the tap
 	Ring int

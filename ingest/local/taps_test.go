@@ -3,14 +3,12 @@ package local_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -92,7 +90,7 @@ func tapsPlan(t *testing.T, taps ...local.Tap) local.Plan {
 func TestTapsComeAndGo(t *testing.T) {
 	j := newJournal(t)
 	a, b, c, a2, b2 := tick(), tick(), tick(), tick(), tick()
-	p, err := local.New(config(j), tapsPlan(t, tapOf("a", 0, a), tapOf("a", 1, b)), nil)
+	p, err := local.New(config(j), tapsPlan(t, tapOf("a", 0, a), tapOf("a", 1, b)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +153,7 @@ func clockBehind(t *testing.T) {
 	a.behind, b.behind = 20*24*time.Hour, 20*24*time.Hour
 	cfg := config(j)
 	cfg.Drain = time.Second
-	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)), nil)
+	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,19 +183,19 @@ func TestStalledTap(t *testing.T) {
 	a, b := tick(), tick()
 	cfg := config(j)
 	cfg.Patience = 5 * time.Millisecond
-	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a), tapOf("b", 0, b)), nil)
+	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a), tapOf("b", 0, b)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := contextWithStop(t)
 	wait := start(ctx, t, p)
-	until(t, "both rings are in a checkpoint", func() bool { return len(j.states()) == 2 })
+	until(t, "both rings are in a checkpoint", func() bool { return len(j.marks()) == 2 })
 	a.hang.Store(true)
 	until(t, "the stall is counted", func() bool { return p.Stats().Stalled > 2 })
 	before := p.Stats()
 	until(t, "checkpoints go on", func() bool { return p.Stats().Barriers > before.Barriers+5 })
-	if len(j.states()) != 2 {
-		t.Errorf("%d states in the checkpoint, want also that of the ring that hangs", len(j.states()))
+	if len(j.marks()) != 2 {
+		t.Errorf("%d states in the checkpoint, want also that of the ring that hangs", len(j.marks()))
 	}
 	if err := p.Reload(t.Context(), func() local.Plan { n := tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, nil)); n.Epoch = 2; return n }()); err != nil {
 		t.Fatal(err)
@@ -217,7 +215,7 @@ func TestStalledTap(t *testing.T) {
 func TestSourceFails(t *testing.T) {
 	j := newJournal(t)
 	a, b := tick(), tick()
-	p, err := local.New(config(j), tapsPlan(t, tapOf("a", 0, a), tapOf("b", 0, b)), nil)
+	p, err := local.New(config(j), tapsPlan(t, tapOf("a", 0, a), tapOf("b", 0, b)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +243,7 @@ func idleTap(t *testing.T) {
 	plan := tapsPlan(t, tapOf("a", 0, a))
 	plan.Resolutions, plan.FineHeavyOnly = []time.Duration{time.Millisecond, time.Second}, false
 	cfg.Interval, cfg.MaxHeldRows = 300*time.Millisecond, 3
-	p, err := local.New(cfg, plan, nil)
+	p, err := local.New(cfg, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,38 +255,6 @@ func idleTap(t *testing.T) {
 	stop()
 	if err := wait(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestStates: states survive their encoding, and no damage is taken for states.
-func TestStates(t *testing.T) {
-	states := []local.State{
-		{Name: "eth0", Ring: 3, Tap: window.Tap{Tags: true, Weight: 7}, Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, At: 4, Data: []byte("state")},
-		{Name: "b/erspan 7", Of: "b", Session: "erspan 7", Tap: window.Tap{Reflections: true, Weight: 1}, Data: []byte{}},
-	}
-	text := local.AppendStates(nil, states)
-	got, err := local.ParseStates(text)
-	if err != nil || !reflect.DeepEqual(got, states) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	whole := 0
-	for n := range len(text) {
-		if _, err := local.ParseStates(text[:n]); err == nil {
-			whole++
-		} else if !errors.Is(err, local.ErrState) {
-			t.Fatal(err)
-		}
-	}
-	if whole != 2 { // none, or the first one
-		t.Errorf("%d cuts read as states, want 2", whole)
-	}
-	if got, err := local.ParseStates(local.AppendStates(nil, nil)); err != nil || len(got) != 0 {
-		t.Errorf("no states: %v, %v", got, err)
-	}
-	for name, bad := range map[string][]byte{"nothing": {}, "earlier version": append([]byte{text[0] - 1}, text[1:]...), "later version": append([]byte{text[0] + 1}, text[1:]...), "length": {text[0], 0xff, 0xff, 0xff, 0xff, 0x7f}} {
-		if _, err := local.ParseStates(bad); !errors.Is(err, local.ErrState) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
@@ -307,7 +273,7 @@ func TestBadConfig(t *testing.T) {
 	} {
 		c, p := good(), tapsPlan(t, tapOf("a", 0, tick()))
 		change(&c, &p)
-		if _, err := local.New(c, p, nil); err == nil {
+		if _, err := local.New(c, p); err == nil {
 			t.Errorf("%s: no error", name)
 		} else if strings.Contains(fmt.Sprint(err), "%!") {
 			t.Errorf("%s: %v", name, err)

@@ -24,7 +24,7 @@ type worker struct {
 	sessions Sessions // the source, where it has sessions
 	lanes    []*lane  // the tap itself, and its sessions
 	byIndex  []*lane  // by Frame.Interface; nil of sessions that have none yet
-	fresh    uint64   // incarnation of lanes without a state
+	fresh    uint64   // incarnation of the lanes
 	hold     hold
 
 	last   int64 // when the last frame was received
@@ -44,7 +44,7 @@ type coordinated struct {
 	next    order      // to be asked at the next barrier
 	asked   bool       // an answer is due
 	late    bool       // and a barrier went on without it
-	saved   []State    // of the last cut
+	saved   []Mark     // of the last cut
 	through int64      // of the last cut of all: it has every frame up to then
 	leaving bool       // has been told to end
 	ended   bool       // no frame will come
@@ -62,7 +62,7 @@ type order struct {
 
 // A cut is what a worker hands over.
 type cut struct {
-	states []State
+	marks  []Mark
 	stats  []RingStats
 	blocks []*aggregate.Block
 	last   bool
@@ -79,49 +79,20 @@ type event struct {
 	err   error // why
 }
 
-// newWorker makes a worker whose lanes go on from the states. It returns those that
-// there is no room for.
-func (p *Pipeline) newWorker(t *Tap, states []State, fresh uint64) (w *worker, left []State, err error) {
-	w = &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan order, 1), answers: make(chan *cut, 1)}
+// newWorker makes a worker, whose lanes have the incarnation.
+func (p *Pipeline) newWorker(t *Tap, fresh uint64) (*worker, error) {
+	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan order, 1), answers: make(chan *cut, 1)}
 	w.place = t.Tap
 	setDefault(&w.tap.Link, decode.Ethernet)
 	if t.Sessions != nil {
 		w.sessions = t.Source.(Sessions) // has been checked
 	}
-	for i := range states {
-		s := &states[i]
-		index := uint32(0)
-		if s.Session != "" {
-			var ok bool
-			if index, ok = w.expect(s.Session); !ok {
-				left = append(left, *s)
-				continue
-			}
-		}
-		l, err := w.newLane(s.Session, s)
-		if err != nil {
-			p.lost(s, err)
-			continue
-		}
-		w.put(index, l)
-		w.saved = append(w.saved, *s)
+	l, err := w.newLane("")
+	if err != nil {
+		return nil, err
 	}
-	if len(w.byIndex) == 0 || w.byIndex[0] == nil {
-		l, err := w.newLane("", nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		w.put(0, l)
-	}
-	return w, left, nil
-}
-
-// expect is the index of a session of an earlier life.
-func (w *worker) expect(session string) (index uint32, ok bool) {
-	if w.sessions == nil {
-		return 0, false
-	}
-	return w.sessions.Expect(session)
+	w.put(0, l)
+	return w, nil
 }
 
 // run takes frames until it is ordered to end.
@@ -239,7 +210,8 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 			return err
 		}
 	}
-	return w.handOver(&cut{})
+	w.handOver(&cut{})
+	return nil
 }
 
 // at is the time that the tap has come to: by the clock where it is idle or has ended,
@@ -271,19 +243,14 @@ func (w *worker) change(ctx context.Context, o *order) error {
 }
 
 // handOver answers with the cut.
-func (w *worker) handOver(c *cut) error {
+func (w *worker) handOver(c *cut) {
 	c.blocks = w.hold.take()
 	for _, l := range w.lanes {
-		state, err := l.save(w.at())
-		if err != nil {
-			return err
-		}
 		stats := l.stats()
 		stats.Ended = w.eof || w.ending
-		c.states, c.stats = append(c.states, state), append(c.stats, stats)
+		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, stats)
 	}
 	w.answers <- c
-	return nil
 }
 
 // end takes what was captured before the order came, closes all windows and hands over
@@ -308,5 +275,6 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 			return err
 		}
 	}
-	return w.handOver(c)
+	w.handOver(c)
+	return nil
 }

@@ -31,7 +31,7 @@ func TestRecords(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
 	c := startClient(t, clientConfig(t, s.url))
-	st, err := c.Lasting("eth0/0", 7)
+	st, err := c.StreamOf("eth0/0", 7)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ type Stream struct {
 	// Guarded by the client's mu.
 	blocks, batches uint64 // numbers of the last ones
 	windows         map[windowKey]windowRows
-	lasting         bool // goes on in another process
 }
 
 type streamKey struct {
@@ -34,8 +33,7 @@ type windowKey struct{ resolution, start int64 }
 // windowRows are how many rows of a window were written.
 type windowRows struct{ rows, flows uint64 }
 
-// A block is cut into parts that fit into a message. Where that is otherwise, the parts of
-// a block that is written again have other numbers: streamsVersion changes with it.
+// A block is cut into parts that fit into a message.
 const (
 	partRows = 2048
 	partDist = 1 << 15
@@ -56,29 +54,23 @@ var errEnded = errors.New("exporter is closed")
 
 // Stream makes a stream, or finds that of the name: 1 to 64 printable bytes. Its blocks
 // are those of this process.
-func (c *Client) Stream(name string) (*Stream, error) {
-	return c.stream(streamKey{name, c.life}, false)
-}
+func (c *Client) Stream(name string) (*Stream, error) { return c.StreamOf(name, c.life) }
 
-// Lasting makes a stream whose incarnation is the caller's, not 0: that of its blocks.
-// After AppendStreams and ResumeStreams another process goes on with it, and gives the
-// blocks that it writes again the numbers that they had.
-func (c *Client) Lasting(name string, incarnation uint64) (*Stream, error) {
+// StreamOf is Stream with the incarnation of its blocks, not 0. Blocks of an incarnation come
+// from one process alone; others may tell what is missing of it.
+func (c *Client) StreamOf(name string, incarnation uint64) (*Stream, error) {
 	if incarnation == 0 {
 		return nil, errors.New("stream: expected an incarnation")
 	}
-	return c.stream(streamKey{name, incarnation}, true)
-}
-
-func (c *Client) stream(k streamKey, lasting bool) (*Stream, error) {
-	if err := credential.CheckName(k.name); err != nil || len(k.name) > maxStreamBytes {
+	if err := credential.CheckName(name); err != nil || len(name) > maxStreamBytes {
 		return nil, fmt.Errorf("stream: expected 1 to %d printable bytes", maxStreamBytes)
 	}
+	k := streamKey{name, incarnation}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.streams[k]
 	if s == nil {
-		s = &Stream{client: c, streamKey: k, windows: map[windowKey]windowRows{}, lasting: lasting}
+		s = &Stream{client: c, streamKey: k, windows: map[windowKey]windowRows{}}
 		c.streams[k] = s
 	}
 	return s, nil

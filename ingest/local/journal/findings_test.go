@@ -62,14 +62,16 @@ func TestFindingsRecorded(t *testing.T) {
 	r.find(7, 2)
 	r.find(8, 1)
 	saved, last := append([]byte(nil), r.section...), r.at
-	r.find(8, 100) // is lost: no checkpoint has it
+	r.find(8, 100) // is lost: no round has it
 	if got := r.sums(); len(r.found) != 1 || got[7] != [3]int64{3, start.Add(time.Second).UnixNano(), start.Add(time.Second).UnixNano()} {
 		t.Errorf("after a minute: %v", r.found)
 	}
 
 	next := newRecording(t, last)
 	next.written, next.gone, next.found = r.written, r.gone, r.found
-	if err := next.restore(saved); err != nil {
+	next.ring.Source.Incarnation++
+	next.ring.Wrote = next.ring.Source
+	if err := next.resume(saved, last); err != nil {
 		t.Fatal(err)
 	}
 	next.find(8, 10)
@@ -122,7 +124,7 @@ func TestFindingsOfTheFuture(t *testing.T) {
 		t.Fatalf("%d rows of findings, want 2", len(r.found))
 	}
 	for _, f := range r.found {
-		tap := r.written[[2]uint64{f.Epoch, f.Seq}]
+		tap := r.written[rowIdentity{f.Source, f.Seq}]
 		if f.From < tap.From || f.To < f.From || f.To > tap.To {
 			t.Errorf("%d from %v to %v, in a row from %v to %v", f.Count, time.Unix(0, f.From), time.Unix(0, f.To), time.Unix(0, tap.From), time.Unix(0, tap.To))
 		}

@@ -1,15 +1,19 @@
-// Package journal keeps what live taps come to in a store: windows that have closed, and
-// beside them checkpoints to go on from, rows of what each tap took in and found, gaps of
-// what it missed, and names of what the numbers in rows stand for.
+// Package journal keeps what live taps come to in a log: windows that have closed, and
+// beside them rows of what each tap took in and found, gaps of what it missed, names of
+// what the numbers in rows stand for, and marks of how far all that goes.
 //
-// It knows what has to be told when, so that all of it adds up over kills and reloads. It
-// must never know how frames are captured, what a configuration looks like, or SQL.
+// It knows what has to be durable before what, so that all of it adds up over kills and
+// reloads. It must never know how frames are captured, what a configuration looks like, or
+// SQL.
 package journal
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
-	"strconv"
+	"sync"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -18,154 +22,203 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// Sections of a checkpoint.
-const (
-	tapsSection   = "taps"      // states
-	openedSection = "opened"    // when taps were opened, Unix ns
-	metSection    = "locations" // that the fabric has met
-)
+// marksSection is the section of a checkpoint that holds the marks of a round.
+const marksSection = "marks"
 
-// Config is what a Journal needs; More alone may be nil.
+// ErrNotDurable is wrapped by errors of a Log that cannot be written for the moment: rows
+// that it has taken wait in memory, and the round's marks with them.
+var ErrNotDurable = errors.New("rows are not durable yet")
+
+// Log is where rows become durable.
+type Log interface {
+	aggregate.Sink
+	// Sync returns nil when all blocks that were written before are durable. After an
+	// ErrNotDurable it is called again at the next round; any other error ends the
+	// pipeline.
+	Sync(context.Context) error
+}
+
+// Config is what a Journal needs.
 type Config struct {
-	// File is the place of checkpoints, which stays its owner's.
+	Log Log
+	// Seen are shown closed windows before they are durable.
+	Seen []aggregate.Sink
+	// Begin is told of each round before its rows are durable: the sources of its blocks
+	// and those that more may come of. End is told after it. Either may be nil.
+	Begin func(wrote map[aggregate.Source]bool, marks []local.Mark)
+	End   func(context.Context, []local.Mark)
+
+	// File is the place of marks, which stays its owner's; nil for none: nobody knows then
+	// what a killed process missed.
 	File *checkpoint.File
-	// Every is the time between checkpoints.
-	Every time.Duration
 	// Opened is when the taps were opened: what came before was captured by nobody.
-	Opened time.Time
-	// Network is what rows are made under at the moment.
-	Network func() Network
+	Opened  time.Time
 	Records *Recorder
-	// More are further sections of each checkpoint, none of which the journal reads.
-	More   func() []checkpoint.Section
-	Logger *slog.Logger
+	Logger  *slog.Logger
 }
 
-// Journal keeps the states of taps, their rows and the locations that were met in
-// checkpoints, beside the blocks that are held. It implements local.Journal.
+// Stats is a snapshot of a Journal.
+type Stats struct {
+	Taken  uint64 // rounds whose marks are durable
+	Failed uint64 // rounds whose marks could not be written
+	Last   time.Time
+}
+
+// Journal makes rounds of a pipeline durable: first rows, then the marks that stand for
+// them. A process that is killed between the two is said to have missed a round that it has
+// rows of; no row is ever missed without a gap. It implements local.Journal. One goroutine
+// uses it, but for Stats.
 type Journal struct {
-	*store.Journal
-	cfg    Config
-	states []byte
-	met    []byte
+	cfg   Config
+	wrote map[aggregate.Source]bool // since the last round
+	told  time.Time
+
+	mu    sync.Mutex
+	stats Stats
 }
 
-// New makes a journal of what goes to the store.
-func New(to store.BlockStore, cfg Config) *Journal {
-	return &Journal{
-		Journal: store.NewJournal(to, store.JournalOptions{File: cfg.File, Every: cfg.Every, Logger: cfg.Logger}),
-		cfg:     cfg,
+// New makes a journal.
+func New(cfg Config) *Journal {
+	return &Journal{cfg: cfg, wrote: make(map[aggregate.Source]bool)}
+}
+
+// WriteBlock implements local.Journal.
+func (j *Journal) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	for _, s := range j.cfg.Seen {
+		if err := s.WriteBlock(ctx, b); err != nil {
+			return err
+		}
 	}
+	j.wrote[b.Source] = true
+	return j.cfg.Log.WriteBlock(ctx, b)
+}
+
+// savedMarks is a round in a checkpoint.
+type savedMarks struct {
+	Opened int64 // Unix ns
+	Marks  []local.Mark
 }
 
 // Commit implements local.Journal.
-func (j *Journal) Commit(ctx context.Context, states []local.State) error {
-	j.states = local.AppendStates(j.states[:0], states)
-	var err error
-	if j.met, err = j.cfg.Network().Fabric.AppendMet(j.met[:0]); err != nil {
+func (j *Journal) Commit(ctx context.Context, marks []local.Mark) error {
+	if j.cfg.Begin != nil {
+		j.cfg.Begin(j.wrote, marks)
+	}
+	clear(j.wrote)
+	switch err := j.cfg.Log.Sync(ctx); {
+	case errors.Is(err, ErrNotDurable):
+		return nil
+	case err != nil:
 		return err
 	}
-	rows, err := j.cfg.Records.barrier(time.Now(), states)
+	rows, err := j.cfg.Records.barrier(time.Now(), marks)
 	if err != nil {
 		return err
 	}
-	sections := []checkpoint.Section{
-		{Name: tapsSection, Data: j.states},
-		{Name: openedSection, Data: strconv.AppendInt(nil, j.cfg.Opened.UnixNano(), 10)},
-		{Name: metSection, Data: j.met},
-		{Name: recordsSection, Data: rows},
+	if err := j.save(marks, rows); err != nil {
+		return err
 	}
-	if j.cfg.More != nil {
-		sections = append(sections, j.cfg.More()...)
+	j.cfg.Records.flush(ctx)
+	if j.cfg.End != nil {
+		j.cfg.End(ctx, marks)
 	}
-	before := j.Stats().Taken
-	err = j.Journal.Commit(ctx, sections...)
-	if err == nil && j.Stats().Taken > before {
-		j.cfg.Records.flush(ctx)
-	}
-	return err
+	return nil
 }
 
-// Resume gives the states of the checkpoint that an earlier process left, none without one,
-// after the blocks in it have gone where blocks go. missing is told of each state what
-// nobody captured since, until the taps were opened; its error ends Resume.
-func (j *Journal) Resume(ctx context.Context, missing func(*local.State, store.Gap) error) ([]local.State, error) {
-	saved, err := j.Journal.Resume(ctx)
+// tellEvery is how often a disk that takes no marks is told of.
+const tellEvery = 10 * time.Second
+
+// save makes marks durable. Where it cannot, those before stay, and a later gap begins too
+// early, which is no loss.
+func (j *Journal) save(marks []local.Mark, rows []byte) error {
+	if j.cfg.File == nil {
+		return nil
+	}
+	now := time.Now()
+	text, err := json.Marshal(savedMarks{j.cfg.Opened.UnixNano(), marks})
+	if err != nil {
+		return fmt.Errorf("encode marks: %w", err)
+	}
+	err = j.cfg.File.Save([]checkpoint.Section{{Name: marksSection, Data: text}, {Name: recordsSection, Data: rows}})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err == nil {
+		j.stats.Taken++
+		j.stats.Last = now
+		return nil
+	}
+	j.stats.Failed++
+	if now.Sub(j.told) >= tellEvery {
+		j.told = now
+		j.cfg.Logger.Error("marks cannot be written: after a kill, the gap begins at those before",
+			slog.String("error", err.Error()), slog.Uint64("failures", j.stats.Failed))
+	}
+	return nil
+}
+
+// Stats is a snapshot. It is safe to call at any time.
+func (j *Journal) Stats() Stats {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.stats
+}
+
+// Resume gives the marks of the round that an earlier process left, none without one.
+// Rows of taps that were open are cut. missing is told of each mark what nobody captured
+// since, until the taps were opened, and which windows were open in between; its error ends
+// Resume.
+func (j *Journal) Resume(resolutions []time.Duration, missing func(*local.Mark, []store.Gap) error) ([]local.Mark, error) {
+	if j.cfg.File == nil {
+		return nil, nil
+	}
+	saved, err := j.cfg.File.Load()
+	if errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNewer) {
+		j.cfg.Logger.Error("marks cannot be read: gaps of the process before begin at its last stored windows", slog.String("error", err.Error()))
+		return nil, nil
+	}
 	if err != nil || saved == nil {
 		return nil, err
 	}
-	logger := j.cfg.Logger
-	states, err := States(saved)
-	if err != nil {
-		logger.Error("checkpoint cannot be gone on from", slog.String("error", err.Error()))
+	var last savedMarks
+	if err := json.Unmarshal(saved.Section(marksSection), &last); err != nil {
+		j.cfg.Logger.Error("marks cannot be read: gaps of the process before begin at its last stored windows", slog.String("error", err.Error()))
+		return nil, nil
 	}
-	if err := j.cfg.Records.restore(saved.Section(recordsSection)); err != nil {
-		logger.Warn("rows of taps may be missing", slog.String("error", err.Error()))
+	if err := j.cfg.Records.resume(saved.Section(recordsSection), saved.Time); err != nil {
+		j.cfg.Logger.Error("rows of taps may be missing", slog.String("error", err.Error()))
 	}
-	if err := j.cfg.Network().Fabric.RestoreMet(saved.Section(metSection)); err != nil {
-		logger.Warn("some locations may have no name", slog.String("error", err.Error()))
-	}
-	for i := range states {
-		s := &states[i]
-		since := saved.Time
-		if ns, err := strconv.ParseInt(string(saved.Section(openedSection)), 10, 64); err == nil {
-			since = time.Unix(0, ns) // nothing has been taken yet
+	for i := range last.Marks {
+		m := &last.Marks[i]
+		since := time.Unix(0, last.Opened) // nothing has been taken yet
+		if m.At > 0 {
+			since = time.Unix(0, m.At)
 		}
-		if s.At > 0 {
-			since = time.Unix(0, s.At)
+		gaps := append(OpenWindows(m, resolutions), store.Gap{Source: m.Source, From: since, To: j.cfg.Opened, Reason: store.GapRestart})
+		if gap := &gaps[len(gaps)-1]; gap.To.Before(gap.From) {
+			gap.To = gap.From // of a clock that was ahead
 		}
-		if err := missing(s, store.Gap{Source: s.Source, From: since, To: j.cfg.Opened, Reason: store.GapRestart}); err != nil {
+		if err := missing(m, gaps); err != nil {
 			return nil, err
 		}
 	}
-	return states, nil
+	return last.Marks, nil
 }
 
-// States are those of taps in a checkpoint that a Journal made.
-func States(saved *checkpoint.Saved) ([]local.State, error) {
-	return local.ParseStates(saved.Section(tapsSection))
-}
-
-// OpenWindows are the gaps that a state leaves which cannot be gone on from: the windows
-// that were open in it, of each resolution.
-func OpenWindows(s *local.State, resolutions []time.Duration) (list []store.Gap) {
-	if s.At == 0 {
-		return nil // none was
+// OpenWindows are the gaps of the windows that were open at a mark, of each resolution.
+// Windows of 1 min are made of the stored ones of 1 s, where there are any.
+func OpenWindows(m *local.Mark, resolutions []time.Duration) (list []store.Gap) {
+	if m.At == 0 || m.Closed {
+		return nil
 	}
-	at := time.Unix(0, s.At)
+	at := time.Unix(0, m.At)
 	for _, r := range resolutions {
+		if r == time.Minute && len(resolutions) > 1 {
+			continue
+		}
 		lateness := max(2*r, 50*time.Millisecond)
 		list = append(list, store.Gap{
-			Source: s.Source, From: at.Add(-lateness).Truncate(r), To: at, Reason: store.GapChanged, Resolution: r,
+			Source: m.Source, From: at.Add(-lateness).Truncate(r), To: at, Reason: store.GapOpen, Resolution: r,
 		})
 	}
 	return list
-}
-
-// Passing is a journal without checkpoints: what is open when its process is killed is
-// lost. It implements local.Journal.
-type Passing struct {
-	aggregate.Sink
-	Records *Recorder
-}
-
-// Commit implements local.Journal.
-func (p Passing) Commit(ctx context.Context, states []local.State) error {
-	_, err := p.Records.barrier(time.Now(), states)
-	p.Records.flush(ctx)
-	return err
-}
-
-// Watched shows closed windows to another sink before they go on to the journal.
-type Watched struct {
-	local.Journal
-	By aggregate.Sink
-}
-
-// WriteBlock implements aggregate.Sink.
-func (j Watched) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	if err := j.By.WriteBlock(ctx, b); err != nil {
-		return err
-	}
-	return j.Journal.WriteBlock(ctx, b)
 }

@@ -3,111 +3,157 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// kept is a store that keeps the numbers of blocks.
-type kept struct{ blocks []uint64 }
+// kept is a log that keeps the numbers of blocks.
+type kept struct {
+	blocks []uint64
+	err    error // of Sync
+}
 
 func (k *kept) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	k.blocks = append(k.blocks, b.Seq)
 	return nil
 }
 
-func (*kept) Sync(context.Context) error { return nil }
+func (k *kept) Sync(context.Context) error { return k.err }
 
 // process is one life of a process with one tap, which has recorded nothing.
-func process(t *testing.T, dir string, to store.BlockStore, opened time.Time) (*Journal, *checkpoint.File) {
+func process(t *testing.T, dir string, cfg Config) (*Journal, *checkpoint.File) {
 	t.Helper()
 	file, err := checkpoint.Open(checkpoint.Options{Dir: dir, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	domain, err := csig.DefaultSpec().Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	net := Network{Epoch: 3, Fabric: fabric.None(domain)}
-	return New(to, Config{
-		File: file, Every: time.Nanosecond, Opened: opened, Network: func() Network { return net },
-		Records: newRecording(t, opened).Recorder, Logger: slog.New(slog.DiscardHandler),
-		More: func() []checkpoint.Section { return []checkpoint.Section{{Name: "more", Data: []byte("of it")}} },
-	}), file
+	cfg.File, cfg.Logger, cfg.Records = file, slog.New(slog.DiscardHandler), newRecording(t, cfg.Opened).Recorder
+	return New(cfg), file
 }
 
-// TestResume: a process that goes on from a checkpoint has the states and the blocks in it,
-// and is told from when nobody captured: the last frame of a tap or, where none came, the
-// moment when the taps were opened.
+// TestResume: a process is told what the one before it missed: since the last frame of a tap
+// or, where none came, since the taps were opened; and the windows that were open. Marks
+// stand for durable rows alone.
 func TestResume(t *testing.T) {
 	dir, opened := t.TempDir(), time.Unix(1_700_000_000, 0)
-	var first kept
-	j, file := process(t, dir, &first, opened)
+	var first, seen kept
+	rounds := 0
+	j, file := process(t, dir, Config{
+		Log: &first, Seen: []aggregate.Sink{&seen}, Opened: opened,
+		Begin: func(wrote map[aggregate.Source]bool, marks []local.Mark) {
+			if rounds++; wrote[marks[0].Source] != (rounds == 1) {
+				t.Errorf("round %d wrote %v", rounds, wrote)
+			}
+		},
+	})
 	block := &aggregate.Block{Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, Seq: 7, Resolution: int64(time.Second)}
 	if err := j.WriteBlock(t.Context(), block); err != nil {
 		t.Fatal(err)
 	}
-	states := []local.State{
+	marks := []local.Mark{
 		{Name: "leaf", Source: block.Source, At: opened.Add(time.Minute).UnixNano()},
 		{Name: "quiet", Source: aggregate.Source{Producer: 2, Incarnation: 2, Epoch: 3}},
+		{Name: "ended", Source: aggregate.Source{Producer: 3, Incarnation: 2, Epoch: 3}, At: opened.Add(time.Second).UnixNano(), Closed: true},
 	}
-	if err := j.Commit(t.Context(), states); err != nil {
+	if err := j.Commit(t.Context(), marks); err != nil {
 		t.Fatal(err)
 	}
-	if st := j.Stats(); st.Taken != 1 || !slices.Equal(first.blocks, []uint64{7}) {
-		t.Fatalf("%d checkpoints, blocks %v: want one of each", st.Taken, first.blocks)
+	if st := j.Stats(); st.Taken != 1 || !slices.Equal(first.blocks, []uint64{7}) || !slices.Equal(seen.blocks, first.blocks) {
+		t.Fatalf("%d rounds, blocks %v, seen %v: want one of each", st.Taken, first.blocks, seen.blocks)
 	}
-	saved, err := file.Load()
-	if err != nil || string(saved.Section("more")) != "of it" {
-		t.Errorf("further section: %v, %v", saved, err)
+	later := slices.Clone(marks)
+	later[0].At += int64(time.Hour)
+	first.err = fmt.Errorf("disk: %w", ErrNotDurable)
+	if err := j.Commit(t.Context(), later); err != nil || j.Stats().Taken != 1 {
+		t.Errorf("rows that are not durable have marks: %v", err)
+	}
+	if first.err = errors.New("refused"); !errors.Is(j.Commit(t.Context(), later), first.err) {
+		t.Error("a log that fails does not end the pipeline")
 	}
 	file.Close()
 
-	var next kept
 	again := opened.Add(time.Hour)
-	j, file = process(t, dir, &next, again)
+	j, file = process(t, dir, Config{Log: &kept{}, Opened: again})
 	defer file.Close()
 	from := map[uint64]time.Time{}
-	got, err := j.Resume(t.Context(), func(s *local.State, g store.Gap) error {
-		if g.Source != s.Source || g.Reason != store.GapRestart || !g.To.Equal(again) {
-			t.Errorf("missing of %s: %+v", s.Name, g)
+	open := map[uint64]int{}
+	resolutions := []time.Duration{10 * time.Millisecond, time.Second, time.Minute}
+	got, err := j.Resume(resolutions, func(m *local.Mark, gaps []store.Gap) error {
+		for _, g := range gaps {
+			switch {
+			case g.Source != m.Source:
+				t.Errorf("missing of %s: %+v", m.Name, g)
+			case g.Reason == store.GapOpen:
+				open[g.Producer]++
+			case g.Reason == store.GapRestart && g.To.Equal(again):
+				from[g.Producer] = g.From
+			default:
+				t.Errorf("missing of %s: %+v", m.Name, g)
+			}
 		}
-		from[g.Producer] = g.From
 		return nil
 	})
-	if err != nil || len(got) != 2 || got[0].Name != "leaf" || got[0].Source != block.Source || got[0].At != states[0].At {
-		t.Errorf("states %+v, %v", got, err)
+	if err != nil || !slices.Equal(got, marks) {
+		t.Errorf("marks %+v, %v", got, err)
 	}
-	if !slices.Equal(next.blocks, []uint64{7}) {
-		t.Errorf("blocks %v go on, want 7", next.blocks)
-	}
-	if !from[1].Equal(opened.Add(time.Minute)) || !from[2].Equal(opened) {
-		t.Errorf("missing from %v", from)
+	if !from[1].Equal(opened.Add(time.Minute)) || !from[2].Equal(opened) || !from[3].Equal(opened.Add(time.Second)) || open[1] != 2 || open[2]+open[3] != 0 {
+		t.Errorf("missing from %v, open windows %v", from, open)
 	}
 	refused := errors.New("the store is away")
-	if _, err := j.Resume(t.Context(), func(*local.State, store.Gap) error { return refused }); !errors.Is(err, refused) {
+	if _, err := j.Resume(resolutions, func(*local.Mark, []store.Gap) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("a gap that cannot be told: %v", err)
+	}
+}
+
+// TestDamagedMarks: marks that cannot be read are none.
+func TestDamagedMarks(t *testing.T) {
+	dir := t.TempDir()
+	j, file := process(t, dir, Config{Log: &kept{}, Opened: time.Now()})
+	defer file.Close()
+	if err := j.Commit(t.Context(), []local.Mark{{Name: "leaf", At: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(file.Dir(), "checkpoint")
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(whole) + 1 {
+		damaged := slices.Clone(whole[:n])
+		if n == len(whole) {
+			damaged[n-3] ^= 4
+		}
+		if err := os.WriteFile(name, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if marks, err := j.Resume([]time.Duration{time.Second}, nil); marks != nil || err != nil {
+			t.Fatalf("%d of %d bytes are marks: %+v, %v", n, len(whole), marks, err)
+		}
 	}
 }
 
 // TestOpenWindows: of each resolution, the windows that were open at the last frame.
 func TestOpenWindows(t *testing.T) {
 	at := time.Unix(1_700_000_000, 5e8)
-	got := OpenWindows(&local.State{At: at.UnixNano()}, []time.Duration{time.Second, time.Minute})
-	want := []time.Time{time.Unix(1_699_999_998, 0), at.Add(-2 * time.Minute).Truncate(time.Minute)}
-	if len(got) != 2 || !got[0].From.Equal(want[0]) || !got[1].From.Equal(want[1]) || !got[1].To.Equal(at) || got[0].Resolution != time.Second || got[0].Reason != store.GapChanged {
-		t.Errorf("got %+v, want from %v", got, want)
+	got := OpenWindows(&local.Mark{At: at.UnixNano()}, []time.Duration{time.Second, time.Minute})
+	if len(got) != 1 || !got[0].From.Equal(time.Unix(1_699_999_998, 0)) || !got[0].To.Equal(at) || got[0].Resolution != time.Second || got[0].Reason != store.GapOpen {
+		t.Errorf("got %+v", got)
 	}
-	if got := OpenWindows(&local.State{}, []time.Duration{time.Second}); got != nil {
+	got = OpenWindows(&local.Mark{At: at.UnixNano()}, []time.Duration{time.Minute})
+	if len(got) != 1 || !got[0].From.Equal(at.Add(-2*time.Minute).Truncate(time.Minute)) || got[0].Resolution != time.Minute {
+		t.Errorf("of minutes alone: %+v", got)
+	}
+	if got := OpenWindows(&local.Mark{}, []time.Duration{time.Second}); got != nil {
 		t.Errorf("of a ring without a frame: %+v", got)
 	}
 }

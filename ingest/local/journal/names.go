@@ -21,8 +21,6 @@ const (
 	// namesEvery is how often names that appeared are written.
 	namesEvery = 2 * time.Second
 	firstNames = 100 * time.Millisecond
-	// keepEvery is how often what appeared while the store is away is put on disk.
-	keepEvery = 10 * time.Second
 	// maxNetworks are those whose names wait to be written.
 	maxNetworks = 64
 	// lastNames is how long the last names may take when the process ends.
@@ -57,6 +55,8 @@ type Names struct {
 
 	// What follows changes in Run alone.
 	runs    map[aggregate.Source]bool // that have begun
+	killed  map[aggregate.Source]bool // of processes before this one, whose windows may have been open
+	looked  bool                      // for runs of such processes that left no marks
 	ending  bool                      // no more rows come
 	written map[uint64]extent         // by epoch
 }
@@ -68,14 +68,18 @@ type extent struct {
 	locations int
 }
 
-// NewNames makes one that has written nothing, for the rows of earlier processes, which may
-// be nil, as well: runs of theirs that do not go on end.
-func NewNames(db *store.Store, earlier []local.State, logger *slog.Logger) *Names {
+// NewNames makes one that has written nothing. It ends the runs of an earlier process too,
+// whose marks may be nil.
+func NewNames(db *store.Store, earlier []local.Mark, logger *slog.Logger) *Names {
 	n := &Names{
 		store: db, logger: logger, met: make(map[aggregate.Source]string), taps: make(map[uint64]string),
-		runs: make(map[aggregate.Source]bool), written: make(map[uint64]extent),
+		runs: make(map[aggregate.Source]bool), killed: make(map[aggregate.Source]bool), written: make(map[uint64]extent),
 	}
-	n.see(nil, earlier)
+	for _, m := range earlier {
+		if !m.Closed {
+			n.met[m.Source], n.killed[m.Source] = m.Name, true
+		}
+	}
 	return n
 }
 
@@ -88,7 +92,7 @@ func (n *Names) KeepIn(file *checkpoint.File) {
 	defer n.mu.Unlock()
 	n.earlier = w.networks
 	for _, r := range w.runs {
-		n.met[r.Source] = r.Name
+		n.met[r.Source], n.killed[r.Source] = r.Name, true
 	}
 }
 
@@ -112,17 +116,23 @@ func (n *Names) waiting() (w waiting) {
 	return w
 }
 
-// see is told at each checkpoint which rows it has, and which may come.
-func (n *Names) see(written map[aggregate.Source]bool, states []local.State) {
+// Begin is told of each round before its rows are durable: what these mean is on disk
+// before they are, or in the store.
+func (n *Names) Begin(wrote map[aggregate.Source]bool, marks []local.Mark) {
+	n.see(wrote, marks)
+	n.kept.keep(n.waiting)
+}
+
+func (n *Names) see(wrote map[aggregate.Source]bool, marks []local.Mark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.under = make(map[aggregate.Source]bool, len(states))
-	for i := range states {
-		n.taps[states[i].Source.Producer] = states[i].Name
-		n.under[states[i].Source] = true
-		n.met[states[i].Source] = states[i].Name
+	n.under = make(map[aggregate.Source]bool, len(marks))
+	for i := range marks {
+		n.taps[marks[i].Source.Producer] = marks[i].Name
+		n.under[marks[i].Source] = true
+		n.met[marks[i].Source] = marks[i].Name
 	}
-	for source := range written {
+	for source := range wrote {
 		n.met[source] = n.taps[source.Producer]
 	}
 }
@@ -159,13 +169,6 @@ func (n *Names) add(net Network) bool {
 // Run writes names until ctx ends, and the last ones then, for 10 s at most. It returns nil:
 // what cannot be written is in the log, and tried again.
 func (n *Names) Run(ctx context.Context) error {
-	var keeper sync.WaitGroup
-	defer keeper.Wait()
-	keeper.Go(func() { // writing may take as long as the store is away
-		for sleepFor(ctx, keepEvery) {
-			n.kept.keep(n.waiting)
-		}
-	})
 	ticker := time.NewTicker(namesEvery)
 	defer ticker.Stop()
 	for sleepFor(ctx, firstNames) { // runs come first, and are known at the first checkpoint
@@ -231,7 +234,7 @@ func (n *Names) write(ctx context.Context) error {
 		}
 		failed = append(failed, err)
 	}
-	return errors.Join(append(failed, n.endRuns(ctx, met, under))...)
+	return errors.Join(append(failed, n.endKilled(ctx, met, under), n.endRuns(ctx, met, under))...)
 }
 
 // forget lets go of a network whose names are written, and under which no rows come.
@@ -264,11 +267,42 @@ func (n *Names) beginRuns(ctx context.Context, met map[aggregate.Source]string) 
 	return nil
 }
 
+// endKilled ends the runs of processes before this one: those that left marks, and those
+// that the store knows of taps of this one.
+func (n *Names) endKilled(ctx context.Context, met map[aggregate.Source]string, under map[aggregate.Source]bool) error {
+	var killed, current []store.Run
+	for source, name := range met {
+		r := store.Run{Source: source, Mode: store.RunLive, Name: name}
+		switch {
+		case !n.runs[source]:
+		case n.killed[source]:
+			killed = append(killed, r)
+		case under[source]:
+			current = append(current, r)
+		}
+	}
+	if err := n.store.EndKilled(ctx, killed); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	for _, r := range killed {
+		delete(n.runs, r.Source)
+		delete(n.met, r.Source)
+	}
+	n.mu.Unlock()
+	if n.looked || len(current) == 0 {
+		return nil
+	}
+	err := n.store.EndEarlier(ctx, current)
+	n.looked = err == nil
+	return err
+}
+
 // endRuns ends those that no more rows come from: under another configuration a tap's rows
 // are another run.
 func (n *Names) endRuns(ctx context.Context, met map[aggregate.Source]string, under map[aggregate.Source]bool) error {
 	for source, name := range met {
-		if !n.runs[source] || under[source] && !n.ending {
+		if !n.runs[source] || n.killed[source] || under[source] && !n.ending {
 			continue
 		}
 		if err := n.store.EndRun(ctx, store.Run{Source: source, Mode: store.RunLive, Name: name}); err != nil {
@@ -328,28 +362,4 @@ func (n *Names) tell(ctx context.Context, d *description, has *extent) error {
 		has.locations = len(d.Locations)
 	}
 	return nil
-}
-
-// Announce is a journal that tells the names whose rows come before they do.
-func (n *Names) Announce(j local.Journal) local.Journal {
-	return &announced{j, n, make(map[aggregate.Source]bool)}
-}
-
-type announced struct {
-	local.Journal
-	names   *Names
-	written map[aggregate.Source]bool // since the last checkpoint
-}
-
-// WriteBlock implements aggregate.Sink.
-func (j *announced) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	j.written[b.Source] = true
-	return j.Journal.WriteBlock(ctx, b)
-}
-
-// Commit implements local.Journal.
-func (j *announced) Commit(ctx context.Context, states []local.State) error {
-	j.names.see(j.written, states)
-	clear(j.written)
-	return j.Journal.Commit(ctx, states)
 }

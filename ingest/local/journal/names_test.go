@@ -74,7 +74,7 @@ func TestNamesOutliveProcess(t *testing.T) {
 	}
 	// took is a checkpoint of one tap, whose rows are under a network.
 	took := func(n *Names, net Network) {
-		n.see(map[aggregate.Source]bool{source(net): true}, []local.State{{Name: "eth0", Source: source(net)}})
+		n.see(map[aggregate.Source]bool{source(net): true}, []local.Mark{{Name: "eth0", Source: source(net)}})
 	}
 
 	_, killed := begin(away, a)
@@ -127,7 +127,9 @@ func TestNamesOutliveProcess(t *testing.T) {
 	end()
 
 	if err := db.Verify(t.Context(), store.VerifyOptions{Now: time.Now()}, func(f store.Finding) error {
-		t.Errorf("%+v", f)
+		if !f.Info || f.Table != "gaps" { // what nobody took in after the second process
+			t.Errorf("%+v", f)
+		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)

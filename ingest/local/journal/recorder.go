@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -74,9 +73,9 @@ type RecorderConfig struct {
 
 // Recorder makes the rows of what taps took in: one for each ring and minute, and for each
 // identity of its blocks. They are made of what the pipeline counted at the barrier of a
-// checkpoint, are in that checkpoint, and are written after it, under numbers that it
-// holds: a process that goes on from it writes the same rows again, and counts nothing
-// twice. The goroutine of the journal alone uses it.
+// round, are in that round's checkpoint, and are written after it, under numbers that it
+// holds: after a kill the next process writes the same rows again, and those that were
+// begun. The goroutine of the journal alone uses it.
 type Recorder struct {
 	cfg RecorderConfig
 
@@ -96,8 +95,9 @@ type tapRecords struct {
 	Findings []store.FindingRow // likewise
 }
 
-// restore goes on from a section.
-func (r *Recorder) restore(section []byte) error {
+// resume takes over what waits in the section of another process, and cuts the rows that
+// were begun in it as of its time: the rings of this one have identities of their own.
+func (r *Recorder) resume(section []byte, at time.Time) error {
 	if len(section) == 0 {
 		return nil
 	}
@@ -106,19 +106,24 @@ func (r *Recorder) restore(section []byte) error {
 		return fmt.Errorf("read rows of taps: %w", err)
 	}
 	r.state = s
+	for _, g := range s.Rings {
+		r.endMissing(g, at, true)
+		r.finish(g, at)
+	}
+	r.state.Rings = nil
 	return nil
 }
 
 // barrier counts what came since the last one, and returns the section. A ring without a
-// state has ended.
-func (r *Recorder) barrier(now time.Time, states []local.State) ([]byte, error) {
+// mark has ended.
+func (r *Recorder) barrier(now time.Time, marks []local.Mark) ([]byte, error) {
 	if r.cut.IsZero() {
 		r.cut, r.before = now, now
 	}
 	r.forgetFindings()
 	due := r.cfg.Ending() || now.Sub(r.cut) >= tapPeriod
 	goesOn := func(name string, ring int) bool {
-		return slices.ContainsFunc(states, func(s local.State) bool { return s.Name == name && s.Ring == ring })
+		return slices.ContainsFunc(marks, func(m local.Mark) bool { return m.Name == name && m.Ring == ring })
 	}
 	for _, s := range r.cfg.Stats() {
 		r.take(&s, r.cfg.Tap(cmp.Or(s.Of, s.Name)), now, due || !goesOn(s.Name, s.Ring))
@@ -126,14 +131,6 @@ func (r *Recorder) barrier(now time.Time, states []local.State) ([]byte, error) 
 	if r.before = now; due {
 		r.cut = now
 	}
-	r.state.Rings = slices.DeleteFunc(r.state.Rings, func(g *ringRecord) bool {
-		lost := !g.begun && !goesOn(g.Name, g.Ring)
-		if lost {
-			r.endMissing(g, now, true)
-			r.finish(g, now)
-		}
-		return lost
-	})
 	if n := len(r.state.Rows) - maxTapRows; n > 0 {
 		r.cfg.Logger.Error("rows of taps are lost: too many wait", slog.Int("rows", n))
 		r.forget(n)
@@ -199,12 +196,8 @@ func (r *Recorder) take(s *local.RingStats, t Tap, now time.Time, due bool) {
 		g.Row = store.TapRow{Source: s.Wrote}
 		if was.Incarnation != s.Wrote.Incarnation {
 			g.Tags, g.Reflections = 0, 0
-			if !g.begun { // its state was lost
-				g.Counts = aggregate.Counts{}
-			}
 		}
 	}
-	g.begun = true
 	g.frames(s, t, r.before, now)
 	g.observations(s, t)
 	g.find(s, r.before, now)
@@ -213,7 +206,7 @@ func (r *Recorder) take(s *local.RingStats, t Tap, now time.Time, due bool) {
 		r.finish(g, now)
 		g.Row.Source = s.Source
 	}
-	g.seen, g.Counts = *s, s.Counts
+	g.seen = *s
 }
 
 // finish cuts a row, unless there is nothing to tell.

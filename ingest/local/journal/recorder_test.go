@@ -14,14 +14,20 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
+// rowIdentity is that of a row of a tap.
+type rowIdentity struct {
+	aggregate.Source
+	seq uint64
+}
+
 // recording is a Recorder over a made-up ring.
 type recording struct {
 	*Recorder
 	ring     local.RingStats
 	kernel   capture.TapCounters
 	last     bool
-	written  map[[2]uint64]store.TapRow // by epoch and number: rows that are written again replace themselves
-	gone     map[int64]store.Gap        // by their begin
+	written  map[rowIdentity]store.TapRow // rows that are written again replace themselves
+	gone     map[int64]store.Gap          // by their begin
 	found    map[foundIdentity]store.FindingRow
 	failing  error
 	section  []byte
@@ -31,7 +37,7 @@ type recording struct {
 }
 
 func newRecording(t *testing.T, at time.Time) *recording {
-	r := &recording{t: t, at: at, written: make(map[[2]uint64]store.TapRow), gone: make(map[int64]store.Gap), found: make(map[foundIdentity]store.FindingRow)}
+	r := &recording{t: t, at: at, written: make(map[rowIdentity]store.TapRow), gone: make(map[int64]store.Gap), found: make(map[foundIdentity]store.FindingRow)}
 	r.Recorder = NewRecorder(RecorderConfig{
 		Stats: func() []local.RingStats { return []local.RingStats{r.ring} }, Tap: func(string) Tap { return leaf{&r.kernel} },
 		Ending: func() bool { return r.last }, Logger: slog.New(slog.DiscardHandler),
@@ -53,7 +59,7 @@ func (r *recording) writers() Writers {
 	return Writers{
 		Taps: func(_ context.Context, rows []store.TapRow, found []store.FindingRow) error {
 			for _, row := range rows {
-				key := [2]uint64{row.Epoch, row.Seq}
+				key := rowIdentity{row.Source, row.Seq}
 				if old, again := r.written[key]; again && old.Packets != row.Packets {
 					r.conflict = true
 				}
@@ -96,14 +102,15 @@ func (r *recording) second(n, m uint64) {
 func (r *recording) barrier() {
 	r.t.Helper()
 	var err error
-	if r.section, err = r.Recorder.barrier(r.at, []local.State{{Name: "leaf"}}); err != nil {
+	if r.section, err = r.Recorder.barrier(r.at, []local.Mark{{Name: "leaf"}}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.flush(r.t.Context())
 }
 
 // TestRecorder: rows are cut every minute, at another epoch and at the end, and add up
-// over a kill to what was counted until the last checkpoint and after it.
+// over a kill to what was counted until the last round and after it, but for what was in
+// open windows.
 func TestRecorder(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)
@@ -113,14 +120,14 @@ func TestRecorder(t *testing.T) {
 	if len(r.written) != 2 {
 		t.Errorf("%d rows after 150 s, want 2", len(r.written))
 	}
-	saved, ring := append([]byte(nil), r.section...), r.ring
-	r.second(1000, 1000) // is lost: no checkpoint has it
+	saved, at := append([]byte(nil), r.section...), r.at
+	r.second(1000, 1000) // is lost: no round has it
 
-	// The next process goes on from the checkpoint: its frames count from 0.
 	next := newRecording(t, r.at)
 	next.written, next.gone = r.written, r.gone
-	next.ring.Counts = ring.Counts
-	if err := next.restore(saved); err != nil {
+	next.ring.Source.Incarnation++
+	next.ring.Wrote = next.ring.Source
+	if err := next.resume(saved, at); err != nil {
 		t.Fatal(err)
 	}
 	next.failing = errors.New("the store is away")
@@ -158,14 +165,14 @@ func TestRecorder(t *testing.T) {
 			t.Errorf("gap %+v", g)
 		}
 	}
-	if dropped != 2*sum.KernelDrops || len(next.gone) != 4 {
+	if dropped != 2*sum.KernelDrops || len(next.gone) != 5 {
 		t.Errorf("%d gaps with %d observations, %d drops that stand for two each", len(next.gone), dropped, sum.KernelDrops)
 	}
-	if sum.Packets != 211*15 || sum.Stored != 211*30 || sum.Tags != 211*20 || sum.KernelDrops != 211 || sum.SuperFrames != 3*211 || of4.Stored != 30 || next.conflict {
+	if sum.Packets != 211*15 || sum.Stored != 210*30 || sum.Tags != 210*20 || sum.KernelDrops != 211 || sum.SuperFrames != 3*211 || of4.Stored != 30 || next.conflict {
 		t.Errorf("%d packets, %d stored (%d under the last epoch), %d of them tags, %d drops, rows that differ %t",
 			sum.Packets, sum.Stored, of4.Stored, sum.Tags, sum.KernelDrops, next.conflict)
 	}
-	if err := next.restore([]byte("no rows")); err == nil {
+	if err := next.resume([]byte("no rows"), at); err == nil {
 		t.Error("damage is taken for rows")
 	}
 }

@@ -23,13 +23,9 @@ type ringRecord struct {
 	Findings []store.FindingRow
 	// Tags and Reflections are in windows that are open.
 	Tags, Reflections uint64
-	// Counts are those at the last barrier, with which the ring goes on in another
-	// process. The others begin at 0 there.
-	Counts aggregate.Counts
-	Drops  missing // by the kernel
-	Mirror missing // on the way of a mirror session
+	Drops             missing // by the kernel
+	Mirror            missing // on the way of a mirror session
 
-	begun bool // in this process
 	seen  local.RingStats
 	taken capture.TapCounters
 	lost  uint64
@@ -118,7 +114,7 @@ func (g *ringRecord) observations(s *local.RingStats, t Tap) {
 	g.Tags += since(found[0], before[0]) * weight
 	g.Reflections += since(found[1], before[1]) * weight
 
-	row, c, was := &g.Row, &s.Counts, &g.Counts
+	row, c, was := &g.Row, &s.Counts, &g.seen.Counts
 	closed := since(c.Stored, was.Stored) + since(c.Overflow, was.Overflow) + since(c.Late, was.Late)
 	row.Stored += since(c.Stored, was.Stored)
 	row.Overflow += since(c.Overflow, was.Overflow)

@@ -14,36 +14,27 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/local/journal"
 	"github.com/csigscope/csigscope/ingest/remote"
 )
 
-const (
-	// streamsSection is the section of a checkpoint with the numbers of streams.
-	streamsSection = "streams"
-	// heldRows bounds what is held while neither spool nor checkpoint can be written.
-	heldRows = 400_000
-)
-
 // Spool hands blocks to a collector by way of a client's spool: each ring of a tap is a
-// stream, with the incarnations of its blocks. As a local.Journal it hands them to the
-// journal of checkpoints first, which hands them to spooled. The goroutine of the pipeline
-// alone uses it, but for Know.
+// stream, with the incarnations of its blocks. It implements journal.Log. The goroutine of
+// the pipeline alone uses it, but for Know.
 type Spool struct {
 	logger *slog.Logger
 	client *remote.Client
 	names  *Describer
 	taps   sync.Map // producer to name of the tap
 
-	to   local.Journal
-	held func() int // rows that wait for a checkpoint
-
 	streams map[streamKey]*remote.Stream
 	met     map[runKey]bool // that blocks may come from, or came from
-	going   map[runKey]bool // of the last states
+	behind  int             // rows since the spool was durable last
 }
+
+// maxBehind bounds the rows that marks wait for while the spool cannot be written.
+const maxBehind = 400_000
 
 // streamKey is one life of a ring; runKey is that under one configuration.
 type streamKey struct {
@@ -60,18 +51,12 @@ func ringRun(s *aggregate.Source, ring int) runKey {
 	return runKey{streamKey{s.Producer, s.Incarnation, ring}, s.Epoch}
 }
 
-// NewSpool makes one that has handed over nothing. The client stays its owner's. Pass or
-// Resume says what goes before the spool.
+// NewSpool makes one that has handed over nothing. The client stays its owner's.
 func NewSpool(client *remote.Client, names *Describer, logger *slog.Logger) *Spool {
 	return &Spool{
 		logger: logger, client: client, names: names,
-		streams: make(map[streamKey]*remote.Stream), met: make(map[runKey]bool), going: make(map[runKey]bool),
+		streams: make(map[streamKey]*remote.Stream), met: make(map[runKey]bool),
 	}
-}
-
-// Pass hands blocks on without checkpoints.
-func (s *Spool) Pass(records *journal.Recorder) {
-	s.to, s.held = journal.Passing{Sink: spooled{s}, Records: records}, func() int { return 0 }
 }
 
 // Know remembers the name of an instance's tap, before blocks of its come. It is safe to
@@ -88,37 +73,44 @@ func (s *Spool) stream(k streamKey) (*remote.Stream, error) {
 		return stream, nil
 	}
 	name, _ := s.taps.Load(k.producer)
-	stream, err := s.client.Lasting(fmt.Sprintf("%v/%d", name, k.ring), k.incarnation)
+	stream, err := s.client.StreamOf(fmt.Sprintf("%v/%d", name, k.ring), k.incarnation)
 	if err == nil {
 		s.streams[k] = stream
 	}
 	return stream, err
 }
 
-// WriteBlock implements local.Journal.
+// WriteBlock implements journal.Log.
 func (s *Spool) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	s.met[ringRun(&b.Source, local.RingOf(b.Seq))] = true
-	return s.to.WriteBlock(ctx, b)
-}
-
-// Commit implements local.Journal. A spool that cannot be written makes no checkpoint,
-// until too much is held: then the client counts what it loses.
-func (s *Spool) Commit(ctx context.Context, states []local.State) error {
-	clear(s.going)
-	for i := range states {
-		k := ringRun(&states[i].Source, states[i].Ring)
-		s.met[k], s.going[k] = true, true
-	}
-	if err := s.client.Sync(ctx); err != nil && s.held() < heldRows {
-		return nil
-	}
-	if err := s.to.Commit(ctx, states); err != nil {
+	k := ringRun(&b.Source, local.RingOf(b.Seq))
+	s.met[k] = true
+	s.behind += b.Len()
+	stream, err := s.stream(k.streamKey)
+	if err != nil {
 		return err
 	}
-	if s.held() == 0 {
-		s.endRuns(ctx, func(k runKey) bool { return !s.going[k] })
+	return stream.WriteBlock(ctx, b)
+}
+
+// Sync implements journal.Log. What rows stand for is told before they are. Where the spool
+// cannot be written for long, the client counts what it loses.
+func (s *Spool) Sync(ctx context.Context) error {
+	s.names.tell()
+	if err := s.client.Sync(ctx); err != nil && s.behind < maxBehind {
+		return fmt.Errorf("%w: %w", journal.ErrNotDurable, err)
 	}
+	s.behind = 0
 	return nil
+}
+
+// Round tells of the runs that are over, after a round whose rows are durable.
+func (s *Spool) Round(ctx context.Context, marks []local.Mark) {
+	going := make(map[runKey]bool, len(marks))
+	for i := range marks {
+		k := ringRun(&marks[i].Source, marks[i].Ring)
+		s.met[k], going[k] = true, true
+	}
+	s.endRuns(ctx, func(k runKey) bool { return !going[k] })
 }
 
 // End tells that no more blocks come, when the pipeline has ended: nothing uses the Spool
@@ -201,66 +193,9 @@ func (s *Spool) Missing(ctx context.Context, ring int, list ...store.Gap) {
 	}
 }
 
-// spooled is where the journal of checkpoints hands blocks to. It implements
-// store.BlockStore.
-type spooled struct{ *Spool }
-
-// WriteBlock implements aggregate.Sink.
-func (s spooled) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	stream, err := s.stream(ringRun(&b.Source, local.RingOf(b.Seq)).streamKey)
-	if err != nil {
-		return err
-	}
-	return stream.WriteBlock(ctx, b)
-}
-
-// Sync implements store.BlockStore: Spool.Commit has done it.
-func (spooled) Sync(context.Context) error { return nil }
-
-// Blocks is where a journal of checkpoints hands blocks to.
-func (s *Spool) Blocks() store.BlockStore { return spooled{s} }
-
-// Sections are what checkpoints hold of streams.
-func (s *Spool) Sections() []checkpoint.Section {
-	return []checkpoint.Section{{Name: streamsSection, Data: s.client.AppendStreams(nil)}}
-}
-
-// Resume goes on from the checkpoint in a file that an earlier process left, by way of the
-// journal that makes the next ones: it spools what was closed in it, and tells what was
-// missed from then until the taps were opened. epoch is that of the configuration in force.
-func (s *Spool) Resume(ctx context.Context, file *checkpoint.File, j *journal.Journal, epoch uint64) ([]local.State, error) {
-	if err := s.resumeStreams(file); err != nil {
-		return nil, err
-	}
-	s.to, s.held = j, func() int { return j.Stats().Held }
-	return j.Resume(ctx, func(state *local.State, g store.Gap) error {
-		k := ringRun(&state.Source, state.Ring)
-		s.met[k] = true
-		if state.Source.Epoch == epoch {
-			s.tell(k, func(stream *remote.Stream) error { return stream.Begin(ctx, k.epoch) })
-		}
-		s.Missing(ctx, state.Ring, g)
-		return nil
-	})
-}
-
-// resumeStreams gives the blocks of the checkpoint the numbers that they had, if they were
-// spooled. A checkpoint without is none.
-func (s *Spool) resumeStreams(file *checkpoint.File) error {
-	saved, err := file.Load()
-	if err != nil || saved == nil {
-		return nil // whoever resumes finds out
-	}
-	states, err := journal.States(saved)
-	if err == nil {
-		err = s.client.ResumeStreams(saved.Section(streamsSection))
-	}
-	if err != nil {
-		s.logger.Error("checkpoint cannot be gone on from", slog.String("error", err.Error()))
-		return file.Remove()
-	}
-	for i := range states {
-		s.taps.Store(states[i].Source.Producer, states[i].Name)
-	}
-	return nil
+// Resume tells what is missing of a ring that an earlier process has left, whose run the
+// collector ends when the next one of its stream begins.
+func (s *Spool) Resume(ctx context.Context, m *local.Mark, gaps []store.Gap) {
+	s.taps.Store(m.Source.Producer, m.Name)
+	s.Missing(ctx, m.Ring, gaps...)
 }

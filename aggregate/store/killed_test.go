@@ -1,0 +1,132 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// TestEndKilled: of a run whose process was killed, the minutes that were open are made of
+// the stored seconds, ring by ring and flow by flow; what was there stays. A gap says what
+// is missing, once.
+func TestEndKilled(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	run := Run{Source: aggregate.Source{Producer: 7, Incarnation: 8, Epoch: 9}, Mode: RunLive, Name: "eth0"}
+	if err := s.BeginRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	writeKilled(t, s, run.Source)
+	other := run
+	other.Incarnation++
+	if err := s.BeginRun(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	writeKilled(t, s, other.Source) // is under way
+	for round := range 2 {
+		if err := s.EndEarlier(t.Context(), []Run{other}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.EndKilled(t.Context(), []Run{run}); err != nil {
+			t.Fatal(err)
+		}
+		sums := func(table, time string) []string {
+			return readStrings(t, s, fmt.Sprintf(`SELECT concat(toString(toUnixTimestamp(%s) AS m), ' ', toString((bitShiftRight(seq, 48) AS ring, signal, source_kind, encoding, src_group, dst_group, location)), ' ',
+toString((sum(observations), sum(bytes), sum(measured), sum(sum), minIf(min, measured > 0), max(max), sum(untouched), sum(trimmed), sum(heavy), sum(heavy_sum))), toString(sumMap(dist)))
+FROM csigscope.%s FINAL WHERE incarnation = 8 GROUP BY m, ring, signal, source_kind, encoding, src_group, dst_group, location ORDER BY 1`, time, table))
+		}
+		seconds, minutes := sums("partials_1s", "toStartOfMinute(window_start)"), sums("partials_1m", "window_start")
+		if !slices.Equal(seconds, minutes) || len(minutes) < 100 {
+			t.Errorf("round %d: %d rows of minutes differ from the %d of their seconds", round, len(minutes), len(seconds))
+		}
+		flows := func(resolution, time string) []string {
+			return readStrings(t, s, fmt.Sprintf(`SELECT concat(toString(toUnixTimestamp(%s) AS m), ' ', toString((bitShiftRight(seq, 48) AS ring, src_port)), ' ', toString((sum(observations), sum(heavy), sum(location_heavy))))
+FROM csigscope.flows FINAL WHERE incarnation = 8 AND resolution_ns = %s GROUP BY m, ring, src_port ORDER BY 1`, time, resolution))
+		}
+		if seconds, minutes := flows("1000000000", "toStartOfMinute(window_start)"), flows("60000000000", "window_start"); !slices.Equal(seconds, minutes) || len(minutes) < 4 {
+			t.Errorf("round %d: flows of minutes %q differ from those of their seconds %q", round, minutes, seconds)
+		}
+		rows := readStrings(t, s, "SELECT toString((incarnation, count(), countIf(seq = bitOr(bitShiftLeft(bitShiftRight(seq, 48), 48), 281474976710655)) > 0)) FROM csigscope.partials_1m FINAL GROUP BY incarnation ORDER BY incarnation")
+		if len(rows) != 2 || strings.HasSuffix(rows[1], "1)") || !strings.HasSuffix(rows[0], "1)") {
+			t.Errorf("round %d: minutes %q: want some that are made again, of the killed run alone", round, rows)
+		}
+		gaps := readStrings(t, s, "SELECT concat(reason, ' ', toString(resolution_ns), ' ', toString(incarnation), ' ', toString(window_from)) FROM csigscope.gaps FINAL ORDER BY 1")
+		last := testStart.Add(149 * time.Second)
+		want := []string{
+			"open 1000000000 8 " + last.Format("2006-01-02 15:04:05.000000000"),
+			"restart 0 8 " + last.Add(time.Second).Format("2006-01-02 15:04:05.000000000"),
+		}
+		if !slices.Equal(gaps, want) {
+			t.Errorf("round %d: gaps %q, want %q", round, gaps, want)
+		}
+	}
+}
+
+// writeKilled writes seconds of two rings, and the first minute of one of them.
+func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(3, 5))
+	type key struct {
+		ring          uint64
+		src, location uint64
+	}
+	minute := map[key]row{}
+	var flows []FlowRow
+	for second := range 150 {
+		at := testStart.Add(time.Duration(second) * time.Second)
+		for ring := range uint64(2) {
+			seq := ring<<ringBits | uint64(second+1)
+			var rows []row
+			for src := range uint64(8) {
+				for location := range 1 + random.Uint64N(4) {
+					n := 1 + random.Uint64N(9)
+					r := row{
+						resolution: int64(time.Second), window: at.UnixNano(), source: source, seq: seq, signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag),
+						src: src, dst: 3, location: location, observations: n, bytes: 100 * n, sum: 10 * n, min: 10 + src, max: 10 + src + location, heavy: 1, heavySum: 10,
+						distCode: []uint16{uint16(location), 900}, distCount: []uint64{1, n},
+					}
+					rows = append(rows, r)
+					if k := (key{ring, src, location}); second < 60 {
+						sum, ok := minute[k]
+						if !ok {
+							sum = r
+							sum.resolution, sum.window, sum.seq = int64(time.Minute), testStart.UnixNano(), ring<<ringBits|1000
+							sum.distCount = slices.Clone(r.distCount)
+						} else {
+							sum.observations, sum.bytes, sum.sum = sum.observations+r.observations, sum.bytes+r.bytes, sum.sum+r.sum
+							sum.heavy, sum.heavySum = sum.heavy+1, sum.heavySum+10
+							sum.distCount[0], sum.distCount[1] = sum.distCount[0]+1, sum.distCount[1]+n
+						}
+						minute[k] = sum
+					}
+				}
+			}
+			if err := s.WriteBlock(t.Context(), blockOf(rows)); err != nil {
+				t.Fatal(err)
+			}
+			flows = append(flows, aFlow(source, seq, at, uint16(1+second%2)))
+		}
+	}
+	var closed []row
+	for k, r := range minute {
+		if k.ring == 0 {
+			closed = append(closed, r)
+		}
+	}
+	if err := s.WriteBlock(t.Context(), blockOf(closed)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteFlows(t.Context(), flows); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
