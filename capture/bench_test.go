@@ -90,27 +90,3 @@ func BenchmarkMerge(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(4*benchFrames), "ns/packet")
 }
-
-// BenchmarkUnwrap is the cost of looking for a mirror session in a frame that
-// has none, and of taking one off.
-func BenchmarkUnwrap(b *testing.B) {
-	for _, bench := range []struct {
-		name  string
-		frame []string
-		want  Mirror
-	}{
-		{"none", []string{outerMAC, "0800 4500 0036 0000 4000 4006 0000 c0000201 c0000202", mirrored, mirrored}, MirrorNone},
-		{"type III", append(mirrorCases[4].outer, mirrored), MirrorOK},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			data := unhex(b, bench.frame...)
-			f := Frame{Data: data, WireLen: uint32(len(data))}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, _, m := onlyERSPAN.Unwrap(&f); m != bench.want {
-					b.Fatal(m)
-				}
-			}
-		})
-	}
-}

@@ -103,21 +103,6 @@ func ExampleWriter() {
 	}
 }
 
-// A frame of a tap that receives mirror sessions.
-func ExampleMirrors_Unwrap() {
-	expected := capture.Mirrors{ERSPAN: true}
-	var f capture.Frame // as ReadBatch fills it
-	switch inner, session, m := expected.Unwrap(&f); m {
-	case capture.MirrorNone:
-		fmt.Println("an ordinary frame of", len(f.Data), "bytes")
-	case capture.MirrorOK:
-		fmt.Println("session", session.ID, "of", session.Source, "with", len(inner.Data), "bytes")
-	default:
-		fmt.Println("count it:", m)
-	}
-	// Output: an ordinary frame of 0 bytes
-}
-
 // A file that is still being written, across rotations, until ctx is done.
 func ExampleFollow() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -99,36 +99,3 @@ func FuzzChunks(f *testing.F) {
 		}
 	})
 }
-
-// FuzzUnwrap takes anything for a mirrored frame: what comes out lies at the end
-// of the packet that went in, and unwrapping again and again comes to an end.
-func FuzzUnwrap(f *testing.F) {
-	for _, tt := range mirrorCases {
-		f.Add(unhex(f, append(tt.outer, mirrored)...), uint32(0))
-	}
-	for _, tt := range kindCases {
-		f.Add(unhex(f, append(tt.outer, mirrored)...), uint32(0))
-	}
-	f.Fuzz(func(t *testing.T, data []byte, more uint32) {
-		frame := Frame{Data: data, WireLen: uint32(len(data)) + more%70000, TimeNS: 1, Packet: 2}
-		for depth := 0; ; depth++ {
-			inner, s, m := everyMirror.Unwrap(&frame)
-			if m != MirrorOK {
-				if inner.Data != nil || s != (Session{}) {
-					t.Fatalf("%s with session %+v", m, s)
-				}
-				return
-			}
-			if len(inner.Data) == 0 || len(inner.Data) >= len(frame.Data) || inner.WireLen < uint32(len(inner.Data)) ||
-				!bytes.Contains(frame.Data, inner.Data) || inner.TimeNS != 1 || inner.Packet != 2 {
-				t.Fatalf("depth %d: inner frame of %d bytes on the wire, % x of % x", depth, inner.WireLen, inner.Data, frame.Data)
-			}
-			erspan := s.Kind == MirrorERSPAN
-			if erspan && (s.Type < 1 || s.Type > 3 || s.ID > 1023 || s.VLAN > 4095 || (s.SwitchClock != ClockNone) != (s.Type == 3)) ||
-				!erspan && s.Type != 0 || s.Kind > MirrorTZSP || s.SwitchNS < 0 {
-				t.Fatalf("session %+v", s)
-			}
-			frame = inner
-		}
-	})
-}

@@ -20,7 +20,7 @@ type MirrorSocketConfig struct {
 	// UDP, for VXLAN and TZSP; with port 0, it receives GRE (IP protocol 47), for ERSPAN
 	// and GRE-TAP, which needs CAP_NET_RAW. Each of several sockets of GRE gets all
 	// packets, of several on one port only one does: what switches send to one port in
-	// several sessions is for one MirrorReader.
+	// several sessions comes to one socket.
 	Listen netip.AddrPort
 	// Buffer is how many bytes may wait in the kernel. Default 64 MiB, of which the
 	// kernel gives less without CAP_NET_ADMIN (net.core.rmem_max).

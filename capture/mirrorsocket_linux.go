@@ -13,10 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Headers that the kernel takes off, and what they say comes next.
 const (
+	etherIPv4   = 0x0800
+	etherIPv6   = 0x86dd
+	protocolUDP = 17
+	protocolGRE = 47
+
 	etherHead = 14
 	ipv4Head  = 20
 	ipv6Head  = 40
+	udpHeader = 8
 	// headroom is where the headers that the kernel took off are put back.
 	headroom = etherHead + ipv6Head + udpHeader
 
@@ -24,9 +31,9 @@ const (
 	controlLen = 64 // a time and a count
 )
 
-// MirrorSocket receives the packets of mirror sessions that are sent to this host, for
-// a MirrorReader. The kernel takes off the headers up to those of the session: frames
-// have them back as far as they are known, the addresses of Ethernet are 0.
+// MirrorSocket receives the packets of mirror sessions that are sent to this host. The
+// kernel takes off the headers up to those of the session: frames have them back as far
+// as they are known, the addresses of Ethernet are 0.
 //
 // All but Counters belongs to one goroutine.
 type MirrorSocket struct {

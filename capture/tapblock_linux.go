@@ -119,7 +119,7 @@ func (c *cursor) fill(b *Batch, packets uint64, t *batchTally) {
 		}
 		f := &b.Frames[n]
 		f.Data = c.ring[from:to:to]
-		f.TimeNS = int64(h.Sec)*nanosPerSecond + int64(h.Nsec)
+		f.TimeNS = int64(h.Sec)*int64(time.Second) + int64(h.Nsec)
 		f.WireLen, f.Interface, f.NoTime = h.Len, 0, false
 		f.TPID, f.TCI = 0, 0
 		f.Packet, f.Offset = packets+uint64(n)+1, 0

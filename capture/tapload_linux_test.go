@@ -191,11 +191,7 @@ func (p *pipeline) step(ctx context.Context) error {
 	for i := range p.batch.N {
 		f := &p.batch.Frames[i]
 		r.Obs = p.obs[p.n : p.n+decode.MaxObservations]
-		if f.TPID != 0 {
-			p.decoder.DecodeStripped(f.Data, f.TPID, f.TCI, r)
-		} else {
-			p.decoder.Decode(f.Data, r)
-		}
+		p.decoder.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &decode.Frame{Data: f.Data, WireLen: f.WireLen, TPID: f.TPID, TCI: f.TCI}, r)
 		for j := range r.Obs[:r.N] {
 			o := &r.Obs[j]
 			o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, f.WireLen

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -228,4 +229,23 @@ func FuzzWriter(f *testing.F) {
 			t.Fatalf("%+v, want %+v twice", got, p)
 		}
 	})
+}
+
+// tsharkFields runs tshark over a file and returns its lines, one a packet,
+// fields separated by tabs; the test is skipped where tshark is not installed.
+func tsharkFields(t *testing.T, path string, fields ...string) []string {
+	t.Helper()
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	args := []string{"-r", path, "-n", "-T", "fields", "-E", "occurrence=l"}
+	for _, f := range fields {
+		args = append(args, "-e", f)
+	}
+	out, err := exec.CommandContext(t.Context(), tshark, args...).Output()
+	if err != nil {
+		t.Fatalf("tshark: %v", err)
+	}
+	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 }

@@ -47,7 +47,7 @@ func TestNoAllocations(t *testing.T) {
 		var r decode.Result
 		dst := make([]byte, 0, 512)
 		n := testing.AllocsPerRun(20, func() {
-			d.DecodeStripped(g.frame, 0x8100, 7, &r)
+			decodeStripped(d, g.frame, 0x8100, 7, &r)
 			d.Decode(g.frame, &r)
 			for i := range r.Obs[:r.N] {
 				dst = r.Obs[i].AppendJSON(dst[:0], dom, &r.Encap)
@@ -59,5 +59,29 @@ func TestNoAllocations(t *testing.T) {
 		if len(dst) > 512 {
 			t.Errorf("%s: %d bytes of JSON", g.name, len(dst))
 		}
+	}
+}
+
+// BenchmarkUnwrap is the cost of looking for a mirror session in a frame that
+// has none, and of taking one off.
+func BenchmarkUnwrap(b *testing.B) {
+	for _, bench := range []struct {
+		name  string
+		frame []string
+		want  decode.Mirror
+	}{
+		{"none", []string{outerMAC, "0800 4500 0036 0000 4000 4006 0000 c0000201 c0000202", mirrored, mirrored}, decode.MirrorNone},
+		{"type III", append(mirrorCases[4].outer, mirrored), decode.MirrorOK},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			data := join(b, bench.frame...)
+			f := decode.Frame{Data: data, WireLen: uint32(len(data))}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, m := onlyERSPAN.Unwrap(&f); m != bench.want {
+					b.Fatal(m)
+				}
+			}
+		})
 	}
 }

@@ -163,7 +163,7 @@ func TestStripped(t *testing.T) {
 				asSent, d := decoder(t, dom), decoder(t, dom)
 				asSent.Decode(g.frame[:n], &want)
 				rest := append(append([]byte{}, g.frame[:12]...), g.frame[16:n]...)
-				d.DecodeStripped(rest, tpid, binary.BigEndian.Uint16(g.frame[14:]), &got)
+				decodeStripped(d, rest, tpid, binary.BigEndian.Uint16(g.frame[14:]), &got)
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})); diff != "" {
 					t.Fatalf("cut at %d (-as sent +stripped):\n%s", n, diff)
 				}
@@ -173,6 +173,11 @@ func TestStripped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// decodeStripped decodes a frame whose outermost tag is beside it.
+func decodeStripped(d *decode.Decoder, frame []byte, tpid, tci uint16, r *decode.Result) {
+	d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &decode.Frame{Data: frame, TPID: tpid, TCI: tci}, r)
 }
 
 func TestStrippedOddities(t *testing.T) {
@@ -190,7 +195,7 @@ func TestStrippedOddities(t *testing.T) {
 		{"no tag but a protocol", frame, 0x0800, decode.NoCSIG},
 	} {
 		var r decode.Result
-		d.DecodeStripped(tc.frame, tc.tpid, 1, &r)
+		decodeStripped(d, tc.frame, tc.tpid, 1, &r)
 		if r.Reason != tc.want || r.N != 0 {
 			t.Errorf("%s: %s with %d observations, want %s", tc.name, r.Reason, r.N, tc.want)
 		}

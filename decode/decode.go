@@ -41,7 +41,7 @@
 // Ultra Ethernet's unified forwarding header replaces the MAC addresses and leaves
 // the first EtherType at offset 12. As no identity is ever taken from the first 12
 // bytes, such frames need no configuration. The cooked link layers of Linux
-// (DecodeLink) put 16 or 20 other bytes before the packet.
+// put 16 or 20 other bytes before the packet.
 //
 // # What follows L2
 //
@@ -82,10 +82,16 @@
 //	erspan      GRE, EtherType 0x88be or 0x22eb: a mirrored frame
 //	tzsp        UDP 37008, unless that is another tunnel's: a mirrored frame
 //
-// Mirror sessions (erspan, tzsp; gre and vxlan may be others) are taken off before
-// decoding where they are expected. In a frame with one, nobody expects it, and anybody
-// can have sent it: tags and reflections inside are Orphans whatever is configured, and
-// no header inside names the ends of others.
+// # Mirror sessions
+//
+// At a tap whose Framing holds sessions of a kind (ERSPAN, GRE-TAP, VXLAN, TZSP), the
+// walk takes one off that stands in IP behind VLAN tags alone, and goes on as if the
+// frame inside were what was captured; Mirrored has the session. A fragment, or a session
+// whose headers are cut or wrong, is a packet as any other. In all other places anybody
+// can have sent it: tags and reflections inside of ERSPAN and TZSP are Orphans whatever is
+// configured, and no header inside names the ends of others; GRE and VXLAN are tunnels.
+//
+// # Endpoints
 //
 // Of the IP headers in a frame, Config.Endpoints chooses the one that names the
 // ends: the outermost one unless configured. The addresses, the protocol and the

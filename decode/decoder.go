@@ -77,6 +77,11 @@ type Decoder struct {
 	innerTags      bool
 	counters       Counters
 
+	unwraps  bool     // of an Unwrapper: mirrored frames are not walked
+	mirrors  Mirrors  // that the tap of the frame at hand holds, with nest.holds
+	missing  int      // bytes that this frame had on the wire and that were not captured
+	mirrored mirrored // the frame inside of it, where nest.mirrored is MirrorOK
+
 	nest    nesting     // of the frame at hand
 	ends    Observation // its endpoints, once the walk is inside a tunnel
 	keeps   bool        // its segment
@@ -100,9 +105,7 @@ func New(cfg Config) (*Decoder, error) {
 			d.classes[id] = firstTag + class(l.Index())
 		}
 	}
-	for _, e := range etherTypes {
-		d.classes[e.id] = e.class
-	}
+	d.setEtherTypes()
 	for _, r := range d.reflections {
 		d.kinds[r.Kind] = true
 	}
@@ -122,28 +125,42 @@ func New(cfg Config) (*Decoder, error) {
 // belongs to the decoder's goroutine.
 func (d *Decoder) Counters() Counters { return d.counters }
 
-// Decode reads one Ethernet frame, which may be cut at any byte, and fills r: of
-// each observation everything but TimeNS, Packet and Bytes, which the caller
-// knows. It keeps no reference to the frame and does not allocate, but for r.Obs.
-//
-// Tags come before reflections. A CSIG tag is valid only as the last tag
-// of L2 (section 4.1): one that another CSIG tag, a VLAN tag or a SecTAG follows is
-// an orphan, so that of several tags in a row the last one counts. A tag whose
-// successor is cut off is taken as the last one. Fields of a header are taken
-// when its fixed part came whole: a TCP header cut inside its options has ports.
+// Decode is DecodeFrame for an Ethernet frame of a tap that holds no mirrors.
 func (d *Decoder) Decode(frame []byte, r *Result) {
 	d.start(r)
 	r.Reason = d.ethernet(frame, r)
 	d.finish(r)
 }
 
-// DecodeStripped is Decode for a frame whose outermost tag the network card or
-// the kernel has taken out, and hands on beside it as the tag's first four bytes:
-// r is the same as for the frame as it was sent.
-func (d *Decoder) DecodeStripped(frame []byte, tpid, tci uint16, r *Result) {
+// DecodeFrame reads one frame, which may be cut at any byte, and fills r: of each
+// observation everything but TimeNS, Packet and Bytes. Bytes is what DecodeFrame returns:
+// the frame's length on the wire, or the mirrored frame's, where f came in a session that
+// the tap holds. It keeps no reference to f, and of its Data none but for Segment and
+// Mirrored. It does not allocate, but for r.Obs. The reason is UnknownLink for a link that
+// is not Known, so callers refuse such a capture first.
+//
+// Tags come before reflections. A CSIG tag is valid only as the last tag
+// of L2 (section 4.1): one that another CSIG tag, a VLAN tag or a SecTAG follows is
+// an orphan, so that of several tags in a row the last one counts. A tag whose
+// successor is cut off is taken as the last one. Fields of a header are taken
+// when its fixed part came whole: a TCP header cut inside its options has ports.
+//
+// A tag that was stripped is read as if it were in the frame.
+func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) (wireLen uint32) {
 	d.start(r)
-	r.Reason = d.walkStripped(frame, tpid, tci, r)
+	if how.Mirrors != (Mirrors{}) && how.Link == Ethernet {
+		d.hold(how.Mirrors, f)
+	}
+	if f.TPID != 0 { // of Ethernet alone: cooked captures have the tag in the frame
+		r.Reason = d.walkStripped(f.Data, f.TPID, f.TCI, r)
+	} else {
+		r.Reason = d.walkLink(how.Link, f.Data, r)
+	}
 	d.finish(r)
+	if d.nest.mirrored == MirrorOK {
+		return d.mirrored.frame.WireLen
+	}
+	return f.WireLen
 }
 
 func (d *Decoder) start(r *Result) {

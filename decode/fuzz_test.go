@@ -1,6 +1,7 @@
 package decode_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -38,9 +39,10 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("bare %+v, tagged %+v", bare, o)
 			}
 		}
-		d.DecodeStripped(frame, at, at, &whole)
-		d.DecodeLink(decode.LinuxSLL, frame, &whole)
-		d.DecodeLink(decode.LinuxSLL2, frame, &whole)
+		decodeStripped(d, frame, at, at, &whole)
+		for _, link := range []decode.Link{decode.LinuxSLL, decode.LinuxSLL2} {
+			d.DecodeFrame(decode.Framing{Link: link}, &decode.Frame{Data: frame}, &whole)
+		}
 	})
 }
 
@@ -87,5 +89,61 @@ func checkResult(t *testing.T, d *decode.Decoder, dom *csig.Domain, r *decode.Re
 	}
 	if valid > 1 || uint64(orphans) != c.Orphans {
 		t.Fatalf("%d valid tags and %d orphans, %d counted", valid, orphans, c.Orphans)
+	}
+}
+
+// FuzzUnwrap takes anything for a mirrored frame: what comes out lies at the end
+// of the packet that went in, and unwrapping again and again comes to an end.
+func FuzzUnwrap(f *testing.F) {
+	for _, tt := range mirrorCases {
+		f.Add(join(f, append(tt.outer, mirrored)...), uint32(0))
+	}
+	for _, tt := range kindCases {
+		f.Add(join(f, append(tt.outer, mirrored)...), uint32(0))
+	}
+	dom := domain(f, reflectingSpec())
+	f.Fuzz(func(t *testing.T, data []byte, more uint32) {
+		frame := decode.Frame{Data: data, WireLen: uint32(len(data)) + more%70000}
+		checkHeld(t, dom, &frame)
+		for depth := 0; ; depth++ {
+			inner, s, m := everyMirror.Unwrap(&frame)
+			if m != decode.MirrorOK {
+				if inner.Data != nil || s != (decode.Session{}) {
+					t.Fatalf("%s with session %+v", m, s)
+				}
+				return
+			}
+			if len(inner.Data) == 0 || len(inner.Data) >= len(frame.Data) || inner.WireLen < uint32(len(inner.Data)) ||
+				!bytes.Contains(frame.Data, inner.Data) {
+				t.Fatalf("depth %d: inner frame of %d bytes on the wire, % x of % x", depth, inner.WireLen, inner.Data, frame.Data)
+			}
+			erspan := s.Kind == decode.MirrorERSPAN
+			if erspan && (s.Type < 1 || s.Type > 3 || s.ID > 1023 || s.VLAN > 4095 || (s.SwitchClock != decode.ClockNone) != (s.Type == 3)) ||
+				!erspan && s.Type != 0 || s.Kind > decode.MirrorTZSP || s.SwitchNS < 0 {
+				t.Fatalf("session %+v", s)
+			}
+			frame = inner
+		}
+	})
+}
+
+// checkHeld: at a tap that holds sessions a frame says what the mirrored frame says
+// elsewhere, and one without a session what it says anywhere.
+func checkHeld(t *testing.T, dom *csig.Domain, frame *decode.Frame) {
+	t.Helper()
+	held, elsewhere := decoder(t, dom), decoder(t, dom)
+	var got, want decode.Result
+	length := held.DecodeFrame(decode.Framing{Link: decode.Ethernet, Mirrors: everyKind}, frame, &got)
+	inner, session, m := everyMirror.Unwrap(frame)
+	if m != decode.MirrorOK {
+		inner = *frame
+	}
+	wantLength := elsewhere.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &inner, &want)
+	if got.Reason != want.Reason || length != wantLength || held.Counters() != elsewhere.Counters() ||
+		!slices.Equal(got.Obs[:got.N], want.Obs[:want.N]) || !slices.Equal(got.Encap.Layers(), want.Encap.Layers()) {
+		t.Fatalf("%s: %+v of %d bytes on the wire, want %+v of %d", m, got, length, want, wantLength)
+	}
+	if frame, s, ok := held.Mirrored(); ok != (m == decode.MirrorOK) || ok && (*s != session || !bytes.Equal(frame.Data, inner.Data)) {
+		t.Fatalf("%s, but the decoder has session %+v, want %+v", m, *s, session)
 	}
 }

@@ -6,54 +6,82 @@ import "encoding/binary"
 // Geneve.
 const transparentEthernet = 0x6558
 
-// gre reads the header of GRE (RFC 2784, RFC 2890) with any of its checksum, key
-// and sequence number. Source routes (RFC 1701), which no one uses and which have
-// a length of their own, are refused. Other versions end the walk.
-func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
-	const (
-		checksum = 0x8000
-		routing  = 0x4000
-		key      = 0x2000
-		sequence = 0x1000
-		version  = 0x0007
-	)
-	if len(b) < 4 {
-		return shortTunnel(4, left)
+// Flags of GRE.
+const (
+	greChecksum = 0x8000
+	greRouting  = 0x4000
+	greKey      = 0x2000
+	greSequence = 0x1000
+	greVersion  = 0x0007
+
+	greLen = 4 // without optional fields
+)
+
+// greHeader is the header of GRE (RFC 2784, RFC 2890). Of a header that is cut, key and
+// sequence are 0 where they are missing.
+type greHeader struct {
+	flags, proto  uint16
+	key, sequence uint32
+	len           int // may be beyond what was captured
+}
+
+// readGRE reads the header at the start of b, at least greLen bytes.
+func readGRE(b []byte) (h greHeader) {
+	h.flags, h.proto, h.len = be16(b), be16(b[2:]), greLen
+	if h.flags&greChecksum != 0 {
+		h.len += 4
 	}
-	flags, proto := be16(b), be16(b[2:])
-	if flags&routing != 0 {
+	if h.flags&greKey != 0 {
+		h.key = h.word(b)
+	}
+	if h.flags&greSequence != 0 {
+		h.sequence = h.word(b)
+	}
+	return h
+}
+
+// word adds a field of 32 bits to the header.
+func (h *greHeader) word(b []byte) (value uint32) {
+	if len(b) >= h.len+4 {
+		value = binary.BigEndian.Uint32(b[h.len:])
+	}
+	h.len += 4
+	return value
+}
+
+// gre walks what is behind a header with any of its checksum, key and sequence
+// number. Source routes (RFC 1701), which no one uses and which have a length of
+// their own, are refused. Other versions end the walk.
+func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
+	if len(b) < greLen {
+		return shortTunnel(greLen, left)
+	}
+	h := readGRE(b)
+	if d.nest.holds {
+		if reason, ok := d.greSession(&h, b, left, e, r); ok {
+			return reason
+		}
+	}
+	if h.flags&greRouting != 0 {
 		return BadTunnel
 	}
-	n, keyAt := 4, 4
-	if flags&checksum != 0 {
-		n, keyAt = n+4, keyAt+4
+	if len(b) < h.len {
+		return shortTunnel(h.len, left)
 	}
-	if flags&key != 0 {
-		n += 4
-	}
-	if flags&sequence != 0 {
-		n += 4
-	}
-	if len(b) < n {
-		return shortTunnel(n, left)
-	}
-	kind, id := GRE, uint32(0)
-	if flags&key != 0 {
-		id = binary.BigEndian.Uint32(b[keyAt:])
-	}
-	if proto == transparentEthernet && flags&(checksum|key|sequence) == key {
+	kind, id := GRE, h.key
+	if h.proto == transparentEthernet && h.flags&(greChecksum|greKey|greSequence) == greKey {
 		kind, id = NVGRE, id>>8 // the low byte tells flows apart (RFC 7637)
 	}
 	if !d.enter(kind, id, e, nil, r) {
 		return TooDeep
 	}
 	switch {
-	case flags&version != 0:
+	case h.flags&greVersion != 0:
 		return r.done()
-	case proto == erspanII || proto == erspanIII:
-		return d.erspan(proto, flags&sequence != 0, b[n:], left-n, r)
+	case h.proto == erspanII || h.proto == erspanIII:
+		return d.erspan(&h, b[h.len:], left-h.len, r)
 	}
-	return d.etherPayload(proto, b[n:], r)
+	return d.etherPayload(h.proto, b[h.len:], r)
 }
 
 // etherPayload walks a payload that its tunnel names by an EtherType.

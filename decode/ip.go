@@ -1,6 +1,9 @@
 package decode
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 const (
 	ipv4Len = 20 // without options
@@ -39,10 +42,27 @@ type endpoints struct {
 	fragment bool // a fragment header does: more of the packet follows
 }
 
+// fragmented tells whether more of the packet follows.
+func (e *endpoints) fragmented() bool {
+	const moreFragments = 0x2000
+	return e.fragment || len(e.ip) == ipv4Len && be16(e.ip[6:])&moreFragments != 0
+}
+
+// source is the address that the packet came from.
+func (e *endpoints) source() netip.Addr {
+	if len(e.ip) == ipv6Len {
+		return netip.AddrFrom16([16]byte(e.ip[8:24]))
+	}
+	return netip.AddrFrom4([4]byte(e.ip[12:16]))
+}
+
 // noLength stands for a length of 0, which segmentation offload leaves in
 // captures at the sender, and a jumbogram (RFC 2675) in its header: the packet
 // may be as long as it likes.
 const noLength = 1 << 30
+
+// largestPacket is more than any length that IP states: beyond it, noLength is left.
+const largestPacket = 1 << 16
 
 func (d *Decoder) walkIPv4(b []byte, r *Result) Reason {
 	if len(b) < ipv4Len {
@@ -106,12 +126,12 @@ func (d *Decoder) walkIPv6(b []byte, r *Result) Reason {
 		if n > len(b) {
 			return CutIP
 		}
-		const fragmentOffset = 0xfff8
+		const fragmentOffset, moreFragments = 0xfff8, 1
 		if next == protoFragment && be16(b[2:])&fragmentOffset != 0 {
 			d.setProto(b[0], r)
 			return r.done()
 		}
-		e.fragment = e.fragment || next == protoFragment
+		e.fragment = e.fragment || next == protoFragment && b[3]&moreFragments != 0
 		if next == protoRouting && b[2] == segmentRouting {
 			if !r.Encap.push(SRv6, 0) {
 				return TooDeep

@@ -41,6 +41,12 @@ var etherTypes = [...]struct {
 	{0x8848, mpls},
 }
 
+func (d *Decoder) setEtherTypes() {
+	for _, e := range etherTypes {
+		d.classes[e.id] = e.class
+	}
+}
+
 // ethernet walks a frame from its first EtherType, which stands at offset 12
 // whatever the addresses before it are used for.
 func (d *Decoder) ethernet(frame []byte, r *Result) Reason {

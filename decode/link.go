@@ -4,7 +4,7 @@ package decode
 // of pcap files.
 type Link uint16
 
-// The link types that DecodeLink knows. The cooked captures of Linux, which taps
+// The link types that decoders know. The cooked captures of Linux, which taps
 // on "any" interface write, have a header of their own in place of the MAC
 // addresses, whose last or first field is the first EtherType.
 const (
@@ -14,30 +14,41 @@ const (
 	LinuxSLL2 Link = 276
 )
 
-// Known tells whether DecodeLink reads the link type.
+// Known tells whether decoders read the link type.
 func (l Link) Known() bool { return l == Ethernet || l == LinuxSLL || l == LinuxSLL2 }
 
-// DecodeLink is Decode for a frame of the link type. The reason is UnknownLink for
-// one that is not Known, so callers refuse such a capture first.
-func (d *Decoder) DecodeLink(link Link, frame []byte, r *Result) {
+// Framing says how the frames of a tap or a file are to be read.
+type Framing struct {
+	Link Link
+	// Mirrors are the sessions that mirrored frames are taken out of, on Ethernet links
+	// alone.
+	Mirrors Mirrors
+}
+
+// Frame is one captured frame.
+type Frame struct {
+	Data    []byte
+	WireLen uint32 // original length on the wire, bytes, with a tag that was stripped
+	// TPID and TCI are the outermost tag that the network card or the kernel has taken
+	// out of Data; TPID 0 is none.
+	TPID, TCI uint16
+}
+
+// walkLink walks a frame of the link type.
+func (d *Decoder) walkLink(link Link, frame []byte, r *Result) Reason {
 	const (
 		sllEtherType = 14
 		sll2Len      = 20
 	)
-	d.start(r)
-	switch link {
-	case Ethernet:
-		r.Reason = d.ethernet(frame, r)
-	case LinuxSLL:
-		r.Reason = d.walkL2(frame, sllEtherType, r)
-	case LinuxSLL2:
-		if len(frame) < sll2Len {
-			r.Reason = CutEthernet
-			break
-		}
-		r.Reason = d.walk(be16(frame), frame[sll2Len:], r)
-	default:
-		r.Reason = UnknownLink
+	switch {
+	case link == Ethernet:
+		return d.ethernet(frame, r)
+	case link == LinuxSLL:
+		return d.walkL2(frame, sllEtherType, r)
+	case link != LinuxSLL2:
+		return UnknownLink
+	case len(frame) < sll2Len:
+		return CutEthernet
 	}
-	d.finish(r)
+	return d.walk(be16(frame), frame[sll2Len:], r)
 }

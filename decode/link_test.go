@@ -24,7 +24,7 @@ func TestLinkTypes(t *testing.T) {
 			for n := 14; n <= len(g.frame); n++ {
 				var want, got decode.Result
 				d.Decode(g.frame[:n], &want)
-				d.DecodeLink(link, asLink(link, g.frame[:n]), &got)
+				d.DecodeFrame(decode.Framing{Link: link}, &decode.Frame{Data: asLink(link, g.frame[:n])}, &got)
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})); diff != "" {
 					t.Fatalf("link type %d, %s cut at %d (-Ethernet +link):\n%s", link, g.name, n, diff)
 				}
@@ -74,7 +74,7 @@ func TestLinkOddities(t *testing.T) {
 		{decode.LinuxSLL2, 0, decode.CutEthernet},
 		{101, len(frame), decode.UnknownLink},
 	} {
-		d.DecodeLink(tc.link, frame[:tc.len], &r)
+		d.DecodeFrame(decode.Framing{Link: tc.link}, &decode.Frame{Data: frame[:tc.len]}, &r)
 		if r.Reason != tc.want || r.N != 0 {
 			t.Errorf("link type %d, %d bytes: %s, want %s", tc.link, tc.len, r.Reason, tc.want)
 		}

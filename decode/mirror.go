@@ -2,107 +2,248 @@ package decode
 
 import "encoding/binary"
 
-// EtherTypes of ERSPAN in GRE (draft-foschiano-erspan-03).
+// Mirror says what became of a packet at a tap that holds mirror sessions.
+type Mirror uint8
+
+// The results.
 const (
-	erspanII  = 0x88be // and type I, which has no header and no sequence number
-	erspanIII = 0x22eb
+	MirrorNone        Mirror = iota // no mirror session: the frame is what was captured
+	MirrorOK                        // the inner frame is whole, or cut only in its own bytes
+	MirrorCut                       // the captured bytes end before the inner frame starts
+	MirrorFragment                  // the outer IP packet is fragmented, the inner frame is not whole
+	MirrorMalformed                 // GRE with routing, or lengths that contradict each other
+	MirrorVersion                   // a header of unknown version, or another than its GRE protocol says
+	MirrorNotEthernet               // a session that carries something else than an Ethernet frame
+
+	// NumMirrorResults bounds Mirror.
+	NumMirrorResults = iota
 )
 
-// TZSPPort is the UDP port of TZSP, unless Config.UDPTunnels or a reflection has it.
-const TZSPPort = 37008
-
-// erspan walks the frame in a session of ERSPAN, of which the GRE header was entered.
-//
-//	type II   version:4=1 ... session:10 | index:32
-//	type III  version:4=2 ... session:10 | ... | frame type:5 ... O:1 | subheader (8) with O
-func (d *Decoder) erspan(proto uint16, sequenced bool, b []byte, left int, r *Result) Reason {
-	const (
-		sizeII       = 8
-		sizeIII      = 12
-		subheader    = 8
-		session      = 0x03ff
-		frameType    = 0x7c00
-		hasSubheader = 0x0001
-	)
-	d.nest.mirror = true
-	version, n := byte(1), sizeII
-	switch {
-	case proto == erspanIII:
-		version, n = 2, sizeIII
-	case !sequenced:
-		version, n = 0, 0
-	}
-	if len(b) < n {
-		return shortTunnel(n, left)
-	}
-	id, last := uint32(0), uint16(0)
-	if version > 0 {
-		if b[0]>>4 != version {
-			return BadTunnel
-		}
-		id = uint32(be16(b[2:]) & session)
-	}
-	if proto == erspanIII {
-		if last = be16(b[10:]); last&hasSubheader != 0 {
-			n += subheader
-		}
-	}
-	switch {
-	case len(b) < n:
-		return shortTunnel(n, left)
-	case !r.Encap.push(ERSPAN, id):
-		return TooDeep
-	case last&frameType != 0:
-		return r.done() // no Ethernet frame
-	}
-	return d.ethernet(b[n:], r)
+var mirrorNames = [NumMirrorResults]string{
+	"no_mirror", "mirror", "mirror_cut", "mirror_fragment", "mirror_malformed", "mirror_version", "mirror_not_ethernet",
 }
 
-// tzsp walks the frame in a datagram of the TaZmen Sniffer Protocol: a header of four
-// bytes, and fields until one that ends them. All but padding and the end have a length.
-// What has another header is another user of the port, or carries no frame.
-//
-//	version:8=1 type:8=0 protocol:16=1 | tag:8 length:8 value | ... | 1:8 | frame
-func (d *Decoder) tzsp(b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
-	const (
-		head      = 4
-		received  = 0x01000001 // an Ethernet frame
-		padding   = 0
-		end       = 1
-		maxFields = 64
-	)
-	switch {
-	case left < head:
-		return r.done()
-	case len(b) < head:
+// String returns a reason code for counters and messages.
+func (m Mirror) String() string {
+	if m < NumMirrorResults {
+		return mirrorNames[m]
+	}
+	return "mirror_unknown"
+}
+
+// reason is that of a packet whose session cannot be read.
+func (m Mirror) reason() Reason {
+	if m == MirrorCut {
 		return CutTunnel
-	case binary.BigEndian.Uint32(b) != received:
+	}
+	return BadTunnel
+}
+
+// mirrored is the frame that came in a session.
+type mirrored struct {
+	frame   Frame
+	session Session
+}
+
+// hold makes the walk of f take off a session of one of the kinds.
+func (d *Decoder) hold(m Mirrors, f *Frame) {
+	const strippedLen = 4
+	d.nest.holds, d.mirrors = true, m
+	d.missing = int(f.WireLen) - len(f.Data)
+	if f.TPID != 0 {
+		d.missing -= strippedLen
+	}
+}
+
+// Mirrored is the frame that came in a mirror session, where the frame that DecodeFrame
+// decoded last did, and the session. inner is a part of that frame, without FCS: what was
+// decoded is inner. Both are valid until the next frame is decoded.
+func (d *Decoder) Mirrored() (inner *Frame, s *Session, ok bool) {
+	return &d.mirrored.frame, &d.mirrored.session, d.nest.mirrored == MirrorOK
+}
+
+// An Unwrapper takes the frames out of mirror sessions, as a Decoder does at taps that
+// hold them, and decodes nothing. It is not safe for concurrent use.
+type Unwrapper struct {
+	mirrors Mirrors
+	decoder Decoder // knows neither CSIG nor tunnels
+	result  Result
+}
+
+// NewUnwrapper makes an Unwrapper of sessions of the kinds in m alone: anybody can send
+// such a packet.
+func NewUnwrapper(m Mirrors) *Unwrapper {
+	u := &Unwrapper{mirrors: m}
+	u.decoder.unwraps = true
+	u.decoder.setEtherTypes()
+	return u
+}
+
+// Unwrap takes a mirrored frame out of the packet that a switch sent it in. f is a frame
+// of an Ethernet link. With MirrorOK, inner is the frame as the switch saw it, without
+// FCS: its Data lies in f.Data and lives as long; its WireLen is what the outer packet
+// holds of it, which is the original length unless Session.Truncated. With any other
+// result inner and s are zero, and f is to be treated as an ordinary frame (MirrorNone) or
+// to be counted.
+//
+// One session is taken off: a mirror of a mirror is unwrapped by calling again with inner.
+// Unwrap allocates nothing, and its work is bounded by the headers.
+func (u *Unwrapper) Unwrap(f *Frame) (inner Frame, s Session, result Mirror) {
+	d := &u.decoder
+	d.start(&u.result)
+	d.hold(u.mirrors, f)
+	if f.TPID != 0 {
+		d.walkStripped(f.Data, f.TPID, f.TCI, &u.result)
+	} else {
+		d.ethernet(f.Data, &u.result)
+	}
+	if d.nest.mirrored != MirrorOK {
+		return Frame{}, Session{}, d.nest.mirrored
+	}
+	return d.mirrored.frame, d.mirrored.session, MirrorOK
+}
+
+// outermost tells that nothing but VLAN tags stands before the IP header that the walk has
+// left: neither a tag of the mirror's path, which the mirrored frame must not hide, nor a
+// tunnel.
+func (d *Decoder) outermost(r *Result) bool { return r.N == 0 && r.Encap.n == d.nest.vlans }
+
+// greSession walks the frame in a session over GRE that the tap holds; ok is false where
+// there is none, or it cannot be read, so that the packet is one as any other.
+func (d *Decoder) greSession(h *greHeader, b []byte, left int, e endpoints, r *Result) (reason Reason, ok bool) {
+	erspan := h.proto == erspanII || h.proto == erspanIII
+	held := erspan && d.mirrors.ERSPAN || h.proto == transparentEthernet && d.mirrors.GRETAP
+	if !held || h.flags&greVersion != 0 || !d.outermost(r) {
+		return 0, false
+	}
+	var s Session
+	c := d.content(b, left)
+	result := s.readGRE(&c, h)
+	return d.unwrap(result, &c, &s, e, r)
+}
+
+// udpSession is greSession for one over UDP; b starts with its header.
+func (d *Decoder) udpSession(b []byte, left int, e endpoints, r *Result) (reason Reason, ok bool) {
+	port := be16(b[2:])
+	if port == 0 || port != d.mirrors.VXLAN && port != d.mirrors.TZSP || !d.outermost(r) {
+		return 0, false
+	}
+	var s Session
+	c := d.content(b, left)
+	result := c.udp()
+	switch {
+	case result != MirrorOK:
+	case port == d.mirrors.VXLAN:
+		result = s.readVXLAN(&c)
+	default:
+		result = s.readTZSP(&c)
+	}
+	return d.unwrap(result, &c, &s, e, r)
+}
+
+// unwrap goes on with the frame that is left in c, of a session whose headers came to
+// result.
+func (d *Decoder) unwrap(result Mirror, c *content, s *Session, e endpoints, r *Result) (reason Reason, ok bool) {
+	switch {
+	case result != MirrorOK:
+	case e.fragmented():
+		result = MirrorFragment
+	case c.wire <= 0:
+		result = MirrorMalformed
+	case len(c.data) == 0:
+		result = MirrorCut
+	}
+	d.nest.mirrored = result
+	if result != MirrorOK {
+		return 0, false
+	}
+	s.Source = e.source()
+	d.mirrored = mirrored{Frame{Data: c.data, WireLen: max(uint32(c.wire), uint32(s.Length))}, *s}
+	d.nest, r.Encap.n = nesting{mirrored: MirrorOK}, 0
+	if d.unwraps {
+		return NoCSIG, true
+	}
+	return d.ethernet(c.data, r), true
+}
+
+// content is the rest of a packet, from a header of a mirror session on.
+type content struct {
+	data []byte
+	wire int // bytes that the packet has from there on, at least len(data)
+}
+
+// content is the rest of an IP packet, which is as long as the frame where IP leaves its
+// length out.
+func (d *Decoder) content(b []byte, left int) content {
+	if left > largestPacket {
+		left = len(b) + max(d.missing, 0)
+	}
+	return content{b, left}
+}
+
+// skip takes n bytes off, and reports what is wrong where there are fewer.
+func (c *content) skip(n int) Mirror {
+	if c.wire < n {
+		return MirrorMalformed
+	}
+	if len(c.data) < n {
+		return MirrorCut
+	}
+	c.data, c.wire = c.data[n:], c.wire-n
+	return MirrorOK
+}
+
+// udp takes a header of UDP off, and the padding behind its datagram.
+func (c *content) udp() Mirror {
+	// The length is 0 in a jumbogram and before segmentation offload.
+	if n := int(be16(c.data[4:])); n != 0 {
+		if n < udpLen || n > c.wire {
+			return MirrorMalformed
+		}
+		c.wire, c.data = n, c.data[:min(len(c.data), n)]
+	}
+	return c.skip(udpLen)
+}
+
+// erspan walks the frame in a session that the tap does not hold, of which the GRE header
+// was entered.
+func (d *Decoder) erspan(h *greHeader, b []byte, left int, r *Result) Reason {
+	d.nest.mirror = true
+	var s Session
+	c := content{b, left}
+	result := s.readERSPAN(&c, h)
+	switch {
+	case result != MirrorOK && result != MirrorNotEthernet:
+		return result.reason()
+	case !r.Encap.push(ERSPAN, uint32(s.ID)):
+		return TooDeep
+	case result != MirrorOK:
+		return r.done()
+	}
+	return d.ethernet(c.data, r)
+}
+
+// tzsp walks the frame in a datagram that the tap does not hold. What has another header
+// is another user of the port, or carries no frame.
+func (d *Decoder) tzsp(b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
+	switch {
+	case left < tzspLen:
+		return r.done()
+	case len(b) < tzspLen:
+		return CutTunnel
+	case binary.BigEndian.Uint32(b) != tzspReceivedEthernet:
 		return r.done()
 	case !d.descend(e, udp, r):
 		return TooDeep
 	}
 	d.nest.mirror = true
-	b, left = b[head:], left-head
-	for range maxFields {
-		n := 1
-		switch {
-		case len(b) == 0:
-			return shortTunnel(n, left)
-		case b[0] == end:
-			if !r.Encap.push(TZSP, 0) {
-				return TooDeep
-			}
-			return d.ethernet(b[n:], r)
-		case b[0] == padding:
-		case len(b) < 2:
-			return shortTunnel(2, left)
-		default:
-			n = 2 + int(b[1])
-		}
-		if len(b) < n {
-			return shortTunnel(n, left)
-		}
-		b, left = b[n:], left-n
+	var s Session
+	c := content{b, left}
+	if result := s.readTZSP(&c); result != MirrorOK {
+		return result.reason()
 	}
-	return BadTunnel
+	if !r.Encap.push(TZSP, 0) {
+		return TooDeep
+	}
+	return d.ethernet(c.data, r)
 }

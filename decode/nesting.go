@@ -8,7 +8,11 @@ type nesting struct {
 	tunnels uint8 // entered so far
 	vlans   uint8 // VLAN tags of this L2
 	first   uint8 // index of the first observation that belongs to this L2
-	mirror  bool  // inside a mirror session: what is found there is an orphan
+	mirror  bool  // inside a mirror session that the tap does not hold: what is found there is an orphan
+	// holds tells that the frame may be a mirror session which the tap holds, and
+	// mirrored what became of that.
+	holds    bool
+	mirrored Mirror
 	// named tells that an IP header stands before the tunnel: ends holds what
 	// observations inside are known by.
 	named bool
@@ -34,6 +38,7 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 		return false
 	}
 	d.nest.tunnels++
+	d.nest.holds = false
 	d.nest.first, d.nest.vlans = uint8(r.N), 0
 	if e.ip == nil || d.settled() {
 		return true

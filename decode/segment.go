@@ -17,8 +17,7 @@ func (d *Decoder) Segment() (s TCPSegment, ok bool) {
 
 // keep notes the segment that the walk has come to.
 func (d *Decoder) keep(b []byte, left int, e endpoints) {
-	const moreFragments = 0x2000
-	if d.nest.mirror || e.fragment || len(e.ip) == ipv4Len && be16(e.ip[6:])&moreFragments != 0 || left > 1<<16 {
+	if d.nest.mirror || e.fragmented() || left > largestPacket {
 		return
 	}
 	d.segment = TCPSegment{IP: e.ip, TCP: b, Left: left}

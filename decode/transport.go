@@ -38,6 +38,11 @@ func (d *Decoder) udp(b []byte, left int, e endpoints, r *Result) Reason {
 			r.Obs[i].setPorts(b)
 		}
 	}
+	if d.nest.holds {
+		if reason, ok := d.udpSession(b, left, e, r); ok {
+			return reason
+		}
+	}
 	c := d.udpPorts[be16(b[2:])]
 	if c == 0 {
 		return r.done()

@@ -79,7 +79,7 @@ type examiner struct {
 // examinedTap is a capture interface.
 type examinedTap struct {
 	finding.Tap
-	mirrors capture.Mirrors
+	mirrors decode.Mirrors
 }
 
 func (e *examiner) add(b *packets) error {
@@ -111,12 +111,17 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 		return
 	}
 	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
-	wireLen := window.Decode(e.decoder, link, tap.mirrors, f, &e.result)
+	in := window.FrameOf(f)
+	wireLen := e.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: tap.mirrors}, &in, &e.result)
 	var bare *decode.Observation
 	data := false
-	if e.result.N == 0 || e.result.Obs[0].Kind == decode.Reflection {
+	if link == decode.Ethernet && (e.result.N == 0 || e.result.Obs[0].Kind == decode.Reflection) {
+		frame := f.Data
+		if inner, _, ok := e.decoder.Mirrored(); ok {
+			frame = inner.Data
+		}
 		var ok bool
-		if data, ok = window.Bare(e.decoder, link, tap.mirrors, f, &e.bare); ok {
+		if data, ok = e.decoder.Bare(frame, &e.bare); ok {
 			bare = &e.bare
 			window.Stamp(bare, f, wireLen)
 			e.detector.Bare(&tap.Tap, bare, data)

@@ -142,7 +142,8 @@ func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observa
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		wireLen := window.Decode(d, decode.Ethernet, capture.Mirrors{}, frame, &result)
+		in := window.FrameOf(frame)
+		wireLen := d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &result)
 		for i := range result.Obs[:result.N] {
 			window.Stamp(&result.Obs[i], frame, wireLen)
 			if o := &result.Obs[i]; o.Kind == decode.Tag {
@@ -186,8 +187,9 @@ func (f *faulty) report(t *testing.T, senders bool, want string, at []string) (l
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		wireLen := window.Decode(decoder, decode.Ethernet, capture.Mirrors{}, frame, &result)
-		if data, ok := window.Bare(decoder, decode.Ethernet, capture.Mirrors{}, frame, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
+		in := window.FrameOf(frame)
+		wireLen := decoder.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &result)
+		if data, ok := decoder.Bare(frame.Data, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
 			window.Stamp(&bare, frame, wireLen)
 			d.Bare(&taps[reader], &bare, data)
 		}

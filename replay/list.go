@@ -182,7 +182,8 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 	l.counts.Packets++
 	link, known := window.LinkOf(interfaces, f.Interface)
 	if known {
-		wireLen := window.Decode(l.decoder, link, l.mirrors(f.Interface, interfaces, from), f, &l.result)
+		in := window.FrameOf(f)
+		wireLen := l.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: l.mirrors(f.Interface, interfaces, from)}, &in, &l.result)
 		l.counts.Frames[l.result.Reason]++
 		if err := l.print(f, wireLen, from); err != nil {
 			return err
@@ -198,9 +199,9 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 }
 
 // mirrors are those that the tap of a capture interface holds.
-func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *listing) capture.Mirrors {
+func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *listing) decode.Mirrors {
 	if l.cfg.Tap == nil {
-		return capture.Mirrors{}
+		return decode.Mirrors{}
 	}
 	named := source{path: from.path}
 	for n := len(from.mirrors); n < max(len(interfaces), 1); n++ {

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 )
 
 // A listing is what is known of one capture while it is listed.
@@ -16,7 +17,7 @@ type listing struct {
 	prefix []byte   // of each object: the file, or nothing
 	ports  []uint32 // numbers of its interfaces in the annotated copy
 
-	mirrors []capture.Mirrors // of its taps, by interface
+	mirrors []decode.Mirrors // of its taps, by interface
 }
 
 func newListing(path string, named bool) *listing {

@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -69,7 +69,7 @@ type TapSpec struct {
 	Weight uint32 `yaml:"weight,omitempty"` // frames that one captured frame stands for; 0: 1
 	// Mirrors are the mirror sessions that frames come in here. A tag in any other is an
 	// orphan: anybody can send one.
-	Mirrors capture.Mirrors `yaml:"mirrors,omitempty,flow"`
+	Mirrors decode.Mirrors `yaml:"mirrors,omitempty,flow"`
 }
 
 // Write writes the specification as YAML that Parse reads back, one line a port.

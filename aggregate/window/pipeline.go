@@ -22,7 +22,7 @@ type Tap struct {
 	Weight      uint64 // each packet stands for so many; at least 1
 	Place       string // what it is called: receiver, sender or mid
 	// Mirrors are sessions that frames are taken out of. In others, tags are orphans.
-	Mirrors capture.Mirrors
+	Mirrors decode.Mirrors
 }
 
 // TapAt is how packets of a tap at a place count, "" for a receiver: each for weight, at
@@ -92,18 +92,17 @@ const maxPending = 256 - decode.MaxObservations
 // the shard reads them: obs[:n] are there already, and there is always room for those
 // of one more frame.
 type Stream struct {
-	link  decode.Link
-	holds capture.Mirrors
-	shard *Shard
-	obs   []decode.Observation
-	n     int
-	seen  Seen
+	framing decode.Framing
+	shard   *Shard
+	obs     []decode.Observation
+	n       int
+	seen    Seen
 }
 
 // NewStream makes a stream of frames of the link type, at a tap that holds mirrors. Where the
 // link type is not Known the shard is nil, and frames are counted and skipped.
-func NewStream(link decode.Link, holds capture.Mirrors, shard *Shard) *Stream {
-	l := &Stream{link: link, holds: holds, shard: shard}
+func NewStream(link decode.Link, holds decode.Mirrors, shard *Shard) *Stream {
+	l := &Stream{framing: decode.Framing{Link: link, Mirrors: holds}, shard: shard}
 	if shard != nil {
 		l.obs = make([]decode.Observation, maxPending+decode.MaxObservations)
 	}
@@ -114,7 +113,7 @@ func NewStream(link decode.Link, holds capture.Mirrors, shard *Shard) *Stream {
 func (l *Stream) Shard() *Shard { return l.shard }
 
 // Renew gives an empty stream to frames of another link type.
-func (l *Stream) Renew(link decode.Link) { l.link, l.seen = link, Seen{} }
+func (l *Stream) Renew(link decode.Link) { l.framing.Link, l.seen = link, Seen{} }
 
 // Seen is what the stream has counted.
 func (l *Stream) Seen() *Seen { return &l.seen }
@@ -128,13 +127,14 @@ func (f *Pipeline) Add(ctx context.Context, l *Stream, frame *capture.Frame) err
 	l.seen.count(frame)
 	if l.shard == nil {
 		l.seen.Frames[decode.UnknownLink]++
-		f.Skipped.Add(capture.LinkType(l.link), 1)
+		f.Skipped.Add(capture.LinkType(l.framing.Link), 1)
 		return nil
 	}
 	f.WireBytes += uint64(frame.WireLen)
 	r := &f.result
 	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
-	wireLen := Decode(f.decoder, l.link, l.holds, frame, r)
+	in := FrameOf(frame)
+	wireLen := f.decoder.DecodeFrame(l.framing, &in, r)
 	f.Frames[r.Reason]++
 	l.seen.Frames[r.Reason]++
 	for i := range r.Obs[:r.N] {

@@ -22,10 +22,10 @@ func (nothing) WriteBlock(context.Context, *aggregate.Block) error { return nil 
 
 func lane(t *testing.T) (*window.Pipeline, *window.Stream) {
 	t.Helper()
-	return laneOf(t, decode.Ethernet, capture.Mirrors{})
+	return laneOf(t, decode.Ethernet, decode.Mirrors{})
 }
 
-func laneOf(t *testing.T, link decode.Link, holds capture.Mirrors) (*window.Pipeline, *window.Stream) {
+func laneOf(t *testing.T, link decode.Link, holds decode.Mirrors) (*window.Pipeline, *window.Stream) {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
@@ -98,7 +98,7 @@ func reflecting() *capture.Frame {
 // are in, whatever it is in, and enter no window.
 func TestMirrors(t *testing.T) {
 	const gre, udp = 47, 17
-	every := capture.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: capture.DefaultVXLANPort, TZSP: capture.DefaultTZSPPort}
+	every := decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.DefaultTZSPPort}
 	inUDP := func(port uint16, head ...byte) []byte {
 		return append([]byte{0xc0, 0, byte(port >> 8), byte(port), 0, 0, 0, 0}, head...)
 	}
@@ -106,15 +106,15 @@ func TestMirrors(t *testing.T) {
 	for name, kind := range map[string]struct {
 		protocol byte
 		head     []byte
-		holds    capture.Mirrors
+		holds    decode.Mirrors
 		tunnel   bool // else: reflections inside are those of its ends
 	}{
-		"erspan I":   {gre, []byte{0, 0, 0x88, 0xbe}, capture.Mirrors{ERSPAN: true}, false},
-		"erspan II":  {gre, erspan, capture.Mirrors{ERSPAN: true}, false},
-		"erspan III": {gre, []byte{0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 20, 0, 0, 0, 0, 0, 0, 0}, capture.Mirrors{ERSPAN: true}, false},
-		"gretap":     {gre, []byte{0, 0, 0x65, 0x58}, capture.Mirrors{GRETAP: true}, true},
-		"vxlan":      {udp, inUDP(4789, 8, 0, 0, 0, 0, 0, 7, 0), capture.Mirrors{VXLAN: capture.DefaultVXLANPort}, true},
-		"tzsp":       {udp, inUDP(37008, 1, 0, 0, 1, 40, 4, 0, 0, 0, 1, 1), capture.Mirrors{TZSP: capture.DefaultTZSPPort}, false},
+		"erspan I":   {gre, []byte{0, 0, 0x88, 0xbe}, decode.Mirrors{ERSPAN: true}, false},
+		"erspan II":  {gre, erspan, decode.Mirrors{ERSPAN: true}, false},
+		"erspan III": {gre, []byte{0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 20, 0, 0, 0, 0, 0, 0, 0}, decode.Mirrors{ERSPAN: true}, false},
+		"gretap":     {gre, []byte{0, 0, 0x65, 0x58}, decode.Mirrors{GRETAP: true}, true},
+		"vxlan":      {udp, inUDP(4789, 8, 0, 0, 0, 0, 0, 7, 0), decode.Mirrors{VXLAN: decode.DefaultVXLANPort}, true},
+		"tzsp":       {udp, inUDP(37008, 1, 0, 0, 1, 40, 4, 0, 0, 0, 1, 1), decode.Mirrors{TZSP: decode.DefaultTZSPPort}, false},
 	} {
 		others := every
 		if kind.holds.ERSPAN {
@@ -142,26 +142,26 @@ func TestMirrors(t *testing.T) {
 		fragment.Data[14+6] = 0x20
 		for what, test := range map[string]struct {
 			link       decode.Link
-			holds      capture.Mirrors
+			holds      decode.Mirrors
 			frame      *capture.Frame
 			in, orphan uint64
 		}{
-			"a tag":                        {decode.Ethernet, capture.Mirrors{}, wrap(tag), 0, 1},
+			"a tag":                        {decode.Ethernet, decode.Mirrors{}, wrap(tag), 0, 1},
 			"a tag, others held":           {decode.Ethernet, others, wrap(tag), 0, 1},
 			"a tag, held":                  {decode.Ethernet, kind.holds, wrap(tag), 1, 0},
 			"a tag, all held":              {decode.Ethernet, every, wrap(tag), 1, 0},
-			"behind a VLAN tag":            {decode.Ethernet, capture.Mirrors{}, vlan, 0, 1},
+			"behind a VLAN tag":            {decode.Ethernet, decode.Mirrors{}, vlan, 0, 1},
 			"behind a VLAN tag, held":      {decode.Ethernet, kind.holds, vlan, 1, 0},
-			"behind a stripped tag":        {decode.Ethernet, capture.Mirrors{}, stripped, 0, 1},
+			"behind a stripped tag":        {decode.Ethernet, decode.Mirrors{}, stripped, 0, 1},
 			"behind a stripped tag, held":  {decode.Ethernet, kind.holds, stripped, 1, 0},
-			"the path's own tag":           {decode.Ethernet, capture.Mirrors{}, own, 1, 1},
+			"the path's own tag":           {decode.Ethernet, decode.Mirrors{}, own, 1, 1},
 			"the path's own tag, held":     {decode.Ethernet, every, own, 1, 1},
-			"the path's stripped tag":      {decode.Ethernet, capture.Mirrors{}, beside, 1, 1},
+			"the path's stripped tag":      {decode.Ethernet, decode.Mirrors{}, beside, 1, 1},
 			"the path's stripped tag,held": {decode.Ethernet, every, beside, 1, 1},
-			"a mirror of a mirror":         {decode.Ethernet, capture.Mirrors{}, wrap(wrap(tag)), 0, 1},
+			"a mirror of a mirror":         {decode.Ethernet, decode.Mirrors{}, wrap(wrap(tag)), 0, 1},
 			"a mirror of a mirror, held":   {decode.Ethernet, every, wrap(wrap(tag)), 0, 1},
 			"a mirror in ERSPAN, held":     {decode.Ethernet, every, carrying(gre, erspan, wrap(tag)), 0, 1},
-			"a fragment":                   {decode.Ethernet, capture.Mirrors{}, fragment, 0, 1},
+			"a fragment":                   {decode.Ethernet, decode.Mirrors{}, fragment, 0, 1},
 			"a fragment, held":             {decode.Ethernet, every, fragment, 0, 1},
 			"a reflection, held":           {decode.Ethernet, kind.holds, wrap(reflection), 1, 0},
 			"in a cooked capture":          {decode.LinuxSLL, every, cooked(wrap(tag)), 0, 1},
@@ -195,7 +195,7 @@ func cooked(f *capture.Frame) *capture.Frame {
 
 // checkEnds: an observation has the addresses and the length of the mirrored frame where
 // the tap holds such sessions, else those of the packet.
-func checkEnds(t *testing.T, name string, holds capture.Mirrors, f, inner *capture.Frame) {
+func checkEnds(t *testing.T, name string, holds decode.Mirrors, f, inner *capture.Frame) {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
@@ -208,13 +208,17 @@ func checkEnds(t *testing.T, name string, holds capture.Mirrors, f, inner *captu
 	var r decode.Result
 	var bare decode.Observation
 	for _, test := range []struct {
-		holds  capture.Mirrors
+		holds  decode.Mirrors
 		length uint32
 		src    string
-	}{{capture.Mirrors{}, f.WireLen, "192.0.2.1"}, {holds, inner.WireLen, "10.0.1.1"}} {
-		length := window.Decode(d, decode.Ethernet, test.holds, f, &r)
+	}{{decode.Mirrors{}, f.WireLen, "192.0.2.1"}, {holds, inner.WireLen, "10.0.1.1"}} {
+		in, whole := window.FrameOf(f), f.Data
+		length := d.DecodeFrame(decode.Framing{Link: decode.Ethernet, Mirrors: test.holds}, &in, &r)
 		src, _ := r.Obs[0].Addrs()
-		window.Bare(d, decode.Ethernet, test.holds, f, &bare)
+		if inner, _, ok := d.Mirrored(); ok {
+			whole = inner.Data
+		}
+		d.Bare(whole, &bare)
 		if from, _ := bare.Addrs(); length != test.length || r.N != 1 || src.String() != test.src || from != src {
 			t.Errorf("%s, %q held: %d bytes, %d observations from %s, without a tag from %s; want %d bytes from %s", name, test.holds, length, r.N, src, from, test.length, test.src)
 		}
@@ -223,7 +227,7 @@ func checkEnds(t *testing.T, name string, holds capture.Mirrors, f, inner *captu
 
 // TestNoAllocations holds the way of a packet to none.
 func TestNoAllocations(t *testing.T) {
-	for _, holds := range []capture.Mirrors{{}, {ERSPAN: true, VXLAN: capture.DefaultVXLANPort}} {
+	for _, holds := range []decode.Mirrors{{}, {ERSPAN: true, VXLAN: decode.DefaultVXLANPort}} {
 		f, l := laneOf(t, decode.Ethernet, holds)
 		frames := make([]*capture.Frame, 1000)
 		start := time.Now().UnixNano()

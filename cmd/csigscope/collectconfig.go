@@ -13,6 +13,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
@@ -45,7 +46,7 @@ type collectTap struct {
 	Unfiltered bool `yaml:"unfiltered,omitempty"`
 	// Mirrors are the mirror sessions that frames come in, such as [erspan]; default as the
 	// fabric file says. Tags in others are orphans: anybody can send them.
-	Mirrors capture.Mirrors `yaml:"mirrors,omitempty,flow"`
+	Mirrors decode.Mirrors `yaml:"mirrors,omitempty,flow"`
 }
 
 // checkpointConfig says when closed windows are made durable, and where marks of how far

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local/taps"
 )
 
@@ -75,14 +76,14 @@ func (m *collectMirror) socket() (capture.MirrorSocketConfig, error) {
 		cfg.Listen = netip.AddrPortFrom(host, 0)
 	default:
 		if cfg.Listen, err = netip.ParseAddrPort(m.Listen.text); err != nil || cfg.Listen.Port() == 0 {
-			return cfg, fmt.Errorf("%s: listen %q: expected IP:PORT such as 192.0.2.1:%d", m.name(), m.Listen.text, capture.DefaultVXLANPort)
+			return cfg, fmt.Errorf("%s: listen %q: expected IP:PORT such as 192.0.2.1:%d", m.name(), m.Listen.text, decode.DefaultVXLANPort)
 		}
 	}
 	return cfg, nil
 }
 
 // mirrors are the sessions that are expected.
-func (m *collectMirror) mirrors(port uint16) (kinds capture.Mirrors) {
+func (m *collectMirror) mirrors(port uint16) (kinds decode.Mirrors) {
 	switch m.Kind.text {
 	case "erspan":
 		kinds.ERSPAN = true
@@ -120,7 +121,7 @@ func (m *collectMirror) sessions() (map[taps.SessionMatch]taps.Session, error) {
 	if n, most := len(m.Sessions), m.maxSessions(); n > most {
 		return nil, fmt.Errorf("%s: %d sessions: expected at most max_sessions, %d", m.name(), n, most)
 	}
-	kind, err := capture.ParseMirrorKind(m.Kind.text)
+	kind, err := decode.ParseMirrorKind(m.Kind.text)
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func (c *capturing) mirrorMetrics() (list []metrics.Mirror) {
 		counts := mirror.Counters()
 		m := metrics.Mirror{Name: t.Name(), Packets: make(map[string]uint64), Excess: counts.Excess}
 		for result, n := range counts.Results {
-			m.Packets[capture.Mirror(result).String()] = n
+			m.Packets[decode.Mirror(result).String()] = n
 		}
 		for _, s := range mirror.Sessions()[1:] {
 			m.Sessions = append(m.Sessions, metrics.MirrorSession{

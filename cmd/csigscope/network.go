@@ -10,7 +10,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
-	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/local/journal"
@@ -85,7 +84,7 @@ func newNetwork(configPath string, topology *fabric.Spec, name string) (*network
 // tapFlags say of taps what neither the configuration nor the fabric file does.
 type tapFlags struct {
 	place   string
-	mirrors capture.Mirrors
+	mirrors decode.Mirrors
 }
 
 func (f *tapFlags) add(flags *pflag.FlagSet) {
@@ -94,7 +93,7 @@ func (f *tapFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *tapFlags) addMirrors(flags *pflag.FlagSet) {
-	flags.TextVar(&f.mirrors, "mirrors", capture.Mirrors{}, "`KINDS` of mirror sessions that frames come in, at taps of which neither the configuration nor the fabric file says so: erspan, gretap, vxlan, tzsp (default none: tags in mirror sessions are orphans)")
+	flags.TextVar(&f.mirrors, "mirrors", decode.Mirrors{}, "`KINDS` of mirror sessions that frames come in, at taps of which neither the configuration nor the fabric file says so: erspan, gretap, vxlan, tzsp (default none: tags in mirror sessions are orphans)")
 }
 
 func (f *tapFlags) check() error {

@@ -64,11 +64,8 @@ func drain(t *testing.T, cfg decode.Config, r *capture.Ring, said map[string]int
 		}
 		frames += b.N
 		for i := range b.N {
-			if f := &b.Frames[i]; f.TPID != 0 {
-				d.DecodeStripped(f.Data, f.TPID, f.TCI, &res)
-			} else {
-				d.Decode(f.Data, &res)
-			}
+			f := &b.Frames[i]
+			d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &decode.Frame{Data: f.Data, WireLen: f.WireLen, TPID: f.TPID, TCI: f.TCI}, &res)
 			note(&res, said)
 		}
 	}

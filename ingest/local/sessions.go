@@ -32,6 +32,17 @@ type SessionTap struct {
 	Behind time.Duration
 }
 
+// SessionCounters are the totals of one session.
+type SessionCounters struct {
+	Name   string // as in Sessions.Interfaces
+	Frames uint64
+	Lost   uint64 // gaps in its sequence numbers, in frames
+	// SwitchTimes are frames that have the time of the switch, Unusable those that have
+	// the time of reception since that of the switch is missing, without a known unit or
+	// more than a minute off.
+	SwitchTimes, Unusable uint64
+}
+
 // sessionShare is the part of Plan.MaxKeys, and of the budget of flows, that a session has:
 // anybody may open sessions.
 const sessionShare = 16

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 )
 
 // checkOutput checks how packets travel and where they are captured, as far as the
@@ -81,7 +81,7 @@ func tapSpecs(s *Scenario, t *topology) ([]fabric.TapSpec, error) {
 	}
 	var list []fabric.TapSpec
 	for i := range places {
-		list = append(list, fabric.TapSpec{Name: places[i].Name, Place: places[i].place, Mirrors: capture.Mirrors{ERSPAN: places[i].ERSPAN != 0}})
+		list = append(list, fabric.TapSpec{Name: places[i].Name, Place: places[i].place, Mirrors: decode.Mirrors{ERSPAN: places[i].ERSPAN != 0}})
 	}
 	if !s.SingleFile || !s.Classic {
 		return list, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 )
 
 // framesOf reads a capture.
@@ -174,7 +175,7 @@ func checkClock(t *testing.T, exact, frames []capture.Frame, start, offset, ppb,
 // TestMirrorsAreUnwrapped: sessions of both types hold the frames that a tap of the
 // same place captures, number what they lose too, and type III has the switch's time.
 func TestMirrorsAreUnwrapped(t *testing.T) {
-	erspan := capture.Mirrors{ERSPAN: true}
+	erspan := decode.NewUnwrapper(decode.Mirrors{ERSPAN: true})
 	s := tiny()
 	s.SnapLen = 256
 	plain := s
@@ -187,15 +188,15 @@ func TestMirrorsAreUnwrapped(t *testing.T) {
 		frames, _ := framesOf(t, filepath.Join(dir, "tap.pcapng"))
 		var lost uint64
 		for i := range frames {
-			inner, session, m := erspan.Unwrap(&frames[i])
-			if m != capture.MirrorOK || session.ID != 77 || int(session.Type) != kind || session.Truncated {
+			inner, session, m := erspan.Unwrap(&decode.Frame{Data: frames[i].Data, WireLen: frames[i].WireLen})
+			if m != decode.MirrorOK || session.ID != 77 || int(session.Type) != kind || session.Truncated {
 				t.Fatalf("type %d: %s, session %+v", kind, m, session)
 			}
 			w := &want[session.Sequence]
 			if inner.WireLen != w.WireLen || !bytes.HasPrefix(w.Data, inner.Data) || len(inner.Data) < min(len(w.Data), 190) {
 				t.Fatalf("type %d: packet %d differs from the frame that was mirrored", kind, session.Sequence)
 			}
-			if kind == 3 && (session.SwitchClock != capture.ClockPTP || session.SwitchNS != w.TimeNS) {
+			if kind == 3 && (session.SwitchClock != decode.ClockPTP || session.SwitchNS != w.TimeNS) {
 				t.Fatalf("the switch's time is %d, want %d", session.SwitchNS, w.TimeNS)
 			}
 			lost = uint64(session.Sequence) - uint64(i)

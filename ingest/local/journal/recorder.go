@@ -37,7 +37,7 @@ type Tap interface {
 	// Counters are what all taps of the name took in since the process began.
 	Counters() capture.TapCounters
 	// Session is what came of a session; false where there is none of that name.
-	Session(name string) (capture.SessionCounters, bool)
+	Session(name string) (local.SessionCounters, bool)
 }
 
 // Writers take what is recorded. What they return an error for comes again.

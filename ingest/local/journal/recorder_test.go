@@ -51,9 +51,9 @@ func newRecording(t *testing.T, at time.Time) *recording {
 // leaf is the tap of the ring, whose packets stand for two each.
 type leaf struct{ kernel *capture.TapCounters }
 
-func (leaf) At(string) (window.Tap, string)                     { return window.Tap{Place: "receiver", Weight: 2}, "eth1" }
-func (l leaf) Counters() capture.TapCounters                    { return *l.kernel }
-func (leaf) Session(string) (c capture.SessionCounters, _ bool) { return c, false }
+func (leaf) At(string) (window.Tap, string)                   { return window.Tap{Place: "receiver", Weight: 2}, "eth1" }
+func (l leaf) Counters() capture.TapCounters                  { return *l.kernel }
+func (leaf) Session(string) (c local.SessionCounters, _ bool) { return c, false }
 
 func (r *recording) writers() Writers {
 	return Writers{

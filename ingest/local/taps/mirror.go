@@ -5,6 +5,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
@@ -14,7 +15,7 @@ type Mirror struct {
 	From   string     // the address, as people write it
 	At     window.Tap // frames of no session, and sessions that nothing else is said of
 	Socket capture.MirrorSocketConfig
-	Kinds  capture.Mirrors // of sessions that are expected
+	Kinds  decode.Mirrors // of sessions that are expected
 	// MaxSessions are taps of their own; further ones count together.
 	MaxSessions int
 	Clock       Clock
@@ -27,7 +28,7 @@ type Mirror struct {
 // running socket brings cannot be had twice.
 type mirrorHow struct {
 	socket   capture.MirrorSocketConfig
-	mirrors  capture.Mirrors
+	mirrors  decode.Mirrors
 	sessions int
 	clock    Clock
 	clocks   map[SessionMatch]Clock
@@ -46,7 +47,7 @@ func (m *Mirror) how() mirrorHow {
 func newMirror(m *Mirror) (*Tap, error) {
 	own := *m
 	m = &own
-	m.At.Mirrors = capture.Mirrors{} // frames are taken out by then: one in them is not the switch's
+	m.At.Mirrors = decode.Mirrors{} // frames are taken out by then: one in them is not the switch's
 	t := &Tap{name: m.Name, from: m.From, how: m.how(), fixed: true, feed: m.At, sessions: m.session}
 	socket, err := capture.NewMirrorSocket(m.Socket)
 	if err != nil {
@@ -56,9 +57,9 @@ func newMirror(m *Mirror) (*Tap, error) {
 		if err := socket.Open(); err != nil {
 			return fmt.Errorf("mirror %q: %w", t.name, err)
 		}
-		t.mirror = capture.NewMirrorReader(socket, capture.MirrorConfig{
+		t.mirror = NewMirrorReader(socket, MirrorConfig{
 			Mirrors: m.Kinds, MaxSessions: m.MaxSessions, Reserved: len(m.Sessions),
-			Known:      func(k capture.SessionKey) bool { _, known := m.find(k); return known },
+			Known:      func(k decode.SessionKey) bool { _, known := m.find(k); return known },
 			SwitchTime: m.switched,
 		})
 		t.sources = []local.Source{t.mirror}

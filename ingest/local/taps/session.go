@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
@@ -36,7 +36,7 @@ type SessionMatch struct {
 }
 
 // ParseSession reads ADDRESS/SESSION, SESSION or ADDRESS.
-func ParseSession(kind capture.MirrorKind, text string) (k SessionMatch, err error) {
+func ParseSession(kind decode.MirrorKind, text string) (k SessionMatch, err error) {
 	address, id, both := strings.Cut(text, "/")
 	if !both {
 		if k.source, err = netip.ParseAddr(text); err == nil {
@@ -47,12 +47,12 @@ func ParseSession(kind capture.MirrorKind, text string) (k SessionMatch, err err
 	} else if k.source, err = netip.ParseAddr(address); err != nil {
 		return k, fmt.Errorf("session %q: expected SESSION, ADDRESS or ADDRESS/SESSION", text)
 	}
-	k.id, err = capture.ParseSessionID(kind, id)
+	k.id, err = decode.ParseSessionID(kind, id)
 	return k, err
 }
 
 // find has what says most of a session first.
-func (m *Mirror) find(k capture.SessionKey) (s Session, found bool) {
+func (m *Mirror) find(k decode.SessionKey) (s Session, found bool) {
 	for _, try := range [...]SessionMatch{{source: k.Source, id: k.ID}, {id: k.ID}, {source: k.Source, any: true}} {
 		if s, found = m.Sessions[try]; found {
 			return s, true
@@ -62,7 +62,7 @@ func (m *Mirror) find(k capture.SessionKey) (s Session, found bool) {
 }
 
 // switched tells whether frames of a session have the time of their switch.
-func (m *Mirror) switched(k capture.SessionKey) bool {
+func (m *Mirror) switched(k decode.SessionKey) bool {
 	s, _ := m.find(k)
 	return cmp.Or(s.Clock, m.Clock) == ClockSwitch
 }
@@ -70,11 +70,11 @@ func (m *Mirror) switched(k capture.SessionKey) bool {
 // session says what a session of the mirror is, which may be placed by its name,
 // NAME/ADDRESS/SESSION.
 func (m *Mirror) session(session string) local.SessionTap {
-	k, err := capture.ParseSessionKey(session)
+	k, err := decode.ParseSessionKey(session)
 	if err != nil {
 		return local.SessionTap{Name: m.Name + "/" + session, Tap: m.At}
 	}
-	t := local.SessionTap{Name: fmt.Sprintf("%s/%s/%s", m.Name, k.Source, capture.SessionIDText(k.Kind, k.ID)), Tap: m.At}
+	t := local.SessionTap{Name: fmt.Sprintf("%s/%s/%s", m.Name, k.Source, decode.SessionIDText(k.Kind, k.ID)), Tap: m.At}
 	if named, ok := m.Placed(t.Name); ok {
 		t.Tap = named
 		t.Mirrors = m.At.Mirrors // none
@@ -82,7 +82,7 @@ func (m *Mirror) session(session string) local.SessionTap {
 	s, _ := m.find(k)
 	t.Tap = t.With(s.Place, s.Weight)
 	if m.switched(k) {
-		t.Behind = capture.MaxSwitchError
+		t.Behind = MaxSwitchError
 	}
 	return t
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 )
 
 // TestSessions: what says most of a session holds, over what is said of its tap's name, over
@@ -18,7 +19,7 @@ func TestSessions(t *testing.T) {
 	for text, s := range map[string]Session{
 		"192.0.2.1/7": {Place: "receiver"}, "7": {Weight: 9, Clock: ClockCollector}, "192.0.2.1": {Weight: 11},
 	} {
-		match, err := ParseSession(capture.MirrorERSPAN, text)
+		match, err := ParseSession(decode.MirrorERSPAN, text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,18 +30,18 @@ func TestSessions(t *testing.T) {
 		tap      window.Tap
 		switched bool
 	}{
-		"erspan/192.0.2.1/7":  {"spine/192.0.2.1/7", window.TapAt("receiver", 3), true},
-		"erspan/192.0.2.2/7":  {"spine/192.0.2.2/7", window.TapAt("mid", 9), false},
-		"erspan/192.0.2.1/8":  {"spine/192.0.2.1/8", window.TapAt("sender", 11), true},
-		"erspan/192.0.2.2/8":  {"spine/192.0.2.2/8", window.TapAt("mid", 3), true},
-		capture.OtherSessions: {"spine/" + capture.OtherSessions, window.TapAt("mid", 3), false},
+		"erspan/192.0.2.1/7": {"spine/192.0.2.1/7", window.TapAt("receiver", 3), true},
+		"erspan/192.0.2.2/7": {"spine/192.0.2.2/7", window.TapAt("mid", 9), false},
+		"erspan/192.0.2.1/8": {"spine/192.0.2.1/8", window.TapAt("sender", 11), true},
+		"erspan/192.0.2.2/8": {"spine/192.0.2.2/8", window.TapAt("mid", 3), true},
+		OtherSessions:        {"spine/" + OtherSessions, window.TapAt("mid", 3), false},
 	} {
 		got := m.session(session)
 		if got.Name != want.name || got.Tap != want.tap || (got.Behind > 0) != want.switched {
 			t.Errorf("%s: %+v, want %+v", session, got, want)
 		}
 	}
-	if _, known := m.find(capture.SessionKey{Kind: capture.MirrorERSPAN, Source: netip.MustParseAddr("192.0.2.2"), ID: 8}); known {
+	if _, known := m.find(decode.SessionKey{Kind: decode.MirrorERSPAN, Source: netip.MustParseAddr("192.0.2.2"), ID: 8}); known {
 		t.Error("a session that nothing is said of is known")
 	}
 }
@@ -48,7 +49,7 @@ func TestSessions(t *testing.T) {
 // TestParseSession: what sessions cannot be called.
 func TestParseSession(t *testing.T) {
 	for _, text := range []string{"", "x", "192.0.2.1/x", "/7", "192.0.2/7", "192.0.2.1/7/8", "1024", "-1"} {
-		if k, err := ParseSession(capture.MirrorERSPAN, text); err == nil {
+		if k, err := ParseSession(decode.MirrorERSPAN, text); err == nil {
 			t.Errorf("%q: is taken for %+v", text, k)
 		}
 	}
@@ -57,14 +58,14 @@ func TestParseSession(t *testing.T) {
 // TestClockChanged: a mirror is captured in another way when a clock has changed, and in the
 // same when only places have.
 func TestClockChanged(t *testing.T) {
-	match, err := ParseSession(capture.MirrorVXLAN, "7")
+	match, err := ParseSession(decode.MirrorVXLAN, "7")
 	if err != nil {
 		t.Fatal(err)
 	}
 	tap := func(s Session) *Tap {
 		t.Helper()
 		got, err := newMirror(&Mirror{
-			Name: "leaf", From: "127.0.0.1:4789", Kinds: capture.Mirrors{VXLAN: 4789}, MaxSessions: 4, Sessions: map[SessionMatch]Session{match: s},
+			Name: "leaf", From: "127.0.0.1:4789", Kinds: decode.Mirrors{VXLAN: 4789}, MaxSessions: 4, Sessions: map[SessionMatch]Session{match: s},
 			Socket: capture.MirrorSocketConfig{Listen: netip.MustParseAddrPort("127.0.0.1:4789")},
 		})
 		if err != nil {

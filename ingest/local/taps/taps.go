@@ -1,8 +1,9 @@
 // Package taps holds the taps of a process open: interfaces, and addresses that switches
 // mirror frames to, of which each session is a tap of its own.
 //
-// It knows which of them go on over a reload, and what each counts as. It must never know
-// what becomes of frames, or what a configuration looks like.
+// It knows which of them go on over a reload, what each counts as, and which session a
+// mirrored frame is of. It must never know what becomes of frames, or what a configuration
+// looks like.
 package taps
 
 import (
@@ -54,7 +55,7 @@ type Tap struct {
 	sources  []local.Source // of each ring, once it is open
 	state    func() capture.LinkState
 	count    func() capture.TapCounters
-	mirror   *capture.MirrorReader // nil unless there are sessions
+	mirror   *MirrorReader // nil unless there are sessions
 	sessions func(session string) local.SessionTap
 	earlier  capture.TapCounters // of taps of the same name that were closed
 }
@@ -176,7 +177,7 @@ func (t *Tap) Counters() capture.TapCounters {
 }
 
 // Session is what came of a session; false where there is none of that name.
-func (t *Tap) Session(name string) (c capture.SessionCounters, ok bool) {
+func (t *Tap) Session(name string) (c local.SessionCounters, ok bool) {
 	if t.mirror == nil {
 		return c, false
 	}
@@ -184,7 +185,7 @@ func (t *Tap) Session(name string) (c capture.SessionCounters, ok bool) {
 }
 
 // Mirror is what reads the sessions of a mirror; nil for an interface.
-func (t *Tap) Mirror() *capture.MirrorReader { return t.mirror }
+func (t *Tap) Mirror() *MirrorReader { return t.mirror }
 
 // SessionName is what the tap of a session is called; t is one with a Mirror.
 func (t *Tap) SessionName(session string) string { return t.sessions(session).Name }

@@ -1,6 +1,10 @@
-package capture
+package taps
 
-import "time"
+import (
+	"time"
+
+	"github.com/csigscope/csigscope/decode"
+)
 
 // MaxSwitchError is how far a switch's time may be from that of reception in a frame's
 // TimeNS: nothing that anybody sends moves a frame further.
@@ -11,6 +15,7 @@ const (
 	// maxSwitchOffset is how far the switch's clock itself may be off. Atomic time (TAI)
 	// is 37 s ahead of UTC.
 	maxSwitchOffset = 60 * nanosPerSecond
+	nanosPerSecond  = int64(time.Second)
 	// maxSwitchDrift is one part in how many a switch's clock may run slow.
 	maxSwitchDrift = 10_000
 )
@@ -30,21 +35,21 @@ type switchTime struct {
 
 // at is the switch's time of a frame (Unix ns), within maxSwitchError of when it was
 // received; ok is false where it cannot be told.
-func (t *switchTime) at(s *Session, received int64) (ns int64, ok bool) {
+func (t *switchTime) at(s *decode.Session, received int64) (ns int64, ok bool) {
 	switch s.SwitchClock {
-	case ClockPTP:
+	case decode.ClockPTP:
 		if off := s.SwitchNS - received; off > maxSwitchOffset || off < -maxSwitchOffset {
 			return 0, false
 		}
 		return nearestSecond(s.SwitchNS%nanosPerSecond, received), true
-	case ClockNanos:
+	case decode.ClockNanos:
 		if s.SwitchNS >= nanosPerSecond {
 			return 0, false
 		}
 		return nearestSecond(s.SwitchNS, received), true
-	case Clock100us:
+	case decode.Clock100us:
 		return t.follow(s, received, 100_000), true
-	case Clock100ns:
+	case decode.Clock100ns:
 		return t.follow(s, received, 100), true
 	}
 	return 0, false
@@ -62,7 +67,7 @@ func nearestSecond(part, to int64) int64 {
 }
 
 // follow unwraps a counter whose steps are perTick ns.
-func (t *switchTime) follow(s *Session, received, perTick int64) int64 {
+func (t *switchTime) follow(s *decode.Session, received, perTick int64) int64 {
 	d := s.SwitchNS - t.last
 	if wrap := perTick << 32; s.SwitchBits == 32 {
 		if d > wrap/2 {

@@ -1,21 +1,14 @@
-package capture
+package taps
 
 import (
 	"slices"
 	"sync"
-)
 
-// FrameSource is where a MirrorReader takes packets from: a Ring of a tap, or a
-// MirrorSocket.
-type FrameSource interface {
-	// ReadBatch fills b, or leaves it empty without an error when nothing came for a
-	// while. What b refers to is valid until the next call.
-	ReadBatch(b *Batch) error
-	// QuietUntil is a time (Unix ns) before which nothing came that is yet to be
-	// delivered, as of the last empty batch.
-	QuietUntil() int64
-	Close() error
-}
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/ingest/local"
+)
 
 // DefaultMaxSessions bounds the sessions of a MirrorReader.
 const DefaultMaxSessions = 256
@@ -26,53 +19,43 @@ const OtherSessions = "others"
 
 // MirrorConfig is what a MirrorReader needs to know.
 type MirrorConfig struct {
-	Mirrors Mirrors
+	Mirrors decode.Mirrors
 	// Only, unless empty, are the sessions whose frames are wanted; frames of others are
 	// counted and left out.
-	Only []SessionKey
+	Only []decode.SessionKey
 	// MaxSessions is how many sessions are told apart. Default 256. Anybody may send
 	// frames of further ones: they count as OtherSessions.
 	MaxSessions int
 	// Known, unless nil, tells sessions that are to be expected. Reserved of MaxSessions
 	// are kept for them, whatever else arrives. It is called once for each session.
-	Known    func(SessionKey) bool
+	Known    func(decode.SessionKey) bool
 	Reserved int
 	// SwitchTime, unless nil, tells sessions whose frames have the time of their switch,
-	// as far as it can be used: see SessionCounters. It is called once for each session.
-	SwitchTime func(SessionKey) bool
+	// as far as it can be used: see local.SessionCounters. It is called once for each session.
+	SwitchTime func(decode.SessionKey) bool
 }
 
 // MirrorCounters are the totals of a MirrorReader.
 type MirrorCounters struct {
-	Results [NumMirrorResults]uint64 // packets, by what Unwrap made of them
-	Foreign uint64                   // frames of sessions that are not wanted
-	Excess  uint64                   // frames of sessions that were not told apart
-	Lost    uint64                   // gaps in the sequence numbers of sessions, in frames
-}
-
-// SessionCounters are the totals of one session.
-type SessionCounters struct {
-	Name   string // as in Interfaces
-	Frames uint64
-	Lost   uint64 // gaps in its sequence numbers, in frames
-	// SwitchTimes are frames that have the time of the switch, Unusable those that have
-	// the time of reception since that of the switch is missing, without a known unit or
-	// more than a minute off.
-	SwitchTimes, Unusable uint64
+	Results [decode.NumMirrorResults]uint64 // packets, by what Unwrap made of them
+	Foreign uint64                          // frames of sessions that are not wanted
+	Excess  uint64                          // frames of sessions that were not told apart
+	Lost    uint64                          // gaps in the sequence numbers of sessions, in frames
 }
 
 // MirrorReader reads the frames that switches mirrored, out of the packets that a
 // source brings. It belongs to one goroutine, except for Counters and Sessions.
 type MirrorReader struct {
-	source   FrameSource
+	source   local.Source
 	cfg      MirrorConfig
-	of       map[SessionKey]*sessionState
+	unwrap   *decode.Unwrapper
+	of       map[decode.SessionKey]*sessionState
 	last     *sessionState
 	others   *sessionState
 	unknown  int // sessions that were not to be expected
-	list     []Interface
-	sessions [BatchSize]Session // of the frames of the last batch
-	received int64              // see Received
+	list     []capture.Interface
+	sessions [capture.BatchSize]decode.Session // of the frames of the last batch
+	received int64                             // see Received
 
 	local   MirrorCounters
 	batch   uint64          // number of the last one
@@ -80,36 +63,36 @@ type MirrorReader struct {
 
 	mu      sync.Mutex
 	count   MirrorCounters
-	counts  []SessionCounters // by index
-	indexes map[string]uint32 // by name
+	counts  []local.SessionCounters // by index
+	indexes map[string]uint32       // by name
 }
 
 // sessionState is what is kept of a session. One that is not wanted has none.
 type sessionState struct {
-	key      SessionKey
+	key      decode.SessionKey
 	index    uint32
 	next     uint32 // sequence number
 	expected bool   // next is known
-	count    SessionCounters
+	count    local.SessionCounters
 	batch    uint64 // in which it was touched last
 	switched bool   // its frames have the switch's time
 	clock    switchTime
 }
 
 // NewMirrorReader makes a reader of the source's packets, which it owns from then on.
-func NewMirrorReader(source FrameSource, cfg MirrorConfig) *MirrorReader {
+func NewMirrorReader(source local.Source, cfg MirrorConfig) *MirrorReader {
 	if cfg.MaxSessions <= 0 {
 		cfg.MaxSessions = DefaultMaxSessions
 	}
-	r := &MirrorReader{source: source, cfg: cfg, of: make(map[SessionKey]*sessionState), indexes: make(map[string]uint32)}
-	r.others = r.add(&sessionState{count: SessionCounters{Name: OtherSessions}})
+	r := &MirrorReader{source: source, cfg: cfg, unwrap: decode.NewUnwrapper(cfg.Mirrors), of: make(map[decode.SessionKey]*sessionState), indexes: make(map[string]uint32)}
+	r.others = r.add(&sessionState{count: local.SessionCounters{Name: OtherSessions}})
 	return r
 }
 
 // add gives a session its index.
 func (r *MirrorReader) add(s *sessionState) *sessionState {
 	s.index = uint32(len(r.list))
-	r.list = append(r.list, Interface{Name: s.count.Name, Link: LinkEthernet, NanosPerTick: 1})
+	r.list = append(r.list, capture.Interface{Name: s.count.Name, Link: capture.LinkEthernet, NanosPerTick: 1})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts = append(r.counts, s.count)
@@ -122,7 +105,7 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 // and what b refers to is valid until the next call. TimeNS is when the packet was
 // received here, unless MirrorConfig.SwitchTime says else; the switch's own time is in
 // SessionOf.
-func (r *MirrorReader) ReadBatch(b *Batch) error {
+func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
 		return err
 	}
@@ -133,17 +116,22 @@ func (r *MirrorReader) ReadBatch(b *Batch) error {
 	r.batch++
 	n := 0
 	for i := range b.N {
-		inner, session, result := r.cfg.Mirrors.Unwrap(&b.Frames[i])
+		packet := &b.Frames[i]
+		in := window.FrameOf(packet)
+		inner, session, result := r.unwrap.Unwrap(&in)
 		r.local.Results[result]++
-		if result != MirrorOK {
+		if result != decode.MirrorOK {
 			continue
 		}
+		f := &b.Frames[n]
+		*f = *packet
+		f.Data, f.WireLen, f.TPID, f.TCI = inner.Data, inner.WireLen, 0, 0 // the tag was of the packet
 		state := r.state(&session)
 		if state == nil {
 			continue
 		}
-		r.take(state, &inner, &session)
-		b.Frames[n], r.sessions[n] = inner, session
+		r.take(state, f, &session)
+		r.sessions[n] = session
 		n++
 	}
 	b.N = n
@@ -152,7 +140,7 @@ func (r *MirrorReader) ReadBatch(b *Batch) error {
 }
 
 // take counts a frame of a session.
-func (r *MirrorReader) take(state *sessionState, inner *Frame, session *Session) {
+func (r *MirrorReader) take(state *sessionState, f *capture.Frame, session *decode.Session) {
 	if state.batch != r.batch {
 		state.batch = r.batch
 		r.touched = append(r.touched, state)
@@ -161,16 +149,16 @@ func (r *MirrorReader) take(state *sessionState, inner *Frame, session *Session)
 	if state != r.others {
 		r.follow(state, session)
 	}
-	inner.Interface = state.index
+	f.Interface = state.index
 	if !state.switched {
 		return
 	}
-	at, ok := state.clock.at(session, inner.TimeNS)
+	at, ok := state.clock.at(session, f.TimeNS)
 	if !ok {
 		state.count.Unusable++
 		return
 	}
-	inner.TimeNS = at
+	f.TimeNS = at
 	state.count.SwitchTimes++
 }
 
@@ -186,7 +174,7 @@ func (r *MirrorReader) publish() {
 }
 
 // state finds a session, or makes it known; nil says that its frames are left out.
-func (r *MirrorReader) state(s *Session) *sessionState {
+func (r *MirrorReader) state(s *decode.Session) *sessionState {
 	key := s.Key()
 	if r.last != nil && r.last.key == key {
 		return r.last
@@ -208,7 +196,7 @@ func (r *MirrorReader) state(s *Session) *sessionState {
 }
 
 // admit makes a session known; nil says that there is no room for it.
-func (r *MirrorReader) admit(key SessionKey) *sessionState {
+func (r *MirrorReader) admit(key decode.SessionKey) *sessionState {
 	known := r.cfg.Known != nil && r.cfg.Known(key)
 	if len(r.of) >= r.cfg.MaxSessions || !known && r.unknown >= r.cfg.MaxSessions-r.cfg.Reserved {
 		return nil
@@ -216,7 +204,7 @@ func (r *MirrorReader) admit(key SessionKey) *sessionState {
 	if !known {
 		r.unknown++
 	}
-	state := r.add(&sessionState{key: key, switched: r.cfg.SwitchTime != nil && r.cfg.SwitchTime(key), count: SessionCounters{Name: key.String()}})
+	state := r.add(&sessionState{key: key, switched: r.cfg.SwitchTime != nil && r.cfg.SwitchTime(key), count: local.SessionCounters{Name: key.String()}})
 	r.of[key] = state
 	return state
 }
@@ -224,7 +212,7 @@ func (r *MirrorReader) admit(key SessionKey) *sessionState {
 // Expect gives the session of a name, as it was in Interfaces once, its index before its
 // first frame, and reports whether there is room for it.
 func (r *MirrorReader) Expect(name string) (index uint32, ok bool) {
-	key, err := ParseSessionKey(name)
+	key, err := decode.ParseSessionKey(name)
 	if err != nil {
 		return 0, false
 	}
@@ -238,7 +226,7 @@ func (r *MirrorReader) Expect(name string) (index uint32, ok bool) {
 }
 
 // follow counts gaps in sequence numbers. A large one is a switch that began anew.
-func (r *MirrorReader) follow(state *sessionState, s *Session) {
+func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	const largest = 1 << 20
 	if !s.Sequenced {
 		return
@@ -256,11 +244,11 @@ func (r *MirrorReader) follow(state *sessionState, s *Session) {
 
 // SessionOf is what frame i of the last batch came in. It is valid until the next
 // ReadBatch.
-func (r *MirrorReader) SessionOf(i int) *Session { return &r.sessions[i] }
+func (r *MirrorReader) SessionOf(i int) *decode.Session { return &r.sessions[i] }
 
 // Interfaces are OtherSessions and the sessions that are told apart, each named by its
 // key. The list grows while frames are read, and its entries never change.
-func (r *MirrorReader) Interfaces() []Interface { return r.list[:len(r.list):len(r.list)] }
+func (r *MirrorReader) Interfaces() []capture.Interface { return r.list[:len(r.list):len(r.list)] }
 
 // QuietUntil is that of the source.
 func (r *MirrorReader) QuietUntil() int64 { return r.source.QuietUntil() }
@@ -277,7 +265,7 @@ func (r *MirrorReader) Counters() MirrorCounters {
 
 // Session are the totals of the session of a name, up to the last batch. It is safe to
 // call at any time.
-func (r *MirrorReader) Session(name string) (c SessionCounters, ok bool) {
+func (r *MirrorReader) Session(name string) (c local.SessionCounters, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i, ok := r.indexes[name]
@@ -289,7 +277,7 @@ func (r *MirrorReader) Session(name string) (c SessionCounters, ok bool) {
 
 // Sessions are the totals of each session up to the last batch, by index. It is safe to
 // call at any time.
-func (r *MirrorReader) Sessions() []SessionCounters {
+func (r *MirrorReader) Sessions() []local.SessionCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.counts)

@@ -1,22 +1,41 @@
-package capture
+package decode_test
 
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
+
+	"github.com/csigscope/csigscope/decode"
 )
 
-// tsharkFields runs tshark over a file and returns its lines, one a packet,
-// fields separated by tabs; the test is skipped where tshark is not installed.
-func tsharkFields(t *testing.T, path string, fields ...string) []string {
+// tsharkFields runs tshark over frames and returns its lines, one a packet, fields
+// separated by tabs; the test is skipped where tshark is not installed.
+func tsharkFields(t *testing.T, frames [][]byte, fields ...string) []string {
 	t.Helper()
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark is not installed")
+	}
+	var file bytes.Buffer
+	w := pcapgo.NewWriterNanos(&file)
+	err = w.WriteFileHeader(1<<16, layers.LinkTypeEthernet)
+	for _, data := range frames {
+		err = errors.Join(err, w.WritePacket(gopacket.CaptureInfo{CaptureLength: len(data), Length: len(data)}, data))
+	}
+	path := filepath.Join(t.TempDir(), "mirror.pcap")
+	if err = errors.Join(err, os.WriteFile(path, file.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
 	}
 	args := []string{"-r", path, "-n", "-T", "fields", "-E", "occurrence=l"}
 	for _, f := range fields {
@@ -32,64 +51,50 @@ func tsharkFields(t *testing.T, path string, fields ...string) []string {
 // TestUnwrapAgainstTshark compares random sessions with tshark's reading.
 func TestUnwrapAgainstTshark(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	file := newPcap(binary.LittleEndian, magicNanos, 0, 1)
-	for range 500 {
-		data := randomMirror(t, rng)
-		file.add(1, 0, uint32(len(data)), data)
+	frames := make([][]byte, 500)
+	for i := range frames {
+		frames[i] = randomMirror(t, rng)
 	}
-	r, err := NewReader(bytes.NewReader(file.buf), "x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := tsharkFields(t, writeFile(t, "mirror.pcap", file.buf), "erspan.version", "erspan.spanid", "erspan.vlan", "erspan.cos",
+	want := tsharkFields(t, frames, "erspan.version", "erspan.spanid", "erspan.vlan", "erspan.cos",
 		"erspan.encap", "erspan.bso", "erspan.truncated", "erspan.index", "erspan.hw", "erspan.direction", "gre.sequence_number", "eth.type")
-	var b Batch
-	for n := 0; ; {
-		if r.ReadBatch(&b) != nil {
-			if n != 500 {
-				t.Errorf("%d frames compared", n)
-			}
-			return
+	for i, data := range frames {
+		inner, s, m := onlyERSPAN.Unwrap(&decode.Frame{Data: data, WireLen: uint32(len(data))})
+		if m != decode.MirrorOK {
+			t.Fatalf("frame %d: %s", i, m)
 		}
-		for i := range b.Frames[:b.N] {
-			inner, s, m := onlyERSPAN.Unwrap(&b.Frames[i])
-			if m != MirrorOK {
-				t.Fatalf("frame %d: %s", n, m)
-			}
-			if got := asTshark(&s, inner.Data); got != want[n] {
-				t.Fatalf("frame %d: % x\n%q, tshark has\n%q", n, b.Frames[i].Data, got, want[n])
-			}
-			n++
+		if got := asTshark(&s, inner.Data); got != want[i] {
+			t.Fatalf("frame %d: % x\n%q, tshark has\n%q", i, data, got, want[i])
 		}
 	}
 }
 
 // randomMirror builds a frame of any type whose header is random.
 func randomMirror(t *testing.T, rng *rand.Rand) []byte {
-	header := make([]byte, []int{0, headerII, headerIII}[rng.IntN(3)])
+	const typeII, typeIII = 8, 12
+	header := make([]byte, []int{0, typeII, typeIII}[rng.IntN(3)])
 	for i := range header {
 		header[i] = byte(rng.Uint32())
 	}
 	gre := "0000 88be"
 	switch len(header) {
-	case headerII:
+	case typeII:
 		header[0] = 0x10 | header[0]&0x0f
 		gre = gre88be
-	case headerIII:
+	case typeIII:
 		header[0], header[10] = 0x20|header[0]&0x0f, header[10]&0x83 // frame type 0
 		gre = gre22eb
 		if header[11]&1 != 0 {
 			header = append(header, 0x14, 0, 0, 1, 0, 0, 0, 9)
 		}
 	}
-	tail := append(append(unhex(t, gre), header...), unhex(t, mirrored)...)
-	head := unhex(t, outerMAC, ipv4Gre4)
+	tail := append(append(join(t, gre), header...), join(t, mirrored)...)
+	head := join(t, outerMAC, ipv4Gre4)
 	binary.BigEndian.PutUint16(head[16:], uint16(20+len(tail)))
 	return append(head, tail...)
 }
 
 // asTshark prints a session as tshark -T fields does.
-func asTshark(s *Session, inner []byte) string {
+func asTshark(s *decode.Session, inner []byte) string {
 	f := make([]string, 12)
 	bit := func(b bool) string {
 		if b {
