@@ -10,9 +10,6 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// DefaultMaxSessions bounds the sessions of a MirrorReader.
-const DefaultMaxSessions = 256
-
 // OtherSessions is the name of what Interfaces has at index 0: all sessions that were not
 // told apart.
 const OtherSessions = "others"
@@ -20,11 +17,8 @@ const OtherSessions = "others"
 // MirrorConfig is what a MirrorReader needs to know.
 type MirrorConfig struct {
 	Mirrors decode.Mirrors
-	// Only, unless empty, are the sessions whose frames are wanted; frames of others are
-	// counted and left out.
-	Only []decode.SessionKey
-	// MaxSessions is how many sessions are told apart. Default 256. Anybody may send
-	// frames of further ones: they count as OtherSessions.
+	// MaxSessions is how many sessions are told apart. Anybody may send frames of further
+	// ones: they count as OtherSessions.
 	MaxSessions int
 	// Known, unless nil, tells sessions that are to be expected. Reserved of MaxSessions
 	// are kept for them, whatever else arrives. It is called once for each session.
@@ -38,9 +32,7 @@ type MirrorConfig struct {
 // MirrorCounters are the totals of a MirrorReader.
 type MirrorCounters struct {
 	Results [decode.NumMirrorResults]uint64 // packets, by what Unwrap made of them
-	Foreign uint64                          // frames of sessions that are not wanted
 	Excess  uint64                          // frames of sessions that were not told apart
-	Lost    uint64                          // gaps in the sequence numbers of sessions, in frames
 }
 
 // MirrorReader reads the frames that switches mirrored, out of the packets that a
@@ -54,8 +46,7 @@ type MirrorReader struct {
 	others   *sessionState
 	unknown  int // sessions that were not to be expected
 	list     []capture.Interface
-	sessions [capture.BatchSize]decode.Session // of the frames of the last batch
-	received int64                             // see Received
+	received int64 // see Received
 
 	local   MirrorCounters
 	batch   uint64          // number of the last one
@@ -67,7 +58,7 @@ type MirrorReader struct {
 	indexes map[string]uint32       // by name
 }
 
-// sessionState is what is kept of a session. One that is not wanted has none.
+// sessionState is what is kept of a session.
 type sessionState struct {
 	key      decode.SessionKey
 	index    uint32
@@ -81,9 +72,6 @@ type sessionState struct {
 
 // NewMirrorReader makes a reader of the source's packets, which it owns from then on.
 func NewMirrorReader(source local.Source, cfg MirrorConfig) *MirrorReader {
-	if cfg.MaxSessions <= 0 {
-		cfg.MaxSessions = DefaultMaxSessions
-	}
 	r := &MirrorReader{source: source, cfg: cfg, unwrap: decode.NewUnwrapper(cfg.Mirrors), of: make(map[decode.SessionKey]*sessionState), indexes: make(map[string]uint32)}
 	r.others = r.add(&sessionState{count: local.SessionCounters{Name: OtherSessions}})
 	return r
@@ -103,8 +91,7 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 // ReadBatch fills b with the next mirrored frames, whose Interface indexes Interfaces:
 // one for each session. Like the source's, it returns an empty batch where none came,
 // and what b refers to is valid until the next call. TimeNS is when the packet was
-// received here, unless MirrorConfig.SwitchTime says else; the switch's own time is in
-// SessionOf.
+// received here, unless MirrorConfig.SwitchTime says else.
 func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
 		return err
@@ -126,12 +113,7 @@ func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 		f := &b.Frames[n]
 		*f = *packet
 		f.Data, f.WireLen, f.TPID, f.TCI = inner.Data, inner.WireLen, 0, 0 // the tag was of the packet
-		state := r.state(&session)
-		if state == nil {
-			continue
-		}
-		r.take(state, f, &session)
-		r.sessions[n] = session
+		r.take(f, &session)
 		n++
 	}
 	b.N = n
@@ -140,7 +122,8 @@ func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 }
 
 // take counts a frame of a session.
-func (r *MirrorReader) take(state *sessionState, f *capture.Frame, session *decode.Session) {
+func (r *MirrorReader) take(f *capture.Frame, session *decode.Session) {
+	state := r.state(session)
 	if state.batch != r.batch {
 		state.batch = r.batch
 		r.touched = append(r.touched, state)
@@ -173,23 +156,20 @@ func (r *MirrorReader) publish() {
 	r.touched = r.touched[:0]
 }
 
-// state finds a session, or makes it known; nil says that its frames are left out.
+// state finds a session, or makes it known; a session that there is no room for is one of
+// the others.
 func (r *MirrorReader) state(s *decode.Session) *sessionState {
 	key := s.Key()
 	if r.last != nil && r.last.key == key {
 		return r.last
 	}
 	state := r.of[key]
-	switch {
-	case state != nil:
-	case len(r.cfg.Only) > 0 && !slices.Contains(r.cfg.Only, key):
-		r.local.Foreign++
-		return nil
-	default:
-		if state = r.admit(key); state == nil {
-			r.local.Excess++
-			return r.others
-		}
+	if state == nil {
+		state = r.admit(key)
+	}
+	if state == nil {
+		r.local.Excess++
+		return r.others
 	}
 	r.last = state
 	return state
@@ -236,15 +216,10 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 		return // it was overtaken on the way
 	}
 	if state.expected && gap <= largest {
-		r.local.Lost += uint64(gap)
 		state.count.Lost += uint64(gap)
 	}
 	state.next, state.expected = s.Sequence+1, true
 }
-
-// SessionOf is what frame i of the last batch came in. It is valid until the next
-// ReadBatch.
-func (r *MirrorReader) SessionOf(i int) *decode.Session { return &r.sessions[i] }
 
 // Interfaces are OtherSessions and the sessions that are told apart, each named by its
 // key. The list grows while frames are read, and its entries never change.
