@@ -189,22 +189,6 @@ func (r *MirrorReader) admit(key decode.SessionKey) *sessionState {
 	return state
 }
 
-// Expect gives the session of a name, as it was in Interfaces once, its index before its
-// first frame, and reports whether there is room for it.
-func (r *MirrorReader) Expect(name string) (index uint32, ok bool) {
-	key, err := decode.ParseSessionKey(name)
-	if err != nil {
-		return 0, false
-	}
-	state := r.of[key]
-	if state == nil {
-		if state = r.admit(key); state == nil {
-			return 0, false
-		}
-	}
-	return state.index, true
-}
-
 // follow counts gaps in sequence numbers. A large one is a switch that began anew.
 func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	const largest = 1 << 20

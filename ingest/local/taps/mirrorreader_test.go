@@ -150,8 +150,7 @@ func TestMirrorReaderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestSessionRoom: random sessions leave the room that is reserved for known ones, and
-// those that are expected have theirs before their frames come.
+// TestSessionRoom: random sessions leave the room that is reserved for known ones.
 func TestSessionRoom(t *testing.T) {
 	session := func(id byte) []byte {
 		p := unhex(t, outerMAC, "0800 4500 0032 0000 4000 402f 0000 c0000201 c0000202", "2000 6558 00000000", mirrored)
@@ -162,14 +161,6 @@ func TestSessionRoom(t *testing.T) {
 	r := NewMirrorReader(source, MirrorConfig{
 		Mirrors: everyMirror, MaxSessions: 4, Reserved: 2, Known: func(k decode.SessionKey) bool { return k.ID >= 7 },
 	})
-	if index, ok := r.Expect("gretap/192.0.2.1/2"); index != 1 || !ok {
-		t.Errorf("index %d, %t; want that of the first session", index, ok)
-	}
-	for _, name := range []string{"gretap/192.0.2.1/2", "nonsense"} {
-		if index, ok := r.Expect(name); ok != (index == 1) {
-			t.Errorf("%s: index %d, %t", name, index, ok)
-		}
-	}
 	var b capture.Batch
 	if err := r.ReadBatch(&b); err != nil {
 		t.Fatal(err)
@@ -184,7 +175,7 @@ func TestSessionRoom(t *testing.T) {
 			t.Errorf("frame %d is of %s, want %s", i, got[i], want[i])
 		}
 	}
-	if _, ok := r.Expect("gretap/192.0.2.1/9"); ok || r.Counters().Excess != 1 {
+	if r.Counters().Excess != 1 {
 		t.Errorf("there is room for a fifth session; %+v", r.Counters())
 	}
 }
