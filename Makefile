@@ -62,7 +62,8 @@ test-all: build deps ## run all tests, and with the race detector those of concu
 	@cat .cache/torture.txt
 	$(GO) test -count=1 -timeout 60m -race -short -vet=off $$(.ci/concurrent)
 
-torture: engine ## kill, cut, fill and starve the way to the store 1000 times (KILLS=N, SEED=N)
+torture: engine ## kill live taps, and kill, cut, fill and starve the way to the store, 1000 times each (KILLS=N, SEED=N)
+	CSIGSCOPE_TEST_KILLS=$(or $(KILLS),1000) $(GO) test -count=1 -timeout 60m -v -run '^TestKills$$' ./ingest/local/journal
 	CSIGSCOPE_TEST_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TEST_TORTURE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 
