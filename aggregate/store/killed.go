@@ -27,11 +27,10 @@ func (s *Store) EndKilled(ctx context.Context, list []Run) error {
 	if err := s.Flush(ctx); err != nil {
 		return err
 	}
-	sources := sourceList(list)
-	if err := s.rebuild(ctx, sources); err != nil {
+	if err := s.rebuild(ctx, sourceList(list)); err != nil {
 		return err
 	}
-	if err := s.missAfter(ctx, sources); err != nil {
+	if err := s.missAfter(ctx, list); err != nil {
 		return err
 	}
 	return s.EndRuns(ctx, list)
@@ -119,27 +118,34 @@ GROUP BY minute, %[4]s, producer, incarnation, %[7]s, ring`,
 	return nil
 }
 
-// missAfter records of runs without a gap of a restart that all is missing that came after
-// their last stored second, until now: the marks of the process are lost.
-func (s *Store) missAfter(ctx context.Context, sources string) error {
-	known := make(map[aggregate.Source]bool)
-	err := s.query(ctx, s.reader, "read gaps", fmt.Sprintf("SELECT DISTINCT producer, incarnation, epoch FROM %s.gaps WHERE reason = '%s' AND (producer, incarnation, epoch) IN (%s)",
-		s.database, GapRestart, sources), func(rows driver.Rows) error {
-		var of aggregate.Source
-		err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch)
-		known[of] = true
+// missAfter records of processes without a gap of a restart that all is missing that came
+// after their last stored second, until now: their marks are lost. What a process stored
+// under several configurations is one.
+func (s *Store) missAfter(ctx context.Context, list []Run) error {
+	type process struct{ producer, incarnation uint64 }
+	var of []string
+	for _, r := range list {
+		of = append(of, fmt.Sprintf("(%d, %d)", r.Producer, r.Incarnation))
+	}
+	processes := "(producer, incarnation) IN (" + strings.Join(of, ", ") + ")"
+	known := make(map[process]bool)
+	query := fmt.Sprintf("SELECT DISTINCT producer, incarnation FROM %s.gaps WHERE reason = '%s' AND %s", s.database, GapRestart, processes)
+	err := s.query(ctx, s.reader, "read gaps", query, func(rows driver.Rows) error {
+		var p process
+		err := rows.Scan(&p.producer, &p.incarnation)
+		known[p] = true
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	var gaps []Gap
-	query := fmt.Sprintf("SELECT producer, incarnation, config_epoch, max(window_start) FROM %s.%s WHERE %s IN (%s) GROUP BY producer, incarnation, config_epoch",
-		s.database, grainAt(secondGrain).table(), sourceColumns, sources)
+	query = fmt.Sprintf("SELECT producer, incarnation, argMax(config_epoch, window_start), max(window_start) FROM %s.%s WHERE %s GROUP BY producer, incarnation",
+		s.database, grainAt(secondGrain).table(), processes)
 	err = s.query(ctx, s.reader, "read windows", query, func(rows driver.Rows) error {
 		var of aggregate.Source
 		var last time.Time
-		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &last); err != nil || known[of] {
+		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &last); err != nil || known[process{of.Producer, of.Incarnation}] {
 			return err
 		}
 		from, to := last.Add(time.Second), time.Now()

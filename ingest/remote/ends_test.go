@@ -124,6 +124,7 @@ func TestEndHoldsNobody(t *testing.T) {
 				t.Fatalf("%v, %v", answer, err)
 			}
 		}
+		synctest.Wait() // until runs before these have ended
 		d.away.Store(true)
 		end := told(t, "eth0", 2, tellEnd())
 		var ending sync.WaitGroup

@@ -38,6 +38,8 @@ type push struct {
 	items   []*item
 	begun   announcement
 	written int // items that are in the sink
+
+	announced []Run // that began with this push
 }
 
 // take does what a request asks, and answers when that is durable.
@@ -73,6 +75,8 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	if err == nil {
 		p.tell(ctx)
 	}
+	// After what is told of them: their gaps come with what the next process begins with.
+	p.ends.endEarlier(p.announced)
 	p.finish(err == nil)
 	if err != nil {
 		return nil, s.unavailable(ctx, e, err)
@@ -186,7 +190,7 @@ func (p *push) write(ctx context.Context, c *call) error {
 	for _, it := range begin {
 		p.e.announced(it.at, it.epoch)
 	}
-	p.ends.endEarlier(p.begun.runs)
+	p.announced = p.begun.runs
 	return p.writeItems(ctx, begin)
 }
 
