@@ -59,7 +59,7 @@ func newRuns() runs {
 	return runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), flows: make(map[runKey]bounds)}
 }
 
-// Closed implements aggregate.Watch: a port is stuck that writes one value in stuckWindows
+// Closed implements window.Watch: a port is stuck that writes one value in stuckWindows
 // windows of 1 s, stuckObservations times or more, and that no flow through it contradicts. Values
 // that are coarse say nothing: a port whose load is steady writes one of 32 for long. Windows
 // without flows that name the port tell nothing.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -23,7 +22,7 @@ const Version = 4
 // observations of a time to tell is left to that: flows without their tags, other profiles,
 // and which source forges unknown locators.
 //
-// It is the aggregate.Watch of one shard, and as little safe for concurrent use. It
+// It is the window.Watch of one shard, and as little safe for concurrent use. It
 // allocates when it meets a subject, and nothing for each observation of it.
 type Watcher struct {
 	cfg    Config
@@ -91,10 +90,10 @@ func (w *Watcher) Resume(list []Finding) {
 	}
 }
 
-// Strange implements aggregate.Watch.
+// Strange implements window.Watch.
 func (w *Watcher) Strange(src netip.Addr) bool { return !w.cfg.authorised(src) }
 
-// From implements aggregate.Watch.
+// From implements window.Watch.
 func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
 	if w.place(at, capacity).unknown {
 		return 0
@@ -116,7 +115,7 @@ func leastAbove(t *csig.Table, capacity uint64) uint32 {
 		return above(t.Signal(), low, capacity)
 	}))
 	if code == t.Codes() {
-		return window.NotWatched
+		return aggregate.NotWatched
 	}
 	return code
 }
@@ -133,35 +132,35 @@ func (w *Watcher) place(id aggregate.LocationID, capacity uint64) *watchedPlace 
 	return p
 }
 
-// Watched implements aggregate.Watch.
-func (w *Watcher) Watched(list []window.Watched) {
+// Watched implements window.Watch.
+func (w *Watcher) Watched(list []aggregate.Watched) {
 	for i := range list {
 		o := &list[i]
-		if o.Flags&decode.HasAddrs == 0 && o.Why != window.WatchedOrphan {
+		if o.Flags&decode.HasAddrs == 0 && o.Why != aggregate.WatchedOrphan {
 			continue
 		}
 		switch o.Why {
-		case window.WatchedSource:
+		case aggregate.WatchedSource:
 			w.found(watchKey{kind: UnauthorisedSender, addr: sourceOf(o)}, o)
-		case window.WatchedOrphan:
+		case aggregate.WatchedOrphan:
 			w.found(watchKey{kind: OrphanTag, layout: uint8(o.Tag.Layout.Index())}, o)
-		case window.WatchedSent:
+		case aggregate.WatchedSent:
 			w.found(watchKey{kind: ForgedValue, addr: sourceOf(o)}, o)
-		case window.WatchedReserved:
+		case aggregate.WatchedReserved:
 			w.found(watchKey{kind: ReservedBits, layout: uint8(o.Tag.Layout.Index())}, o)
-		case window.WatchedValue:
+		case aggregate.WatchedValue:
 			w.value(o)
 		}
 	}
 }
 
-func sourceOf(o *window.Watched) netip.Addr {
+func sourceOf(o *aggregate.Watched) netip.Addr {
 	src, _ := ends(o.Observation)
 	return src
 }
 
 // value judges a value that some port wrote.
-func (w *Watcher) value(o *window.Watched) {
+func (w *Watcher) value(o *aggregate.Watched) {
 	p, known := w.places[o.Location]
 	if !known {
 		src, dst := ends(o.Observation)
@@ -182,7 +181,7 @@ func (w *Watcher) value(o *window.Watched) {
 }
 
 // found counts an observation for what it is about.
-func (w *Watcher) found(k watchKey, o *window.Watched) { w.count(w.caseOf(k), o) }
+func (w *Watcher) found(k watchKey, o *aggregate.Watched) { w.count(w.caseOf(k), o) }
 
 // caseOf is the finding of what observations are about.
 func (w *Watcher) caseOf(k watchKey) *Finding {
@@ -199,7 +198,7 @@ func (w *Watcher) caseOf(k watchKey) *Finding {
 	return f
 }
 
-func (w *Watcher) count(f *Finding, o *window.Watched) {
+func (w *Watcher) count(f *Finding, o *aggregate.Watched) {
 	w.made = nil
 	f.seen(w.file, o.Observation)
 }

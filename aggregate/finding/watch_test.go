@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -22,10 +21,10 @@ func newWatcher(t *testing.T, file string, change func(*Config)) *Watcher {
 }
 
 // show hands over an observation of a host.
-func (w *Watcher) show(host byte, why window.WatchReason, tag csig.Tag, at aggregate.LocationID) {
+func (w *Watcher) show(host byte, why aggregate.WatchReason, tag csig.Tag, at aggregate.LocationID) {
 	o := decode.Observation{TimeNS: 100 + int64(host), Packet: uint64(host), Kind: decode.Tag, Flags: decode.HasAddrs, Tag: tag}
 	o.Src, o.Dst = netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", host)).As16(), netip.MustParseAddr("10.9.9.9").As16()
-	w.Watched([]window.Watched{{Observation: &o, Why: why, Location: at}})
+	w.Watched([]aggregate.Watched{{Observation: &o, Why: why, Location: at}})
 }
 
 // text is what was found.
@@ -46,20 +45,20 @@ func TestWatcher(t *testing.T) {
 		show func(*Watcher)
 		want string
 	}{
-		{"source", func(w *Watcher) { w.show(3, window.WatchedSource, delay, 0) }, "unauthorised-sender 10.0.0.3 1"},
-		{"sent", func(w *Watcher) { w.show(3, window.WatchedSent, delay, 0) }, "forged-value 10.0.0.3 1"},
-		{"orphan", func(w *Watcher) { w.show(3, window.WatchedOrphan, delay, 0) }, "orphan-tag wide/uec050 1"},
-		{"reserved", func(w *Watcher) { w.show(3, window.WatchedReserved, delay, 0) }, "reserved-bits wide/uec050 1"},
-		{"unknown", func(w *Watcher) { w.show(3, window.WatchedValue, delay, 1099) }, "unknown-locator unknown lm 99 1"},
-		{"a port", func(w *Watcher) { w.show(3, window.WatchedValue, csig.Tag{Layout: wide, T: 2, S: 7, LM: 12}, 12) }, ""},
+		{"source", func(w *Watcher) { w.show(3, aggregate.WatchedSource, delay, 0) }, "unauthorised-sender 10.0.0.3 1"},
+		{"sent", func(w *Watcher) { w.show(3, aggregate.WatchedSent, delay, 0) }, "forged-value 10.0.0.3 1"},
+		{"orphan", func(w *Watcher) { w.show(3, aggregate.WatchedOrphan, delay, 0) }, "orphan-tag wide/uec050 1"},
+		{"reserved", func(w *Watcher) { w.show(3, aggregate.WatchedReserved, delay, 0) }, "reserved-bits wide/uec050 1"},
+		{"unknown", func(w *Watcher) { w.show(3, aggregate.WatchedValue, delay, 1099) }, "unknown-locator unknown lm 99 1"},
+		{"a port", func(w *Watcher) { w.show(3, aggregate.WatchedValue, csig.Tag{Layout: wide, T: 2, S: 7, LM: 12}, 12) }, ""},
 		{"above", func(w *Watcher) {
-			w.show(3, window.WatchedValue, csig.Tag{Layout: wide, T: 0, S: 1 << 19, LM: 12}, 12)
+			w.show(3, aggregate.WatchedValue, csig.Tag{Layout: wide, T: 0, S: 1 << 19, LM: 12}, 12)
 		}, "above-capacity leaf1:up12 1"},
-		{"within", func(w *Watcher) { w.show(3, window.WatchedValue, csig.Tag{Layout: wide, T: 0, S: 1, LM: 12}, 12) }, ""},
+		{"within", func(w *Watcher) { w.show(3, aggregate.WatchedValue, csig.Tag{Layout: wide, T: 0, S: 1, LM: 12}, 12) }, ""},
 		{"two", func(w *Watcher) {
-			w.show(3, window.WatchedSource, abw, 0)
-			w.show(3, window.WatchedOrphan, abw, 0)
-			w.show(3, window.WatchedSource, abw, 0)
+			w.show(3, aggregate.WatchedSource, abw, 0)
+			w.show(3, aggregate.WatchedOrphan, abw, 0)
+			w.show(3, aggregate.WatchedSource, abw, 0)
 		}, "unauthorised-sender 10.0.0.3 2, orphan-tag wide/uec050 1"},
 	} {
 		w := newWatcher(t, "a.pcap", nil)
@@ -107,7 +106,7 @@ func TestWatcherBounds(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t, "", func(c *Config) { c.MaxSubjects = 4 })
 	for i := range 1000 {
-		w.show(byte(i%100), window.WatchedSource, csig.Tag{Layout: wide}, 0)
+		w.show(byte(i%100), aggregate.WatchedSource, csig.Tag{Layout: wide}, 0)
 	}
 	n := func(list []Finding) (sum uint64) {
 		for _, f := range list {
@@ -128,7 +127,7 @@ func TestWatcherBounds(t *testing.T) {
 	next := newWatcher(t, "", func(c *Config) { c.MaxSubjects = 4 })
 	next.Resume(list)
 	for i := range 100 {
-		next.show(byte(50+i%100), window.WatchedSource, csig.Tag{Layout: wide}, 0)
+		next.show(byte(50+i%100), aggregate.WatchedSource, csig.Tag{Layout: wide}, 0)
 	}
 	if got := next.Findings(); len(got) != 5 || n(got) != 1100 || n(list) != 1000 {
 		t.Errorf("%d of 1100 in %d findings, %d before", n(got), len(got), n(list))
@@ -141,10 +140,10 @@ func TestWatcherBounds(t *testing.T) {
 // TestWatcherAllocs: once a subject is met, it costs no memory.
 func TestWatcherAllocs(t *testing.T) {
 	w := newWatcher(t, "a.pcap", func(c *Config) { c.Senders = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
-	var list []window.Watched
-	for why := window.WatchedSource; why <= window.WatchedSent; why++ {
+	var list []aggregate.Watched
+	for why := aggregate.WatchedSource; why <= aggregate.WatchedSent; why++ {
 		o := decode.Observation{Flags: decode.HasAddrs, Kind: decode.Tag, Tag: csig.Tag{Layout: wide, T: 2, S: 7, LM: 99}}
-		list = append(list, window.Watched{Observation: &o, Why: why, Location: 1099})
+		list = append(list, aggregate.Watched{Observation: &o, Why: why, Location: 1099})
 	}
 	for range maxPackets {
 		w.Watched(list)

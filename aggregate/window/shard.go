@@ -227,7 +227,7 @@ func (s *Shard) reject(i int) (aggregate.Rejection, bool) {
 	switch {
 	case o.Flags&decode.Orphan != 0:
 		if s.watching != nil {
-			s.notice(Watched{Observation: o, Why: WatchedOrphan})
+			s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedOrphan})
 		}
 		return aggregate.RejectOrphan, true
 	case layoutIndex(o.Tag.Layout) >= csig.NumLayouts, o.TimeNS < 0, o.TimeNS > maxTime:

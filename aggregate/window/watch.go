@@ -16,46 +16,23 @@ type Watch interface {
 	// remembers the answer.
 	Strange(src netip.Addr) bool
 	// From is the least code (csig.Table.Code) from which values that name a location are
-	// to be watched; 0 for all of them, NotWatched for none. A shard remembers the answer.
+	// to be watched; 0 for all of them, aggregate.NotWatched for none. A shard remembers the answer.
 	From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32
 	// Watched takes observations. The list is the shard's again when it returns.
-	Watched(list []Watched)
+	Watched(list []aggregate.Watched)
 	// Closed takes the rows of a window that closes, in which each observation counts weight
 	// times. The block is the shard's again when it returns.
 	Closed(b *aggregate.Block, weight uint64)
 }
 
-// NotWatched is beyond all codes.
-const NotWatched = itemCount
-
-// Watched is an observation, and why it is watched. One may be in a list twice, with
-// different reasons.
-type Watched struct {
-	*decode.Observation
-	Why      WatchReason
-	Location aggregate.LocationID // of WatchedValue
-}
-
-// WatchReason is why an observation is watched.
-type WatchReason uint8
-
-// The reasons.
-const (
-	WatchedSource   WatchReason = iota // it is Strange
-	WatchedValue                       // From says so, or its source is Strange
-	WatchedReserved                    // reserved bits are set
-	WatchedOrphan                      // it is RejectOrphan
-	WatchedSent                        // at a tap of a sender, a value that is not initial
-)
-
 // watching is what a shard has to hand to its Watch.
 type watching struct {
-	list [2 * pendingItems]Watched
+	list [2 * pendingItems]aggregate.Watched
 	n    int
 }
 
 // notice puts an observation on the list.
-func (s *Shard) notice(w Watched) {
+func (s *Shard) notice(w aggregate.Watched) {
 	l := s.watching
 	if l.n == len(l.list) {
 		s.handOver()
@@ -79,7 +56,7 @@ func (s *Shard) noticeReserved() {
 	}
 	for i := range s.batch {
 		if o := &s.batch[i]; o.Tag.R != 0 && o.Flags&decode.Orphan == 0 && layoutIndex(o.Tag.Layout) < csig.NumLayouts {
-			s.notice(Watched{Observation: o, Why: WatchedReserved})
+			s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedReserved})
 		}
 	}
 }
@@ -92,7 +69,7 @@ func (s *Shard) noticeSent(o *decode.Observation) {
 	}
 	tr := &s.traits[(layoutIndex(o.Tag.Layout)<<4|uint(o.Tag.T&15))&(numTraits-1)]
 	if tr.table != nil && o.Tag.S != tr.initial && !o.Tag.D {
-		s.notice(Watched{Observation: o, Why: WatchedSent})
+		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedSent})
 	}
 }
 
@@ -100,13 +77,13 @@ func (s *Shard) noticeSent(o *decode.Observation) {
 func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64) uint32 {
 	switch {
 	case s.watching == nil || k.src() == 0:
-		return NotWatched
+		return aggregate.NotWatched
 	case s.ends.strange[k.src()]:
 		return 0
 	case k.class() == classValue && at != aggregate.NoLocation:
 		return s.cfg.Watch.From(s.traits[k.traits()].table, at, capacity)
 	}
-	return NotWatched
+	return aggregate.NotWatched
 }
 
 // noticeItem puts a pending item whose key is watched on the list, for its source and for
@@ -114,7 +91,7 @@ func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64)
 func (s *Shard) noticeItem(it *pendingItem) {
 	o := &s.batch[it.obs]
 	if s.ends.strange[it.key.src()] {
-		s.notice(Watched{Observation: o, Why: WatchedSource})
+		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedSource})
 	}
 	if it.key.class() != classValue {
 		return
@@ -125,6 +102,6 @@ func (s *Shard) noticeItem(it *pendingItem) {
 		at, _ = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
 	}
 	if at != aggregate.NoLocation {
-		s.notice(Watched{Observation: o, Why: WatchedValue, Location: at})
+		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedValue, Location: at})
 	}
 }

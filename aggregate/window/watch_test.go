@@ -23,10 +23,10 @@ type heavyWatch struct{ seen map[string]int }
 func (*heavyWatch) Strange(a netip.Addr) bool { return a.As16()[15]&1 == 1 }
 
 func (*heavyWatch) From(_ *csig.Table, at aggregate.LocationID, _ uint64) uint32 {
-	return [...]uint32{0, 10, window.NotWatched}[at%3]
+	return [...]uint32{0, 10, aggregate.NotWatched}[at%3]
 }
 
-func (w *heavyWatch) Watched(list []window.Watched) {
+func (w *heavyWatch) Watched(list []aggregate.Watched) {
 	for _, o := range list {
 		w.seen[fmt.Sprint(o.Packet, " ", o.Why, " ", o.Location)]++
 	}
@@ -37,31 +37,31 @@ func (*heavyWatch) Closed(*aggregate.Block, uint64) {}
 // expect adds what is to be noticed of an observation. Of those of strange sources the
 // watch is shown all values that name a location.
 func (w *heavyWatch) expect(o *decode.Observation, place string) {
-	note := func(why window.WatchReason, at aggregate.LocationID) {
+	note := func(why aggregate.WatchReason, at aggregate.LocationID) {
 		w.seen[fmt.Sprint(o.Packet, " ", why, " ", at)]++
 	}
 	if o.Flags&decode.Orphan != 0 {
-		note(window.WatchedOrphan, 0)
+		note(aggregate.WatchedOrphan, 0)
 		return
 	}
 	if o.Tag.R != 0 {
-		note(window.WatchedReserved, 0)
+		note(aggregate.WatchedReserved, 0)
 	}
 	valued := o.Tag.S != initialOf(o.Tag.T) && !o.Tag.D
 	if place == "sender" {
 		if valued {
-			note(window.WatchedSent, 0)
+			note(aggregate.WatchedSent, 0)
 		}
 		return
 	}
 	src, _ := o.Addrs()
 	strange := w.Strange(src)
 	if strange {
-		note(window.WatchedSource, 0)
+		note(aggregate.WatchedSource, 0)
 	}
 	at := aggregate.LocationID(5000 + uint64(o.Tag.LM))
 	if valued && (strange || o.Tag.S >= w.From(nil, at, 0)) {
-		note(window.WatchedValue, at)
+		note(aggregate.WatchedValue, at)
 	}
 }
 
@@ -149,7 +149,7 @@ type counting struct {
 
 func (c *counting) Closed(*aggregate.Block, uint64) {}
 
-func (c *counting) Watched(list []window.Watched) { c.n += len(list) }
+func (c *counting) Watched(list []aggregate.Watched) { c.n += len(list) }
 
 // TestWatchAllocs: noticing allocates nothing.
 func TestWatchAllocs(t *testing.T) {
