@@ -103,3 +103,15 @@ func (c *Counts) Fields() []*uint64 {
 	}
 	return list
 }
+
+// MaxWeight bounds how many packets one observation stands for, so that weighted counts of a
+// window have 64 bits.
+const MaxWeight = 1 << 30
+
+// CheckWeight says what is wrong with a weight.
+func CheckWeight(n uint64) error {
+	if n > MaxWeight {
+		return fmt.Errorf("weight %d: expected at most %d", n, MaxWeight)
+	}
+	return nil
+}

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -252,7 +252,7 @@ func (p *problems) checkTaps(list []TapSpec) {
 		if !slices.Contains(TapPlaces, t.Place) {
 			p.errorf(path+".place", "%q: expected %s", t.Place, oneOf(TapPlaces))
 		}
-		if err := window.CheckWeight(uint64(t.Weight)); err != nil {
+		if err := aggregate.CheckWeight(uint64(t.Weight)); err != nil {
 			p.errorf(path+".weight", "%v", err)
 		}
 	}

@@ -21,8 +21,6 @@ const (
 	DefaultMaxKeys = 1 << 20
 	// MaxKeyBudget bounds Config.MaxKeys.
 	MaxKeyBudget = 1 << 21
-	// MaxWeight bounds Config.Weight, so that weighted counts of a window have 64 bits.
-	MaxWeight = 1 << 30
 
 	// maxLateWindows bounds how many windows a lateness keeps open.
 	maxLateWindows = 10000
@@ -117,15 +115,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Horizon > maxDuration || c.MaxAhead > maxDuration {
 		return c, fmt.Errorf("horizon %s, max ahead %s: expected at most %s", c.Horizon, c.MaxAhead, maxDuration)
 	}
-	return c, errors.Join(CheckWeight(c.Weight), CheckMaxKeys(c.MaxKeys))
-}
-
-// CheckWeight says what is wrong with a Config.Weight.
-func CheckWeight(n uint64) error {
-	if n > MaxWeight {
-		return fmt.Errorf("weight %d: expected at most %d", n, MaxWeight)
-	}
-	return nil
+	return c, errors.Join(aggregate.CheckWeight(c.Weight), CheckMaxKeys(c.MaxKeys))
 }
 
 // CheckMaxKeys says what is wrong with a Config.MaxKeys.

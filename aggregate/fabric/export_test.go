@@ -1,0 +1,4 @@
+package fabric
+
+// MaxDerived is how many groups addresses may make.
+const MaxDerived = maxDerived
