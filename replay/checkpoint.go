@@ -35,7 +35,7 @@ var ErrState = errors.New("not a state that can be resumed")
 
 // stateVersion changes with the layout of a replay's state, and with how packets are
 // counted.
-const stateVersion = 3
+const stateVersion = 4
 
 // stateShape differs between programs that count other things.
 var stateShape = [...]int{
@@ -51,7 +51,7 @@ type savedState struct {
 	Bytes   uint64 `json:"bytes"`
 
 	Sources []savedSource `json:"sources"` // of all files that were begun
-	Result  savedTally    `json:"result"`
+	Result  savedResult   `json:"result"`
 	Cuts    []string      `json:"cuts"`
 	Elapsed time.Duration `json:"elapsed"`
 }
@@ -62,9 +62,9 @@ type savedSource struct {
 	Ended  bool             `json:"ended"`
 
 	// Of a file that has not ended, the chunk that is being read.
-	Chunk int         `json:"chunk,omitempty"`
-	Tally *savedTally `json:"tally,omitempty"`
-	Lanes []savedLane `json:"lanes,omitempty"`
+	Chunk   int                         `json:"chunk,omitempty"`
+	Skipped map[capture.LinkType]uint64 `json:"skipped,omitempty"` // of interfaces without a lane
+	Lanes   []savedLane                 `json:"lanes,omitempty"`
 	// Before are runs of the chunks before it, by interface.
 	Before map[uint32][]finding.Run `json:"before,omitempty"`
 }
@@ -75,33 +75,21 @@ type savedLane struct {
 	Link      uint64 `json:"link"`
 	Size      int    `json:"size"` // of the shard's state, 0 where its frames cannot be read
 
-	Of   capture.Interface `json:"of"`
-	Seen window.Seen       `json:"seen"`
+	Of    capture.Interface `json:"of"`
+	Tally window.Tally      `json:"tally"`
 
 	Findings []finding.Finding `json:"findings,omitempty"`
 	Passage  *finding.Passage  `json:"passage,omitempty"` // of which findings may come
 }
 
-// savedTally is what is counted of a chunk, or of all before. Links have a JSON of their
-// own, for people.
-type savedTally struct {
-	Packets   uint64                      `json:"packets"`
-	WireBytes uint64                      `json:"wire_bytes"`
-	Skipped   map[capture.LinkType]uint64 `json:"skipped"`
-	Frames    [decode.NumReasons]uint64   `json:"frames"`
-	Found     window.Found                `json:"found"`
-	Counts    aggregate.Counts            `json:"counts"`
-	Damaged   Damage                      `json:"damaged"`
-	Findings  Findings                    `json:"findings,omitempty"`
-}
-
-func saveTally(t *window.Tally, rest *tally) *savedTally {
-	return &savedTally{t.Packets, t.WireBytes, t.Skipped, t.Frames, t.Found, rest.counts, rest.damaged, rest.findings}
-}
-
-func (s *savedTally) tally() (*window.Tally, *tally) {
-	return &window.Tally{Packets: s.Packets, WireBytes: s.WireBytes, Skipped: s.Skipped, Frames: s.Frames, Found: s.Found},
-		&tally{counts: s.Counts, damaged: s.Damaged, findings: s.Findings}
+// savedResult is what is counted of all chunks before. Links have a JSON of their own, for
+// people.
+type savedResult struct {
+	Tally    window.Tally                `json:"tally"`
+	Skipped  map[capture.LinkType]uint64 `json:"skipped"`
+	Counts   aggregate.Counts            `json:"counts"`
+	Damaged  Damage                      `json:"damaged"`
+	Findings Findings                    `json:"findings,omitempty"`
 }
 
 // Identity identifies the work of the replay: the files and all that decides which rows
@@ -123,7 +111,7 @@ func (p *pacedRun) appendState(b []byte) ([]byte, error) {
 	done := &r.result
 	state := savedState{
 		Version: stateVersion, Shape: stateShape[:], Packets: r.progress.packets.Load(), Bytes: r.progress.bytes.Load(),
-		Result:  savedTally{done.Packets, done.WireBytes, done.SkippedLink, done.Frames, done.Found, done.Counts, done.Damaged, done.Findings},
+		Result:  savedResult{done.Tally, done.SkippedLink, done.Counts, done.Damaged, done.Findings},
 		Elapsed: r.elapsed(),
 	}
 	for _, cut := range r.result.Cuts {
@@ -137,7 +125,7 @@ func (p *pacedRun) appendState(b []byte) ([]byte, error) {
 		saved := savedSource{ID: s.id, Frames: p.frames[i], Ended: p.ended[i]}
 		if f := p.files[i]; f != nil {
 			saved.Before = f.follow.runs()
-			saved.Chunk, saved.Tally = f.worker.chunk, saveTally(&f.worker.feed.Tally, &f.worker.tally)
+			saved.Chunk, saved.Skipped = f.worker.chunk, f.worker.result.SkippedLink
 			var err error
 			if saved.Lanes, p.shards, err = f.worker.appendLanes(p.shards); err != nil {
 				return b, err
@@ -165,7 +153,7 @@ func (w *worker) appendLanes(b []byte) (lanes []savedLane, _ []byte, err error) 
 				return nil, b, w.failed(err)
 			}
 		}
-		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.link), len(b) - at, l.of, *l.Seen(), l.findings(), l.passage()})
+		lanes = append(lanes, savedLane{uint32(i), l.name, uint64(l.Origin().Link), len(b) - at, l.of, *l.Tally(), l.Findings(), l.Passage()})
 	}
 	return lanes, b, nil
 }
@@ -234,7 +222,10 @@ func (r *Replay) restore(b []byte) (*pacedRun, error) {
 	}
 	r.clear()
 	r.result.Elapsed = state.Elapsed
-	r.result.add(state.Result.tally())
+	r.result.add(&Result{
+		Tally: state.Result.Tally, SkippedLink: state.Result.Skipped, Counts: state.Result.Counts,
+		Damaged: state.Result.Damaged, Findings: state.Result.Findings,
+	})
 	for _, cut := range state.Cuts {
 		r.result.Cuts = append(r.result.Cuts, errors.New(cut))
 	}
@@ -246,15 +237,14 @@ func (r *Replay) restore(b []byte) (*pacedRun, error) {
 // restoreWorker makes the worker of a file that was being read. left is what is left of
 // the shards' states.
 func (r *Replay) restoreWorker(src *source, saved *savedSource, shards []byte) (w *worker, left []byte, err error) {
-	if w, err = newWorker(&r.cfg); err != nil {
-		return nil, nil, err
-	}
-	if saved.Chunk < 0 || saved.Chunk >= len(src.chunks) || saved.Tally == nil {
+	if saved.Chunk < 0 || saved.Chunk >= len(src.chunks) {
 		return nil, nil, fmt.Errorf("%w: chunk %d of %d", ErrState, saved.Chunk, len(src.chunks))
 	}
+	w = newWorker(&r.cfg)
 	w.begin(src, saved.Chunk)
-	read, rest := saved.Tally.tally()
-	w.feed.Tally, w.tally = *read, *rest
+	for link, n := range saved.Skipped {
+		w.result.skip(link, n)
+	}
 	for _, l := range saved.Lanes {
 		if l.Interface >= maxTaps || l.Size < 0 || l.Size > len(shards) {
 			return nil, nil, fmt.Errorf("%w: tap %d with %d bytes", ErrState, l.Interface, l.Size)
@@ -268,27 +258,16 @@ func (r *Replay) restoreWorker(src *source, saved *savedSource, shards []byte) (
 }
 
 func (w *worker) restoreLane(saved *savedLane, state []byte) error {
-	tap, link := w.tap(saved.Tap), decode.Link(saved.Link)
-	l := newLane(tap, link, nil)
-	if link.Known() {
-		var err error
-		l, err = w.makeLane(tap, link, saved.Interface, func(cfg window.Config) (*window.Shard, error) {
-			return window.RestoreShard(cfg, w.cfg.Sink, state)
-		})
-		if err != nil {
-			return fmt.Errorf("%w: tap %q: %w", ErrState, saved.Tap, err)
-		}
-	} else if len(state) > 0 {
+	from := w.origin(decode.Link(saved.Link), saved.Interface)
+	if !from.Link.Known() && len(state) > 0 {
 		return fmt.Errorf("%w: tap %q: link type %d", ErrState, saved.Tap, saved.Link)
 	}
-	if l.watch != nil {
-		l.watch.Resume(saved.Findings)
-		if saved.Passage != nil {
-			l.watch.ResumePassage(saved.Passage)
-		}
+	s, err := window.NewStream(&w.cfg.Settings, w.tap(saved.Tap), from, w.cfg.Sink, state)
+	if err != nil {
+		return fmt.Errorf("%w: tap %q: %w", ErrState, saved.Tap, err)
 	}
-	l.of = saved.Of
-	*l.Seen() = saved.Seen
-	w.place(l, saved.Interface, saved.Tap)
+	s.Resume(saved.Findings, saved.Passage)
+	*s.Tally() = saved.Tally
+	w.place(&lane{Stream: s}, saved.Interface, saved.Tap, saved.Of)
 	return nil
 }

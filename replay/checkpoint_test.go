@@ -177,7 +177,7 @@ func TestResumeRefuses(t *testing.T) {
 		refused(cfg, k.state[:n], "cut")
 	}
 	refused(cfg, append(bytes.Clone(k.state), 0), "longer")
-	refused(cfg, bytes.Replace(k.state, []byte(`"version":3`), []byte(`"version":4`), 1), "newer")
+	refused(cfg, bytes.Replace(k.state, []byte(`"version":4`), []byte(`"version":5`), 1), "newer")
 	other := cfg
 	other.Pace = 0
 	refused(other, k.state, "without a pace")

@@ -20,6 +20,13 @@ func (d *Damage) add(r *capture.Reader) error {
 	return found
 }
 
+// damage adds what a reader that has ended left out.
+func (r *Result) damage(of *capture.Reader) {
+	if left := r.Damaged.add(of); left != nil {
+		r.Cuts = append(r.Cuts, left)
+	}
+}
+
 func (d *Damage) merge(other Damage) {
 	d.Places += other.Places
 	d.Bytes += other.Bytes

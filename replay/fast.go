@@ -30,22 +30,17 @@ func (r *Replay) runFast(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(r.cfg.Workers, len(pieces)) {
 		g.Go(func() error {
-			w, err := newWorker(&r.cfg)
-			if err != nil {
-				return err
-			}
+			w := newWorker(&r.cfg)
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(pieces) {
 					return nil
 				}
-				cuts, err := r.runPiece(ctx, w, pieces[i], joiner)
-				if err != nil {
+				if err := r.runPiece(ctx, w, pieces[i], joiner); err != nil {
 					return err
 				}
 				mu.Lock()
-				r.result.take(w)
-				r.result.Cuts = append(r.result.Cuts, cuts...)
+				r.result.add(&w.result)
 				mu.Unlock()
 			}
 		})
@@ -55,23 +50,21 @@ func (r *Replay) runFast(ctx context.Context) error {
 	return err
 }
 
-// runPiece returns what was cut off the piece or left out of it.
-func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) (cuts []error, err error) {
+// runPiece leaves what the piece came to in the worker's result.
+func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) error {
 	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
 	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
+		return fmt.Errorf("replay: %w", err)
 	}
 	defer reader.Close()
 	w.begin(p.src, p.chunk.Index)
 	taps, cut, err := w.run(ctx, reader, &r.progress)
 	if err == nil {
-		err = j.end(ctx, p, endedChunk{w.feed.Packets, taps, w.passages})
+		err = j.end(ctx, p, endedChunk{w.result.Packets, taps, w.passages})
 	}
-	if damage := w.damaged.add(reader); damage != nil {
-		cuts = append(cuts, damage)
-	}
+	w.result.damage(reader)
 	if cut != nil {
-		cuts = append(cuts, cut)
+		w.result.Cuts = append(w.result.Cuts, cut)
 	}
-	return cuts, err
+	return err
 }

@@ -153,11 +153,13 @@ func (s *blocks) observations(resolution time.Duration) (n uint64) {
 
 func (rec *recording) config(sink aggregate.Sink) replay.Config {
 	return replay.Config{
-		Files: rec.files, Decode: decode.Config{Domain: rec.domain}, Resolver: rec.fabric, Sink: sink, Epoch: 3,
-		Tap:           func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
-		Resolutions:   []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
-		Flows:         window.FlowLimits{Top: 20},
-		FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Files: rec.files, Sink: sink, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Settings: window.Settings{
+			Decode: decode.Config{Domain: rec.domain}, Resolver: rec.fabric, Epoch: 3,
+			Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute}, FineHeavyOnly: true,
+			Flows: window.FlowLimits{Top: 20},
+		},
 	}
 }
 

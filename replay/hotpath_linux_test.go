@@ -60,11 +60,12 @@ func BenchmarkHotPath(b *testing.B) {
 
 func replayTraffic(b *testing.B, path string, domain *csig.Domain) (uint64, error) {
 	r, err := replay.New(replay.Config{
-		Files: []string{path}, Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain),
-		Sink:        table.NewSummary(time.Minute, 1<<20),
-		Tap:         func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
-		Resolutions: []time.Duration{time.Second, time.Minute}, FineHeavyOnly: true, Workers: 1,
-		Flows: window.FlowLimits{Top: 100}, Logger: slog.New(slog.DiscardHandler),
+		Files: []string{path}, Sink: table.NewSummary(time.Minute, 1<<20), Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Settings: window.Settings{
+			Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain),
+			Resolutions: []time.Duration{time.Second, time.Minute}, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 100},
+		},
 	})
 	if err != nil {
 		return 0, err

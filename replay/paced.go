@@ -33,7 +33,7 @@ type pacedRun struct {
 type pacedFile struct {
 	src    *source
 	worker *worker
-	batch  capture.Batch
+	frame  [1]capture.Frame
 	follow followers
 }
 
@@ -155,9 +155,7 @@ func (p *pacedRun) checkpoint(ctx context.Context) error {
 func (p *pacedRun) end(ctx context.Context) error {
 	for i, ok := p.merge.Ended(); ok; i, ok = p.merge.Ended() {
 		if r := p.merge.Reader(i); r != nil {
-			if damage := p.replay.result.Damaged.add(r); damage != nil {
-				p.replay.result.Cuts = append(p.replay.result.Cuts, damage)
-			}
+			p.replay.result.damage(r)
 		}
 		p.ended[i] = true
 		f := p.files[i]
@@ -176,12 +174,8 @@ func (p *pacedRun) end(ctx context.Context) error {
 func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	f := p.files[i]
 	if f == nil {
-		w, err := p.worker()
-		if err != nil {
-			return err
-		}
-		f = newPacedFile(&p.replay.cfg, p.replay.sources[i], w)
-		w.begin(f.src, 0)
+		f = newPacedFile(&p.replay.cfg, p.replay.sources[i], p.worker())
+		f.worker.begin(f.src, 0)
 		p.files[i] = f
 	}
 	for f.worker.chunk+1 < len(f.src.chunks) && frame.Offset >= f.src.chunks[f.worker.chunk+1].Start {
@@ -191,25 +185,25 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 		}
 		f.worker.begin(f.src, next)
 	}
-	f.batch.Frames[0], f.batch.N = *frame, 1
+	f.frame[0] = *frame
 	p.frames[i]++
 	p.replay.progress.packets.Add(1)
 	p.replay.progress.bytes.Add(uint64(len(frame.Data)))
-	if err := f.worker.add(ctx, &f.batch, p.merge.Reader(i)); err != nil {
+	if err := f.worker.add(ctx, f.frame[:], p.merge.Reader(i)); err != nil {
 		return err
 	}
 	return f.worker.passAll(ctx)
 }
 
 // worker prefers one whose file has ended: it has its tables already.
-func (p *pacedRun) worker() (*worker, error) {
+func (p *pacedRun) worker() *worker {
 	n := len(p.spare)
 	if n == 0 {
 		return newWorker(&p.replay.cfg)
 	}
 	w := p.spare[n-1]
 	p.spare = p.spare[:n-1]
-	return w, nil
+	return w
 }
 
 func (f *pacedFile) flush(ctx context.Context, into *Result) error {
@@ -226,7 +220,7 @@ func (f *pacedFile) flush(ctx context.Context, into *Result) error {
 	if err != nil {
 		return err
 	}
-	into.take(f.worker)
+	into.add(&f.worker.result)
 	return nil
 }
 

@@ -19,10 +19,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
-	"github.com/csigscope/csigscope/decode"
 )
 
 // DefaultChunkBytes is the size of the pieces that a classic pcap file is cut into.
@@ -31,13 +29,10 @@ const DefaultChunkBytes = 64 << 20
 // Config is what a replay needs. Files are regular files, whose content is their
 // identity, or folders of such.
 type Config struct {
-	Files    []string
-	Stream   *Stream // instead of Files
-	Decode   decode.Config
-	Resolver aggregate.Resolver
-	Sink     aggregate.Sink
-	// Epoch is the hash of the configuration that Decode and Resolver were made of.
-	Epoch uint64
+	Files  []string
+	Stream *Stream // instead of Files
+	Sink   aggregate.Sink
+	window.Settings
 	// Tap maps the name of a capture interface, or the file's base name without
 	// extension when the interface has none, to its place. It is called from
 	// several goroutines.
@@ -48,17 +43,6 @@ type Config struct {
 	// Taps, unless nil, is given what each capture interface of a chunk came to, after
 	// the chunk's blocks. It is called from several goroutines and may keep the list.
 	Taps func(context.Context, []TapCounts) error
-
-	Resolutions   []time.Duration // as aggregate.Config
-	FineHeavyOnly bool
-	MaxKeys       int
-	Flows         window.FlowLimits
-
-	LocateUntouched bool // as aggregate.Config
-
-	// Finding, unless nil, is what single observations are looked at for; see
-	// finding.Watcher.
-	Finding *finding.Config
 
 	ChunkBytes int64   // 0: DefaultChunkBytes; negative: never cut a file
 	Workers    int     // at least 1
@@ -206,14 +190,38 @@ func (r *Replay) Result() *Result { return &r.result }
 
 // Result sums up a replay.
 type Result struct {
-	Packets     uint64
-	WireBytes   uint64
-	SkippedLink window.Links              // packets of link types that are not read
-	Frames      [decode.NumReasons]uint64 // frames by what decoding them came to
-	Found       window.Found              // observations by kind, layout and signal
-	Counts      aggregate.Counts          // observations by what became of them
-	Cuts        []error                   // what ended a file early, or is left out of it
-	Damaged     Damage                    // what is left out of files that are damaged in the middle
-	Findings    Findings                  // what Config.Finding looks for
-	Elapsed     time.Duration
+	window.Tally                  // of all packets; bytes, frames and observations of those of link types that are read
+	SkippedLink  window.Links     // packets of link types that are not read
+	Counts       aggregate.Counts // observations by what became of them
+	Cuts         []error          // what ended a file early, or is left out of it
+	Damaged      Damage           // what is left out of files that are damaged in the middle
+	Findings     Findings         // what Settings.Finding looks for
+	Elapsed      time.Duration
+}
+
+// skip counts n packets of a link type that is not read.
+func (r *Result) skip(link capture.LinkType, n uint64) {
+	r.Packets += n
+	r.SkippedLink.Add(link, n)
+}
+
+// take adds what a tap came to, whose link type may be one that is not read.
+func (r *Result) take(t *TapCounts, read bool) {
+	if !read {
+		r.skip(t.Interface.Link, t.Tally.Packets)
+		return
+	}
+	r.Merge(&t.Tally)
+	r.Counts.Merge(&t.Counts)
+	r.Findings.note(t.Findings)
+}
+
+// add adds what a worker came to.
+func (r *Result) add(o *Result) {
+	r.Merge(&o.Tally)
+	r.SkippedLink.Merge(o.SkippedLink)
+	r.Counts.Merge(&o.Counts)
+	r.Cuts = append(r.Cuts, o.Cuts...)
+	r.Damaged.merge(o.Damaged)
+	r.Findings.merge(o.Findings)
 }

@@ -65,10 +65,7 @@ func (r *Replay) runStream(ctx context.Context) error {
 }
 
 func (r *Replay) readStream(ctx context.Context, reader *capture.Reader) error {
-	w, err := newWorker(&r.cfg)
-	if err != nil {
-		return err
-	}
+	w := newWorker(&r.cfg)
 	w.begin(r.sources[0], 0)
 	taps, cut, err := w.run(ctx, reader, &r.progress)
 	if err == nil {
@@ -77,7 +74,7 @@ func (r *Replay) readStream(ctx context.Context, reader *capture.Reader) error {
 	if err != nil {
 		return err
 	}
-	r.result.take(w)
+	r.result.add(&w.result)
 	if cut != nil {
 		r.result.Cuts = append(r.result.Cuts, cut)
 	}

@@ -18,46 +18,18 @@ type TapCounts struct {
 	Name      string // of the tap
 	Tap       window.Tap
 	Interface capture.Interface
-	Seen      window.Seen
+	Tally     window.Tally
 	Counts    aggregate.Counts
 	Findings  []finding.Finding // their packets numbered in the file
 }
 
 // tapCounts is what the lane came to.
-func (l *lane) tapCounts(src *source, counts *aggregate.Counts) TapCounts {
-	return TapCounts{Source: src.id, Seq: l.seq, Name: l.name, Tap: l.tap, Interface: l.of, Seen: *l.Seen(), Counts: *counts, Findings: l.findings()}
-}
-
-// watch makes what looks at the observations of a shard's tap, if anything is to.
-func (w *worker) watch(cfg *window.Config, tap window.Tap) (*finding.Watcher, error) {
-	if w.cfg.Finding == nil {
-		return nil, nil
+func (l *lane) tapCounts() TapCounts {
+	from := l.Origin()
+	return TapCounts{
+		Source: from.Source, Seq: from.SeqBase, Name: l.name, Tap: l.Tap(), Interface: l.of,
+		Tally: *l.Tally(), Counts: l.Counts(), Findings: l.Findings(),
 	}
-	watch, err := finding.NewWatcher(*w.cfg.Finding, w.src.path)
-	if err != nil {
-		return nil, fmt.Errorf("watch tap: %w", err)
-	}
-	if w.src.inPieces() {
-		watch.InPieces()
-	}
-	cfg.Watch, cfg.WatchSent = watch, tap.Place == "sender"
-	return watch, nil
-}
-
-// findings are those of the lane.
-func (l *lane) findings() []finding.Finding {
-	if l.watch == nil {
-		return nil
-	}
-	return l.watch.Findings()
-}
-
-// passage is what the lane's findings may come of.
-func (l *lane) passage() *finding.Passage {
-	if l.watch == nil {
-		return nil
-	}
-	return l.watch.Passage()
 }
 
 // writeTaps hands over what the taps of a chunk came to.

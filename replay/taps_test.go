@@ -32,9 +32,9 @@ func (c *tapCounts) take(_ context.Context, list []replay.TapCounts) error {
 }
 
 // sums are the counts by tap, and those of all.
-func (c *tapCounts) sums(t *testing.T) (byTap map[string]window.Seen, all window.Seen, counts aggregate.Counts) {
+func (c *tapCounts) sums(t *testing.T) (byTap map[string]window.Tally, all window.Tally, counts aggregate.Counts) {
 	t.Helper()
-	byTap, seqs := map[string]window.Seen{}, map[uint64]bool{}
+	byTap, seqs := map[string]window.Tally{}, map[uint64]bool{}
 	for i := range c.list {
 		l := &c.list[i]
 		if seqs[l.Seq] {
@@ -42,19 +42,8 @@ func (c *tapCounts) sums(t *testing.T) (byTap map[string]window.Seen, all window
 		}
 		seqs[l.Seq] = true
 		tap := byTap[l.Name]
-		for _, s := range []*window.Seen{&tap, &all} {
-			if s.Packets == 0 {
-				s.First = l.Seen.First
-			}
-			s.First, s.Last = min(s.First, l.Seen.First), max(s.Last, l.Seen.Last)
-			s.Packets += l.Seen.Packets
-			s.WireBytes += l.Seen.WireBytes
-			for r, n := range l.Seen.Frames {
-				s.Frames[r] += n
-			}
-			for k, n := range l.Seen.Kinds {
-				s.Kinds[k] += n
-			}
+		for _, s := range []*window.Tally{&tap, &all} {
+			s.Merge(&l.Tally)
 		}
 		byTap[l.Name] = tap
 		counts.Merge(&l.Counts)
@@ -92,8 +81,8 @@ func TestTapCounts(t *testing.T) {
 			if len(byTap) != change.taps || all.Packets != result.Packets || all.WireBytes != result.WireBytes || all.Frames != result.Frames {
 				t.Errorf("%d taps, %+v, want %d and %+v", len(byTap), all, change.taps, result)
 			}
-			if counts.In != result.Counts.In || counts.Rejected != result.Counts.Rejected || all.Kinds[0]+all.Kinds[1] != counts.In {
-				t.Errorf("%+v and %v, want %+v", counts, all.Kinds, result.Counts)
+			if counts.In != result.Counts.In || counts.Rejected != result.Counts.Rejected || all.Found.Kinds() != result.Found.Kinds() || all.Found.Kinds()[0]+all.Found.Kinds()[1] != counts.In {
+				t.Errorf("%+v and %v, want %+v", counts, all.Found.Kinds(), result.Counts)
 			}
 			if all.First < 1e18 || all.Last <= all.First {
 				t.Errorf("times %d to %d", all.First, all.Last)
@@ -120,7 +109,7 @@ func TestTapOfUnreadLink(t *testing.T) {
 	cfg.Files, cfg.Taps = []string{path}, taps.take
 	result := replayed(t, cfg)
 	byTap, _, _ := taps.sums(t)
-	wifi := window.Seen{Packets: 1, WireBytes: 38, First: 1e9, Last: 1e9}
+	wifi := window.Tally{Packets: 1, WireBytes: 38, First: 1e9, Last: 1e9}
 	wifi.Frames[decode.UnknownLink] = 1
 	if diff := cmp.Diff(wifi, byTap["wifi"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -23,50 +22,33 @@ const (
 	seqInterfaceShift = 32
 )
 
-// A worker reads one chunk after another into one shard for each capture interface. It
+// A worker reads one chunk after another into one stream for each capture interface. It
 // is used by one goroutine.
 type worker struct {
 	cfg   *Config
-	feed  *window.Pipeline
 	spare map[window.Tap][]*lane // of chunks before
 
-	src   *source
-	chunk int
-	lanes []*lane // by interface index
-	tally
-}
-
-// A tally is what a worker counts of its chunk, beside its feeder.
-type tally struct {
-	counts   aggregate.Counts
-	damaged  Damage
-	findings Findings
+	src      *source
+	chunk    int
+	lanes    []*lane            // by interface index
+	result   Result             // of the chunk, from its end on
 	passages []*finding.Passage // of the taps of the chunk that was flushed, where there are more
 }
 
-// A lane is that of a tap.
+// A lane is the stream of a capture interface.
 type lane struct {
 	*window.Stream
-	tap  window.Tap
 	name string // of the tap
-	link decode.Link
-	seq  uint64 // of its first block
 	of   capture.Interface
-
-	watch *finding.Watcher // nil for none
 }
 
-func newWorker(cfg *Config) (*worker, error) {
-	f, err := window.NewPipeline(cfg.Decode)
-	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	return &worker{cfg: cfg, feed: f, spare: make(map[window.Tap][]*lane)}, nil
+func newWorker(cfg *Config) *worker {
+	return &worker{cfg: cfg, spare: make(map[window.Tap][]*lane)}
 }
 
 // begin makes the worker ready for a chunk, after the one before was flushed.
 func (w *worker) begin(src *source, chunk int) {
-	w.src, w.chunk, w.tally, w.feed.Tally = src, chunk, tally{}, window.Tally{}
+	w.src, w.chunk, w.result, w.passages = src, chunk, Result{}, nil
 }
 
 // run reads to the end of the reader, and gives what the taps came to. A cut file ends it
@@ -83,7 +65,7 @@ func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (taps 
 			}
 			return taps, cut, err
 		}
-		if err := w.add(ctx, &batch, r); err != nil {
+		if err := w.add(ctx, batch.Frames[:batch.N], r); err != nil {
 			return nil, nil, err
 		}
 		p.packets.Add(uint64(batch.N))
@@ -106,22 +88,21 @@ func endOfFile(err error) (cut, fatal error) {
 	return err, nil
 }
 
-func (w *worker) add(ctx context.Context, batch *capture.Batch, r *capture.Reader) error {
-	for i := range batch.N {
-		f := &batch.Frames[i]
+func (w *worker) add(ctx context.Context, frames []capture.Frame, r *capture.Reader) error {
+	for i := range frames {
+		f := &frames[i]
 		l, err := w.lane(f.Interface, r)
 		if err != nil {
 			return err
 		}
 		if l == nil {
-			w.feed.Skipped.Add(r.Interfaces()[f.Interface].Link, 1)
+			w.result.skip(r.Interfaces()[f.Interface].Link, 1)
 			continue
 		}
-		if err := w.feed.Add(ctx, l.Stream, f); err != nil {
+		if err := l.Add(ctx, f); err != nil {
 			return w.failed(err)
 		}
 	}
-	w.feed.Packets += uint64(batch.N)
 	return nil
 }
 
@@ -140,7 +121,7 @@ func (w *worker) passAll(ctx context.Context) error {
 	return nil
 }
 
-// lane is the lane of an interface, nil for one beyond maxTaps whose link type cannot be
+// lane is the lane of an interface; nil for one beyond maxTaps whose link type cannot be
 // decoded.
 func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
 	if int(index) < len(w.lanes) && w.lanes[index] != nil {
@@ -159,15 +140,11 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 		return nil, fmt.Errorf("replay %q: capture interface %d: expected at most %d interfaces a file: split the capture by interface", w.src.path, index, maxTaps)
 	}
 	name := w.src.tapName(interfaces, index)
-	l := newLane(w.tap(name), link, nil)
-	if known {
-		var err error
-		if l, err = w.takeLane(l.tap, link, index); err != nil {
-			return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
-		}
+	l, err := w.takeLane(w.tap(name), w.origin(link, index))
+	if err != nil {
+		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
 	}
-	l.of = interfaceAt(interfaces, index)
-	w.place(l, index, name)
+	w.place(l, index, name, interfaceAt(interfaces, index))
 	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
 	return l, nil
 }
@@ -179,121 +156,54 @@ func (w *worker) tap(name string) window.Tap {
 	return tap
 }
 
+// origin is where frames of an interface in the chunk come from.
+func (w *worker) origin(link decode.Link, index uint32) window.Origin {
+	return window.Origin{
+		Link: link, Source: w.src.id, SeqBase: uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift,
+		File: w.src.path, InPieces: w.src.inPieces(),
+	}
+}
+
 // place makes the lane that of an interface, whose number is below maxTaps.
-func (w *worker) place(l *lane, index uint32, name string) {
+func (w *worker) place(l *lane, index uint32, name string, of capture.Interface) {
 	for int(index) >= len(w.lanes) {
 		w.lanes = append(w.lanes, nil)
 	}
-	l.name, l.seq = name, w.seqBase(index)
+	l.name, l.of = name, of
 	w.lanes[index] = l
 }
 
 // takeLane prefers a lane of an earlier chunk, whose shard knows addresses and
 // locators already, to a new one.
-func (w *worker) takeLane(tap window.Tap, link decode.Link, index uint32) (*lane, error) {
-	if spare := w.spare[tap]; len(spare) > 0 {
+func (w *worker) takeLane(tap window.Tap, from window.Origin) (*lane, error) {
+	if spare := w.spare[tap]; from.Link.Known() && len(spare) > 0 {
 		l := spare[len(spare)-1]
 		w.spare[tap] = spare[:len(spare)-1]
-		l.link = link
-		l.Renew(link)
-		if l.watch != nil {
-			l.watch.Begin(w.src.path)
-			if w.src.inPieces() {
-				l.watch.InPieces()
-			}
-		}
-		return l, l.Shard().Reset(w.src.id, w.seqBase(index))
+		return l, l.Reset(from)
 	}
-	return w.makeLane(tap, link, index, func(cfg window.Config) (*window.Shard, error) {
-		return window.NewShard(cfg, w.cfg.Sink)
-	})
+	s, err := window.NewStream(&w.cfg.Settings, tap, from, w.cfg.Sink, nil)
+	return &lane{Stream: s}, err
 }
 
-// makeLane makes a lane with a shard.
-func (w *worker) makeLane(tap window.Tap, link decode.Link, index uint32, shard func(window.Config) (*window.Shard, error)) (*lane, error) {
-	cfg := w.shardConfig(tap, index)
-	watch, err := w.watch(&cfg, tap)
-	if err != nil {
-		return nil, err
-	}
-	s, err := shard(cfg)
-	if err != nil {
-		return nil, err
-	}
-	l := newLane(tap, link, s)
-	l.watch = watch
-	return l, nil
-}
-
-func newLane(tap window.Tap, link decode.Link, shard *window.Shard) *lane {
-	return &lane{Stream: window.NewStream(link, tap.Mirrors, shard), tap: tap, link: link}
-}
-
-// seqBase is the sequence number of an interface's first block in the chunk.
-func (w *worker) seqBase(index uint32) uint64 {
-	return uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift
-}
-
-// shardConfig is the configuration of an interface's shard in the chunk.
-func (w *worker) shardConfig(tap window.Tap, index uint32) window.Config {
-	return window.Config{
-		Domain:        w.cfg.Decode.Domain,
-		Resolver:      w.cfg.Resolver,
-		Source:        w.src.id,
-		SeqBase:       w.seqBase(index),
-		Resolutions:   w.cfg.Resolutions,
-		FineHeavyOnly: w.cfg.FineHeavyOnly,
-		MaxKeys:       w.cfg.MaxKeys,
-		Flows:         w.cfg.Flows,
-		Tags:          tap.Tags,
-		Reflections:   tap.Reflections,
-		Weight:        tap.Weight,
-
-		LocateUntouched: w.cfg.LocateUntouched,
-	}
-}
-
-// flush closes all windows, takes over the shards' counts, and gives those of the taps.
+// flush closes all windows, takes over what the streams counted, and gives that of the taps.
 func (w *worker) flush(ctx context.Context) (taps []TapCounts, err error) {
-	if err := w.passAll(ctx); err != nil {
-		return nil, err
-	}
 	for _, l := range w.lanes {
 		if l == nil {
 			continue
 		}
-		var counts aggregate.Counts
-		if l.Shard() != nil {
-			if err := l.Shard().Flush(ctx); err != nil {
-				return nil, w.failed(err)
-			}
-			counts = l.Shard().Counts()
-			w.counts.Merge(&counts)
-			w.spare[l.tap] = append(w.spare[l.tap], l)
+		if err := l.Flush(ctx); err != nil {
+			return nil, w.failed(err)
 		}
-		tap := l.tapCounts(w.src, &counts)
-		w.findings.note(tap.Findings)
+		tap := l.tapCounts()
+		w.result.take(&tap, l.Shard() != nil)
 		taps = append(taps, tap)
 		if w.src.inPieces() {
-			w.passages = append(w.passages, l.passage())
+			w.passages = append(w.passages, l.Passage())
+		}
+		if l.Shard() != nil {
+			w.spare[l.Tap()] = append(w.spare[l.Tap()], l)
 		}
 	}
 	w.lanes = w.lanes[:0]
 	return taps, nil
-}
-
-// take adds what a worker counted.
-func (r *Result) take(w *worker) { r.add(&w.feed.Tally, &w.tally) }
-
-func (r *Result) add(t *window.Tally, rest *tally) {
-	r.Packets += t.Packets
-	r.WireBytes += t.WireBytes
-	r.SkippedLink.Merge(t.Skipped)
-	for i, n := range t.Frames {
-		r.Frames[i] += n
-	}
-	r.Found.Merge(&t.Found)
-	r.Damaged.merge(rest.damaged)
-	r.Counts.Merge(&rest.counts)
-	r.Findings.merge(rest.findings)
 }

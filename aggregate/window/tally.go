@@ -13,6 +13,44 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
+// Tally is what a Stream counts of frames. The zero value is ready.
+type Tally struct {
+	Packets, WireBytes uint64
+	First, Last        int64                     // times of the earliest and latest packet, Unix ns; 0 without any
+	Frames             [decode.NumReasons]uint64 // by what decoding them came to
+	Found              Found                     // observations, by what they are
+}
+
+// count takes a packet in.
+func (t *Tally) count(f *capture.Frame) {
+	t.Packets++
+	t.WireBytes += uint64(f.WireLen)
+	if !f.NoTime {
+		t.between(f.TimeNS, f.TimeNS)
+	}
+}
+
+// between takes the times of packets in.
+func (t *Tally) between(first, last int64) {
+	if t.Last == 0 {
+		t.First = first
+	}
+	t.First, t.Last = min(t.First, first), max(t.Last, last)
+}
+
+// Merge adds what another Stream counted.
+func (t *Tally) Merge(o *Tally) {
+	t.Packets += o.Packets
+	t.WireBytes += o.WireBytes
+	if o.Last != 0 {
+		t.between(o.First, o.Last)
+	}
+	for i, n := range o.Frames {
+		t.Frames[i] += n
+	}
+	t.Found.Merge(&o.Found)
+}
+
 // Found counts observations by kind, tag layout and signal type, as they were decoded.
 type Found [2][csig.NumLayouts][numTypes]uint64
 
@@ -23,7 +61,7 @@ func (f *Found) add(o *decode.Observation) {
 	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.T&(numTypes-1)]++
 }
 
-// Merge adds what another Pipeline found.
+// Merge adds what another Stream found.
 func (f *Found) Merge(other *Found) {
 	for k := range f {
 		for l := range f[k] {
@@ -32,6 +70,18 @@ func (f *Found) Merge(other *Found) {
 			}
 		}
 	}
+}
+
+// Kinds are the observations by kind: tags, reflections.
+func (f *Found) Kinds() (n [2]uint64) {
+	for k := range f {
+		for _, types := range f[k] {
+			for _, count := range types {
+				n[k] += count
+			}
+		}
+	}
+	return n
 }
 
 // FoundCount is one count of Found that is not zero.
@@ -113,25 +163,4 @@ func (l Links) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("encode link types: %w", err)
 	}
 	return b, nil
-}
-
-// Seen is what one stream has taken in. The zero value is ready.
-type Seen struct {
-	Packets, WireBytes uint64
-	First, Last        int64                     // times of the earliest and latest packet, Unix ns; 0 without any
-	Frames             [decode.NumReasons]uint64 // by what decoding them came to
-	Kinds              [2]uint64                 // observations: tags, reflections
-}
-
-// count takes a packet in.
-func (s *Seen) count(f *capture.Frame) {
-	s.Packets++
-	s.WireBytes += uint64(f.WireLen)
-	if f.NoTime {
-		return
-	}
-	if s.Last == 0 {
-		s.First = f.TimeNS
-	}
-	s.First, s.Last = min(s.First, f.TimeNS), max(s.Last, f.TimeNS)
 }

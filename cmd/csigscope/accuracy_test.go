@@ -143,9 +143,9 @@ func judge(t *testing.T, s emitter.Scenario, imperfect bool) accuracy {
 	}
 	got := &modes{rows: map[modeKey]*modeRow{}}
 	r, err := replay.New(replay.Config{
-		Files: report.Captures, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Sink: got,
-		Tap:         func(name string) window.Tap { return n.tap(name, tapFlags{place: "receiver"}) },
-		Resolutions: []time.Duration{s.Window}, MaxKeys: 1 << 20, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Files: report.Captures, Sink: got, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Tap:      func(name string) window.Tap { return n.tap(name, tapFlags{place: "receiver"}) },
+		Settings: window.Settings{Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Resolutions: []time.Duration{s.Window}, MaxKeys: 1 << 20},
 	})
 	if err != nil {
 		t.Fatal(err)

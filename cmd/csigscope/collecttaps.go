@@ -48,10 +48,5 @@ func (m *collectMirror) mirror(n *network, flags tapFlags) (taps.Mirror, error) 
 
 // plan is what the pipeline does with taps under a network, after those of before.
 func (n *network) plan(set, before taps.Set) local.Plan {
-	return local.Plan{
-		Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Finding: n.finding(),
-		Resolutions: n.config.Windows.Resolutions, FineHeavyOnly: *n.config.Windows.FineHeavyOnly,
-		MaxKeys: n.config.Windows.MaxKeys.int(), Flows: n.config.Flows.limits(), LocateUntouched: n.config.Windows.LocateUntouched,
-		Taps: set.Rings(before),
-	}
+	return local.Plan{Settings: n.settings(), Taps: set.Rings(before)}
 }

@@ -115,6 +115,16 @@ func (n *network) tap(name string, flags tapFlags) window.Tap {
 	return tap
 }
 
+// settings are what all streams of the network have in common.
+func (n *network) settings() window.Settings {
+	w := &n.config.Windows
+	return window.Settings{
+		Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Finding: n.finding(),
+		Resolutions: w.Resolutions, FineHeavyOnly: *w.FineHeavyOnly, MaxKeys: w.MaxKeys.int(),
+		Flows: n.config.Flows.limits(), LocateUntouched: w.LocateUntouched,
+	}
+}
+
 // named is what the configuration, else the fabric file, says of a tap.
 func (n *network) named(name string) (spec fabric.TapSpec, found bool) {
 	spec, found = n.fabric.Tap(name)

@@ -42,17 +42,11 @@ func (f *replayFlags) add(cmd *cobra.Command) {
 // config is the replay of files that the flags and the network describe.
 func (f *replayFlags) config(files []string, n *network) (replay.Config, error) {
 	c := replay.Config{
-		Files: files, Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch,
-		Tap:           func(name string) window.Tap { return n.tap(name, f.taps) },
-		TapSettings:   fmt.Sprint(f.taps, n.fabric.Taps(), n.config.Taps),
-		Resolutions:   n.config.Windows.Resolutions,
-		FineHeavyOnly: *n.config.Windows.FineHeavyOnly && !f.fineAll,
-		MaxKeys:       n.config.Windows.MaxKeys.int(),
-		Flows:         n.config.Flows.limits(),
-		ChunkBytes:    f.chunkSize, Workers: f.workers, Pace: f.pace,
-
-		LocateUntouched: n.config.Windows.LocateUntouched, Finding: n.finding(),
+		Files: files, Settings: n.settings(), ChunkBytes: f.chunkSize, Workers: f.workers, Pace: f.pace,
+		Tap:         func(name string) window.Tap { return n.tap(name, f.taps) },
+		TapSettings: fmt.Sprint(f.taps, n.fabric.Taps(), n.config.Taps),
 	}
+	c.FineHeavyOnly = c.FineHeavyOnly && !f.fineAll
 	if f.chunkSize == 0 {
 		c.ChunkBytes = -1
 	}

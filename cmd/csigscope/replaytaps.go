@@ -28,12 +28,12 @@ func (r *replayRun) writeTaps(ctx context.Context, list []replay.TapCounts) erro
 }
 
 func tapRow(t *replay.TapCounts) store.TapRow {
-	c, seen := &t.Counts, &t.Seen
+	c, seen, kinds := &t.Counts, &t.Tally, t.Tally.Found.Kinds()
 	row := store.TapRow{
 		Source: t.Source, Seq: t.Seq, Name: t.Name, Place: t.Tap.Place, Interface: t.Interface.Name, Link: t.Interface.Link.String(),
 		Timestamps: "file", TickNS: t.Interface.NanosPerTick, From: seen.First, To: seen.Last,
 		Packets: seen.Packets, Bytes: seen.WireBytes, Frames: map[string]uint64{},
-		Tags: seen.Kinds[0] * t.Tap.Weight, Reflections: seen.Kinds[1] * t.Tap.Weight, Observations: c.In, Stored: c.Stored, Overflow: c.Overflow, Late: c.Late,
+		Tags: kinds[0] * t.Tap.Weight, Reflections: kinds[1] * t.Tap.Weight, Observations: c.In, Stored: c.Stored, Overflow: c.Overflow, Late: c.Late,
 		Rejected: map[string]uint64{}, Untouched: c.Untouched, Trimmed: c.Trimmed,
 	}
 	for i, n := range seen.Frames {

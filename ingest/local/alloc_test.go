@@ -53,7 +53,7 @@ func TestNoAllocations(t *testing.T) {
 	for _, sessions := range []func(string) SessionTap{nil, func(string) SessionTap { return SessionTap{Name: "a", Tap: window.Tap{Tags: true}} }} {
 		tap := Tap{Name: "tap", Tap: window.Tap{Tags: true}, Source: source, Sessions: sessions}
 		p, err := New(Config{Instance: "test", Journal: nowhere{}}, Plan{
-			Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Finding: senders, Taps: []Tap{tap},
+			Settings: window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Finding: senders}, Taps: []Tap{tap},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -79,8 +79,8 @@ func TestNoAllocations(t *testing.T) {
 			if err := l.way.Pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			packets += l.feed.Packets
-			for _, f := range l.findings() {
+			packets += l.way.Tally().Packets
+			for _, f := range l.way.Findings() {
 				found += f.Count
 			}
 		}

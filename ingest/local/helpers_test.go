@@ -85,10 +85,10 @@ func (r *recording) fabric(t *testing.T) *fabric.Fabric {
 // plan has a tap for each file, with its source from open.
 func (r *recording) plan(t *testing.T, epoch uint64, open func(path string) local.Source) local.Plan {
 	t.Helper()
-	p := local.Plan{
+	p := local.Plan{Settings: window.Settings{
 		Decode: decode.Config{Domain: r.domain}, Resolver: r.fabric(t), Epoch: epoch,
 		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute}, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 20},
-	}
+	}}
 	for _, path := range r.files {
 		p.Taps = append(p.Taps, local.Tap{
 			Name: strings.TrimSuffix(filepath.Base(path), ".pcapng"), Source: open(path),

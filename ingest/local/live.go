@@ -18,7 +18,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +26,6 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -92,20 +90,7 @@ type Config struct {
 
 // Plan is what a reload may change.
 type Plan struct {
-	Decode   decode.Config
-	Resolver aggregate.Resolver
-	Epoch    uint64 // hash of the configuration that Decode and Resolver were made of
-
-	Resolutions     []time.Duration // as aggregate.Config, with all that follows
-	FineHeavyOnly   bool
-	MaxKeys         int
-	Flows           window.FlowLimits
-	LocateUntouched bool
-
-	// Finding, unless nil, is what single observations are looked at for; see
-	// finding.Watcher.
-	Finding *finding.Config
-
+	window.Settings
 	Taps []Tap
 }
 
@@ -208,12 +193,9 @@ func (p *Plan) check(running []*worker) error {
 			return fmt.Errorf("tap %q: link type %d: expected Ethernet, Linux SLL or Linux SLL2", t.Name, t.Link)
 		}
 		seen[t.key()] = true
-		if _, err := window.NewShard(p.shard(t.Tap, t.Ring, aggregate.Source{}), nil); err != nil {
+		if _, err := window.NewStream(&p.Settings, t.Tap, window.Origin{Link: decode.Ethernet}, nil, nil); err != nil {
 			return fmt.Errorf("tap %q: %w", t.Name, err)
 		}
-	}
-	if _, err := window.NewPipeline(p.Decode); err != nil {
-		return err
 	}
 	return nil
 }
@@ -221,14 +203,4 @@ func (p *Plan) check(running []*worker) error {
 func hasSessions(s Source) bool {
 	_, ok := s.(Sessions)
 	return ok
-}
-
-// shard is the configuration of a ring's shard.
-func (p *Plan) shard(at window.Tap, ring int, source aggregate.Source) window.Config {
-	source.Epoch = p.Epoch
-	return window.Config{
-		Domain: p.Decode.Domain, Resolver: p.Resolver, Source: source, SeqBase: seqBase(ring),
-		Resolutions: p.Resolutions, FineHeavyOnly: p.FineHeavyOnly, MaxKeys: cmp.Or(p.MaxKeys, window.DefaultMaxKeys),
-		Flows: p.Flows, LocateUntouched: p.LocateUntouched, Tags: at.Tags, Reflections: at.Reflections, Weight: max(at.Weight, 1),
-	}
 }

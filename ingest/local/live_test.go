@@ -85,9 +85,8 @@ func TestEqualsReplay(t *testing.T) {
 	var c collected
 	plan := rec.plan(t, 3, func(string) local.Source { return nil })
 	r, err := replay.New(replay.Config{
-		Files: rec.files, Decode: plan.Decode, Resolver: plan.Resolver, Sink: &c, Epoch: 3,
-		Tap:         func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
-		Resolutions: plan.Resolutions, FineHeavyOnly: true, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Files: rec.files, Sink: &c, Workers: 1, Logger: slog.New(slog.DiscardHandler), Settings: plan.Settings,
+		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -291,9 +290,9 @@ func TestReload(t *testing.T) {
 	}
 	var c2 collected
 	r, err := replay.New(replay.Config{
-		Files: rec.files, Decode: plan.Decode, Resolver: plan.Resolver, Sink: &c2, Epoch: 3, MaxKeys: 0,
-		Tap:    func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
-		Logger: slog.New(slog.DiscardHandler),
+		Files: rec.files, Sink: &c2, Logger: slog.New(slog.DiscardHandler),
+		Tap:      func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
+		Settings: window.Settings{Decode: plan.Decode, Resolver: plan.Resolver, Epoch: 3},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 )
 
@@ -75,7 +74,7 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 // change has the workers take over a plan at the next barrier. It returns those that end
 // there, and the taps that begin after it.
 func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
-	same := p.plan.same(to)
+	same := p.plan.Equal(&to.Settings)
 	kept := make(map[*worker]bool)
 	for i := range to.Taps {
 		t := &to.Taps[i]
@@ -108,18 +107,4 @@ func until(leaving []*worker, k key) int64 {
 		}
 	}
 	return 0
-}
-
-// same tells whether rows mean the same under both plans, but for the places of taps.
-func (p *Plan) same(o *Plan) bool {
-	return p.Epoch == o.Epoch && slices.Equal(p.Resolutions, o.Resolutions) && p.FineHeavyOnly == o.FineHeavyOnly &&
-		p.MaxKeys == o.MaxKeys && p.Flows == o.Flows && p.LocateUntouched == o.LocateUntouched && p.sameFinding(o)
-}
-
-// sameFinding tells whether the same is found under both plans, of the same epoch.
-func (p *Plan) sameFinding(o *Plan) bool {
-	if p.Finding == nil || o.Finding == nil {
-		return p.Finding == o.Finding
-	}
-	return slices.Equal(p.Finding.Senders, o.Finding.Senders) && p.Finding.MaxSubjects == o.Finding.MaxSubjects
 }

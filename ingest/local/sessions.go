@@ -88,10 +88,9 @@ func (w *worker) split(ctx context.Context, frames []capture.Frame) error {
 			}
 		}
 		l := w.byIndex[f.Interface]
-		if err := l.feed.Add(ctx, l.way, f); err != nil {
+		if err := l.way.Add(ctx, f); err != nil {
 			return err
 		}
-		l.feed.Packets++
 		l.last = f.TimeNS
 	}
 	return nil

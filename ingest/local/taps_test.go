@@ -82,7 +82,7 @@ func tapsPlan(t *testing.T, taps ...local.Tap) local.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return local.Plan{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Epoch: 1, Taps: taps}
+	return local.Plan{Settings: window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Epoch: 1}, Taps: taps}
 }
 
 // TestTapsComeAndGo adds, removes and replaces taps of a running pipeline. Every frame

@@ -20,26 +20,20 @@ type nothing struct{}
 
 func (nothing) WriteBlock(context.Context, *aggregate.Block) error { return nil }
 
-func lane(t *testing.T) (*window.Pipeline, *window.Stream) {
-	t.Helper()
-	return laneOf(t, decode.Ethernet, decode.Mirrors{})
-}
-
-func laneOf(t *testing.T, link decode.Link, holds decode.Mirrors) (*window.Pipeline, *window.Stream) {
+func stream(t *testing.T, link decode.Link, holds decode.Mirrors) *window.Stream {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	shard, err := window.NewShard(window.Config{Domain: domain, Resolver: fabric.None(domain), Tags: true, Reflections: true}, nothing{})
+	settings := window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain)}
+	tap := window.TapAt("", 1)
+	tap.Mirrors = holds
+	s, err := window.NewStream(&settings, tap, window.Origin{Link: link}, nothing{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := window.NewPipeline(decode.Config{Domain: domain})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f, window.NewStream(link, holds, shard)
+	return s
 }
 
 // ipv4 is a packet between two hosts.
@@ -53,25 +47,25 @@ func frame(head ...byte) *capture.Frame {
 // TestStripped: a tag that came beside its frame counts as the one that was sent, also a
 // VLAN tag before it.
 func TestStripped(t *testing.T) {
-	f, l := lane(t)
+	l := stream(t, decode.Ethernet, decode.Mirrors{})
 	sent := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
 	beside := frame(0x08, 0x00)
 	beside.TPID, beside.TCI = 0x9900, 0x2b85
 	vlan := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
 	vlan.TPID, vlan.TCI = 0x8100, 7
 	for _, frame := range []*capture.Frame{sent, beside, vlan, frame(0x08, 0x00)} {
-		if err := f.Add(t.Context(), l, frame); err != nil {
+		if err := l.Add(t.Context(), frame); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if found := f.Found.List(); l.Pending() != 3 || len(found) != 1 || found[0].Count != 3 {
-		t.Errorf("%d observations: %+v; want 3 compact tags", l.Pending(), found)
+	if found := l.Tally().Found.List(); l.Counts().In != 0 || len(found) != 1 || found[0].Count != 3 {
+		t.Errorf("%d observations in the shard, found %+v; want 3 compact tags that wait", l.Counts().In, found)
 	}
-	if err := l.Pass(t.Context()); err != nil || l.Pending() != 0 || l.Shard().Counts().In != 3 {
-		t.Errorf("%d of 3 observations are in the shard, %v", l.Shard().Counts().In, err)
+	if err := l.Pass(t.Context()); err != nil || l.Counts().In != 3 {
+		t.Errorf("%d of 3 observations are in the shard, %v", l.Counts().In, err)
 	}
-	if f.Decoded().Frames != 4 || f.Frames[decode.NoCSIG] != 1 {
-		t.Errorf("counted %+v", f.Tally)
+	if l.Decoded().Frames != 4 || l.Tally().Frames[decode.NoCSIG] != 1 {
+		t.Errorf("counted %+v", l.Tally())
 	}
 }
 
@@ -166,20 +160,20 @@ func TestMirrors(t *testing.T) {
 			"a reflection, held":           {decode.Ethernet, kind.holds, wrap(reflection), 1, 0},
 			"in a cooked capture":          {decode.LinuxSLL, every, cooked(wrap(tag)), 0, 1},
 		} {
-			f, l := laneOf(t, test.link, test.holds)
-			if err := errors.Join(f.Add(t.Context(), l, test.frame), l.Pass(t.Context())); err != nil {
+			l := stream(t, test.link, test.holds)
+			if err := errors.Join(l.Add(t.Context(), test.frame), l.Pass(t.Context())); err != nil {
 				t.Fatal(err)
 			}
-			c := l.Shard().Counts()
-			if orphans := c.Rejected[aggregate.RejectOrphan]; c.In != test.in+test.orphan || orphans != test.orphan || f.Decoded().Orphans != test.orphan {
+			c := l.Counts()
+			if orphans := c.Rejected[aggregate.RejectOrphan]; c.In != test.in+test.orphan || orphans != test.orphan || l.Decoded().Orphans != test.orphan {
 				t.Errorf("%s, %s: %d observations, %d of them orphans; want %d that count and %d orphans", name, what, c.In, orphans, test.in, test.orphan)
 			}
 		}
-		f, l := laneOf(t, decode.Ethernet, others)
-		if err := errors.Join(f.Add(t.Context(), l, wrap(reflection)), l.Pass(t.Context())); err != nil {
+		l := stream(t, decode.Ethernet, others)
+		if err := errors.Join(l.Add(t.Context(), wrap(reflection)), l.Pass(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if orphans := l.Shard().Counts().Rejected[aggregate.RejectOrphan]; (orphans == 0) != kind.tunnel {
+		if orphans := l.Counts().Rejected[aggregate.RejectOrphan]; (orphans == 0) != kind.tunnel {
 			t.Errorf("%s, a reflection: %d orphans", name, orphans)
 		}
 		checkEnds(t, name, kind.holds, wrap(tag), tag)
@@ -228,7 +222,7 @@ func checkEnds(t *testing.T, name string, holds decode.Mirrors, f, inner *captur
 // TestNoAllocations holds the way of a packet to none.
 func TestNoAllocations(t *testing.T) {
 	for _, holds := range []decode.Mirrors{{}, {ERSPAN: true, VXLAN: decode.DefaultVXLANPort}} {
-		f, l := laneOf(t, decode.Ethernet, holds)
+		l := stream(t, decode.Ethernet, holds)
 		frames := make([]*capture.Frame, 1000)
 		start := time.Now().UnixNano()
 		for i := range frames {
@@ -240,7 +234,7 @@ func TestNoAllocations(t *testing.T) {
 		}
 		run := func() {
 			for _, frame := range frames {
-				if err := f.Add(t.Context(), l, frame); err != nil {
+				if err := l.Add(t.Context(), frame); err != nil {
 					t.Fatal(err)
 				}
 			}

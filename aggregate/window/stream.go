@@ -1,0 +1,235 @@
+// Package window makes windows of frames and observations: a Stream decodes one tap's frames
+// and carries the observations into its Shard, which resolves them, counts them at every
+// resolution and closes windows as time passes.
+//
+// It knows observations, levels, watermarks and flows, and has findings watch them. It must
+// never know where frames come from, where windows go, SQL, sockets or files.
+package window
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// maxPending is how many observations a stream holds before they go to its shard, which
+// counts up to 256 at a time.
+const maxPending = 256 - decode.MaxObservations
+
+// Origin is where the frames of a Stream come from, and how its rows are identified.
+type Origin struct {
+	Link    decode.Link      // how frames start
+	Source  aggregate.Source // of the rows; its Epoch is that of the settings
+	SeqBase uint64           // number of the first block
+
+	File     string // that packets are numbered in; empty for live ones, which have no numbers
+	InPieces bool   // the file is read in several pieces: findings need the Passage of each
+}
+
+// Stream carries one tap's frames into rows: decoder, shard, watcher and counts. Observations
+// are decoded where the shard reads them: obs[:n] are there already, and there is always room
+// for those of one more frame. One goroutine uses it.
+type Stream struct {
+	settings Settings
+	tap      Tap
+	origin   Origin
+
+	decoder *decode.Decoder
+	shard   *Shard           // nil where frames cannot be read, as is the decoder
+	watch   *finding.Watcher // nil for none
+	found   []finding.Finding
+	decoded decode.Counters // by decoders before the one at hand
+	tally   Tally
+
+	result decode.Result
+	obs    []decode.Observation
+	n      int
+}
+
+// NewStream makes a stream that writes its rows to the sink. It goes on from the state of a
+// Shard (AppendState) unless that is nil. Frames of a link type that is not Known are counted
+// and skipped.
+func NewStream(s *Settings, tap Tap, from Origin, sink aggregate.Sink, state []byte) (*Stream, error) {
+	l := &Stream{settings: *s, tap: tap, origin: from}
+	if !from.Link.Known() {
+		return l, nil
+	}
+	var err error
+	if l.decoder, err = decode.New(s.Decode); err != nil {
+		return nil, err
+	}
+	cfg, watch, err := s.shard(&tap, &from)
+	if err != nil {
+		return nil, err
+	}
+	if state == nil {
+		l.shard, err = NewShard(cfg, sink)
+	} else {
+		l.shard, err = RestoreShard(cfg, sink, state)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.watch = watch
+	l.obs = make([]decode.Observation, maxPending+decode.MaxObservations)
+	return l, nil
+}
+
+// Reset gives a flushed stream of a link type that is read to other frames of its tap, as
+// Shard.Reset does. Its tally and what was found begin at nothing.
+func (l *Stream) Reset(from Origin) error {
+	l.origin, l.tally, l.found = from, Tally{}, nil
+	if l.watch != nil {
+		l.watch.Begin(from.File)
+		if from.InPieces {
+			l.watch.InPieces()
+		}
+	}
+	return l.shard.Reset(from.Source, from.SeqBase)
+}
+
+// Reconfigure goes on under other settings and at another place. Where rows or findings mean
+// something else from then on, all windows close. Counts and findings go on. After an error
+// the stream is of no use.
+func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
+	if l.shard == nil || l.settings.Equal(s) && l.tap == tap {
+		return nil
+	}
+	if err := l.Flush(ctx); err != nil {
+		return err
+	}
+	cfg, watch, err := s.shard(&tap, &l.origin)
+	if err != nil {
+		return err
+	}
+	shard, err := l.shard.Succeed(cfg)
+	if err != nil {
+		return err
+	}
+	decoder, err := decode.New(s.Decode)
+	if err != nil {
+		return err
+	}
+	found, passage := l.Findings(), l.Passage()
+	l.decoded = l.Decoded()
+	l.settings, l.tap, l.decoder, l.shard, l.watch = *s, tap, decoder, shard, watch
+	l.Resume(found, passage)
+	return nil
+}
+
+// Add puts what a frame says behind what waits in the stream, and passes that on when it
+// is enough. It keeps nothing of the frame and does not allocate.
+func (l *Stream) Add(ctx context.Context, frame *capture.Frame) error {
+	l.tally.count(frame)
+	if l.shard == nil {
+		l.tally.Frames[decode.UnknownLink]++
+		return nil
+	}
+	r := &l.result
+	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
+	in := FrameOf(frame)
+	wireLen := l.decoder.DecodeFrame(decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}, &in, r)
+	l.tally.Frames[r.Reason]++
+	for i := range r.Obs[:r.N] {
+		o := &r.Obs[i]
+		Stamp(o, frame, wireLen)
+		l.tally.Found.add(o)
+	}
+	l.n += r.N
+	if l.n < maxPending {
+		return nil
+	}
+	return l.Pass(ctx)
+}
+
+// Pass gives the stream's observations to its shard.
+func (l *Stream) Pass(ctx context.Context) error {
+	if l.n == 0 {
+		return nil
+	}
+	n := l.n
+	l.n = 0
+	if err := l.shard.Add(ctx, l.obs[:n]); err != nil {
+		return fmt.Errorf("aggregate observations: %w", err)
+	}
+	return nil
+}
+
+// AdvanceTo closes the windows that end before a time (Unix ns), with all that was added, as
+// Shard.AdvanceTo does.
+func (l *Stream) AdvanceTo(ctx context.Context, ns int64) error {
+	if err := l.Pass(ctx); err != nil || l.shard == nil {
+		return err
+	}
+	return l.shard.AdvanceTo(ctx, ns)
+}
+
+// Flush closes all windows, with all that was added.
+func (l *Stream) Flush(ctx context.Context) error {
+	if err := l.Pass(ctx); err != nil || l.shard == nil {
+		return err
+	}
+	return l.shard.Flush(ctx)
+}
+
+// Shard is where the stream leads; nil where its frames cannot be read.
+func (l *Stream) Shard() *Shard { return l.shard }
+
+// Tap says how the stream's packets count.
+func (l *Stream) Tap() Tap { return l.tap }
+
+// Origin is where its frames come from.
+func (l *Stream) Origin() Origin { return l.origin }
+
+// Tally is what the stream has counted of frames. It may be set between calls.
+func (l *Stream) Tally() *Tally { return &l.tally }
+
+// Decoded is what decoders have counted since NewStream.
+func (l *Stream) Decoded() decode.Counters {
+	c := l.decoded
+	if l.decoder != nil {
+		now := l.decoder.Counters()
+		c.Add(&now)
+	}
+	return c
+}
+
+// Counts are those of the shard.
+func (l *Stream) Counts() aggregate.Counts {
+	if l.shard == nil {
+		return aggregate.Counts{}
+	}
+	return l.shard.Counts()
+}
+
+// Findings are what was found since NewStream or Reset, with those of Resume.
+func (l *Stream) Findings() []finding.Finding {
+	if l.watch == nil {
+		return l.found
+	}
+	return l.watch.Findings()
+}
+
+// Passage is what further findings may come of, nil where nothing is looked for.
+func (l *Stream) Passage() *finding.Passage {
+	if l.watch == nil {
+		return nil
+	}
+	return l.watch.Passage()
+}
+
+// Resume goes on from the Findings of an earlier stream of the tap, and from its Passage
+// unless that is nil. It keeps the list.
+func (l *Stream) Resume(found []finding.Finding, p *finding.Passage) {
+	if l.found = found; l.watch == nil {
+		return
+	}
+	l.watch.Resume(found)
+	if p != nil {
+		l.watch.ResumePassage(p)
+	}
+}
