@@ -110,7 +110,7 @@ func newPipeline(t *testing.T, packets uint64, blocks int) *pipeline {
 		p.prefix = append(p.prefix, p.prefix[len(p.prefix)-1]+uint64(p.result.N))
 	}
 	if p.shard, err = window.NewShard(window.Config{
-		Domain: domain, Resolver: resolver, Tags: true, Reflections: true,
+		Domain: domain, Resolver: resolver, Tap: window.Tap{Tags: true, Reflections: true},
 	}, table.NewSummary(time.Minute, 1<<20)); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestRandomPrefixesBlindNobody(t *testing.T) {
 			}
 			f := fabric.None(domain)
 			seen := &groupsSeen{rows: map[aggregate.GroupID]map[int64]uint64{}}
-			shard, err := window.NewShard(window.Config{Domain: domain, Resolver: f, Tags: true}, seen)
+			shard, err := window.NewShard(window.Config{Domain: domain, Resolver: f, Tap: window.Tap{Tags: true}}, seen)
 			if err != nil {
 				t.Fatal(err)
 			}

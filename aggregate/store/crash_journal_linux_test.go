@@ -275,7 +275,7 @@ func crashShard(t *testing.T, at *failpoint, j *Journal, saved *checkpoint.Saved
 		}
 	}
 	cfg := window.Config{
-		Domain: domain, Resolver: countingResolver{}, Tags: true,
+		Domain: domain, Resolver: countingResolver{}, Tap: window.Tap{Tags: true},
 		Source: shardSource(state),
 	}
 	if saved != nil {

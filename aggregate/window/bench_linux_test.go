@@ -15,7 +15,7 @@ import (
 func benchShard(b testing.TB, sink aggregate.Sink, flows int, resolutions ...time.Duration) *window.Shard {
 	b.Helper()
 	return newShard(b, window.Config{
-		Resolutions: resolutions, FineHeavyOnly: true, Tags: true, Flows: window.FlowLimits{Top: flows},
+		Resolutions: resolutions, FineHeavyOnly: true, Tap: window.Tap{Tags: true}, Flows: window.FlowLimits{Top: flows},
 	}, sink)
 }
 

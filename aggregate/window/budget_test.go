@@ -37,7 +37,7 @@ func totalsBySignal(c *collector) map[rowKey]rowSums {
 func TestOverflow(t *testing.T) {
 	obs := randomObservations(rand.New(rand.NewPCG(5, 5)), 4000)
 	var all, few collector
-	cfg := window.Config{Tags: true, Reflections: true, Weight: 2}
+	cfg := window.Config{Tap: window.Tap{Tags: true, Reflections: true, Weight: 2}}
 	run(t, newShard(t, cfg, &all), obs, 256)
 	cfg.MaxKeys = 40
 	s := newShard(t, cfg, &few)
@@ -67,7 +67,7 @@ func TestOverflow(t *testing.T) {
 // Series that nothing is counted for any more make room for others.
 func TestDeadSeries(t *testing.T) {
 	var sink collector
-	s := newShard(t, window.Config{Tags: true, MaxKeys: 100}, &sink)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, MaxKeys: 100}, &sink)
 	ctx := context.Background()
 	for minute := range 60 {
 		for lm := range 90 {
@@ -105,13 +105,13 @@ func TestOracleUnderChurn(t *testing.T) {
 			o.Tag.S = r.Uint32N(1000)
 		}
 	}
-	checkOracle(t, window.Config{Tags: true, Weight: 1, Resolutions: []time.Duration{time.Second, 10 * time.Second}}, obs)
+	checkOracle(t, window.Config{Tap: window.Tap{Tags: true, Weight: 1}, Resolutions: []time.Duration{time.Second, 10 * time.Second}}, obs)
 }
 
 func TestFineHeavyOnly(t *testing.T) {
 	obs := randomObservations(rand.New(rand.NewPCG(6, 6)), 4000)
 	cfg := window.Config{
-		Tags: true, Reflections: true,
+		Tap:         window.Tap{Tags: true, Reflections: true},
 		Resolutions: []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second},
 	}
 	var full, heavy collector
@@ -154,7 +154,7 @@ func eachRow(b *aggregate.Block, f func(rowKey, *rowSums)) {
 // Rows are sorted by their key and keys are unique within a block.
 func TestRowOrder(t *testing.T) {
 	var sink collector
-	run(t, newShard(t, window.Config{Tags: true, Reflections: true, LocateUntouched: true}, &sink),
+	run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true, Reflections: true}, LocateUntouched: true}, &sink),
 		randomObservations(rand.New(rand.NewPCG(7, 7)), 4000), 256)
 	for i := range sink.blocks {
 		if sink.blocks[i].Seq != uint64(i) {
@@ -190,7 +190,7 @@ func TestConfig(t *testing.T) {
 		{"keys", window.Config{Domain: d, Resolver: fakeResolver{}, MaxKeys: window.MaxKeyBudget + 1}},
 		{"top flows", window.Config{Domain: d, Resolver: fakeResolver{}, Flows: window.FlowLimits{Top: -1}}},
 		{"flow budget", window.Config{Domain: d, Resolver: fakeResolver{}, Flows: window.FlowLimits{Top: 10, Budget: 9}}},
-		{"weight", window.Config{Domain: d, Resolver: fakeResolver{}, Weight: 1 << 40}},
+		{"weight", window.Config{Domain: d, Resolver: fakeResolver{}, Tap: window.Tap{Weight: 1 << 40}}},
 	} {
 		if _, err := window.NewShard(test.cfg, &collector{}); err == nil {
 			t.Errorf("%s: no error", test.name)
@@ -204,7 +204,7 @@ func TestAllocs(t *testing.T) {
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
 		var sink discard
 		s := newShard(t, window.Config{
-			Tags: true, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 20}, Resolutions: []time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second},
+			Tap: window.Tap{Tags: true}, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 20}, Resolutions: []time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second},
 		}, &sink)
 		tr := fabricTraffic(1<<13, format)
 		second := func() {

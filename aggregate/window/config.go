@@ -64,15 +64,8 @@ type Config struct {
 
 	// Watch, unless nil, is shown what is out of the ordinary. It changes no window.
 	Watch Watch
-	// WatchSent says that the tap is at senders, whose tags are to have initial values.
-	WatchSent bool
 
-	// Tags and Reflections say which kinds are terminal where the tap stands; the
-	// other kinds are rejected.
-	Tags, Reflections bool
-	// Weight is how many packets one observation stands for (1/N tagging, sampled
-	// mirrors), at most 1<<30. Default: 1.
-	Weight uint64
+	Tap // how observations count; its Weight is 1 by default, and its mirrors do not matter
 	// LocateUntouched keeps the locator metadata of untouched tags as their location,
 	// for fabrics whose first hop may write the initial value
 	// (draft-tian-ccwg-ibcs-datapath-processing-00). They never count as heavy.

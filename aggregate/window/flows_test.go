@@ -119,7 +119,7 @@ func TestFlowsAgainstOracle(t *testing.T) {
 		{time.Second, time.Minute}, {10 * time.Millisecond, time.Second, time.Minute},
 	} {
 		cfg := window.Config{
-			Domain: domainWithTypes(t), Tags: true, Reflections: true, Weight: uint64(1 + 2*i), Resolutions: resolutions,
+			Domain: domainWithTypes(t), Tap: window.Tap{Tags: true, Reflections: true, Weight: uint64(1 + 2*i)}, Resolutions: resolutions,
 			Flows: window.FlowLimits{Top: window.MaxTopFlows}, Horizon: 5 * time.Minute,
 		}
 		for seed := range uint64(4) {
@@ -215,7 +215,7 @@ func topPorts(blocks []aggregate.Block, resolution time.Duration, start int64, n
 // in the rest.
 func TestTopFlows(t *testing.T) {
 	var got collector
-	run(t, newShard(t, window.Config{Tags: true, Flows: window.FlowLimits{Top: 5}}, &got), flowTraffic(40, 8), 256)
+	run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}, Flows: window.FlowLimits{Top: 5}}, &got), flowTraffic(40, 8), 256)
 	whole := 0
 	for i := range got.blocks {
 		b := &got.blocks[i]
@@ -247,7 +247,7 @@ func TestTopFlowsInPieces(t *testing.T) {
 		var got collector
 		for i := range pieces {
 			part := obs[i*len(obs)/pieces : (i+1)*len(obs)/pieces]
-			run(t, newShard(t, window.Config{Tags: true, Flows: window.FlowLimits{Top: 4}, SeqBase: uint64(i) << 32}, &got), part, 256)
+			run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}, Flows: window.FlowLimits{Top: 4}, SeqBase: uint64(i) << 32}, &got), part, 256)
 		}
 		for second := range 6 {
 			start := obs[0].TimeNS + int64(second)*int64(time.Second)
@@ -275,7 +275,7 @@ func TestFlowBudget(t *testing.T) {
 		obs = append(obs, o)
 	}
 	var got collector
-	s := newShard(t, window.Config{Tags: true, Flows: window.FlowLimits{Top: 3, Budget: 64}}, &got)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Flows: window.FlowLimits{Top: 3, Budget: 64}}, &got)
 	c := run(t, s, obs, 256)
 	if c.FlowsForgotten == 0 {
 		t.Error("nothing was forgotten")
@@ -306,7 +306,7 @@ func TestFlowsOfManyCells(t *testing.T) {
 		obs = append(obs, o)
 	}
 	var got collector
-	run(t, newShard(t, window.Config{Tags: true, Flows: window.FlowLimits{Top: 2}}, &got), obs, 256)
+	run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}, Flows: window.FlowLimits{Top: 2}}, &got), obs, 256)
 	for i := range got.blocks {
 		b := &got.blocks[i]
 		checkFlowTotals(t, b)
@@ -320,7 +320,7 @@ func TestFlowsOfManyCells(t *testing.T) {
 // A reload goes on with flows, and a shard without limits has none.
 func TestFlowsSucceed(t *testing.T) {
 	var got collector
-	cfg := window.Config{Tags: true}
+	cfg := window.Config{Tap: window.Tap{Tags: true}}
 	s := newShard(t, cfg, &got)
 	obs := flowTraffic(10, 3)
 	run(t, s, obs, 256)

@@ -90,7 +90,7 @@ func TestObservation(t *testing.T) {
 			test.change(&o)
 			var sink collector
 			run(t, newShard(t, window.Config{
-				Tags: true, Reflections: true, LocateUntouched: test.locate, Resolutions: []time.Duration{time.Second},
+				Tap: window.Tap{Tags: true, Reflections: true}, LocateUntouched: test.locate, Resolutions: []time.Duration{time.Second},
 			}, &sink), []decode.Observation{o}, 1)
 			test.want.resolution, test.want.start, test.want.kind = int64(time.Second), benchStart, o.Kind
 			test.want.signal = o.Tag.Signal()
@@ -127,7 +127,7 @@ func TestRejections(t *testing.T) {
 		o := at(1)
 		test.change(&o)
 		var sink collector
-		c := run(t, newShard(t, window.Config{Tags: true, Weight: 3}, &sink), []decode.Observation{at(0), o, at(2)}, 2)
+		c := run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true, Weight: 3}}, &sink), []decode.Observation{at(0), o, at(2)}, 2)
 		if want := rejected(test.reason, 3); c.Rejected != want {
 			t.Errorf("rejected %v, expected %v", c.Rejected, want)
 		}
@@ -160,7 +160,7 @@ func TestRepeatedReflections(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var sink collector
-			c := run(t, newShard(t, window.Config{Reflections: true}, &sink), test.obs, 9)
+			c := run(t, newShard(t, window.Config{Tap: window.Tap{Reflections: true}}, &sink), test.obs, 9)
 			if c.Rejected != rejected(aggregate.RejectRepeat, test.want) {
 				t.Errorf("rejected %v, expected %d repeats", c.Rejected, test.want)
 			}
@@ -175,7 +175,7 @@ func TestReflectionEvictions(t *testing.T) {
 		obs[i].SrcPort, obs[i].DstPort = uint16(i), uint16(i>>16)
 	}
 	var sink collector
-	c := run(t, newShard(t, window.Config{Reflections: true}, &sink), obs, 256)
+	c := run(t, newShard(t, window.Config{Tap: window.Tap{Reflections: true}}, &sink), obs, 256)
 	if forgotten := uint64(len(obs) - 1<<16); c.ReflectionEvictions < forgotten || c.ReflectionEvictions > forgotten+forgotten/10 {
 		t.Errorf("%d evictions of %d flows, expected about %d", c.ReflectionEvictions, len(obs), forgotten)
 	}

@@ -209,10 +209,10 @@ func domainWithTypes(t testing.TB) *csig.Domain {
 func TestShardAgainstOracle(t *testing.T) {
 	ms := time.Millisecond
 	for _, cfg := range []window.Config{
-		{Tags: true, Reflections: true, Weight: 1, Resolutions: []time.Duration{time.Second, time.Minute}},
-		{Tags: true, Reflections: true, Weight: 7, Resolutions: []time.Duration{10 * ms, time.Second, time.Minute}},
-		{Tags: true, Weight: 1, Resolutions: []time.Duration{100 * ms}, LocateUntouched: true},
-		{Reflections: true, Weight: 2, Resolutions: []time.Duration{ms, 10 * ms, 100 * ms, time.Second, time.Hour}},
+		{Tap: window.Tap{Tags: true, Reflections: true, Weight: 1}, Resolutions: []time.Duration{time.Second, time.Minute}},
+		{Tap: window.Tap{Tags: true, Reflections: true, Weight: 7}, Resolutions: []time.Duration{10 * ms, time.Second, time.Minute}},
+		{Tap: window.Tap{Tags: true, Weight: 1}, Resolutions: []time.Duration{100 * ms}, LocateUntouched: true},
+		{Tap: window.Tap{Reflections: true, Weight: 2}, Resolutions: []time.Duration{ms, 10 * ms, 100 * ms, time.Second, time.Hour}},
 	} {
 		for seed := range uint64(6) {
 			t.Run(fmt.Sprintf("%v/%d", cfg.Resolutions, seed), func(t *testing.T) {

@@ -35,7 +35,7 @@ func TestReset(t *testing.T) {
 	for _, maxKeys := range []int{20, 100, 300, 600, 1200, 0} {
 		t.Run(fmt.Sprint(maxKeys), func(t *testing.T) {
 			cfg := window.Config{
-				Tags: true, Reflections: true, MaxKeys: maxKeys, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 4, Budget: 16},
+				Tap: window.Tap{Tags: true, Reflections: true}, MaxKeys: maxKeys, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 4, Budget: 16},
 				Resolutions: []time.Duration{10 * time.Millisecond, time.Second},
 			}
 			var got collector
@@ -70,7 +70,7 @@ func TestReset(t *testing.T) {
 func TestResetRefuses(t *testing.T) {
 	ctx := context.Background()
 	obs := captures(1)[0]
-	s := newShard(t, window.Config{Tags: true, Reflections: true}, &collector{})
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true, Reflections: true}}, &collector{})
 	if err := s.Add(ctx, obs); err != nil {
 		t.Fatal(err)
 	}

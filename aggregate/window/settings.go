@@ -13,10 +13,12 @@ import (
 
 // Tap says how the packets of a capture interface count.
 type Tap struct {
-	Tags        bool   // tags seen here have passed the whole path
-	Reflections bool   // reflections seen here have arrived at the original sender
-	Weight      uint64 // each packet stands for so many; at least 1
-	Place       string // what it is called: receiver, sender or mid
+	// Tags seen here have passed the whole path, Reflections have arrived at the original
+	// sender. Observations of other kinds are rejected.
+	Tags, Reflections bool
+
+	Weight uint64 // each packet stands for so many (1/N tagging, sampled mirrors); at most aggregate.MaxWeight
+	Place  string // what it is called: receiver, sender (where tags have initial values) or mid
 	// Mirrors are sessions that frames are taken out of. In others, tags are orphans.
 	Mirrors decode.Mirrors
 }
@@ -81,7 +83,7 @@ func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Wat
 	cfg = Config{
 		Domain: s.Decode.Domain, Resolver: s.Resolver, Source: from.Source, SeqBase: from.SeqBase,
 		Resolutions: s.Resolutions, FineHeavyOnly: s.FineHeavyOnly, MaxKeys: s.MaxKeys, Flows: s.Flows,
-		Tags: tap.Tags, Reflections: tap.Reflections, Weight: tap.Weight, LocateUntouched: s.LocateUntouched,
+		LocateUntouched: s.LocateUntouched, Tap: *tap,
 	}
 	cfg.Source.Epoch = s.Epoch
 	if s.Finding == nil {
@@ -93,6 +95,6 @@ func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Wat
 	if from.InPieces {
 		watch.InPieces()
 	}
-	cfg.Watch, cfg.WatchSent = watch, tap.Place == sender
+	cfg.Watch = watch
 	return cfg, watch, nil
 }

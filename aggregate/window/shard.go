@@ -112,7 +112,7 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 		s.repeats = newRepeats()
 	}
 	if cfg.Watch != nil {
-		s.watching = new(watching)
+		s.watching = &watching{sent: cfg.Place == sender}
 	}
 	s.rows.block.Source = cfg.Source
 	s.rows.seq = cfg.SeqBase

@@ -20,11 +20,11 @@ func stateConfigs(t testing.TB) []window.Config {
 	ms := time.Millisecond
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	list := []window.Config{
-		{Tags: true, Reflections: true},
-		{Tags: true, Reflections: true, Weight: 7, MaxKeys: 40, Flows: window.FlowLimits{Top: 2, Budget: 7}, Resolutions: []time.Duration{10 * ms, time.Second, time.Minute}},
-		{Tags: true, Reflections: true, FineHeavyOnly: true, MaxKeys: 120, Resolutions: []time.Duration{ms, 10 * ms, time.Second}},
-		{Tags: true, LocateUntouched: true, Flows: window.FlowLimits{Top: 5}, Horizon: time.Minute, MaxAhead: 10 * time.Second},
-		{Reflections: true, Lateness: []time.Duration{1}, Resolutions: []time.Duration{100 * ms}},
+		{Tap: window.Tap{Tags: true, Reflections: true}},
+		{Tap: window.Tap{Tags: true, Reflections: true, Weight: 7}, MaxKeys: 40, Flows: window.FlowLimits{Top: 2, Budget: 7}, Resolutions: []time.Duration{10 * ms, time.Second, time.Minute}},
+		{Tap: window.Tap{Tags: true, Reflections: true}, FineHeavyOnly: true, MaxKeys: 120, Resolutions: []time.Duration{ms, 10 * ms, time.Second}},
+		{Tap: window.Tap{Tags: true}, LocateUntouched: true, Flows: window.FlowLimits{Top: 5}, Horizon: time.Minute, MaxAhead: 10 * time.Second},
+		{Tap: window.Tap{Reflections: true}, Lateness: []time.Duration{1}, Resolutions: []time.Duration{100 * ms}},
 	}
 	for i := range list {
 		list[i].Source, list[i].SeqBase, list[i].Domain, list[i].Resolver = source, uint64(i)<<40, domainWithTypes(t), fakeResolver{}
@@ -233,7 +233,7 @@ func TestBlockBinary(t *testing.T) {
 
 func FuzzBlockBinary(f *testing.F) {
 	var sink collector
-	run(f, newShard(f, window.Config{Tags: true, Reflections: true, Flows: window.FlowLimits{Top: 3}}, &sink), randomObservations(rand.New(rand.NewPCG(1, 6)), 50), 100)
+	run(f, newShard(f, window.Config{Tap: window.Tap{Tags: true, Reflections: true}, Flows: window.FlowLimits{Top: 3}}, &sink), randomObservations(rand.New(rand.NewPCG(1, 6)), 50), 100)
 	for i := range sink.blocks {
 		b, _ := sink.blocks[i].AppendBinary(nil)
 		f.Add(b)

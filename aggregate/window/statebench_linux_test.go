@@ -15,7 +15,7 @@ func BenchmarkState(b *testing.B) {
 		"fabric": fabricTraffic(1<<18, csig.Wide),
 		"random": randomTraffic(1 << 18),
 	} {
-		cfg := window.Config{Tags: true, Reflections: true, Domain: defaultDomain(b), Resolver: fakeResolver{}}
+		cfg := window.Config{Tap: window.Tap{Tags: true, Reflections: true}, Domain: defaultDomain(b), Resolver: fakeResolver{}}
 		s := newShard(b, cfg, &discard{})
 		for at := 0; at < len(tr.obs); at += 256 {
 			if err := s.Add(context.Background(), tr.next(at)); err != nil {

@@ -20,7 +20,7 @@ func TestStateOfSealedEntries(t *testing.T) {
 	}
 	for _, l := range []csig.Layout{{Format: csig.Compact, Profile: csig.UEC050}, {Format: csig.Wide, Profile: csig.UEC050}} {
 		var want, got recordedBlock
-		cfg := Config{Domain: domain, Resolver: oneGroup{}, Tags: true, Weight: 4}
+		cfg := Config{Domain: domain, Resolver: oneGroup{}, Tap: Tap{Tags: true, Weight: 4}}
 		o := decode.Observation{TimeNS: 5e9, Kind: decode.Tag, Bytes: 1, Tag: csig.Tag{Layout: l, S: l.MaxS()}}
 		obs := []decode.Observation{o, o, o}
 		ctx := context.Background()

@@ -19,7 +19,7 @@ func TestSummaryOrder(t *testing.T) {
 	b := randomObservations(rand.New(rand.NewPCG(2, 9)), 3000)
 	summarize := func(into *table.Summary, taps ...[]decode.Observation) *table.Summary {
 		for _, tap := range taps {
-			run(t, newShard(t, window.Config{Tags: true, Reflections: true}, into), tap, 256)
+			run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true, Reflections: true}}, into), tap, 256)
 		}
 		return into
 	}
@@ -42,7 +42,7 @@ func TestSummaryOrder(t *testing.T) {
 
 func TestSummaryOverflow(t *testing.T) {
 	s := table.NewSummary(time.Second, 5)
-	c := run(t, newShard(t, window.Config{Tags: true}, s), randomObservations(rand.New(rand.NewPCG(1, 9)), 3000), 256)
+	c := run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}}, s), randomObservations(rand.New(rand.NewPCG(1, 9)), 3000), 256)
 	var total uint64
 	for sig := range csig.Signal(csig.NumSignals) {
 		for _, cell := range s.Cells(sig, nil) {

@@ -27,6 +27,7 @@ type Watch interface {
 
 // watching is what a shard has to hand to its Watch.
 type watching struct {
+	sent bool // the tap is at senders
 	list [2 * pendingItems]aggregate.Watched
 	n    int
 }
@@ -64,7 +65,7 @@ func (s *Shard) noticeReserved() {
 // noticeSent puts a tag that a tap at a sender sees on the list if the sender wrote more
 // than the initial value.
 func (s *Shard) noticeSent(o *decode.Observation) {
-	if s.watching == nil || !s.cfg.WatchSent || o.Kind != decode.Tag {
+	if s.watching == nil || !s.watching.sent || o.Kind != decode.Tag {
 		return
 	}
 	tr := &s.traits[(layoutIndex(o.Tag.Layout)<<4|uint(o.Tag.T&15))&(numTraits-1)]

@@ -106,7 +106,7 @@ func TestWatch(t *testing.T) {
 		for i := range obs {
 			want.expect(&obs[i], test.place)
 		}
-		cfg := window.Config{Tags: test.place == "receiver", WatchSent: test.place == "sender", MaxKeys: test.keys, Resolutions: []time.Duration{100 * time.Millisecond, time.Second}}
+		cfg := window.Config{Tap: window.Tap{Tags: test.place == "receiver", Place: test.place}, MaxKeys: test.keys, Resolutions: []time.Duration{100 * time.Millisecond, time.Second}}
 		var plain, watched collector
 		run(t, newShard(t, cfg, &plain), obs, test.batch)
 		got := &heavyWatch{map[string]int{}}
@@ -132,7 +132,7 @@ func TestWatchWaiting(t *testing.T) {
 		want.expect(&obs[i], "receiver")
 	}
 	var sink collector
-	s := newShard(t, window.Config{Tags: true, Watch: got}, &sink)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Watch: got}, &sink)
 	if c := run(t, s, obs, 256); c.Rejected[aggregate.RejectFuture] != 0 {
 		t.Fatalf("rejected %v", c.Rejected)
 	}
@@ -155,7 +155,7 @@ func (c *counting) Watched(list []aggregate.Watched) { c.n += len(list) }
 func TestWatchAllocs(t *testing.T) {
 	obs, w := strangeTraffic(2048), &counting{}
 	var sink discard
-	s := newShard(t, window.Config{Tags: true, Watch: w}, &sink)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Watch: w}, &sink)
 	add := func() {
 		for at := 0; at < len(obs); at += 256 {
 			if err := s.Add(context.Background(), obs[at:at+256]); err != nil {

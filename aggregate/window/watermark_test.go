@@ -139,7 +139,7 @@ func TestWatermark(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var sink collector
 			shard := newShard(t, window.Config{
-				Tags: true, SeqBase: 9, Resolutions: []time.Duration{s}, Lateness: []time.Duration{2 * s}, Horizon: 10 * s,
+				Tap: window.Tap{Tags: true}, SeqBase: 9, Resolutions: []time.Duration{s}, Lateness: []time.Duration{2 * s}, Horizon: 10 * s,
 			}, &sink)
 			if err := shard.Add(context.Background(), test.obs); err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func rejected(r aggregate.Rejection, n uint64) (all [aggregate.NumRejections]uin
 // it is a delta of the minute as well.
 func TestCoarseDelta(t *testing.T) {
 	var sink collector
-	s := newShard(t, window.Config{Tags: true}, &sink)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}}, &sink)
 	obs := []decode.Observation{at(0), at(time.Minute), at(2 * time.Minute), at(3 * time.Minute), at(1), at(3*time.Minute + 1)}
 	c := run(t, s, obs, 1)
 	want := []written{{0, 3, 1}, {0, 5, 1}, {time.Minute, 8, 1}, {2 * time.Minute, 9, 1}, {3 * time.Minute, 10, 2}}
@@ -186,7 +186,7 @@ func TestCoarseDelta(t *testing.T) {
 
 func TestManyDeltas(t *testing.T) {
 	var sink collector
-	s := newShard(t, window.Config{Tags: true}, &sink)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}}, &sink)
 	obs := []decode.Observation{at(0), at(time.Minute), at(2 * time.Minute), at(3 * time.Minute), at(4 * time.Minute)}
 	for range 3 {
 		for i := range 200 {
@@ -215,7 +215,7 @@ func TestAdvanceTo(t *testing.T) {
 		}
 	}
 	var sink collector
-	s := newShard(t, window.Config{Tags: true, Resolutions: []time.Duration{time.Second}}, &sink)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)
 	advance(s, time.Hour) // nothing to close: no sense of time yet
 	if err := s.Add(ctx, []decode.Observation{at(0)}); err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func (f failingSink) WriteBlock(context.Context, *aggregate.Block) error { retur
 
 func TestSinkError(t *testing.T) {
 	full := errors.New("disk full")
-	s := newShard(t, window.Config{Tags: true}, failingSink{full})
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}}, failingSink{full})
 	ctx := context.Background()
 	if err := s.Add(ctx, []decode.Observation{at(0), at(time.Second)}); err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestCountsPast32Bits(t *testing.T) {
 	}
 	for _, l := range []csig.Layout{{Format: csig.Compact, Profile: csig.UEC050}, {Format: csig.Wide, Profile: csig.UEC050}} {
 		var sink recordedBlock
-		s, err := NewShard(Config{Domain: domain, Resolver: oneGroup{}, Tags: true, Weight: 4}, &sink)
+		s, err := NewShard(Config{Domain: domain, Resolver: oneGroup{}, Tap: Tap{Tags: true, Weight: 4}}, &sink)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func observing(t testing.TB) *window.Config {
 		t.Fatal(err)
 	}
 	return &window.Config{
-		Domain: domain, Resolver: fabric.None(domain), Source: aggregate.Source{Epoch: 77}, Tags: true, Reflections: true, MaxKeys: 1 << 12,
+		Domain: domain, Resolver: fabric.None(domain), Source: aggregate.Source{Epoch: 77}, Tap: window.Tap{Tags: true, Reflections: true}, MaxKeys: 1 << 12,
 	}
 }
 
