@@ -48,5 +48,5 @@ func (m *collectMirror) mirror(n *network, flags tapFlags) (taps.Mirror, error) 
 
 // plan is what the pipeline does with taps under a network, after those of before.
 func (n *network) plan(set, before taps.Set) local.Plan {
-	return local.Plan{Settings: n.settings(), Taps: set.Rings(before)}
+	return local.Plan{Settings: n.settings(), Rings: set.Rings(before)}
 }

@@ -51,9 +51,9 @@ func TestNoAllocations(t *testing.T) {
 	copy(source.frame[12:], []byte{0x99, 0x00, 0x2b, 0x85, 0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1})
 	senders := &finding.Config{Domain: domain, Locator: fabric.None(domain), Senders: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	for _, sessions := range []func(string) SessionTap{nil, func(string) SessionTap { return SessionTap{Name: "a", Tap: window.Tap{Tags: true}} }} {
-		tap := Tap{Name: "tap", Tap: window.Tap{Tags: true}, Source: source, Sessions: sessions}
+		tap := Ring{Name: "tap", Tap: window.Tap{Tags: true}, Source: source, Sessions: sessions}
 		p, err := New(Config{Instance: "test", Journal: nowhere{}}, Plan{
-			Settings: window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Finding: senders}, Taps: []Tap{tap},
+			Settings: window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Finding: senders}, Rings: []Ring{tap},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -90,7 +90,7 @@ func (r *recording) plan(t *testing.T, epoch uint64, open func(path string) loca
 		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute}, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 20},
 	}}
 	for _, path := range r.files {
-		p.Taps = append(p.Taps, local.Tap{
+		p.Rings = append(p.Rings, local.Ring{
 			Name: strings.TrimSuffix(filepath.Base(path), ".pcapng"), Source: open(path),
 			Tap: window.Tap{Tags: true, Reflections: true, Weight: 1},
 		})

@@ -91,11 +91,11 @@ type Config struct {
 // Plan is what a reload may change.
 type Plan struct {
 	window.Settings
-	Taps []Tap
+	Rings []Ring
 }
 
-// Tap is one ring of a tap. Its key is its name and its ring.
-type Tap struct {
+// Ring is one ring of a tap. Its key is its name and its ring.
+type Ring struct {
 	Name string
 	Ring int // 0 to 65535
 	window.Tap
@@ -114,7 +114,7 @@ type key struct {
 	ring int
 }
 
-func (t *Tap) key() key { return key{t.Name, t.Ring} }
+func (t *Ring) key() key { return key{t.Name, t.Ring} }
 
 // Pipeline runs the taps of one process.
 type Pipeline struct {
@@ -178,8 +178,8 @@ const maxRing = 1<<16 - 1
 // check makes what the plan's workers will make, so that they cannot fail at it.
 func (p *Plan) check(running []*worker) error {
 	seen := make(map[key]bool)
-	for i := range p.Taps {
-		t := &p.Taps[i]
+	for i := range p.Rings {
+		t := &p.Rings[i]
 		switch {
 		case t.Name == "" || t.Ring < 0 || t.Ring > maxRing:
 			return fmt.Errorf("tap %q, ring %d: expected a name and a ring of 0 to %d", t.Name, t.Ring, maxRing)

@@ -44,8 +44,8 @@ func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
 // close closes the sources of a plan that is not taken.
 func (p *Plan) close() error {
 	var failed []error
-	for i := range p.Taps {
-		if s := p.Taps[i].Source; s != nil {
+	for i := range p.Rings {
+		if s := p.Rings[i].Source; s != nil {
 			failed = append(failed, s.Close())
 		}
 	}
@@ -73,11 +73,11 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 
 // change has the workers take over a plan at the next barrier. It returns those that end
 // there, and the taps that begin after it.
-func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Tap) {
+func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 	same := p.plan.Equal(&to.Settings)
 	kept := make(map[*worker]bool)
-	for i := range to.Taps {
-		t := &to.Taps[i]
+	for i := range to.Rings {
+		t := &to.Rings[i]
 		if t.Source != nil {
 			begin = append(begin, t)
 			continue

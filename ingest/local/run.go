@@ -32,8 +32,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // begin starts a worker for each ring of the plan.
 func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
 	fresh := p.incarnation()
-	for i := range p.plan.Taps {
-		if err := p.start(ctx, running, &p.plan.Taps[i], fresh, 0); err != nil {
+	for i := range p.plan.Rings {
+		if err := p.start(ctx, running, &p.plan.Rings[i], fresh, 0); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
 }
 
 // start makes a worker and lets it run.
-func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Tap, fresh uint64, from int64) error {
+func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, fresh uint64, from int64) error {
 	w, err := p.newWorker(t, fresh)
 	if err != nil {
 		return fmt.Errorf("taps: tap %q: %w", t.Name, err)

@@ -69,7 +69,7 @@ func (m *mirrored) frames(session string) uint64 {
 
 // mirrorTap is a tap with sessions; those in the middle have seen half of the path, and
 // each of their frames stands for weight.
-func mirrorTap(m *mirrored, weight uint64, middle string) local.Tap {
+func mirrorTap(m *mirrored, weight uint64, middle string) local.Ring {
 	t := tapOf("spine", 0, nil)
 	if m != nil {
 		t.Source = m

@@ -72,17 +72,17 @@ func tagged() []byte {
 func tick() *ticking { return &ticking{frame: tagged()} }
 
 // tapOf is a ring.
-func tapOf(name string, ring int, s local.Source) local.Tap {
-	return local.Tap{Name: name, Ring: ring, Source: s, Tap: window.Tap{Tags: true, Weight: 1}}
+func tapOf(name string, ring int, s local.Source) local.Ring {
+	return local.Ring{Name: name, Ring: ring, Source: s, Tap: window.Tap{Tags: true, Weight: 1}}
 }
 
-func tapsPlan(t *testing.T, taps ...local.Tap) local.Plan {
+func tapsPlan(t *testing.T, taps ...local.Ring) local.Plan {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return local.Plan{Settings: window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Epoch: 1}, Taps: taps}
+	return local.Plan{Settings: window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Epoch: 1}, Rings: taps}
 }
 
 // TestTapsComeAndGo adds, removes and replaces taps of a running pipeline. Every frame
@@ -100,7 +100,7 @@ func TestTapsComeAndGo(t *testing.T) {
 		n := s.n.Load()
 		until(t, "frames come", func() bool { return s.n.Load() > n+20 })
 	}
-	reload := func(taps ...local.Tap) {
+	reload := func(taps ...local.Ring) {
 		if err := p.Reload(t.Context(), tapsPlan(t, taps...)); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestTapsComeAndGo(t *testing.T) {
 	reload(tapOf("a", 0, nil), tapOf("a", 1, b2)) // c goes, a/1 begins anew
 	flow(b2)
 	extra := tick()
-	for _, bad := range [][]local.Tap{
+	for _, bad := range [][]local.Ring{
 		{tapOf("new", 0, nil), tapOf("x", 0, extra)}, {tapOf("a", 0, nil), tapOf("a", 0, extra)}, {tapOf("", 0, extra)}, {tapOf("a", 1<<16, extra)},
 	} {
 		extra.closed.Store(false)
@@ -265,10 +265,10 @@ func TestBadConfig(t *testing.T) {
 		"instance": func(c *local.Config, _ *local.Plan) { c.Instance = "" },
 		"journal":  func(c *local.Config, _ *local.Plan) { c.Journal = nil },
 		"interval": func(c *local.Config, _ *local.Plan) { c.Interval = -1 },
-		"source":   func(_ *local.Config, p *local.Plan) { p.Taps[0].Source = nil },
-		"twice":    func(_ *local.Config, p *local.Plan) { p.Taps = append(p.Taps, p.Taps[0]) },
-		"link":     func(_ *local.Config, p *local.Plan) { p.Taps[0].Link = 99 },
-		"weight":   func(_ *local.Config, p *local.Plan) { p.Taps[0].Weight = 1 << 40 },
+		"source":   func(_ *local.Config, p *local.Plan) { p.Rings[0].Source = nil },
+		"twice":    func(_ *local.Config, p *local.Plan) { p.Rings = append(p.Rings, p.Rings[0]) },
+		"link":     func(_ *local.Config, p *local.Plan) { p.Rings[0].Link = 99 },
+		"weight":   func(_ *local.Config, p *local.Plan) { p.Rings[0].Weight = 1 << 40 },
 		"domain":   func(_ *local.Config, p *local.Plan) { p.Decode.Domain = nil },
 	} {
 		c, p := good(), tapsPlan(t, tapOf("a", 0, tick()))

@@ -20,7 +20,7 @@ type worker struct {
 	key
 	p        *Pipeline
 	plan     *Plan
-	tap      Tap
+	tap      Ring
 	sessions Sessions // the source, where it has sessions
 	lanes    []*lane  // the tap itself, and its sessions
 	byIndex  []*lane  // by Frame.Interface; nil of sessions that have none yet
@@ -54,7 +54,7 @@ type coordinated struct {
 // An order asks a worker for a cut between two batches.
 type order struct {
 	plan *Plan // what is to be done from then on; nil as before
-	tap  Tap   // with a plan
+	tap  Ring  // with a plan
 	end  bool  // take what was captured by now, close all windows, and end
 
 	within time.Duration // with end: how long to wait for a frame that came later
@@ -80,7 +80,7 @@ type event struct {
 }
 
 // newWorker makes a worker, whose lanes have the incarnation.
-func (p *Pipeline) newWorker(t *Tap, fresh uint64) (*worker, error) {
+func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
 	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan order, 1), answers: make(chan *cut, 1)}
 	w.place = t.Tap
 	setDefault(&w.tap.Link, decode.Ethernet)

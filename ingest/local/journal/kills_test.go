@@ -166,7 +166,7 @@ func (w *world) live(kill bool) {
 	cfg := local.Config{Instance: "kills", Interval: 500 * time.Millisecond, Journal: j, After: w.before.Incarnation}
 	p, err := local.New(cfg, local.Plan{
 		Settings: window.Settings{Decode: decode.Config{Domain: w.domain}, Resolver: fabric.None(w.domain), Epoch: 3, Resolutions: resolutions},
-		Taps:     []local.Tap{{Name: "leaf", Tap: window.Tap{Tags: true, Weight: 1}, Source: w.clock}},
+		Rings:    []local.Ring{{Name: "leaf", Tap: window.Tap{Tags: true, Weight: 1}, Source: w.clock}},
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -202,11 +202,11 @@ func closeTaps(list []*Tap) error {
 
 // Rings are what a pipeline runs; the sources of those that it runs already, since they
 // were open in the set before, are left out.
-func (s Set) Rings(before Set) (list []local.Tap) {
+func (s Set) Rings(before Set) (list []local.Ring) {
 	for _, t := range s {
 		old := before[t.name]
 		for i, source := range t.sources {
-			ring := local.Tap{Name: t.name, Ring: i, Tap: t.feed, Source: source, Sessions: t.sessions}
+			ring := local.Ring{Name: t.name, Ring: i, Tap: t.feed, Source: source, Sessions: t.sessions}
 			if old != nil && old.sources[0] == t.sources[0] {
 				ring.Source = nil
 			}
