@@ -123,3 +123,11 @@ func (s *source) tapName(interfaces []capture.Interface, index uint32) string {
 	}
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
+
+// resume is capture.Options.Resume for files that are cut into chunks of this size.
+func resume(chunkBytes int64) int64 {
+	if chunkBytes <= 0 {
+		return -1
+	}
+	return chunkBytes
+}
