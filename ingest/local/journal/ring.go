@@ -110,7 +110,7 @@ func (g *ringRecord) observations(s *local.RingStats, t Tap) {
 		at, _ := t.At(s.Session)
 		weight = max(at.Weight, 1)
 	}
-	found, before := kindsOf(s), kindsOf(&g.seen)
+	found, before := s.Found.Kinds(), g.seen.Found.Kinds()
 	g.Tags += since(found[0], before[0]) * weight
 	g.Reflections += since(found[1], before[1]) * weight
 
@@ -133,18 +133,6 @@ func (g *ringRecord) observations(s *local.RingStats, t Tap) {
 	row.Tags += tags
 	row.Reflections += reflections
 	row.Observations += closed
-}
-
-// kindsOf are the tags and the reflections that a ring found.
-func kindsOf(s *local.RingStats) (n [2]uint64) {
-	for kind := range s.Found {
-		for _, types := range s.Found[kind] {
-			for _, count := range types {
-				n[kind] += count
-			}
-		}
-	}
-	return n
 }
 
 // addCounts adds n counts that are not 0 to those by name.
