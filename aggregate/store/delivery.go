@@ -21,6 +21,7 @@ const (
 	lostFull    outbox.Reason = "full"    // made room for others
 	lostRefused outbox.Reason = "refused" // the server will never take them
 	lostDisk    outbox.Reason = "disk"    // the outbox could not be written
+	lostNewer   outbox.Reason = "newer"   // a newer csigscope wrote them, and too many wait for it
 )
 
 const (
@@ -46,6 +47,7 @@ type delivery struct {
 	keep   time.Duration
 	limit  int64         // bytes of the outbox
 	leave  int64         // bytes of acknowledged records that stay when this process ends
+	newer  int64         // bytes that are kept for a newer version
 	retry  time.Duration // how long a disk that fails is tried
 	now    func() time.Time
 
@@ -86,6 +88,7 @@ func newDelivery(log *outbox.Log, to target, o *Outbox, retry time.Duration, log
 		log: log, to: to, retry: retry, now: o.Now,
 		keep:  max(defaultTo(o.Keep, DefaultOutboxKeep), 0),
 		limit: defaultTo(o.MaxBytes, DefaultOutboxBytes), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
+		newer:  defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
 		logger: logger.With(slog.String("outbox", log.Dir())),
 		done:   make(chan struct{}), changed: make(chan struct{}),
 		lost: make(map[aggregate.Source]uint64), before: log.Mark(),
@@ -114,6 +117,7 @@ func (d *delivery) start() {
 // run sends until the context ends.
 func (d *delivery) run(ctx context.Context) {
 	d.outage = true // nobody knows what the server has been through meanwhile
+	d.boundNewer()
 	pause := firstPause
 	for ctx.Err() == nil {
 		e, ok, err := d.log.Next(d.payload)
@@ -136,34 +140,49 @@ func (d *delivery) run(ctx context.Context) {
 
 // handle takes care of one entry, for as long as it takes.
 func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
-	switch {
-	case e.Lost != "":
+	defer d.note(func() {})
+	if e.Lost != "" {
 		d.report(e.Lost, e)
 		d.log.Ack(e)
-	case e.Class >= numGrains:
-		send, err := d.few(e.Class, e.Payload)
-		if err == nil {
+		return
+	}
+	class, payload := e.Class, e.Payload
+	if class == newerClass {
+		class, payload = d.unwrapNewer(payload)
+	}
+	var err error
+	if class < numGrains {
+		err = d.sendRows(ctx, e, class, payload)
+	} else {
+		var send func(context.Context) error
+		if send, err = d.few(class, payload); err == nil {
 			err = d.deliver(ctx, e, send)
 		}
-		d.finish(ctx, e, err)
-	default:
-		err := d.sending.decode(e.Payload, &d.batch)
-		if err == nil {
-			token := e.Token()
-			err = d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendBatch(ctx, &d.batch, token) })
-		}
-		if err == nil && !d.sure[e.Class] {
-			err = d.deliver(ctx, e, func(ctx context.Context) error { return d.ensure(ctx, e) })
-			d.sure[e.Class] = err == nil
-		}
-		d.finish(ctx, e, err)
 	}
-	d.note(func() {})
+	if errors.Is(err, errNewerBatch) {
+		err = d.keepNewer(e)
+	}
+	d.finish(ctx, e, err)
+}
+
+// sendRows sends a batch, and makes sure that the server has it.
+func (d *delivery) sendRows(ctx context.Context, e *outbox.Entry, class int, payload []byte) error {
+	if err := d.sending.decode(payload, &d.batch); err != nil {
+		return err
+	}
+	token := e.Token()
+	err := d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendBatch(ctx, &d.batch, token) })
+	if err == nil && !d.sure[class] {
+		err = d.deliver(ctx, e, func(ctx context.Context) error { return d.ensure(ctx, e, class) })
+		d.sure[class] = err == nil
+	}
+	return err
 }
 
 // finish acknowledges what was sent, or gives up what never will be.
 func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	switch {
+	case errors.Is(err, errHeld):
 	case err == nil:
 		d.log.Ack(e)
 		if e.Class < numGrains {
@@ -174,7 +193,7 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 		}
 	case ctx.Err() != nil || errors.Is(err, errDropped):
 	case errors.Is(err, errNewerBatch):
-		d.fail(err)
+		d.fail(err) // until the disk has room for it
 		pause := longestPause
 		d.sleep(ctx, &pause)
 	default:

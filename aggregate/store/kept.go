@@ -21,7 +21,7 @@ func (d *delivery) verify(ctx context.Context) bool {
 			if !d.verifySegment(ctx, s) {
 				return false
 			}
-		case s.Class != flowsClass:
+		case s.Class < flowsClass:
 			if err := d.repeat(ctx, s); err != nil {
 				return false
 			}
@@ -33,10 +33,10 @@ func (d *delivery) verify(ctx context.Context) bool {
 // ensure sends the rows of the batch that was sent last once more, without its token,
 // unless the server has them: one that dies while it takes a batch may come back
 // knowing the token and not the rows.
-func (d *delivery) ensure(ctx context.Context, e *outbox.Entry) error {
+func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int) error {
 	probes := parseLabel(e.Label).Probes
 	if n := len(probes); n > 0 && n <= maxProbes {
-		found, err := d.to.present(ctx, e.Class, probes)
+		found, err := d.to.present(ctx, class, probes)
 		if err != nil {
 			return err
 		}
@@ -208,6 +208,9 @@ func (d *delivery) repeat(ctx context.Context, s outbox.Segment) error {
 			continue // was sent once, and is of no use now
 		}
 		send, err := d.few(s.Class, payload)
+		if errors.Is(err, errNewerBatch) {
+			continue // a newer csigscope has sent it
+		}
 		if err != nil {
 			return err
 		}

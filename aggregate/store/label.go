@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
 // label says what is in a record without reading it: what a gap would be missing, and
@@ -29,16 +31,28 @@ type probe struct {
 }
 
 // label describes the rows [from, to).
-func (b *batch) label(from, to int) ([]byte, error) {
-	l := label{Parts: b.parts(from, to)}
+func (b *batch) label(from, to int) *label {
+	l := &label{Parts: b.parts(from, to)}
 	for _, i := range [...]int{from, (from + to - 1) / 2, to - 1} {
 		l.Probes = append(l.Probes, b.probe(i))
 	}
-	text, err := json.Marshal(&l)
+	return l
+}
+
+func (l *label) encode() ([]byte, error) {
+	text, err := json.Marshal(l)
 	if err != nil {
 		return nil, fmt.Errorf("encode label: %w", err)
 	}
 	return text, nil
+}
+
+// extent is the time of all parts.
+func (l *label) extent() (all outbox.Extent) {
+	for i := range l.Parts {
+		all = all.Join(outbox.Extent{From: l.Parts[i].From, To: l.Parts[i].To})
+	}
+	return all
 }
 
 // parseLabel gives an empty label where there is none.

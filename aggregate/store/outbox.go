@@ -73,7 +73,7 @@ func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
 	for i := range numGrains {
 		classes[i].Name = grainAt(i).Suffix
 	}
-	for _, few := range []int{gapsClass, tapsClass, findingsClass} {
+	for _, few := range []int{gapsClass, tapsClass, findingsClass, newerClass} {
 		classes[few] = outbox.Class{Name: className(few), Exempt: true}
 	}
 	classes[flowsClass] = outbox.Class{Name: className(flowsClass), Expendable: true}

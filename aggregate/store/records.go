@@ -18,6 +18,7 @@ const (
 	tapsClass = gapsClass + 1 + iota
 	findingsClass
 	flowsClass
+	newerClass // records that another version wrote and this one cannot read
 	numClasses
 )
 
@@ -100,15 +101,11 @@ func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {
 		p.Rows = 1
 		l.Parts = addPart(l.Parts, p)
 	}
-	text, err := json.Marshal(&l)
-	if err != nil {
-		return fmt.Errorf("encode label: %w", err)
-	}
 	payload, err := t.encodeRows(rows)
 	if err != nil {
 		return err
 	}
-	return d.append(t.class, uint64(len(rows)), text, payload)
+	return d.append(t.class, uint64(len(rows)), &l, payload)
 }
 
 func (t *recordTable[T]) encodeRows(rows []T) ([]byte, error) {
@@ -176,6 +173,8 @@ func className(class int) string {
 		return grainAt(class).table()
 	case class == gapsClass:
 		return "gaps"
+	case class == newerClass:
+		return "newer"
 	}
 	return recordTables()[class-tapsClass]
 }

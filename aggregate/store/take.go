@@ -22,11 +22,7 @@ func (d *delivery) take(_ context.Context, b *batch) error {
 	for from := 0; from < b.rows(); {
 		to := b.cut(from)
 		d.record = d.taking.append(d.record[:0], b, from, to)
-		text, err := b.label(from, to)
-		if err != nil {
-			return err
-		}
-		if err := d.append(b.grain, uint64(to-from), text, d.record); err != nil {
+		if err := d.append(b.grain, uint64(to-from), b.label(from, to), d.record); err != nil {
 			return err
 		}
 		from = to
@@ -42,13 +38,17 @@ func (d *delivery) take(_ context.Context, b *batch) error {
 // append writes a record. At the bound of the outbox, and on a disk that is full while
 // rows wait on it, live rows make room, finest and oldest first; rows that can be had
 // again wait for the server. A disk that fails is tried again for a while.
-func (d *delivery) append(class int, rows uint64, text, record []byte) error {
+func (d *delivery) append(class int, rows uint64, l *label, record []byte) error {
+	text, err := l.encode()
+	if err != nil {
+		return err
+	}
 	started, told, pause := time.Now(), time.Time{}, firstPause
 	for {
 		d.mu.Lock()
 		changed := d.changed
 		d.mu.Unlock()
-		err := d.log.Append(class, rows, text, record)
+		err := d.log.Append(class, rows, l.extent(), text, record)
 		full := errors.Is(err, outbox.ErrFull) || outbox.NoSpace(err) && d.rowsWait()
 		waited := time.Since(started)
 		switch {
@@ -56,14 +56,14 @@ func (d *delivery) append(class int, rows uint64, text, record []byte) error {
 			d.appendPending()
 			return nil
 		case full && d.live.Load():
-			if s, ok := d.log.Oldest(class); ok && d.drop(s) {
+			if s, ok := d.log.Oldest(class); ok && d.drop(s, lostFull) {
 				continue
 			}
-			d.giveUp(lostFull, class, rows, text)
+			d.giveUp(lostFull, class, rows, l.Parts, text)
 			return nil
 		case full && (!d.closing.Load() || waited < closePatience), !full && waited < d.retry:
 		case d.live.Load():
-			d.giveUp(lostDisk, class, rows, text)
+			d.giveUp(lostDisk, class, rows, l.Parts, text)
 			return nil
 		default:
 			return fmt.Errorf("%w: %w", ErrOutbox, err)
@@ -89,13 +89,17 @@ func (d *delivery) rowsWait() bool {
 // drop gives up the rows of a segment. The gap goes first: rows are never lost in
 // silence, not even in a crash between the two. Where the disk is full it takes the
 // place of what is dropped.
-func (d *delivery) drop(s outbox.Segment) bool {
+func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
 	c, err := d.contents(s)
 	if err != nil {
 		d.logger.Error("rows to drop cannot be read", slog.String("error", err.Error()))
 	}
-	noted := d.appendGaps(gapsOf(c.parts, string(lostFull), c.id, d.now())) == nil
-	if err := d.log.Discard(s, lostFull, c.sum); err != nil {
+	if s.Weight > c.sum.Weight { // of records that are damaged
+		c.parts = addPart(c.parts, d.partOf(s.Class, s.Weight-c.sum.Weight, c.extent))
+		c.sum.Weight = s.Weight
+	}
+	noted := d.appendGaps(gapsOf(c.parts, string(reason), c.id, d.now())) == nil
+	if err := d.log.Discard(s, reason, c.sum); err != nil {
 		d.logger.Error("rows cannot be dropped", slog.String("error", err.Error()))
 		return false
 	}
@@ -103,17 +107,18 @@ func (d *delivery) drop(s outbox.Segment) bool {
 		noted = d.appendGaps(nil) == nil
 	}
 	d.lose(c.parts, c.sum.Records, c.last > d.before[s.Class])
-	d.logger.Error("outbox is full: dropped its oldest, finest rows", slog.String("table", className(s.Class)),
-		slog.Uint64("rows", c.sum.Weight), slog.Bool("gap", noted))
+	d.logger.Error("dropped the oldest rows of the outbox", slog.String("reason", string(reason)),
+		slog.String("class", d.log.ClassName(s.Class)), slog.Uint64("rows", c.sum.Weight), slog.Bool("gap", noted))
 	return true
 }
 
 // contents is what the labels of a segment say together.
 type contents struct {
-	parts []part
-	sum   outbox.Lost
-	id    uint64 // of the first record
-	last  uint64 // sequence number
+	parts  []part
+	sum    outbox.Lost
+	extent outbox.Extent
+	id     uint64 // of the first record
+	last   uint64 // sequence number
 }
 
 func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
@@ -136,32 +141,54 @@ func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
 		c.sum.Records++
 		c.sum.Weight += e.Weight
 		c.last = e.Last
-		for _, p := range parseLabel(e.Label).Parts {
+		c.extent = c.extent.Join(e.Extent)
+		for _, p := range d.partsOf(&e) {
 			c.parts = addPart(c.parts, p)
 		}
 	}
 }
 
 // giveUp counts a record that never came into the outbox.
-func (d *delivery) giveUp(reason outbox.Reason, class int, rows uint64, text []byte) {
-	parts := parseLabel(text).Parts
+func (d *delivery) giveUp(reason outbox.Reason, class int, rows uint64, parts []part, text []byte) {
 	err := d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64(text), d.now()))
 	d.log.Count(reason, outbox.Lost{Records: 1, Weight: rows})
 	d.lose(parts, 1, true)
-	d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("table", className(class)),
+	d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(class)),
 		slog.Uint64("rows", rows), slog.Bool("gap", err == nil))
+}
+
+// partsOf is what is missing without a record: what its label says or, where that is lost
+// as well, how many rows there were, and of which time.
+func (d *delivery) partsOf(e *outbox.Entry) []part {
+	if parts := parseLabel(e.Label).Parts; len(parts) > 0 {
+		return parts
+	}
+	return []part{d.partOf(e.Class, e.Weight, e.Extent)}
+}
+
+// partOf is some rows of a class whose source nobody knows. Of gaps that are lost it
+// cannot be said how many rows they are about.
+func (d *delivery) partOf(class int, rows uint64, at outbox.Extent) part {
+	p := part{From: at.From, To: at.To, Rows: rows}
+	switch {
+	case class < numGrains:
+		p.Resolution = int64(grainAt(class).Length)
+	case class == gapsClass:
+		p.Rows = 0
+	}
+	return p
 }
 
 // report tells of lost records, and leaves a gap in their place. Those that were torn
 // by a crash were never confirmed to anybody, who will have them written again.
 func (d *delivery) report(reason outbox.Reason, e *outbox.Entry) {
-	parts := parseLabel(e.Label).Parts
+	parts := d.partsOf(e)
 	gap := reason != outbox.Torn
 	if gap {
 		gap = d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64String(e.Token()), d.now())) == nil
 	}
 	d.lose(parts, e.Last-e.First+1, e.Last > d.before[e.Class])
-	d.logger.Error("records of the outbox are lost", slog.String("reason", string(reason)), slog.Int("class", e.Class),
+	d.logger.Error("records of the outbox are lost", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(e.Class)),
 		slog.Uint64("first", e.First), slog.Uint64("last", e.Last), slog.Uint64("rows", e.Weight), slog.Bool("gap", gap))
 }
 
@@ -184,9 +211,17 @@ func (d *delivery) appendGaps(list []gap) error {
 		d.logger.Error("gaps given up", slog.Int("gaps", len(d.pending)-maxPendingGaps))
 		d.pending = d.pending[len(d.pending)-maxPendingGaps:]
 	}
-	text, err := json.Marshal(d.pending)
+	var l label
+	for i := range d.pending {
+		l.Parts = addPart(l.Parts, d.pending[i].part)
+	}
+	text, err := l.encode()
+	if err != nil {
+		return err
+	}
+	rows, err := json.Marshal(d.pending)
 	if err == nil {
-		err = d.log.Append(gapsClass, uint64(len(d.pending)), nil, text)
+		err = d.log.Append(gapsClass, uint64(len(d.pending)), l.extent(), text, rows)
 	}
 	if err != nil {
 		d.logger.Error("gap cannot be written yet", slog.String("error", err.Error()))
@@ -203,10 +238,11 @@ func (d *delivery) lose(parts []part, records uint64, own bool) {
 		return
 	}
 	d.note(func() {
-		if len(parts) == 0 {
-			d.unknown += records
-		}
 		for i := range parts {
+			if parts[i].Producer == 0 {
+				d.unknown += max(parts[i].Rows, records)
+				continue
+			}
 			if _, known := d.lost[parts[i].source()]; known || len(d.lost) < maxLostSources {
 				d.lost[parts[i].source()] += parts[i].Rows
 			} else {

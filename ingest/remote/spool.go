@@ -108,7 +108,7 @@ func (c *Client) spoolPending() error {
 	}
 	label := r.label()
 	for {
-		err := c.log.Append(0, uint64(r.items()), label, r.body)
+		err := c.log.Append(0, uint64(r.items()), outbox.Extent{}, label, r.body)
 		if errors.Is(err, outbox.ErrFull) && c.giveWay() {
 			continue
 		}

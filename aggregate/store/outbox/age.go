@@ -60,7 +60,7 @@ func (a *ages) since(acked uint64) (at time.Time, ok bool) {
 
 // oldest is when the oldest record that waits came; the caller holds mu.
 func (c *class) oldest() (time.Time, bool) {
-	if c.Exempt || c.waiting.Records == 0 {
+	if c.Exempt || c.held || c.waiting == 0 {
 		return time.Time{}, false
 	}
 	return c.ages.since(c.acked)

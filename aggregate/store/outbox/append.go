@@ -19,13 +19,14 @@ const appendAttempts = 3
 const saveInterval = time.Second
 
 // Append writes a record; it is on disk when Append returns nil. Weight counts what is
-// in it. After an error it may still be sent after a crash: what was written of it is
+// in it, and extent is the time that this is of: both stand in for the record if it is
+// lost. After an error it may still be sent after a crash: what was written of it is
 // identical then. A segment whose writing or syncing failed is never written to again;
 // the record is written to a new one.
 //
 // At the bound records that are acknowledged give way, oldest first, before it fails
 // with ErrFull. Anyone may call it.
-func (l *Log) Append(class int, weight uint64, label, payload []byte) error {
+func (l *Log) Append(class int, weight uint64, extent Extent, label, payload []byte) error {
 	l.files.Lock()
 	defer l.files.Unlock()
 	c := &l.classes[class]
@@ -37,12 +38,12 @@ func (l *Log) Append(class int, weight uint64, label, payload []byte) error {
 		return ErrFull
 	}
 	h := header{
-		class: c.index, labelSize: uint32(len(label)), payloadSize: uint32(len(payload)), id: l.id,
-		written: l.o.Now().UnixNano(), weight: weight,
+		class: uint8(c.index), labelSize: uint32(len(label)), payloadSize: uint32(len(payload)), id: l.id,
+		written: l.o.Now().UnixNano(), weight: weight, extent: extent,
 		labelCRC: crc32.Checksum(label, castagnoli), payloadCRC: crc32.Checksum(payload, castagnoli),
 	}
 	l.mu.Lock()
-	h.seq, h.prev = c.next, c.appended
+	h.seq, h.prev, h.before = c.next, c.confirmed, c.sum
 	closed := l.closed
 	// A number is used once, even if the record fails: some of it may be on disk.
 	c.next++
@@ -118,9 +119,11 @@ func (l *Log) write(c *class, h *header, label, payload []byte) error {
 		return nil
 	}()
 	l.wrote(c, h, written, err)
-	if err == nil && s.end == 0 {
-		// From now on the segment is known to be there.
-		l.trySave()
+	switch {
+	case err == nil && s.end == 0:
+		l.trySave() // from now on the segment is known to be there
+	case err == nil:
+		l.note()
 	}
 	return err
 }
@@ -136,10 +139,11 @@ func (l *Log) wrote(c *class, h *header, written int64, err error) {
 		return
 	}
 	last.end += written
-	c.appended = h.seq
+	c.appended, c.confirmed = h.seq, h.seq
+	c.sum += h.weight
+	c.extent = c.extent.Join(h.extent)
 	l.changed = true
-	c.waiting.Records++
-	c.waiting.Weight += h.weight
+	c.waiting++
 	c.ages.note(h.seq, h.time())
 }
 
@@ -163,7 +167,7 @@ func (l *Log) activate(c *class, h *header) error {
 	}
 	l.mu.Lock()
 	l.number++
-	s := segment{number: l.number, first: h.seq, begun: h.time()}
+	s := segment{number: l.number, first: h.seq, before: h.before, begun: h.time()}
 	l.mu.Unlock()
 	f, err := l.o.FS.Open(l.path(c, &s), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {

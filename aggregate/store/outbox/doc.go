@@ -8,14 +8,18 @@
 // Records belong to classes, each a series of segments of its own under one budget, so
 // that the records of one class can make room for those of another. Append returns when
 // a record is on disk. Next gives the oldest one that is not acknowledged, verified
-// again; where records are damaged or missing it gives a Loss in their place, so that
-// between the first record and the last none goes unaccounted.
+// again; where records are damaged or missing it gives their place instead: a range of
+// numbers, with the weight and the time of what was there as far as its neighbours tell.
+// Between the first record and the last none goes unaccounted.
+//
+// Classes that Options do not name are a newer program's: their segments are held, until
+// that one comes or Discard gives them up.
 //
 // On disk a segment is a series of records, little-endian:
 //
 //	offset  size
 //	     0     4  magic "obx1"
-//	     4     1  version, 1
+//	     4     1  version, 2
 //	     5     1  class
 //	     6     2  0
 //	     8     4  length of the label, at most 64 KiB
@@ -25,11 +29,36 @@
 //	    32     8  sequence number of the confirmed record before it, 0 for none
 //	    40     8  time of appending, Unix ns
 //	    48     8  weight: how many things the payload holds
-//	    56     4  CRC32C of the label
-//	    60     4  CRC32C of the payload
-//	    64     4  CRC32C of the 64 bytes before and of the header's offset in the file
-//	    68        label, payload
+//	    56     8  weight of all confirmed records of the class before it
+//	    64    16  time of the things in the payload: from and to, Unix ns; 0 for none
+//	    80     4  CRC32C of the label
+//	    84     4  CRC32C of the payload
+//	    88     4  CRC32C of the 88 bytes before and of the header's offset in the file
+//	    92        label, payload
 //
 // The offset in the checksum keeps a copy of a record, inside of a payload or anywhere
-// else, from passing for one.
+// else, from passing for one; the id keeps the records of another log from it.
+//
+// The file "position" says how far the log has come, so that records that are cut off at
+// its end show. It has two slots, at 0 and 4096, of which the later one with a sound
+// checksum counts:
+//
+//	offset  size
+//	     0     4  magic "obp1"
+//	     4     4  length of the slot
+//	     8     8  generation: the later slot has the higher one
+//	    16     8  id of the log
+//	    24     8  time of writing, Unix ns
+//	    32     1  number of classes
+//	    33        for each class: length of the name (1), name, and 8 bytes each of
+//	              the number up to which all is acknowledged, the number of the last
+//	              confirmed record, the weight of all records up to either, the time
+//	              of what waits (from, to), and the number of an uncertain loss
+//	              behind the last record, 0 for none
+//	   end     4  CRC32C of all before
+//
+// Each append writes the slot that is not synced, in place and without a sync: a kill
+// leaves it. A sync, at each new segment and now and then while records are acknowledged,
+// makes it the synced one, so that a power cut leaves one too. Without either slot records
+// are sent again, and what may be missing behind the last one is an Uncertain loss.
 package outbox

@@ -28,7 +28,13 @@ type fakeFS struct {
 type fakeFile struct {
 	data     []byte
 	synced   int
-	poisoned bool // a sync has failed: nothing more reaches the disk, whatever it says
+	patches  []patch // what was written in place since the last sync: the bytes before
+	poisoned bool    // a sync has failed: nothing more reaches the disk, whatever it says
+}
+
+type patch struct {
+	at     int
+	before []byte
 }
 
 func newFakeFS() *fakeFS {
@@ -163,6 +169,20 @@ func (h *fakeHandle) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
+func (h *fakeHandle) WriteAt(b []byte, at int64) (int, error) {
+	h.fs.mu.Lock()
+	defer h.fs.mu.Unlock()
+	part, err := h.fs.op("write")
+	if err != nil {
+		b = b[:int(part*float64(len(b)))]
+	}
+	if grow := int(at) + len(b) - len(h.file.data); grow > 0 {
+		h.file.data = append(h.file.data, make([]byte, grow)...)
+	}
+	h.file.patches = append(h.file.patches, patch{int(at), slices.Clone(h.file.data[at : int(at)+len(b)])})
+	return copy(h.file.data[at:], b), err
+}
+
 func (h *fakeHandle) Sync() error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
@@ -171,7 +191,7 @@ func (h *fakeHandle) Sync() error {
 		return err
 	}
 	if !h.file.poisoned {
-		h.file.synced = len(h.file.data)
+		h.file.synced, h.file.patches = len(h.file.data), nil
 	}
 	return nil
 }
@@ -218,6 +238,15 @@ func (f *fakeFS) powerCut(rng *rand.Rand) *fakeFS {
 		data := slices.Clone(node.data[:synced+rng.IntN(len(node.data)-synced+1)])
 		if len(data) > synced && rng.IntN(3) == 0 {
 			clear(data[synced+rng.IntN(len(data)-synced):])
+		}
+		for _, p := range slices.Backward(node.patches) {
+			if p.at >= len(data) {
+				continue
+			}
+			// Of what was written in place, any part may have reached the disk.
+			old := p.before[:min(len(p.before), len(data)-p.at)]
+			from := rng.IntN(len(old) + 1)
+			copy(data[p.at+from:], old[from:])
 		}
 		next.files[name] = &fakeFile{data: data, synced: len(data)}
 		next.durable[name] = next.files[name]

@@ -32,6 +32,7 @@ type FS interface {
 type File interface {
 	io.Writer
 	io.ReaderAt
+	io.WriterAt
 	io.Closer
 	Sync() error
 }

@@ -53,16 +53,16 @@ func FuzzSegment(f *testing.F) {
 // FuzzPosition reads any bytes as a position.
 func FuzzPosition(f *testing.F) {
 	_, fsys := smallLog(f, true)
-	f.Add(fsys.files[filepath.Join(testDir, positionFile)].data)
+	f.Add(fsys.files[filepath.Join(testDir, positionName)].data)
 	f.Add([]byte("null\n5d1e1c8f\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fsys := newFakeFS()
-		fsys.files[filepath.Join(testDir, positionFile)] = &fakeFile{data: data, synced: len(data)}
+		fsys.files[filepath.Join(testDir, positionName)] = &fakeFile{data: data, synced: len(data)}
 		l, err := newHistory(t).open(fsys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append(0, 1, nil, []byte("a record")); err != nil {
+		if err := l.Append(0, 1, Extent{}, nil, []byte("a record")); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 )
@@ -59,8 +57,9 @@ type Log struct {
 	owner io.Closer
 	ready chan struct{}
 
-	files sync.Mutex // held while files are written or removed; taken before mu
-	saved time.Time  // when the position was last written; guarded by files
+	files    sync.Mutex // held while files are written or removed; taken before mu
+	saved    time.Time  // when the position was last synced; guarded by files
+	position positionFile
 
 	mu      sync.Mutex
 	classes []class
@@ -74,18 +73,25 @@ type Log struct {
 // class is the state of one series of segments.
 type class struct {
 	Class
-	index    uint8
-	segments []segment // by number
-	appended uint64    // last sequence number that was confirmed or given up
-	acked    uint64
-	next     uint64 // sequence number of the next record
-	ackedAt  time.Time
-	waiting  Waiting
-	ages     ages
+	index     int
+	held      bool      // see Hold
+	unknown   bool      // Options do not name it
+	segments  []segment // by number
+	appended  uint64    // last sequence number that was confirmed or given up
+	confirmed uint64    // last one that was confirmed
+	acked     uint64
+	next      uint64 // sequence number of the next record
+	sum       uint64 // weight of all records up to confirmed
+	ackedSum  uint64 // weight of those up to acked
+	extent    Extent // of all since nothing waited
+	tail      tail
+	ackedAt   time.Time
+	waiting   uint64 // records
+	ages      ages
 
 	active File   // of the last segment, nil when that is sealed; guarded by files
 	rotate bool   // the active segment is not to be trusted
-	saved  uint64 // acked as the position on disk has it; guarded by files
+	saved  uint64 // acked as the synced position has it; guarded by files
 
 	cursor   cursor // the sender's, as all that follows
 	reader   openSegment
@@ -107,7 +113,8 @@ type Lost struct {
 // Stats is a snapshot of a log.
 type Stats struct {
 	Bytes   int64
-	Waiting Waiting
+	Waiting Waiting // but for what is held
+	Held    Waiting
 	// Oldest is when the oldest record that waits came, or somewhat before where many
 	// wait; the zero Time when none does. Exempt records do not count.
 	Oldest time.Time
@@ -115,11 +122,12 @@ type Stats struct {
 }
 
 // Open takes a folder into possession and finds out where its log stands. A position
-// that cannot be read is no error: records are sent again then.
+// that cannot be read is no error: records are sent again then, and each class has a loss
+// (Uncertain) behind its last record.
 func Open(o Options) (*Log, error) {
 	o = o.withDefaults()
-	if len(o.Classes) == 0 || len(o.Classes) > 255 || o.MaxBytes < 4<<10 {
-		return nil, fmt.Errorf("open outbox %s: expected 1 to 255 classes and room for 4 KiB", o.Dir)
+	if len(o.Classes) == 0 || len(o.Classes) > maxClasses || o.MaxBytes < 4<<10 {
+		return nil, fmt.Errorf("open outbox %s: expected 1 to %d classes and room for 4 KiB", o.Dir, maxClasses)
 	}
 	owner, err := o.FS.Own(o.Dir)
 	if err != nil {
@@ -127,7 +135,7 @@ func Open(o Options) (*Log, error) {
 	}
 	l := &Log{o: o, owner: owner, ready: make(chan struct{}, 1), lost: make(map[Reason]Lost)}
 	for i, c := range o.Classes {
-		l.classes = append(l.classes, class{Class: c, index: uint8(i)})
+		l.classes = append(l.classes, class{Class: c, index: i})
 	}
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", o.Dir, err), owner.Close())
@@ -156,6 +164,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// ClassName is the name of a class, also of one that Options do not name.
+func (l *Log) ClassName(class int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.classes[class].Name
+}
+
 // Dir is the folder.
 func (l *Log) Dir() string { return l.o.Dir }
 
@@ -169,122 +184,8 @@ func (l *Log) signal() {
 	}
 }
 
-// recover reads the position and the segments.
-func (l *Log) recover() error {
-	p, err := readPosition(l.o.FS, l.o.Dir)
-	if err != nil {
-		l.o.Logger.Warn("position cannot be read: records may be sent again", slog.String("error", err.Error()))
-	}
-	if err := l.list(); err != nil {
-		return err
-	}
-	l.id = rand.Uint64()
-	for i := range l.classes {
-		c := &l.classes[i]
-		// The clock may have been set since it was acknowledged: nobody knows how long
-		// ago that was.
-		c.ackedAt = l.o.Now()
-		if p != nil {
-			l.id = p.ID
-			at := p.Classes[c.Name]
-			c.acked, c.appended = at.Acked, max(at.Acked, at.Appended)
-			c.saved = at.Acked
-		} else if len(c.segments) > 0 {
-			c.acked = c.segments[0].first - 1
-		}
-		if err := l.survey(c); err != nil {
-			return fmt.Errorf("read %s segments: %w", c.Name, err)
-		}
-		c.next = c.appended + 1
-	}
-	return nil
-}
-
-// list finds the segments. Files with other names are left alone.
-func (l *Log) list() error {
-	files, err := l.o.FS.List(l.o.Dir)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		name, number, first, ok := parseSegmentName(f.Name)
-		i := slices.IndexFunc(l.classes, func(c class) bool { return c.Name == name })
-		if !ok || i < 0 || number >= 1<<62 {
-			continue
-		}
-		c := &l.classes[i]
-		c.segments = append(c.segments, segment{number: number, first: first, end: f.Size, size: f.Size})
-		l.number = max(l.number, number)
-		l.total += f.Size
-	}
-	for i := range l.classes {
-		sortSegments(l.classes[i].segments)
-	}
-	return nil
-}
-
-// survey reads the headers of what is not acknowledged. What lies behind the last sound
-// one counts as one record: it was being written in a crash, or is damaged, and its
-// number is not used again, so that the loss shows.
-func (l *Log) survey(c *class) error {
-	last := c.acked
-	junk := false
-	c.cursor = cursor{seen: c.acked}
-	for i := range c.segments {
-		if i+1 < len(c.segments) && c.segments[i+1].first <= c.acked+1 {
-			continue
-		}
-		if c.cursor.number == 0 {
-			c.cursor.number = c.segments[i].number
-		}
-		s, err := c.reader.open(l, c, c.segments[i])
-		if err != nil {
-			l.o.Logger.Error("segment cannot be read", slog.String("error", err.Error()))
-			continue
-		}
-		tail, err := surveySegment(s, func(f *found) {
-			if f.seq > last {
-				last = f.seq
-				c.waiting.Records++
-				c.waiting.Weight += f.weight
-				c.ages.note(f.seq, f.time())
-			}
-		})
-		if err != nil {
-			if errors.Is(err, ErrNewer) {
-				return err
-			}
-			l.o.Logger.Error("segment cannot be read", slog.String("error", err.Error()))
-		}
-		if c.segments[i].size > 0 {
-			junk = tail
-		}
-	}
-	if junk {
-		last++
-		l.o.Logger.Warn("outbox ends in the middle of a record: a crash while it was written, or a damaged disk",
-			slog.String("class", c.Name))
-	}
-	c.reader.close()
-	c.appended = max(c.appended, last)
-	return nil
-}
-
-// surveySegment calls visit for every sound header, and tells whether the segment ends
-// in something else.
-func surveySegment(s *scanner, visit func(*found)) (junk bool, err error) {
-	for offset := int64(0); ; {
-		f, skipped, err := s.at(offset)
-		if errors.Is(err, io.EOF) {
-			return skipped, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		visit(&f)
-		offset = f.next()
-	}
-}
+// weight is that of what waits; the caller holds mu.
+func (c *class) weight() uint64 { return c.sum - min(c.ackedSum, c.sum) }
 
 // Stats is a snapshot of the log's counts.
 func (l *Log) Stats() Stats {
@@ -292,8 +193,12 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	s := Stats{Bytes: l.total, Lost: make(map[Reason]Lost, len(l.lost))}
 	for i := range l.classes {
-		s.Waiting.Records += l.classes[i].waiting.Records
-		s.Waiting.Weight += l.classes[i].waiting.Weight
+		at := &s.Waiting
+		if l.classes[i].held {
+			at = &s.Held
+		}
+		at.Records += l.classes[i].waiting
+		at.Weight += l.classes[i].weight()
 		if at, ok := l.classes[i].oldest(); ok && (s.Oldest.IsZero() || at.Before(s.Oldest)) {
 			s.Oldest = at
 		}
@@ -320,7 +225,7 @@ func (l *Log) Reached(mark []uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.classes {
-		if l.classes[i].acked < mark[i] {
+		if l.classes[i].acked < mark[i] && !l.classes[i].held {
 			return false
 		}
 	}
@@ -339,6 +244,7 @@ func (l *Log) Close() error {
 	l.closed = true
 	l.mu.Unlock()
 	failed := l.save()
+	failed = errors.Join(failed, l.position.close())
 	for i := range l.classes {
 		c := &l.classes[i]
 		if c.active != nil {

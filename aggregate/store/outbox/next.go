@@ -23,6 +23,9 @@ const (
 	// Torn records end the log: a crash while they were written, before they were
 	// confirmed, or damage.
 	Torn Reason = "torn"
+	// Uncertain is the place behind the last record of a log whose position is lost:
+	// records may have been there, and nobody knows how many.
+	Uncertain Reason = "uncertain"
 )
 
 // Entry is a record or, where Lost is set, the place of some.
@@ -30,7 +33,8 @@ type Entry struct {
 	Class       int
 	First, Last uint64 // sequence numbers; equal but for lost records
 	Lost        Reason
-	Weight      uint64
+	Weight      uint64 // 0 where Lost leaves nothing to count by
+	Extent      Extent // of lost records that left none: from the record before to the one after
 	At          time.Time
 	Label       []byte // nil if it is damaged
 	Payload     []byte // in the buffer given to Next
@@ -49,6 +53,8 @@ type cursor struct {
 	number  uint64 // segment
 	offset  int64
 	seen    uint64 // sequence number up to which all is given out
+	sum     uint64 // weight of all records up to seen
+	extent  Extent // of the record that was given out last
 	skipped bool   // bytes that are no records lie before the place
 	held    held
 }
@@ -56,17 +62,21 @@ type cursor struct {
 // held is a damaged record. It is lost unless the same one follows in the next segment:
 // it is written again when a write fails.
 type held struct {
-	seq, weight, id uint64
-	time            int64
-	label           []byte
-	reason          Reason
+	header
+	label []byte
 }
 
 // view is what of a class may be read.
 type view struct {
-	segments []segment
-	appended uint64
-	acked    uint64
+	segments  []segment
+	appended  uint64
+	confirmed uint64
+	acked     uint64
+	sum       uint64 // weight of all records up to confirmed
+	ackedSum  uint64
+	extent    Extent // of all that waits
+	tail      tail
+	now       int64 // Unix ns
 }
 
 // openSegment is a segment that is being read.
@@ -85,7 +95,10 @@ func (r *openSegment) open(l *Log, c *class, s segment) (*scanner, error) {
 		}
 		r.file, r.number = f, s.number
 	}
-	r.scan.file, r.scan.class, r.scan.end = r.file, c.index, s.end
+	r.scan.file, r.scan.class, r.scan.id, r.scan.end = r.file, c.index, l.id, s.end
+	if c.unknown {
+		r.scan.class = anyClass
+	}
 	return &r.scan, nil
 }
 
@@ -111,8 +124,11 @@ func (l *Log) Next(buf []byte) (e Entry, ok bool, err error) {
 	for i := len(l.classes) - 1; i >= 0; i-- {
 		c := &l.classes[i]
 		l.mu.Lock()
-		v := view{slices.Clone(c.segments[atOrAfter(c.segments, c.cursor.number):]), c.appended, c.acked}
+		v, held := c.view(l.o.Now()), c.held
 		l.mu.Unlock()
+		if held {
+			continue
+		}
 		e, ok, err := l.nextOf(c, v, buf)
 		if err != nil {
 			return Entry{}, false, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
@@ -124,12 +140,21 @@ func (l *Log) Next(buf []byte) (e Entry, ok bool, err error) {
 	return Entry{}, false, nil
 }
 
+// view is what of the class may be read now; the caller holds mu.
+func (c *class) view(now time.Time) view {
+	return view{
+		segments: slices.Clone(c.segments[atOrAfter(c.segments, c.cursor.number):]),
+		appended: c.appended, confirmed: c.confirmed, acked: c.acked,
+		sum: c.sum, ackedSum: c.ackedSum, extent: c.extent, tail: c.tail, now: now.UnixNano(),
+	}
+}
+
 func (l *Log) nextOf(c *class, v view, buf []byte) (Entry, bool, error) {
 	if v.acked >= v.appended {
 		return Entry{}, false, nil
 	}
 	if c.cursor.seen < v.acked {
-		c.cursor.seen = v.acked
+		c.cursor.seen, c.cursor.sum = v.acked, v.ackedSum
 		if c.cursor.held.seq <= v.acked {
 			c.cursor.held = held{}
 		}
@@ -138,7 +163,7 @@ func (l *Log) nextOf(c *class, v view, buf []byte) (Entry, bool, error) {
 	e, ok, err := l.advance(c, v, &cur, buf)
 	if err == nil {
 		c.failures = 0
-		e.Class, e.after = int(c.index), cur
+		e.Class, e.id, e.after = c.index, l.id, cur
 		return e, ok, nil
 	}
 	if c.failures++; c.failures < readAttempts || errors.Is(err, ErrNewer) || errors.Is(err, errOpen) {
@@ -159,7 +184,7 @@ func (l *Log) advance(c *class, v view, cur *cursor, buf []byte) (Entry, bool, e
 	for {
 		f, s, err := l.scan(c, v, cur)
 		if errors.Is(err, io.EOF) {
-			e, ok := cur.end(v)
+			e, ok := cur.end(&v)
 			return e, ok, nil
 		}
 		if err != nil {
@@ -169,7 +194,7 @@ func (l *Log) advance(c *class, v view, cur *cursor, buf []byte) (Entry, bool, e
 			cur.offset, cur.skipped = f.next(), false
 			continue
 		}
-		if e, ok := cur.before(&f.header); ok {
+		if e, ok := cur.before(&v, &f.header); ok {
 			return e, true, nil
 		}
 		label, err := s.label(&f)
@@ -182,16 +207,13 @@ func (l *Log) advance(c *class, v view, cur *cursor, buf []byte) (Entry, bool, e
 		}
 		cur.offset = f.next()
 		if payload == nil {
-			cur.held = held{f.seq, f.weight, f.id, f.written, label, Damaged}
-			if f.cut {
-				cur.held.reason = Torn
+			if f.seq != v.tail.seq {
+				cur.held = held{f.header, label}
 			}
 			continue
 		}
-		cur.seen, cur.skipped, cur.held = f.seq, false, held{}
-		return Entry{
-			First: f.seq, Last: f.seq, Weight: f.weight, At: f.time(), Label: label, Payload: payload, id: f.id,
-		}, true, nil
+		cur.pass(&f.header)
+		return f.entry("", label, payload), true, nil
 	}
 }
 
@@ -229,45 +251,82 @@ func (l *Log) scan(c *class, v view, cur *cursor) (found, *scanner, error) {
 }
 
 // before gives what is lost before a record that follows.
-func (cur *cursor) before(h *header) (Entry, bool) {
+func (cur *cursor) before(v *view, h *header) (Entry, bool) {
 	if at := cur.held; at.seq != 0 && at.seq != h.seq {
 		cur.held = held{}
 		if at.seq <= h.prev && at.seq == cur.seen+1 {
-			return cur.lose(at), true
+			return cur.lose(&at), true
 		}
 	}
-	if h.prev <= cur.seen {
-		return Entry{}, false
+	if h.prev > cur.seen {
+		return cur.missing(v, h.prev, h.before, h.extent), true
 	}
-	e := Entry{First: cur.seen + 1, Last: h.prev, Lost: Missing}
-	if cur.skipped {
-		e.Lost = Damaged
+	if at := v.tail; at.seq > cur.seen && at.seq < h.seq {
+		return cur.atTail(v, h.extent), true
 	}
-	cur.seen, cur.skipped = h.prev, false
-	return e, true
+	return Entry{}, false
 }
 
 // end gives what is lost at the end of all segments.
-func (cur *cursor) end(v view) (Entry, bool) {
+func (cur *cursor) end(v *view) (Entry, bool) {
 	if at := cur.held; at.seq == cur.seen+1 && at.seq <= v.appended {
 		cur.held = held{}
-		return cur.lose(at), true
+		return cur.lose(&at), true
 	}
-	if cur.seen >= v.appended {
-		return Entry{}, false
+	switch {
+	case cur.seen < v.confirmed:
+		return cur.missing(v, v.confirmed, v.sum, Extent{v.extent.To, v.extent.To}), true
+	case cur.seen < v.appended:
+		return cur.atTail(v, Extent{}), true
 	}
-	e := Entry{First: cur.seen + 1, Last: v.appended, Lost: Missing}
-	if cur.skipped {
-		e.Lost = Torn
-	}
-	cur.seen = v.appended
-	return e, true
+	return Entry{}, false
 }
 
-func (cur *cursor) lose(at held) Entry {
-	cur.seen = at.seq
+// missing gives the place of records up to a number, of which nothing is left. What is
+// behind them tells how much was in them, and until when.
+func (cur *cursor) missing(v *view, to, sum uint64, behind Extent) Entry {
+	e := Entry{First: cur.seen + 1, Last: to, Lost: Missing, Weight: sum - min(cur.sum, sum), Extent: cur.until(v, behind)}
+	if cur.skipped {
+		e.Lost = Damaged
+	}
+	cur.seen, cur.sum, cur.skipped = to, sum, false
+	return e
+}
+
+// until is the time from the record before a place to what is behind it.
+func (cur *cursor) until(v *view, behind Extent) Extent {
+	if cur.extent == (Extent{}) {
+		return Extent{v.extent.From, v.extent.From}.Join(behind)
+	}
+	return cur.extent.Join(behind)
+}
+
+// atTail gives the place behind the records that an earlier process left.
+func (cur *cursor) atTail(v *view, behind Extent) Entry {
+	e := Entry{First: cur.seen + 1, Last: v.tail.seq, Lost: v.tail.reason, Extent: cur.until(v, behind)}
+	if e.Lost == Uncertain {
+		e.Extent.To = max(e.Extent.To, v.now)
+	}
+	cur.seen, cur.skipped = v.tail.seq, false
+	return e
+}
+
+// lose gives the place of a damaged record whose header is sound.
+func (cur *cursor) lose(at *held) Entry {
+	cur.pass(&at.header)
+	return at.entry(Damaged, at.label, nil)
+}
+
+// pass moves the cursor behind a record.
+func (cur *cursor) pass(h *header) {
+	cur.seen, cur.sum, cur.extent = h.seq, h.before+h.weight, h.extent
+	cur.skipped, cur.held = false, held{}
+}
+
+func (h *header) entry(lost Reason, label, payload []byte) Entry {
 	return Entry{
-		First: at.seq, Last: at.seq, Lost: at.reason, Weight: at.weight, At: time.Unix(0, at.time), Label: at.label, id: at.id,
+		First: h.seq, Last: h.seq, Lost: lost, Weight: h.weight, Extent: h.extent, At: h.time(),
+		Label: label, Payload: payload, id: h.id,
 	}
 }
 
@@ -300,7 +359,7 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 		if lost != "" {
 			l.lose(lost, n)
 		}
-		c.ack(e.Last, n.Records, n.Weight, now)
+		c.ack(e.Last, e.after.sum, n.Records, now)
 		l.changed = true
 	}
 	l.mu.Unlock()
@@ -311,17 +370,17 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 	}
 }
 
-// ack moves the class on; the caller holds mu.
-func (c *class) ack(to, records, weight uint64, now time.Time) {
-	c.acked, c.ackedAt = to, now
+// ack moves the class on to a number, up to which the weight of all records is sum; the
+// caller holds mu.
+func (c *class) ack(to, sum, records uint64, now time.Time) {
+	c.acked, c.ackedSum, c.ackedAt = to, max(c.ackedSum, sum), now
 	c.ages.forget(to)
-	c.waiting.Records -= min(records, c.waiting.Records)
-	c.waiting.Weight -= min(weight, c.waiting.Weight)
+	c.waiting -= min(records, c.waiting)
 	switch {
 	case c.acked >= c.appended:
-		c.waiting = Waiting{}
-	case c.waiting.Records == 0:
-		c.waiting.Records = 1 // a record whose header is damaged was never counted, and is lost now
+		c.waiting, c.ackedSum, c.extent = 0, c.sum, Extent{}
+	case c.waiting == 0:
+		c.waiting = 1 // a record whose header is damaged was never counted, and is lost now
 	}
 	for i := range c.segments {
 		if c.isAcked(i) && c.segments[i].ackedAt.IsZero() {

@@ -1,8 +1,7 @@
 package outbox
 
 import (
-	"bytes"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -15,108 +14,243 @@ import (
 )
 
 const (
-	positionFile    = "position"
-	positionTemp    = "position.new"
-	maxPositionSize = 64 << 10
+	positionName  = "position"
+	positionTemp  = "position.new"
+	positionMagic = "obp1"
+
+	// slotSize is a page: damage to one leaves the other slot.
+	slotSize     = 4096
+	slotHead     = 4 + 4 + 3*8 + 1
+	maxClassName = 32
 )
 
 var errPosition = errors.New("checksum does not match")
 
-// position is how far the log has come. Losing it only repeats records.
+// position is how far the log has come.
 type position struct {
-	ID      uint64                   `json:"id"`
-	At      time.Time                `json:"at"` // for people
-	Classes map[string]classPosition `json:"classes"`
+	generation uint64
+	id         uint64
+	at         time.Time // for people
+	classes    []classPosition
 }
 
+// classPosition is how far a class has come.
 type classPosition struct {
-	Acked    uint64 `json:"acked"`    // up to here
-	Appended uint64 `json:"appended"` // at least
+	name      string
+	acked     uint64 // up to here
+	confirmed uint64 // the last durable record
+	ackedSum  uint64 // weight of all up to acked
+	sum       uint64 // weight of all up to confirmed
+	extent    Extent // of all since nothing waited
+	doubt     uint64 // the number of an Uncertain loss that waits; 0 for none
 }
 
-// writePosition replaces the position: a JSON line and its CRC32C.
-func writePosition(fsys FS, dir string, p *position) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("encode position: %w", err)
+// of is where a class stands, nowhere without a position.
+func (p *position) of(c *class) classPosition {
+	if p != nil {
+		for _, at := range p.classes {
+			if at.name == c.Name {
+				return at
+			}
+		}
 	}
-	text = fmt.Appendf(text, "\n%08x\n", crc32.Checksum(text, castagnoli))
-	temp := filepath.Join(dir, positionTemp)
-	if err := writeFile(fsys, temp, text); err != nil {
-		return fmt.Errorf("write position: %w", err)
-	}
-	if err := fsys.Rename(temp, filepath.Join(dir, positionFile)); err != nil {
-		return fmt.Errorf("write position: %w", err)
-	}
-	return nil
+	return classPosition{}
 }
 
-func writeFile(fsys FS, name string, text []byte) error {
-	f, err := fsys.Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	return f.Sync()
+// positionFile is the open file. Of its two slots one is synced and stays as it is until
+// the other one is: so there is always one, and the last append is in the other. Guarded by
+// the log's files.
+type positionFile struct {
+	file       File // nil: there is none, or it cannot be written to
+	synced     int  // slot
+	generation uint64
 }
 
-// readPosition gives nil where there is none yet.
-func readPosition(fsys FS, dir string) (*position, error) {
-	f, err := fsys.Open(filepath.Join(dir, positionFile), os.O_RDONLY)
+// open reads the later one of the two slots; nil where there is none. The error is also
+// that of the other slot.
+func (f *positionFile) open(fsys FS, dir string) (*position, error) {
+	file, err := fsys.Open(filepath.Join(dir, positionName), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read position: %w", err)
+		return nil, err
 	}
-	defer f.Close()
-	b := make([]byte, maxPositionSize)
-	n, err := f.ReadAt(b, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read position: %w", err)
+	var latest *position
+	b := make([]byte, slotSize)
+	for slot := range 2 {
+		n, failed := file.ReadAt(b, int64(slot)*slotSize)
+		if failed != nil && !errors.Is(failed, io.EOF) {
+			err = errors.Join(err, failed)
+			continue
+		}
+		p, failed := parsePosition(b[:n])
+		if failed != nil {
+			err = errors.Join(err, failed)
+		} else if latest == nil || p.generation > latest.generation {
+			latest = p
+			f.synced, f.generation = slot, p.generation
+		}
 	}
-	p, err := parsePosition(b[:n])
+	if latest == nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	f.file = file
+	return latest, err
+}
+
+func (f *positionFile) close() error {
+	if f.file == nil {
+		return nil
+	}
+	file := f.file
+	f.file = nil
+	return file.Close()
+}
+
+// create makes a new file with both slots, durable in the folder.
+func (f *positionFile) create(fsys FS, dir string, p *position) error {
+	if err := f.close(); err != nil {
+		return err
+	}
+	temp := filepath.Join(dir, positionTemp)
+	file, err := fsys.Open(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
-		return nil, fmt.Errorf("read position: %w", err)
+		return err
+	}
+	f.file, f.synced = file, 1
+	err = f.write(p)
+	f.synced = 0
+	if err == nil {
+		err = f.write(p)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err == nil {
+		err = fsys.Rename(temp, filepath.Join(dir, positionName))
+	}
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err != nil {
+		return errors.Join(err, f.close())
+	}
+	return nil
+}
+
+// write fills the slot that is not synced. After an error the file is not written to again.
+func (f *positionFile) write(p *position) error {
+	f.generation++
+	p.generation = f.generation
+	if _, err := f.file.WriteAt(p.append(nil), int64(1-f.synced)*slotSize); err != nil {
+		return errors.Join(err, f.close())
+	}
+	return nil
+}
+
+// sync makes what was written durable.
+func (f *positionFile) sync() error {
+	if err := f.file.Sync(); err != nil {
+		return errors.Join(err, f.close())
+	}
+	f.synced = 1 - f.synced
+	return nil
+}
+
+// append encodes a slot.
+func (p *position) append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = append(b, positionMagic...)
+	b = append(b, 0, 0, 0, 0) // length
+	for _, v := range [...]uint64{p.generation, p.id, uint64(p.at.UnixNano())} {
+		b = le.AppendUint64(b, v)
+	}
+	b = append(b, byte(len(p.classes)))
+	for i := range p.classes {
+		c := &p.classes[i]
+		b = append(b, byte(len(c.name)))
+		b = append(b, c.name...)
+		for _, v := range [...]uint64{c.acked, c.confirmed, c.ackedSum, c.sum, uint64(c.extent.From), uint64(c.extent.To), c.doubt} {
+			b = le.AppendUint64(b, v)
+		}
+	}
+	le.PutUint32(b[4:], uint32(len(b)+4))
+	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+func parsePosition(b []byte) (*position, error) {
+	le := binary.LittleEndian
+	if len(b) < slotHead+4 || string(b[:4]) != positionMagic {
+		return nil, errPosition
+	}
+	n := int(le.Uint32(b[4:]))
+	if n < slotHead+4 || n > len(b) || crc32.Checksum(b[:n-4], castagnoli) != le.Uint32(b[n-4:]) {
+		return nil, errPosition
+	}
+	p := &position{generation: le.Uint64(b[8:]), id: le.Uint64(b[16:]), at: time.Unix(0, int64(le.Uint64(b[24:])))}
+	count := int(b[slotHead-1])
+	for b = b[slotHead : n-4]; len(b) > 0; count-- {
+		size := 1 + int(b[0])
+		if len(b) < size+7*8 {
+			return nil, errPosition
+		}
+		v := func(i int) uint64 { return le.Uint64(b[size+8*i:]) }
+		c := classPosition{string(b[1:size]), v(0), v(1), v(2), v(3), Extent{int64(v(4)), int64(v(5))}, v(6)}
+		c.confirmed, c.sum = max(c.confirmed, c.acked), max(c.sum, c.ackedSum)
+		p.classes = append(p.classes, c)
+		b = b[size+7*8:]
+	}
+	if count != 0 {
+		return nil, errPosition
 	}
 	return p, nil
 }
 
-func parsePosition(b []byte) (*position, error) {
-	text, sum, ok := bytes.Cut(b, []byte("\n"))
-	if !ok || string(sum) != fmt.Sprintf("%08x\n", crc32.Checksum(text, castagnoli)) {
-		return nil, errPosition
+// current is where the log stands now.
+func (l *Log) current() *position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &position{id: l.id, at: l.o.Now(), classes: make([]classPosition, len(l.classes))}
+	for i := range l.classes {
+		c := &l.classes[i]
+		at := classPosition{name: c.Name, acked: c.acked, confirmed: c.confirmed, ackedSum: c.ackedSum, sum: c.sum, extent: c.extent}
+		if c.tail.reason == Uncertain && c.tail.seq > c.acked {
+			at.doubt = c.tail.seq
+		}
+		p.classes[i] = at
 	}
-	p := new(position)
-	if err := json.Unmarshal(text, p); err != nil {
-		return nil, err
+	l.changed = false
+	return p
+}
+
+// note writes the position after an append, without a sync: a process that is killed
+// leaves it, and after a power cut the synced one is there. The caller holds files.
+func (l *Log) note() {
+	if l.position.file == nil {
+		return // until save makes a new one
 	}
-	return p, nil
+	if err := l.position.write(l.current()); err != nil {
+		l.o.Logger.Warn("position cannot be written: records may be sent again", slog.String("error", err.Error()))
+	}
 }
 
 // save writes the position, for good. The caller holds files.
 func (l *Log) save() error {
-	l.mu.Lock()
-	p := position{ID: l.id, At: l.o.Now(), Classes: make(map[string]classPosition, len(l.classes))}
-	for i := range l.classes {
-		c := &l.classes[i]
-		p.Classes[c.Name] = classPosition{Acked: c.acked, Appended: c.appended}
+	p := l.current()
+	l.saved = p.at
+	var err error
+	if l.position.file == nil {
+		err = l.position.create(l.o.FS, l.o.Dir, p)
+	} else if err = l.position.write(p); err == nil {
+		err = l.position.sync()
 	}
-	l.changed = false
-	l.mu.Unlock()
-	l.saved = p.At
-	if err := writePosition(l.o.FS, l.o.Dir, &p); err != nil {
-		return err
-	}
-	if err := l.o.FS.SyncDir(l.o.Dir); err != nil {
+	if err != nil {
 		return fmt.Errorf("write position: %w", err)
 	}
 	for i := range l.classes {
 		c := &l.classes[i]
-		c.saved = p.Classes[c.Name].Acked
+		c.saved = p.classes[i].acked
 	}
 	return nil
 }

@@ -47,9 +47,9 @@ func (r *Reader) Next() (Entry, error) {
 		if err != nil {
 			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
 		}
-		return Entry{
-			Class: r.segment.Class, First: f.seq, Last: f.seq, Weight: f.weight, At: f.time(), Label: label, id: f.id,
-		}, nil
+		e := f.entry("", label, nil)
+		e.Class = r.segment.Class
+		return e, nil
 	}
 }
 

@@ -12,8 +12,8 @@ const (
 	MaxLabel   = 64 << 10
 	MaxPayload = 64 << 20
 
-	headerSize = 68
-	version    = 1
+	headerSize = 92
+	version    = 2
 )
 
 const magic = "obx1"
@@ -35,6 +35,8 @@ type header struct {
 	seq, prev   uint64
 	written     int64 // Unix ns
 	weight      uint64
+	before      uint64 // weight of all confirmed records of the class before it
+	extent      Extent
 	labelCRC    uint32
 	payloadCRC  uint32
 }
@@ -42,6 +44,21 @@ type header struct {
 func (h *header) size() int64 { return headerSize + int64(h.labelSize) + int64(h.payloadSize) }
 
 func (h *header) time() time.Time { return time.Unix(0, h.written) }
+
+// Extent is the time that the things in a record are of, Unix ns; the zero Extent where
+// they are of none.
+type Extent struct{ From, To int64 }
+
+// Join is the extent of both.
+func (e Extent) Join(o Extent) Extent {
+	switch {
+	case e == Extent{}:
+		return o
+	case o == Extent{}:
+		return e
+	}
+	return Extent{min(e.From, o.From), max(e.To, o.To)}
+}
 
 // appendTo encodes the header of a record that begins at an offset of its file.
 func (h *header) appendTo(b []byte, offset int64) []byte {
@@ -51,7 +68,7 @@ func (h *header) appendTo(b []byte, offset int64) []byte {
 	b = append(b, version, h.class, 0, 0)
 	b = le.AppendUint32(b, h.labelSize)
 	b = le.AppendUint32(b, h.payloadSize)
-	for _, v := range [...]uint64{h.id, h.seq, h.prev, uint64(h.written), h.weight} {
+	for _, v := range [...]uint64{h.id, h.seq, h.prev, uint64(h.written), h.weight, h.before, uint64(h.extent.From), uint64(h.extent.To)} {
 		b = le.AppendUint64(b, v)
 	}
 	b = le.AppendUint32(b, h.labelCRC)
@@ -78,8 +95,9 @@ func parseHeader(b []byte, offset int64) (header, error) {
 	h := header{
 		class: b[5], labelSize: le.Uint32(b[8:]), payloadSize: le.Uint32(b[12:]),
 		id: le.Uint64(b[16:]), seq: le.Uint64(b[24:]), prev: le.Uint64(b[32:]),
-		written: int64(le.Uint64(b[40:])), weight: le.Uint64(b[48:]),
-		labelCRC: le.Uint32(b[56:]), payloadCRC: le.Uint32(b[60:]),
+		written: int64(le.Uint64(b[40:])), weight: le.Uint64(b[48:]), before: le.Uint64(b[56:]),
+		extent:   Extent{int64(le.Uint64(b[64:])), int64(le.Uint64(b[72:]))},
+		labelCRC: le.Uint32(b[80:]), payloadCRC: le.Uint32(b[84:]),
 	}
 	if b[4] > version {
 		return header{}, ErrNewer

@@ -93,8 +93,10 @@ type Segment struct {
 	Acked   bool      // all of it is acknowledged
 	AckedAt time.Time // since when at the latest, if Acked; not before the log was opened
 	Bytes   int64
+	Weight  uint64 // of the waiting records, as they were appended; of Oldest and Held
 	from    uint64 // the sequence numbers that Read gives
 	to      uint64
+	sum     uint64 // weight of all confirmed records of the class up to its end
 	segment segment
 }
 
@@ -115,7 +117,7 @@ func (l *Log) Acked() []Segment {
 				at = s.ackedAt
 			}
 			list = append(list, Segment{
-				Class: int(c.index), Acked: c.isAcked(j), AckedAt: at, Bytes: s.size, from: s.first, to: c.acked, segment: s,
+				Class: c.index, Acked: c.isAcked(j), AckedAt: at, Bytes: s.size, from: s.first, to: c.acked, segment: s,
 			})
 		}
 	}
@@ -159,12 +161,54 @@ func (l *Log) Oldest(class int) (Segment, bool) {
 // waiting is the oldest segment of a class with waiting records that can give way.
 func (l *Log) waiting(class int) (Segment, bool) {
 	c := &l.classes[class]
-	for j, s := range c.segments {
-		if last := c.last(j); c.acked < last && !c.Exempt {
-			return Segment{Class: class, Bytes: s.size, from: c.acked + 1, to: last, segment: s}, true
+	for j := range c.segments {
+		if last := c.last(j); c.acked < last && !c.Exempt && !c.held {
+			return c.waitingSegment(j), true
 		}
 	}
 	return Segment{}, false
+}
+
+// waitingSegment is the j-th segment, some of which waits.
+func (c *class) waitingSegment(j int) Segment {
+	s := c.segments[j]
+	sum := c.sum
+	if j+1 < len(c.segments) {
+		sum = min(c.segments[j+1].before, sum)
+	}
+	sum = max(sum, c.ackedSum)
+	return Segment{
+		Class: c.index, Bytes: s.size, Weight: sum - min(max(s.before, c.ackedSum), sum),
+		from: c.acked + 1, to: c.last(j), sum: sum, segment: s,
+	}
+}
+
+// Hold keeps the waiting records of a class where they are, for a program that can read
+// them: Next gives none of them while the log is open. Classes of the folder that Options
+// do not name are held from the beginning.
+func (l *Log) Hold(class int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.classes[class].held = true
+}
+
+// Held is the oldest segment with records that are held, and the bytes of all such.
+func (l *Log) Held() (oldest Segment, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.classes {
+		c := &l.classes[i]
+		for j := range c.segments {
+			if !c.held || c.acked >= c.last(j) {
+				continue
+			}
+			if bytes == 0 || c.segments[j].number < oldest.segment.number {
+				oldest = c.waitingSegment(j)
+			}
+			bytes += c.segments[j].size
+		}
+	}
+	return oldest, bytes
 }
 
 // Discard gives up the waiting records of a segment that Oldest gave, for a reason,
@@ -176,7 +220,7 @@ func (l *Log) Discard(s Segment, reason Reason, n Lost) error {
 	l.mu.Lock()
 	if c.acked < s.to {
 		l.lose(reason, n)
-		c.ack(s.to, n.Records, n.Weight, l.o.Now())
+		c.ack(s.to, s.sum, n.Records, l.o.Now())
 		l.changed = true
 	}
 	l.mu.Unlock()
@@ -193,7 +237,7 @@ func (l *Log) Clear() error {
 	l.mu.Lock()
 	for i := range l.classes {
 		c := &l.classes[i]
-		c.ack(c.appended, 0, 0, l.o.Now())
+		c.ack(c.appended, c.sum, 0, l.o.Now())
 	}
 	l.mu.Unlock()
 	if err := l.save(); err != nil {

@@ -104,9 +104,9 @@ func TestTooLarge(t *testing.T) {
 	h := newHistory(t)
 	l := h.mustOpen(newFakeFS())
 	for _, err := range []error{
-		l.Append(0, 1, make([]byte, MaxLabel+1), nil),
-		l.Append(0, 1, nil, make([]byte, MaxPayload+1)),
-		l.Append(0, 1, nil, make([]byte, 1<<20)),
+		l.Append(0, 1, Extent{}, make([]byte, MaxLabel+1), nil),
+		l.Append(0, 1, Extent{}, nil, make([]byte, MaxPayload+1)),
+		l.Append(0, 1, Extent{}, nil, make([]byte, 1<<20)),
 	} {
 		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%v, want ErrTooLarge", err)
@@ -206,7 +206,7 @@ func TestExpendable(t *testing.T) {
 	}
 	defer l.Close()
 	for class := range 3 {
-		if err := l.Append(class, 1, nil, make([]byte, 100)); err != nil {
+		if err := l.Append(class, 1, Extent{}, nil, make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,13 +10,18 @@ import (
 // scanner finds the records of one segment, and those that follow damage.
 type scanner struct {
 	file  File
-	class uint8
-	end   int64 // nothing is read beyond
+	class int    // of the records; anyClass: whatever their headers say
+	id    uint64 // of the log; 0: any
+	end   int64  // nothing is read beyond
 	head  [headerSize]byte
 	chunk []byte // for searching; made when it is needed
 }
 
-const chunkSize = 64 << 10
+const (
+	chunkSize = 64 << 10
+	// anyClass is of segments whose class this program does not know.
+	anyClass = -1
+)
 
 // found is a record whose header is sound.
 type found struct {
@@ -81,7 +86,7 @@ func (s *scanner) parse(b []byte, offset int64) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	if h.class != s.class {
+	if s.class != anyClass && int(h.class) != s.class || s.id != 0 && h.id != s.id {
 		return found{}, errNoHeader
 	}
 	return found{header: h, offset: offset, cut: offset+h.size() > s.end}, nil
