@@ -295,10 +295,13 @@ func (cur *cursor) missing(v *view, to, sum uint64, behind Extent) Entry {
 
 // until is the time from the record before a place to what is behind it.
 func (cur *cursor) until(v *view, behind Extent) Extent {
-	if cur.extent == (Extent{}) {
-		return Extent{v.extent.From, v.extent.From}.Join(behind)
+	switch {
+	case cur.extent != (Extent{}):
+		return cur.extent.Join(behind)
+	case v.extent != (Extent{}):
+		return Extent{v.extent.From, max(v.extent.From, behind.To)}
 	}
-	return cur.extent.Join(behind)
+	return behind
 }
 
 // atTail gives the place behind the records that an earlier process left.

@@ -136,7 +136,7 @@ func (l *Log) survey(c *class, at classPosition, known bool) error {
 	}
 	c.cursor = cursor{seen: c.acked, sum: c.ackedSum}
 	c.confirmed, c.sum = max(c.acked, at.confirmed), max(c.ackedSum, at.sum)
-	end := surveyed{seq: c.acked, sum: c.ackedSum, base: known}
+	end := surveyed{seq: c.acked, sum: c.ackedSum, base: known || c.acked == 0}
 	for i := range c.segments {
 		if i+1 < len(c.segments) && c.segments[i+1].first <= c.acked+1 {
 			continue
@@ -153,6 +153,7 @@ func (l *Log) survey(c *class, at classPosition, known bool) error {
 	c.reader.close()
 	if !known {
 		c.ackedSum, c.cursor.sum = end.start, end.start
+		c.extent.From = 0 // nobody knows of when the records before the first sound one were
 	}
 	torn := end.junk && end.seq >= c.confirmed
 	if end.cut && end.seq > c.confirmed {
