@@ -27,7 +27,8 @@ type Client struct {
 	streams map[streamKey]*Stream
 	latest  map[uint64]*wire.Description // by epoch
 	pending record
-	missing missing // what was lost, and is to be told
+	missing missing      // what was lost, and is to be told
+	beside  []missingKey // the streams beside the last loss in the spool
 	stats   ClientStats
 	lost    map[string]uint64
 	closed  bool
@@ -37,6 +38,7 @@ type Client struct {
 
 	// The sender's.
 	scratch      []byte
+	before       []byte // label of the last record that was read
 	released     time.Time
 	describedFor int
 	answered     time.Time // when a collector answered last
@@ -89,7 +91,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, streams: map[streamKey]*Stream{}, latest: map[uint64]*wire.Description{},
-		lost: map[string]uint64{}, moved: make(chan struct{}), missing: missing{parts: map[missingKey]*wire.Gap{}},
+		lost: map[string]uint64{}, moved: make(chan struct{}),
 	}
 	c.stats.Refused = map[string]uint64{}
 	if err := c.dial(); err != nil {

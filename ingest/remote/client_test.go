@@ -220,7 +220,7 @@ func TestDamagedSpool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data[len(data)/2] ^= 1
+	data[len(data)-1] ^= 1
 	if err := os.WriteFile(names[0], data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +229,13 @@ func TestDamagedSpool(t *testing.T) {
 	client.Collectors = []string{s.url}
 	again := startClient(t, client)
 	again.flush(t)
-	if st := again.Stats(); st.Lost["damaged"] != 1 || st.Stored != 9 {
-		t.Errorf("%+v, want 9 stored and one lost", st)
+	if st := again.Stats(); st.Lost["damaged"] != 1 || st.Stored != 9+1 {
+		t.Errorf("%+v, want 9 and a gap stored, and one lost", st)
+	}
+	for _, g := range l.gaps {
+		if g.GetReason() != "exporter_damaged" || g.GetRows() != 10 || g.GetObservations() == 0 || g.GetResolutionNs() != 1e9 {
+			t.Errorf("gap %v, want the block", g)
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package remote
 
 import (
 	"log/slog"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -13,6 +15,15 @@ import (
 type missing struct {
 	parts   map[missingKey]*wire.Gap
 	records []*wire.Record // that were lost themselves, and are told again
+	unknown []unknownLoss
+	extent  outbox.Extent // of all that was added
+}
+
+// unknownLoss is a record of the spool of which nothing but its time is left.
+type unknownLoss struct {
+	reason string
+	outbox.Extent
+	id uint64
 }
 
 // missingKey is a stream's windows that are missing for one reason.
@@ -29,13 +40,32 @@ const maxMissing = 1024
 // lostHere begins the reasons of gaps that an exporter tells of.
 const lostHere = "exporter_"
 
-// add notes an item that is lost. Of observations nobody knows whose windows they are.
+// add notes an item that is lost.
 func (m *missing) add(reason string, item proto.Message) {
 	switch item := item.(type) {
 	case *wire.Block:
 		m.addBlock(reason, item)
+	case *wire.Observations:
+		m.addBatch(reason, item)
 	case *wire.Record:
 		m.addRecord(reason, item)
+	}
+}
+
+// addEntry notes a record of the spool by its label, or by its time where that is lost too.
+func (m *missing) addEntry(reason string, e *outbox.Entry) {
+	list := standIns(e.Label)
+	for _, r := range list {
+		g := r.GetGap()
+		if g == nil || g.GetReason() != lostHere {
+			m.addRecord(reason, r)
+			continue
+		}
+		g.Reason = lostHere + reason
+		m.merge(missingKey{streamKey{r.GetStream(), r.GetIncarnation()}, r.GetEpoch(), g.GetResolutionNs(), reason}, g)
+	}
+	if len(list) == 0 && len(m.unknown) < maxMissing {
+		m.unknown = append(m.unknown, unknownLoss{reason, e.Extent, e.Last})
 	}
 }
 
@@ -44,6 +74,9 @@ func (m *missing) addAll(reason string, body []byte) {
 	items := itemsOf(body)
 	for _, b := range items.GetBlocks() {
 		m.addBlock(reason, b)
+	}
+	for _, o := range items.GetObservations() {
+		m.addBatch(reason, o)
 	}
 	for _, r := range items.GetRecords() {
 		m.addRecord(reason, r)
@@ -71,6 +104,20 @@ func (m *missing) addBlock(reason string, b *wire.Block) {
 	})
 }
 
+// addBatch notes the time of observations: nobody knows how many windows they are of, nor
+// under which configuration, which is the collector's own.
+func (m *missing) addBatch(reason string, o *wire.Observations) {
+	g := &wire.Gap{Id: o.GetSeq(), Reason: lostHere + reason}
+	at := int64(0)
+	for i, step := range o.GetTimeNs() {
+		if at += step; i == 0 {
+			g.FromNs, g.ToNs = at, at+1
+		}
+		g.FromNs, g.ToNs = min(g.GetFromNs(), at), max(g.GetToNs(), at+1)
+	}
+	m.merge(missingKey{streamKey{o.GetStream(), o.GetIncarnation()}, 0, 0, reason}, g)
+}
+
 // addRecord keeps gaps and ends. What a tap took in is many numbers: that they are missing
 // is told.
 func (m *missing) addRecord(reason string, r *wire.Record) {
@@ -79,21 +126,37 @@ func (m *missing) addRecord(reason string, r *wire.Record) {
 		m.merge(k, &wire.Gap{FromNs: t.GetFromNs(), ToNs: t.GetToNs(), Rows: 1, Id: t.GetSeq(), Reason: lostHere + reason})
 		return
 	}
+	if g := r.GetGap(); g != nil {
+		m.extent = m.extent.Join(outbox.Extent{From: g.GetFromNs(), To: g.GetToNs()})
+	}
 	if len(m.records) < maxMissing {
 		m.records = append(m.records, r)
 	}
 }
 
 func (m *missing) merge(k missingKey, g *wire.Gap) {
+	m.extent = m.extent.Join(outbox.Extent{From: g.GetFromNs(), To: g.GetToNs()})
 	have := m.parts[k]
 	switch {
 	case have == nil && len(m.parts) < maxMissing:
+		if m.parts == nil {
+			m.parts = map[missingKey]*wire.Gap{}
+		}
 		m.parts[k] = g
 	case have != nil:
 		have.FromNs, have.ToNs = min(have.GetFromNs(), g.GetFromNs()), max(have.GetToNs(), g.GetToNs())
 		have.Rows += g.GetRows()
 		have.Observations = addSat(have.GetObservations(), g.GetObservations())
 	}
+}
+
+// list has all that is missing as records, without descriptions where they are gaps.
+func (m *missing) list() []*wire.Record {
+	list := slices.Clone(m.records)
+	for k, g := range m.parts {
+		list = append(list, &wire.Record{Stream: k.name, Incarnation: k.incarnation, Epoch: k.epoch, What: &wire.Record_Gap{Gap: g}})
+	}
+	return list
 }
 
 // missRefused notes which blocks of a record of the spool a collector refused for good.
@@ -118,24 +181,115 @@ func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
 // tellMissing gathers records of what was lost. What the collector cannot know the meaning
 // of is not told. The caller holds mu.
 func (c *Client) tellMissing() {
-	if len(c.missing.parts)+len(c.missing.records) == 0 {
+	c.attribute()
+	told := c.missing
+	if len(told.parts)+len(told.records) == 0 {
 		return
 	}
-	records := c.missing.records
-	for k, g := range c.missing.parts {
-		d, err := c.descriptionOf(k.epoch)
-		if err != nil {
-			continue
+	c.missing = missing{unknown: told.unknown}
+	for _, r := range told.list() {
+		if r.GetDescription() == 0 {
+			d, err := c.descriptionOf(r.GetEpoch())
+			if r.GetEpoch() == 0 {
+				r.Epoch, d, err = c.latestEpoch()
+			}
+			if err != nil {
+				continue
+			}
+			r.Description = d
 		}
-		records = append(records, &wire.Record{
-			Stream: k.name, Incarnation: k.incarnation, Epoch: k.epoch, Description: d, What: &wire.Record_Gap{Gap: g},
-		})
-	}
-	c.missing.records = nil
-	clear(c.missing.parts)
-	for _, r := range records {
 		if err := c.gather(fieldRecords, r); err != nil {
 			c.cfg.Logger.Error("what is missing cannot be told", slog.String("error", err.Error()))
+		}
+	}
+}
+
+// latestEpoch is the configuration of now: that of observations.
+func (c *Client) latestEpoch() (epoch, description uint64, err error) {
+	for _, name := range slices.Backward(c.descriptionFiles()) {
+		if d := readDescription(name); d != nil {
+			return d.GetEpoch(), d.GetId(), nil
+		}
+	}
+	return 0, 0, errUndescribed
+}
+
+// attribute makes gaps of losses of which only the time is known: one in each stream that
+// the records beside them were of or, without any, in each that there is. Until there is one
+// they wait.
+func (c *Client) attribute() {
+	if len(c.missing.unknown) == 0 {
+		return
+	}
+	keys := c.beside
+	for k := range c.streams {
+		if len(c.beside) == 0 {
+			keys = append(keys, missingKey{streamKey: k})
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	for _, u := range c.missing.unknown {
+		now := c.cfg.Now().UnixNano()
+		if u.Extent == (outbox.Extent{}) {
+			u.Extent = outbox.Extent{From: now, To: now}
+		}
+		for _, k := range keys {
+			k.resolution, k.reason = 0, u.reason
+			c.missing.merge(k, &wire.Gap{FromNs: max(u.From, 1), ToNs: min(u.To, now), Id: u.id, Reason: lostHere + u.reason})
+		}
+	}
+	c.missing.unknown = nil
+}
+
+// maxBeside bounds the streams in which a loss of which only the time is known leaves gaps.
+const maxBeside = 64
+
+// besideOf are the streams of a record of the spool, by its label.
+func besideOf(keys []missingKey, label []byte) []missingKey {
+	for _, r := range standIns(label) {
+		k := missingKey{streamKey: streamKey{r.GetStream(), r.GetIncarnation()}, epoch: r.GetEpoch()}
+		if len(keys) < maxBeside && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// pass counts what is lost at the head of the spool, and spools its gap before it goes on.
+func (c *Client) pass(e *outbox.Entry, reason string) {
+	c.mu.Lock()
+	c.lost[reason] += max(e.Weight, 1)
+	if e.Lost != outbox.Torn { // that was never confirmed to anybody
+		c.missing.addEntry(reason, e)
+		c.beside = c.besideLoss(e.Last)
+		c.tellMissing()
+		_ = c.spoolPending() // tells itself; the gap stays in memory then
+	}
+	c.mu.Unlock()
+	c.log.Ack(e)
+}
+
+// besideLoss are the streams of the records around a place in the spool.
+func (c *Client) besideLoss(number uint64) []missingKey {
+	keys := besideOf(nil, c.before)
+	s, ok := c.log.Oldest(0)
+	if !ok {
+		return keys
+	}
+	r, err := c.log.Read(s)
+	if err != nil {
+		return keys
+	}
+	defer r.Close()
+	for {
+		e, err := r.Next()
+		if err != nil {
+			return keys
+		}
+		if more := besideOf(keys, e.Label); e.Last > number && len(more) > 0 {
+			return more
 		}
 	}
 }

@@ -154,17 +154,15 @@ func (c *Client) collect(sh *sheaf, single bool) error {
 		sh.body = protowire.AppendString(sh.body, c.cfg.Exporter)
 	}
 	for {
-		segment, ok := c.log.Oldest(0)
-		if !ok {
-			return nil
+		if segment, ok := c.log.Oldest(0); ok {
+			if err := c.readSegment(sh, segment, single); err != nil {
+				return err
+			}
+			if len(sh.records) > 0 {
+				return nil
+			}
 		}
-		if err := c.readSegment(sh, segment, single); err != nil {
-			return err
-		}
-		if len(sh.records) > 0 {
-			return nil
-		}
-		// Nothing in the segment can be read: it is lost, or gone meanwhile.
+		// Nothing can be read: what waits is lost, or gone meanwhile.
 		if lost, err := c.passLosses(); err != nil || !lost {
 			return err
 		}
@@ -190,9 +188,10 @@ func (c *Client) readSegment(sh *sheaf, segment outbox.Segment, single bool) err
 		if buf, err = r.Payload(buf); err != nil {
 			return err
 		}
-		if buf == nil || !one.parseLabel(e.Label) {
+		if buf == nil || !one.parseLabel(e.Label) && !one.countItems(buf) {
 			return nil // damage ends the sheaf: what is behind it waits until it is counted
 		}
+		c.before = e.Label
 		if len(sh.records) > 0 && (len(sh.body)+len(buf) > pushBytes || sh.items+one.items() > pushItems) {
 			return nil
 		}
@@ -215,22 +214,15 @@ func (c *Client) passLosses() (any bool, err error) {
 		var r record
 		reason := string(e.Lost)
 		if reason == "" {
-			if r.parseLabel(e.Label) {
+			if r.parseLabel(e.Label) || r.countItems(e.Payload) {
 				return any, nil
 			}
 			reason = string(outbox.Damaged)
 		}
 		any = true
-		c.lose(reason, max(e.Weight, 1))
 		c.cfg.Logger.Error("spool is damaged", slog.String("reason", reason), slog.Uint64("first", e.First), slog.Uint64("last", e.Last))
-		c.log.Ack(&e)
+		c.pass(&e, reason)
 	}
-}
-
-func (c *Client) lose(reason string, items uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lost[reason] += items
 }
 
 // ack ends records up to a number.
@@ -242,9 +234,10 @@ func (c *Client) ack(number uint64) {
 		}
 		c.scratch = e.Payload[:0]
 		if e.Lost != "" {
-			c.lose(string(e.Lost), max(e.Weight, 1))
+			c.pass(&e, string(e.Lost))
+		} else {
+			c.log.Ack(&e)
 		}
-		c.log.Ack(&e)
 		if e.Last == number {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 const (
@@ -33,7 +34,8 @@ const (
 // each other are the request that holds the items of all.
 type record struct {
 	body                  []byte
-	blocks, batches, told int // items: told are wire.Records
+	blocks, batches, told int     // items: told are wire.Records
+	stands                missing // what is missing without the record
 }
 
 func (r *record) items() int { return r.blocks + r.batches + r.told }
@@ -43,9 +45,12 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 	r.body = protowire.AppendTag(r.body, field, protowire.BytesType)
 	r.body = protowire.AppendVarint(r.body, uint64(size))
 	r.body, err = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(r.body, m)
-	switch {
-	case err != nil:
+	if err != nil {
 		r.body = r.body[:before]
+		return err
+	}
+	r.stands.add("", m)
+	switch {
 	case field == fieldBlocks:
 		r.blocks++
 	case field == fieldObservations:
@@ -53,18 +58,35 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 	default:
 		r.told++
 	}
-	return err
+	return nil
 }
 
-// label says what is in a record.
-func (r *record) label() (label []byte) {
+// label says what is in a record, and which gaps it leaves if it is lost: as much of them
+// as there is room for.
+func (r *record) label() []byte {
+	var label []byte
 	for _, n := range [...]int{r.blocks, r.batches, r.told} {
 		label = binary.AppendUvarint(label, uint64(n))
+	}
+	for _, s := range r.stands.list() {
+		text, err := proto.Marshal(&wire.PushRequest{Records: []*wire.Record{s}})
+		if err == nil && len(label)+len(text) <= outbox.MaxLabel {
+			label = append(label, text...)
+		}
 	}
 	return label
 }
 
-// parseLabel reads a label.
+// standIns are the gaps and other records that a label says are missing without its record.
+func standIns(label []byte) []*wire.Record {
+	for range 3 {
+		_, n := binary.Uvarint(label)
+		label = label[max(n, 0):]
+	}
+	return itemsOf(label).GetRecords()
+}
+
+// parseLabel reads how many items of each kind a label says there are.
 func (r *record) parseLabel(label []byte) bool {
 	for _, to := range [...]*int{&r.blocks, &r.batches, &r.told} {
 		n, size := binary.Uvarint(label)
@@ -74,6 +96,13 @@ func (r *record) parseLabel(label []byte) bool {
 		*to, label = int(n), label[size:]
 	}
 	return true
+}
+
+// countItems counts the items of a record whose label is damaged.
+func (r *record) countItems(body []byte) bool {
+	items := itemsOf(body)
+	r.blocks, r.batches, r.told = len(items.GetBlocks()), len(items.GetObservations()), len(items.GetRecords())
+	return r.items() > 0 && r.items() <= recordItems
 }
 
 // spool writes what is gathered to the disk.
@@ -108,7 +137,7 @@ func (c *Client) spoolPending() error {
 	}
 	label := r.label()
 	for {
-		err := c.log.Append(0, uint64(r.items()), outbox.Extent{}, label, r.body)
+		err := c.log.Append(0, uint64(r.items()), r.stands.extent, label, r.body)
 		if errors.Is(err, outbox.ErrFull) && c.giveWay() {
 			continue
 		}
@@ -144,11 +173,17 @@ func (c *Client) giveWay() bool {
 			}
 			n.Records++
 			n.Weight += e.Weight
-			if body, err := r.Payload(nil); err == nil {
+			if body, err := r.Payload(nil); err == nil && body != nil {
 				c.missing.addAll(lostFull, body)
+			} else {
+				c.missing.addEntry(lostFull, &e)
 			}
 		}
 		r.Close()
+	}
+	if s.Weight > n.Weight { // of records that are damaged
+		c.missing.unknown = append(c.missing.unknown, unknownLoss{reason: string(outbox.Damaged)})
+		n.Weight = s.Weight
 	}
 	if err := c.log.Discard(s, lostFull, n); err != nil {
 		c.cfg.Logger.Error("spool is full, and nothing can be dropped", slog.String("error", err.Error()))

@@ -176,6 +176,9 @@ func (l *Log) activate(c *class, h *header) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.active, c.rotate = f, false
+	if n := len(c.segments); n > 0 {
+		c.segments[n-1].next = s.first
+	}
 	c.segments = append(c.segments, s)
 	return nil
 }

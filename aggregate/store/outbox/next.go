@@ -96,6 +96,7 @@ func (r *openSegment) open(l *Log, c *class, s segment) (*scanner, error) {
 		r.file, r.number = f, s.number
 	}
 	r.scan.file, r.scan.class, r.scan.id, r.scan.end = r.file, c.index, l.id, s.end
+	r.scan.first, r.scan.next = s.first, s.next
 	if c.unknown {
 		r.scan.class = anyClass
 	}
@@ -293,10 +294,15 @@ func (cur *cursor) missing(v *view, to, sum uint64, behind Extent) Entry {
 	return e
 }
 
-// until is the time from the record before a place to what is behind it.
+// until is the time from the record before a place to what is behind it or, where that is
+// no later, to the end of all that waits.
 func (cur *cursor) until(v *view, behind Extent) Extent {
 	switch {
 	case cur.extent != (Extent{}):
+		if behind.To <= cur.extent.To {
+			behind = behind.Join(v.extent)
+			behind.From = max(behind.From, cur.extent.From)
+		}
 		return cur.extent.Join(behind)
 	case v.extent != (Extent{}):
 		return Extent{v.extent.From, max(v.extent.From, behind.To)}

@@ -72,7 +72,13 @@ func (l *Log) list() error {
 		l.total += f.Size
 	}
 	for i := range l.classes {
-		sortSegments(l.classes[i].segments)
+		list := l.classes[i].segments
+		sortSegments(list)
+		for j := 1; j < len(list); j++ {
+			if list[j].first > list[j-1].first {
+				list[j-1].next = list[j].first
+			}
+		}
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ type scanner struct {
 	file  File
 	class int    // of the records; anyClass: whatever their headers say
 	id    uint64 // of the log; 0: any
+	first uint64 // no record has a lower number
+	next  uint64 // nor this one or a higher one, unless 0
 	end   int64  // nothing is read beyond
 	head  [headerSize]byte
 	chunk []byte // for searching; made when it is needed
@@ -86,7 +88,8 @@ func (s *scanner) parse(b []byte, offset int64) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	if s.class != anyClass && int(h.class) != s.class || s.id != 0 && h.id != s.id {
+	if s.class != anyClass && int(h.class) != s.class || s.id != 0 && h.id != s.id ||
+		h.seq < s.first || s.next != 0 && h.seq >= s.next {
 		return found{}, errNoHeader
 	}
 	return found{header: h, offset: offset, cut: offset+h.size() > s.end}, nil

@@ -14,6 +14,7 @@ import (
 type segment struct {
 	number uint64
 	first  uint64 // no record in it comes before
+	next   uint64 // first of the segment after it: no record in it is that or later; 0 for none
 	before uint64 // weight of all confirmed records of the class before it
 	end    int64  // of what may be read
 	size   int64  // of the file, as far as is known
