@@ -130,7 +130,7 @@ func asked(err error) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	case errors.Is(err, store.ErrTooManyRows), errors.Is(err, store.ErrLimit):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case errors.Is(err, store.ErrUnreachable), errors.Is(err, store.ErrMalformedAnswer):
+	case errors.Is(err, store.ErrUnreachable), errors.Is(err, store.ErrNotReady), errors.Is(err, store.ErrMalformedAnswer):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err

@@ -43,6 +43,7 @@ type target interface {
 type delivery struct {
 	log    *outbox.Log
 	to     target
+	server *readiness // of to
 	logger *slog.Logger
 	keep   time.Duration
 	limit  int64         // bytes of the outbox
@@ -83,9 +84,9 @@ type delivery struct {
 	before  []uint64                    // where the outbox stood then
 }
 
-func newDelivery(log *outbox.Log, to target, o *Outbox, retry time.Duration, logger *slog.Logger) *delivery {
+func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retry time.Duration, logger *slog.Logger) *delivery {
 	d := &delivery{
-		log: log, to: to, retry: retry, now: o.Now,
+		log: log, to: to, server: ready, retry: retry, now: o.Now,
 		keep:  max(defaultTo(o.Keep, DefaultOutboxKeep), 0),
 		limit: defaultTo(o.MaxBytes, DefaultOutboxBytes), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
 		newer:  defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
@@ -114,8 +115,11 @@ func (d *delivery) start() {
 	})
 }
 
-// run sends until the context ends.
+// run sends until the context ends, once the server is ready.
 func (d *delivery) run(ctx context.Context) {
+	if d.server.wait(ctx) != nil {
+		return
+	}
 	d.outage = true // nobody knows what the server has been through meanwhile
 	d.boundNewer()
 	pause := firstPause

@@ -135,7 +135,7 @@ func (s *Store) Status(ctx context.Context) ([]MigrationStatus, error) {
 // refuseEarlier fails with ErrEarlierSchema for a database from before version 1.
 func (s *Store) refuseEarlier(ctx context.Context) error {
 	query := fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s' AND name = '%s' LIMIT 1", s.database, earlierTable)
-	return s.query(ctx, s.migrator, "read schema", query, func(driver.Rows) error {
+	return s.ask(ctx, s.migrator, "read schema", query, func(driver.Rows) error {
 		return fmt.Errorf("database %s: %w", s.database, ErrEarlierSchema)
 	})
 }
@@ -152,7 +152,7 @@ const maxMigrations = 10000
 func (s *Store) applied(ctx context.Context) ([]appliedMigration, error) {
 	query := fmt.Sprintf("SELECT version, checksum, at FROM %s.%s FINAL ORDER BY version LIMIT %d", s.database, versionsTable, maxMigrations)
 	var list []appliedMigration
-	err := s.query(ctx, s.migrator, "read schema", query, func(rows driver.Rows) error {
+	err := s.ask(ctx, s.migrator, "read schema", query, func(rows driver.Rows) error {
 		var a appliedMigration
 		if err := rows.Scan(&a.version, &a.checksum, &a.at); err != nil {
 			return err

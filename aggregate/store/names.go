@@ -174,14 +174,17 @@ func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
 	return text, err
 }
 
-// insert writes n rows to a table of names. Writing them again replaces them, so it
-// is repeated while the server is away.
+// insert writes n rows to a table of names, once the server is ready. Writing them again
+// replaces them, so it is repeated while the server is away.
 func (s *Store) insert(ctx context.Context, what, into string, n int, row func(to driver.Batch, i int) error) error {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
 	if n == 0 {
 		return nil
+	}
+	if err := s.server.wait(ctx); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	err := s.retry.do(ctx, func(ctx context.Context) error {
 		to, err := s.names.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+into)

@@ -91,7 +91,7 @@ func (s *Store) openOutboxes(o *Outbox, to target, retry time.Duration) error {
 		return fmt.Errorf("open store: %w", err)
 	}
 	for _, l := range logs {
-		s.deliveries = append(s.deliveries, newDelivery(l, to, o, retry, s.logger))
+		s.deliveries = append(s.deliveries, newDelivery(l, to, &s.server, o, retry, s.logger))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ const forever = 100 * 365 * 24 * time.Hour
 func (s *Store) Retention(ctx context.Context) (Retention, error) {
 	kept := Retention{forever, forever, forever}
 	query := fmt.Sprintf("SELECT name, create_table_query FROM system.tables WHERE database = '%s' AND name LIKE 'partials%%' LIMIT 100", s.database)
-	err := s.query(ctx, s.migrator, "read retention", query, func(rows driver.Rows) error {
+	err := s.ask(ctx, s.migrator, "read retention", query, func(rows driver.Rows) error {
 		var name, text string
 		if err := rows.Scan(&name, &text); err != nil {
 			return err
@@ -64,15 +64,23 @@ func CheckRetention(d time.Duration) error {
 	return nil
 }
 
+// check says which of the retentions is out of bounds; 0 is in them.
+func (keep Retention) check() error {
+	for g, d := range keep {
+		if err := CheckRetention(d); err != nil && d != 0 {
+			return fmt.Errorf("keep %s for %s: %w", grainAt(g).table(), d, err)
+		}
+	}
+	return nil
+}
+
 // SetRetention changes how long rows of each table of partials are kept after they were
 // written, finest first; 0 leaves a table as it is. It outlasts migrations. Setting
 // what holds already does nothing; what has expired by a new one is deleted by the
 // server in its own time.
 func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
-	for g, d := range keep {
-		if err := CheckRetention(d); err != nil && d != 0 {
-			return fmt.Errorf("keep %s for %s: %w", grainAt(g).table(), d, err)
-		}
+	if err := keep.check(); err != nil || keep == (Retention{}) {
+		return err
 	}
 	now, err := s.Retention(ctx)
 	if err != nil {

@@ -39,6 +39,8 @@ type Options struct {
 	// Outbox keeps batches on disk until the server has them, however long that
 	// takes; nil: in memory, and no longer than RetryFor.
 	Outbox *Outbox
+	// Later opens a store with an Outbox while its server is away; nil: Open fails then.
+	Later *Later
 }
 
 // Store writes to and reads from one database. It is safe for concurrent use.
@@ -59,6 +61,9 @@ type Store struct {
 	retry    retry
 	latency  latency
 
+	server        readiness
+	stopPreparing func() // nil without Later
+
 	deliveries []*delivery // of outboxes, the own one first; none without
 	left       uint64      // in them, once they are closed
 	trims      trimCounts
@@ -67,6 +72,11 @@ type Store struct {
 // Open connects, and refuses servers before 24.8 (ErrOldServer) and databases from before
 // version 1 of the schema (ErrEarlierSchema). It changes nothing: the schema is made by
 // Migrate. The caller closes the store.
+//
+// With Later Open does not need the server. Rows go into the outbox at once, and all of
+// that, Migrate included, is done in the background, again and again until it succeeds.
+// Until then names wait, and questions fail with ErrNotReady. A server that answers in time
+// and refuses the store is an error of Open as without Later.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		database: defaultTo(o.Database, DefaultDatabase),
@@ -90,7 +100,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Migrator = defaultTo(o.Writer, o.Reader)
 	}
 	s.host = strings.Join(o.Reader.Addr, ",")
-	if err := s.connect(ctx, o); err != nil {
+	if err := s.connect(ctx, &o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -104,7 +114,7 @@ func defaultTo[T comparable](v, fallback T) T {
 	return v
 }
 
-func (s *Store) connect(ctx context.Context, o Options) error {
+func (s *Store) connect(ctx context.Context, o *Options) error {
 	var err error
 	if s.reader, err = s.dial(o.Reader); err != nil {
 		return err
@@ -112,6 +122,20 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	if s.migrator, err = s.dial(o.Migrator); err != nil {
 		return err
 	}
+	if o.Later != nil {
+		return s.openLater(ctx, o)
+	}
+	if err := s.meet(ctx, o); err != nil {
+		return err
+	}
+	if o.Writer == nil {
+		return nil
+	}
+	return s.openWriter(o)
+}
+
+// meet finds out what the server can do, and refuses what this program cannot work with.
+func (s *Store) meet(ctx context.Context, o *Options) error {
 	version, err := s.serverVersion(ctx)
 	if err != nil {
 		return err
@@ -122,14 +146,14 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	if err := s.limitQuestions(ctx); err != nil {
 		return err
 	}
-	if !o.ToDrop {
-		if err := s.refuseEarlier(ctx); err != nil {
-			return err
-		}
-	}
-	if o.Writer == nil {
+	if o.ToDrop {
 		return nil
 	}
+	return s.refuseEarlier(ctx)
+}
+
+// openWriter takes rows from now on.
+func (s *Store) openWriter(o *Options) error {
 	conn, err := s.dial(o.Writer)
 	if err != nil {
 		return err
@@ -210,6 +234,9 @@ func (s *Store) Close() error {
 		s.left += left
 		failed = errors.Join(failed, err)
 	}
+	if s.stopPreparing != nil {
+		s.stopPreparing()
+	}
 	s.deliveries = nil
 	for _, c := range s.conns {
 		failed = errors.Join(failed, c.Close())
@@ -221,8 +248,17 @@ func (s *Store) Close() error {
 // Left is how many rows wait in outboxes for the next command, after Close.
 func (s *Store) Left() uint64 { return s.left }
 
-// query runs a bounded question and calls row for each row of its answer.
+// query runs a bounded question to a server that is ready, and calls row for each row of
+// its answer.
 func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
+	if err := s.server.err(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return s.ask(ctx, conn, what, query, row)
+}
+
+// ask is query for what makes the server ready.
+func (s *Store) ask(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
 	defer cancel()
 	rows, err := conn.Query(s.within(ctx), query)

@@ -52,7 +52,7 @@ func (s *Store) TrimStats() TrimStats {
 }
 
 // RunTrim trims the database to a disk budget in bytes, at once and then every so often,
-// DefaultTrimEvery for 0, until ctx ends. Without a budget it returns at once. A pass
+// DefaultTrimEvery for 0, once the server is ready and until ctx ends. Without a budget it returns at once. A pass
 // that fails is logged, counted and tried again by the next; RunTrim gives up only where
 // no later pass could do better: the user may not (ErrDenied), or the database is not
 // csigscope's (ErrForeign). Several stores may trim one database.
@@ -61,7 +61,7 @@ func (s *Store) RunTrim(ctx context.Context, budget uint64, every time.Duration)
 }
 
 func (s *Store) runTrim(ctx context.Context, budget uint64, every time.Duration, trim func(context.Context, uint64) ([]Dropped, error)) error {
-	if budget == 0 {
+	if budget == 0 || s.server.wait(ctx) != nil {
 		return nil
 	}
 	tick := time.NewTicker(defaultTo(max(every, 0), DefaultTrimEvery))

@@ -78,10 +78,17 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.describe("reach store", s.reader.Ping(ctx))
 }
 
-// Ready says why rows that come now would have nowhere to go: the server does not
-// answer, and there is no outbox with room for them.
+// Ready says what keeps rows from the store: the server was never ready, it refuses them
+// (an outage passes, that does not), or it does not answer and there is no outbox with room
+// for them.
 func (s *Store) Ready(ctx context.Context) error {
+	if err := s.server.err(); err != nil {
+		return fmt.Errorf("%w (%d rows wait in the outbox)", err, s.WriterStats().Waiting)
+	}
 	st := s.WriterStatus()
+	if st.Failure != nil && !transient(st.Failure) {
+		return s.describe("write partials", st.Failure)
+	}
 	if st.Outboxes > 0 && st.OutboxBytes < st.OutboxLimit {
 		return nil
 	}

@@ -42,6 +42,9 @@ func TestCollect(t *testing.T) {
 		{"forged", collectForged},
 		{"drops", collectDrops},
 		{"systemd", collectUnderSystemd},
+		{"away", collectAway},
+		{"never", collectNeverCame},
+		{"exportaway", exportAway},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,7 @@ import (
 // engine is started after that, as by openRestricted; a server is reached before.
 func (f *collectFlags) openStore(cmd *cobra.Command, c *collectConfig, a *apiConfig) (*openedStore, error) {
 	if f.ops.noSandbox {
-		return openStore(cmd, f.dsn, &f.box)
+		return openStoreLater(cmd, f.dsn, &f.box)
 	}
 	folders, embedded, err := f.folders(cmd, c, a)
 	if err != nil {
@@ -26,9 +26,9 @@ func (f *collectFlags) openStore(cmd *cobra.Command, c *collectConfig, a *apiCon
 		if err := daemon.Restrict(folders, logger); err != nil {
 			return nil, err
 		}
-		return openStore(cmd, f.dsn, &f.box)
+		return openStoreLater(cmd, f.dsn, &f.box)
 	}
-	db, err := openStore(cmd, f.dsn, &f.box)
+	db, err := openStoreLater(cmd, f.dsn, &f.box)
 	if err != nil || db == nil {
 		return nil, err
 	}

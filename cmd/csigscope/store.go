@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +59,11 @@ const (
 	makeMissing opening = iota // makes an embedded store that does not exist
 	mustExist                  // fails without one
 	toDrop                     // likewise; takes a schema from before version 1 too
+	whenThere                  // makeMissing, and waits for no server while there is an outbox
 )
+
+// serverPatience is how long a command waits for a server before it goes on without.
+const serverPatience = 5 * time.Second
 
 // openStore opens what --store names for writing, through the outbox, and brings its
 // schema and its retention up to date; it is nil for none.
@@ -72,17 +77,32 @@ func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store
 	if err != nil || db == nil {
 		return nil, err
 	}
+	return db, db.migrate(cmd, keep)
+}
+
+// openStoreLater is openStore that does not need the server: rows wait in the outbox until
+// it comes. Without an outbox there is nowhere to wait.
+func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, error) {
+	db, err := connect(cmd, dsn, whenThere, f)
+	if err != nil || db == nil || db.outbox.dir != "none" {
+		return db, err
+	}
+	return db, db.migrate(cmd, store.Retention{})
+}
+
+// migrate brings schema and retention up to date, or closes the store.
+func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 	for g, d := range db.config.retention() {
 		keep[g] = cmp.Or(keep[g], d)
 	}
-	err = db.store.Migrate(cmd.Context())
-	if err == nil && keep != (store.Retention{}) {
+	err := db.store.Migrate(cmd.Context())
+	if err == nil {
 		err = asUsage(db.store.SetRetention(cmd.Context(), keep))
 	}
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return errors.Join(err, db.Close())
 	}
-	return db, nil
+	return nil
 }
 
 // connectStore opens what --store names for questions and leaves its schema as it is.
@@ -100,6 +120,9 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*open
 		return nil, usageError{err}
 	}
 	db := &openedStore{target: target, config: config, logger: newLogger(cmd, cmd.ErrOrStderr())}
+	if f != nil {
+		db.outbox = f.over(config.Outbox)
+	}
 	o := store.Options{Database: target.Database, Logger: db.logger, Limits: config.limits(target.Limits), ToDrop: how == toDrop}
 	switch target.Kind {
 	case store.KindNone:
@@ -113,14 +136,19 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*open
 		o.Writer = target.Options
 	}
 	if f != nil {
-		db.outbox = f.over(config.Outbox)
 		if o.Outbox, err = db.outbox.options(db.target); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
 	}
+	if how == whenThere && o.Outbox != nil {
+		o.Later = &store.Later{Patience: serverPatience, Retention: config.retention()}
+		if db.engine != nil {
+			o.Later.Started = db.engine.Wait
+		}
+	}
 	db.store, err = store.Open(cmd.Context(), o)
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(asUsage(err), db.Close())
 	}
 	return db, nil
 }
@@ -174,7 +202,7 @@ func (db *openedStore) startEngine(ctx context.Context, how opening) error {
 		return err
 	}
 	db.target.Dir = dir
-	if how != makeMissing {
+	if how == mustExist || how == toDrop {
 		if err := checkStoreExists(dir, db.target); err != nil {
 			return err
 		}
@@ -183,7 +211,11 @@ func (db *openedStore) startEngine(ctx context.Context, how opening) error {
 	if err != nil {
 		return fmt.Errorf("find own executable: %w", err)
 	}
-	db.engine, err = chdb.Start(ctx, chdb.Options{
+	start := chdb.Start
+	if how == whenThere && db.outbox.dir != "none" {
+		start = chdb.StartLater
+	}
+	db.engine, err = start(ctx, chdb.Options{
 		Dir: dir, Command: []string{exe, "engine", "--dir", dir}, Logger: db.logger,
 	})
 	if err != nil {

@@ -37,7 +37,6 @@ const (
 	lockInterval   = 50 * time.Millisecond
 	firstBackoff   = 200 * time.Millisecond
 	longestBackoff = 5 * time.Second
-	calmAfter      = time.Minute
 )
 
 // Engine is an attachment to a running engine. Safe for concurrent use.
@@ -52,6 +51,8 @@ type Engine struct {
 
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
+	started  chan struct{} // closed when the engine has answered for the first time
+	failed   chan struct{} // holds a token when a start has failed that Wait did not report
 	done     chan struct{} // closed when supervise has returned
 
 	mu       sync.Mutex
@@ -69,6 +70,41 @@ type Engine struct {
 // While it is open, an Engine whose process has crashed is started again, after
 // growing pauses; queries in flight fail, the next one waits for the new one.
 func Start(ctx context.Context, o Options) (*Engine, error) {
+	e, err := newEngine(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	attached, err := e.connect(ctx)
+	if err != nil {
+		e.end()
+		return nil, err
+	}
+	close(e.started)
+	go e.supervise(attached)
+	return e, nil
+}
+
+// StartLater is Start that does not wait: the engine is started in the background,
+// again and again where that fails, until Close. Wait says how that goes.
+func StartLater(ctx context.Context, o Options) (*Engine, error) {
+	e, err := newEngine(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		attached := e.insist()
+		if attached == nil {
+			close(e.done)
+			return
+		}
+		close(e.started)
+		e.supervise(attached)
+	}()
+	return e, nil
+}
+
+// newEngine checks what can be checked without a process.
+func newEngine(ctx context.Context, o Options) (*Engine, error) {
 	f, err := openFolder(o.Dir)
 	if err != nil {
 		return nil, err
@@ -85,18 +121,31 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 		folder:  f,
 		child:   childOptions{Dir: f.path, Library: library, MaxMemory: o.MaxMemory},
 		id:      strconv.FormatUint(rand.Uint64(), 36),
+		started: make(chan struct{}),
+		failed:  make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
 	e.control = &http.Client{Transport: &http.Transport{DialContext: e.dialOnce, DisableKeepAlives: true}}
 	e.transport = newTransport(e.dial)
 	e.lifetime, e.end = context.WithCancel(context.WithoutCancel(ctx))
-	attachment, err := e.connect(ctx)
-	if err != nil {
-		e.end()
-		return nil, err
-	}
-	go e.supervise(attachment)
 	return e, nil
+}
+
+// Wait returns nil once the engine has answered, or why its next start fails. It
+// serves one caller at a time.
+func (e *Engine) Wait(ctx context.Context) error {
+	select {
+	case <-e.started:
+		return nil
+	case <-e.failed:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.failure
+	case <-e.lifetime.Done():
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Socket is the path of the Unix socket. It stays the same while the folder is
@@ -112,7 +161,7 @@ func (e *Engine) Restarts() uint64 {
 
 // connect attaches to a running engine, or starts one and attaches to it.
 func (e *Engine) connect(ctx context.Context) (io.ReadCloser, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no answer within %v", startPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no answer within %v: %w", startPatience, context.DeadlineExceeded))
 	defer cancel()
 	for {
 		attachment, err := e.attach(ctx)
@@ -176,46 +225,61 @@ func (a *attachment) Close() error {
 // supervise notices at once when the engine goes away, and brings it back.
 func (e *Engine) supervise(attached io.ReadCloser) {
 	defer close(e.done)
-	backoff := firstBackoff
 	for {
-		since := time.Now()
 		_, _ = io.Copy(io.Discard, attached)
 		attached.Close()
 		e.transport.CloseIdleConnections()
 		if e.lifetime.Err() != nil {
 			return
 		}
-		if time.Since(since) > calmAfter {
-			backoff = firstBackoff
-		}
 		e.reapChild()
 		e.mu.Lock()
 		e.restarts++
 		e.mu.Unlock()
 		e.options.Logger.Warn("engine went away, starting it again", slog.String("dir", e.folder.path))
-		for {
-			again, err := e.connect(e.lifetime)
-			e.setFailure(err)
-			if err == nil {
-				attached = again
-				e.listenAgain()
-				break
+		if attached = e.insist(); attached == nil {
+			return
+		}
+		e.listenAgain()
+	}
+}
+
+// insist attaches to the engine or starts it, however often that takes. It gives nil
+// when the lifetime has ended.
+func (e *Engine) insist() io.ReadCloser {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, longestBackoff) {
+		attached, err := e.connect(e.lifetime)
+		if e.lifetime.Err() != nil {
+			if attached != nil {
+				attached.Close()
 			}
-			e.options.Logger.Error("start engine again failed", slog.Any("error", err), slog.Duration("retry_in", backoff))
-			select {
-			case <-time.After(backoff):
-			case <-e.lifetime.Done():
-				return
-			}
-			backoff = min(2*backoff, longestBackoff)
+			return nil
+		}
+		e.setFailure(err)
+		if err == nil {
+			return attached
+		}
+		e.options.Logger.Error("engine cannot be started, trying again", slog.Any("error", err), slog.Duration("retry_in", backoff))
+		select {
+		case <-time.After(backoff):
+		case <-e.lifetime.Done():
+			return nil
 		}
 	}
 }
 
+// setFailure remembers how the last attempt to start went, and tells Wait of a failure.
 func (e *Engine) setFailure(err error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.failure = err
+	e.mu.Unlock()
+	if err == nil {
+		return
+	}
+	select {
+	case e.failed <- struct{}{}:
+	default:
+	}
 }
 
 // reapChild collects the child that this process started, if there is one.

@@ -238,6 +238,51 @@ func TestStartFailures(t *testing.T) {
 	})
 }
 
+// TestStartLater: an engine that cannot be started yet is tried again until it answers, and
+// whoever waits hears of each failure.
+func TestStartLater(t *testing.T) {
+	o := chdbtest.Options(t, t.TempDir())
+	mended := filepath.Join(t.TempDir(), "mended")
+	o.Command = []string{"/bin/sh", "-c", `test -e "$0" && exec "$1"; echo out of luck >&2`, mended, o.Command[0]}
+	engine, err := chdb.StartLater(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	for range 2 {
+		if err := engine.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "out of luck") {
+			t.Fatalf("got %v, want the end of the log", err)
+		}
+	}
+	if err := os.WriteFile(mended, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for engine.Wait(t.Context()) != nil { // attempts that had begun before
+	}
+	if got := value[uint8](t, open(t, engine, chdb.RoleReader), "SELECT 1"); got != 1 || engine.Restarts() != 0 {
+		t.Errorf("got %d after %d restarts, want 1 after none", got, engine.Restarts())
+	}
+}
+
+// TestStartLaterEnds: an engine that never answers leaves nothing behind.
+func TestStartLaterEnds(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	o := chdbtest.Options(t, t.TempDir())
+	o.Command = []string{"/bin/sleep", "600"}
+	engine, err := chdb.StartLater(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := engine.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the deadline", err)
+	}
+	if err := engine.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestServeRefusesFolderInUse(t *testing.T) {
 	dir := t.TempDir()
 	start(t, chdbtest.Options(t, dir))
