@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest/credential"
 	"github.com/csigscope/csigscope/ingest/local"
@@ -127,16 +128,17 @@ func (c *ingestConfig) checkListen(exposed bool) error {
 	return nil
 }
 
-// server is the collector's side, nil unless exporters are listened for. The sink takes
-// rows into the store.
-func (c *ingestConfig) server(db *store.Store, sink remote.Sink, exposed bool, logger *slog.Logger) (*remote.Server, error) {
-	if c.Listen.text == "" {
-		return nil, nil
-	}
-	s, err := remote.NewServer(remote.ServerConfig{
+// server is the collector's side. The sink takes rows into the store; names and runs wait
+// for it in the file, if that is not nil.
+func (c *ingestConfig) server(db *store.Store, sink remote.Sink, waiting *checkpoint.File, exposed bool, logger *slog.Logger) (*remote.Server, error) {
+	config := remote.ServerConfig{
 		Listen: c.Listen.text, DangerouslyExposed: exposed, Logger: logger,
 		Auth: c.auth(), Admission: c.admission(),
-	}, sink, handover.Directory{Store: db})
+	}
+	if waiting != nil {
+		config.Waiting = handover.Waiting{File: waiting}
+	}
+	s, err := remote.NewServer(config, sink, handover.Directory{Store: db})
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%scollect: ingest: %w", atLine(c.Listen.line), err)}
 	}

@@ -32,6 +32,7 @@ type collector struct {
 
 	server *remote.Server   // nil unless exporters are listened for
 	told   *checkpoint.File // names that wait for the store; nil for none
+	handed *checkpoint.File // those of exporters; nil for none
 	worst  *table.Worst
 	feed   *liveFeed // nil without --api-listen
 
@@ -56,8 +57,11 @@ func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error)
 	if c.live, err = c.newPipeline(instance); err != nil {
 		return c, errors.Join(err, c.taps.Close())
 	}
-	if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, &c.watching}, f.exposed, c.logger); err != nil {
-		return c, errors.Join(err, c.taps.Close())
+	if c.config.Ingest.Listen.text != "" {
+		c.handed = c.openNames("ingest " + instance)
+		if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, &c.watching}, c.handed, f.exposed, c.logger); err != nil {
+			return c, errors.Join(err, c.taps.Close())
+		}
 	}
 	c.reloaded = c.takeOver
 	c.use(c.network, c.taps)
@@ -120,7 +124,7 @@ func (c *collector) newPipeline(instance string) (*local.Pipeline, error) {
 		return nil, err
 	}
 	names = journal.NewNames(c.db.store, marks, c.logger)
-	if c.told = c.openNames(instance); c.told != nil {
+	if c.told = c.openNames("collect " + instance); c.told != nil {
 		names.KeepIn(c.told)
 	}
 	c.names = names
@@ -164,16 +168,16 @@ func (c *collector) marksFolder() (string, error) {
 // namesWait is how long names wait for a process that writes them: rows do so for ever.
 const namesWait = 366 * 24 * time.Hour
 
-// openNames is where names wait for the store: on disk where rows do. It is nil where
-// nothing waits there, or where that cannot be, which the log says.
-func (c *collector) openNames(instance string) *checkpoint.File {
+// openNames is where names wait for the store: on disk where rows do, in a place of the
+// name. It is nil where nothing waits there, or where that cannot be, which the log says.
+func (c *collector) openNames(name string) *checkpoint.File {
 	if c.config.Checkpoint.Every.d == 0 && c.db.outbox.dir == "none" {
 		return nil
 	}
 	dir, err := c.marksFolder()
 	if err == nil {
 		var file *checkpoint.File
-		o := checkpoint.Options{Dir: filepath.Join(dir, "names"), Name: "collect " + instance, MaxAge: namesWait, Logger: c.logger}
+		o := checkpoint.Options{Dir: filepath.Join(dir, "names"), Name: name, MaxAge: namesWait, Logger: c.logger}
 		if file, err = checkpoint.Open(o); err == nil {
 			return file
 		}
@@ -214,8 +218,10 @@ func (c *collector) close() error {
 			failed = errors.Join(failed, fmt.Errorf("end: the store did not take %d rows in time: they wait in the outbox for the next command that stores there", c.db.left))
 		}
 	}
-	if c.told != nil {
-		failed = errors.Join(failed, c.told.Close())
+	for _, names := range []*checkpoint.File{c.told, c.handed} {
+		if names != nil {
+			failed = errors.Join(failed, names.Close())
+		}
 	}
 	return errors.Join(failed, c.closeMarks())
 }

@@ -76,6 +76,16 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 	}
 }
 
+// disputeLater is dispute for names that waited for the directory, which has them otherwise.
+func (s *Server) disputeLater(exporter string, refused []refusal) {
+	s.mu.Lock()
+	e := s.exporters[exporter]
+	s.mu.Unlock()
+	if e != nil {
+		s.dispute(e, refused)
+	}
+}
+
 // settle ends a dispute. The caller holds mu.
 func (r *registry) settle(k disputeKey) {
 	if d := r.disputes[k]; d != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -391,6 +392,31 @@ func (r *registry) pin(ctx context.Context, list []announcement) error {
 		}
 	}
 	return nil
+}
+
+// hold takes names as an exporter describes them while the directory does not answer, and
+// returns those that were not known. Names that are described otherwise are refused.
+func (r *registry) hold(a announcement) (taken []fabric.Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range a.names {
+		k := nameKeyOf(&n)
+		switch have := r.names[k]; {
+		case have.content == 0:
+			r.names[k] = nameEntry{content: contentOf(&n), holder: n.Exporter}
+			taken = append(taken, n)
+		case have.content != contentOf(&n) && a.refused != nil && !slices.ContainsFunc(*a.refused, func(o refusal) bool { return nameKeyOf(&o.Name) == k }):
+			*a.refused = append(*a.refused, refusal{n, have.holder})
+		}
+	}
+	return taken
+}
+
+// foreign are those of the names that the collector's own fabric file does not have.
+func (r *registry) foreign(list []fabric.Name) []fabric.Name {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(list), func(n fabric.Name) bool { return r.names[nameKeyOf(&n)].own })
 }
 
 // write puts announcements into the directory, together.

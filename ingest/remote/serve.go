@@ -76,6 +76,7 @@ func (s *Server) work(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { s.commits.run(ctx) })
 	all.Go(func() { s.announces.run(ctx) })
+	all.Go(func() { s.backlog.run(ctx) })
 	all.Go(func() { s.tellings.run(ctx) })
 	all.Go(func() { s.ends.run(ctx) })
 	all.Go(func() { s.review(ctx) })

@@ -48,6 +48,8 @@ type ServerConfig struct {
 	// Known are descriptions that the caller writes to the directory: exporters that were
 	// configured alike need not hand them in, and cannot change what they name.
 	Known []Description
+	// Waiting is where names and runs wait for a directory that is away; nil: exporters wait.
+	Waiting Keeper
 	// Observations is how observations are aggregated; nil: they are refused. Source,
 	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
 	// its resolver finds are the caller's to write.
@@ -69,6 +71,7 @@ type Server struct {
 	logger    *slog.Logger
 	gate      *credential.Gate
 	names     *registry
+	backlog   *backlog
 	observer  *observer // nil: none
 	commits   *group[struct{}]
 	announces *group[announcement]
@@ -93,7 +96,8 @@ type Server struct {
 }
 
 // NewServer makes a collector that gives what it takes to the sink, and what it means to
-// the directory. It reads credentials, and does nothing else before Run or Serve.
+// the directory. It reads credentials and what waits, and does nothing else before Run or
+// Serve.
 func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error) {
 	limits, err := cfg.Limits.withDefaults()
 	if err != nil {
@@ -114,7 +118,11 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		exporters: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
-	s.announces = newGroup(0, cfg.Timeout, s.names.write)
+	s.backlog = &backlog{
+		names: s.names, keeper: cfg.Waiting, logger: cfg.Logger, patience: directoryPatience,
+		disputed: s.disputeLater, wake: make(chan struct{}, 1),
+	}
+	s.announces = newGroup(0, cfg.Timeout, s.backlog.announce)
 	s.tellings = newGroup(cfg.CommitEvery, cfg.Timeout, teller{directory}.write)
 	s.ends = newEnder(directory, cfg.CommitEvery, cfg.Now, cfg.Logger, s.giveUpEnds)
 	if err := s.Use(cfg.Admission); err != nil {
@@ -130,6 +138,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		}
 	}
 	s.names.adopt(cfg.Known)
+	s.backlog.load()
 	options := s.options()
 	_, s.handler = wire.NewIngestServiceHandler(service{s}, options...)
 	s.errors = connect.NewErrorWriter(options...)
