@@ -38,6 +38,12 @@ take them, it ends within a minute, with exit code 1: they wait in the outbox. A
 signal ends at once, with exit code 1. Capturing takes CAP_NET_RAW. With --ingest-listen it also
 takes in what csigscope export hands over from other hosts.
 
+collect captures while the store is away, from the start: rows and names wait on disk, and
+the schema is made or migrated when the store comes. A store that answers within 5 s of
+the start and refuses rows (an old server, an earlier schema, a wrong password, missing
+rights) ends collect with exit code 1. Where it refuses them later, rows wait until that
+is mended, and the log says what it is.
+
 SIGHUP reads the configuration and the fabric file again. One that is wrong is refused
 with a line in the log, and nothing changes. Otherwise windows close under the old one
 and go on under the new, taps come and go, and every packet is counted once. The exporters
@@ -53,8 +59,9 @@ stuck from window to window, is stored by the minute (csigscope query findings, 
 findings of the configuration).
 
 --ops-listen serves /metrics for Prometheus, /healthz (200 while rounds go on) and
-/readyz (200 while the links of all taps are up and the store answers, else why not).
-systemd is told when it is ready, reloads and ends.`,
+/readyz, which is 503 and says why while the link of a tap is down, the store was never
+reached or refuses rows, or the store is away and the outbox full. systemd is told when
+collect captures, reloads and ends.`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --config csigscope.yaml --fabric fabric.yaml && pkill -HUP -f '^[^ ]*csigscope collect'

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,7 +83,7 @@ func collectAway(t *testing.T, env []string) {
 	host := runUntil(t, env, "exporting from", "export", "--interface", livetest.TapEnd, "--collector", "http://"+ingest, "--spool", spool)
 	c.waitSaid(address+"/readyz", "store: the store is not ready: the server has not answered yet")
 	c.sendCounted(address, dir, sent)
-	c.waitSaid(address+"/metrics", `csigscope_exporter_rows_total{exporter="host1"}`)
+	c.waitSaid(address+"/metrics", fmt.Sprintf("csigscope_exporter_observations_total{exporter=\"host1\"} %d\n", sent))
 	letGo()
 	c.waitSaid(address+"/readyz", "ok\n")
 	host.end(syscall.SIGTERM)
