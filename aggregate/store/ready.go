@@ -82,72 +82,93 @@ func (s *Store) openLater(ctx context.Context, o *Options) error {
 	for _, d := range s.deliveries {
 		d.start()
 	}
+	return s.prepareInBackground(ctx, o)
+}
+
+// prepareInBackground returns with the outcome of the first attempt, or when its time is
+// up. Its error is that of a server that refuses the store; one that is away is none.
+func (s *Store) prepareInBackground(ctx context.Context, o *Options) error {
 	preparing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	first, ended := make(chan error, 1), make(chan struct{})
+	first, ended := make(chan error), make(chan struct{})
 	s.stopPreparing = func() {
 		stop()
 		<-ended
 	}
+	patient, cancel := context.WithTimeout(ctx, o.Later.Patience)
+	defer cancel()
 	go func() {
 		defer close(ended)
-		s.prepareUntilReady(preparing, o, first)
+		err := s.prepareOnce(preparing, o)
+		select {
+		case first <- err:
+			if refuses(err) {
+				return // Open fails with it
+			}
+		case <-patient.Done():
+		}
+		s.prepareUntilReady(preparing, o, err)
 	}()
-	return s.firstOutcome(ctx, o.Later.Patience, first)
-}
-
-// firstOutcome gives the error of a server that refuses the store at once. One that is
-// away, or slow, is no error.
-func (s *Store) firstOutcome(ctx context.Context, patience time.Duration, first <-chan error) error {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case err := <-first:
-		if err != nil && !transient(err) {
+		if refuses(err) {
 			return err
 		}
-	case <-timer.C:
-		s.logger.Warn("the server does not answer yet: rows wait in the outbox", slog.Duration("after", patience))
-	case <-ctx.Done():
-		return s.describe("open store", ctx.Err())
+	case <-patient.Done():
+		if ctx.Err() != nil {
+			return s.describe("open store", ctx.Err())
+		}
+		s.logger.Warn("the server does not answer yet: rows wait in the outbox", slog.Duration("after", o.Later.Patience))
 	}
 	return nil
 }
 
-// prepareUntilReady prepares the server, however often that takes, until ctx ends. first
-// gets the outcome of the first attempt.
-func (s *Store) prepareUntilReady(ctx context.Context, o *Options, first chan<- error) {
+// refuses tells errors of a server that time does not cure: somebody has to mend them.
+func refuses(err error) bool { return err != nil && !transient(err) }
+
+// prepareUntilReady prepares the server, however often that takes, until ctx ends. err is
+// that of the attempt before.
+func (s *Store) prepareUntilReady(ctx context.Context, o *Options, err error) {
 	var told time.Time
-	var refusedBefore bool
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := s.prepare(ctx, o)
+	var refused bool
+	for pause := firstPause; err != nil; pause = min(2*pause, longestPause) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.outcome(err)
-		select {
-		case first <- err:
-		default:
+		if refuses(err) {
+			pause = longestPause
 		}
-		if err == nil {
-			if !told.IsZero() {
-				s.logger.Warn("the server is ready", slog.Uint64("rows", s.WriterStats().Waiting))
-			}
-			return
-		}
-		wait, refused := pause, !transient(err)
-		if refused {
-			wait = longestPause // somebody has to mend it
-		}
-		if told.IsZero() || refused != refusedBefore || time.Since(told) >= tellReadyEvery {
-			told, refusedBefore = time.Now(), refused
-			s.tellNotReady(err, refused)
+		if told.IsZero() || refuses(err) != refused || time.Since(told) >= tellReadyEvery {
+			told, refused = time.Now(), refuses(err)
+			s.tellNotReady(err)
 		}
 		select {
-		case <-time.After(wait):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
+		err = s.prepareOnce(ctx, o)
 	}
+	if !told.IsZero() {
+		s.logger.Warn("the server is ready", slog.Uint64("rows", s.WriterStats().Waiting))
+	}
+}
+
+// prepareOnce tries to prepare the server, and lets everybody see how that went.
+func (s *Store) prepareOnce(ctx context.Context, o *Options) error {
+	err := s.prepare(ctx, o)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.server.mu.Lock()
+	s.server.failure = err
+	s.server.mu.Unlock()
+	for _, d := range s.deliveries {
+		d.note(func() { d.failure = err })
+	}
+	if err == nil {
+		close(s.server.ready)
+	}
+	return err
 }
 
 // prepare brings the server to where rows can be sent to it.
@@ -166,23 +187,10 @@ func (s *Store) prepare(ctx context.Context, o *Options) error {
 	return s.SetRetention(ctx, o.Later.Retention)
 }
 
-// outcome lets everybody see how an attempt went.
-func (s *Store) outcome(err error) {
-	s.server.mu.Lock()
-	s.server.failure = err
-	s.server.mu.Unlock()
-	for _, d := range s.deliveries {
-		d.note(func() { d.failure = err })
-	}
-	if err == nil {
-		close(s.server.ready)
-	}
-}
-
 // tellNotReady logs why the server is not ready.
-func (s *Store) tellNotReady(err error, refused bool) {
+func (s *Store) tellNotReady(err error) {
 	why, rows := slog.String("error", oneLine(err)), slog.Uint64("rows", s.WriterStats().Waiting)
-	if refused {
+	if refuses(err) {
 		s.logger.Error("the server cannot take rows until this is mended: they wait in the outbox", rows, why)
 		return
 	}

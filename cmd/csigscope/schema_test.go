@@ -85,9 +85,11 @@ func TestEarlierStore(t *testing.T) {
 		"CREATE TABLE csigscope.schema_migrations (version UInt32, name String, checksum UInt64, at DateTime64(3, 'UTC')) ENGINE = ReplacingMergeTree(at) ORDER BY version",
 		"CREATE TABLE csigscope.partials_1s (window_start DateTime64(9, 'UTC'), observations UInt64) ENGINE = ReplacingMergeTree ORDER BY window_start")
 	store := "--store=embedded:" + dir
+	config := writeFile(t, filepath.Join(t.TempDir(), "collect.yaml"), "collect:\n  ingest: {listen: "+freeAddress(t)+", anonymous: host1}\n")
 	replay := []string{"replay", "--scenario", "demo", "--duration", "1s"}
 	for _, args := range [][]string{
 		replay,
+		{"collect", "--config", config},
 		{"query", "cells"},
 		{"query", "extent"},
 		{"schema", "status"},
