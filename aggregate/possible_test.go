@@ -130,7 +130,7 @@ func TestBoundsDoNotWrap(t *testing.T) {
 		}
 	}
 	// Blocks of a tap that stands at the bound for long stop at the largest integer.
-	s := table.NewSummary(time.Second, 10)
+	s := table.New(table.Bounds{Resolution: time.Second, Rows: 10})
 	b := soundBlock()
 	b.Observations[0], b.Heavy[0] = math.MaxUint64-1, math.MaxUint64-1
 	for range 2 {
@@ -138,7 +138,7 @@ func TestBoundsDoNotWrap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c := s.Cells(csig.MinABWRatio, nil); len(c) != 1 || c[0].Observations != math.MaxUint64 || c[0].Heavy != math.MaxUint64 {
+	if c := s.Total().Cells(csig.MinABWRatio, nil); len(c) != 1 || c[0].Observations != math.MaxUint64 || c[0].Heavy != math.MaxUint64 {
 		t.Errorf("%+v, want sums that stop", c)
 	}
 }

@@ -111,7 +111,7 @@ func newPipeline(t *testing.T, packets uint64, blocks int) *pipeline {
 	}
 	if p.shard, err = window.NewShard(window.Config{
 		Domain: domain, Resolver: resolver, Tap: window.Tap{Tags: true, Reflections: true},
-	}, table.NewSummary(time.Minute, 1<<20)); err != nil {
+	}, table.New(table.Bounds{Resolution: time.Minute, Rows: 1 << 20})); err != nil {
 		t.Fatal(err)
 	}
 	program, err := filter.New(filter.Config{Decode: cfg})

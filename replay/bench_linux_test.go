@@ -199,7 +199,7 @@ func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domai
 		return 0, err
 	}
 	r, err := replay.New(replay.Config{
-		Files: []string{path}, Sink: table.NewSummary(time.Minute, 1<<20), Workers: workers, Logger: slog.New(slog.DiscardHandler),
+		Files: []string{path}, Sink: table.New(table.Bounds{Resolution: time.Minute, Rows: 1 << 20}), Workers: workers, Logger: slog.New(slog.DiscardHandler),
 		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Settings: window.Settings{
 			Decode: decode.Config{Domain: domain}, Resolver: f,

@@ -60,7 +60,7 @@ func BenchmarkHotPath(b *testing.B) {
 
 func replayTraffic(b *testing.B, path string, domain *csig.Domain) (uint64, error) {
 	r, err := replay.New(replay.Config{
-		Files: []string{path}, Sink: table.NewSummary(time.Minute, 1<<20), Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Files: []string{path}, Sink: table.New(table.Bounds{Resolution: time.Minute, Rows: 1 << 20}), Workers: 1, Logger: slog.New(slog.DiscardHandler),
 		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Settings: window.Settings{
 			Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain),

@@ -30,7 +30,7 @@ type Names interface {
 // WriteSummary writes what a replay came to, for a person to read: packets, what
 // became of the observations, how many findings there are, and for each signal the
 // cells that were heavily loaded most, with the mode of their bottleneck.
-func (r *Result) WriteSummary(w io.Writer, s *table.Summary, names Names) error {
+func (r *Result) WriteSummary(w io.Writer, s table.Rows, names Names) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	seconds := max(r.Elapsed, time.Microsecond).Seconds()
 	fmt.Fprintf(tw, "packets\t%d\t%.0f/s, %.1f MB on the wire, %.2f s\n", r.Packets, float64(r.Packets)/seconds, float64(r.WireBytes)/1e6, r.Elapsed.Seconds())
@@ -101,7 +101,7 @@ type LocationSizes struct {
 	Largest   int    `json:"largest"`
 }
 
-func locationSizes(s *table.Summary, names Names) (z LocationSizes) {
+func locationSizes(s table.Rows, names Names) (z LocationSizes) {
 	sizes := map[aggregate.LocationID]int{}
 	for _, sig := range s.Signals() {
 		for _, found := range s.Locations(sig, nil) {
@@ -131,7 +131,7 @@ func writeLocationSizes(w io.Writer, z LocationSizes) {
 		z.Locations, 100*share(z.OnePort, z.Heavy), z.Median, z.Largest)
 }
 
-func writeSignal(w io.Writer, sig csig.Signal, s *table.Summary, names Names) {
+func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 	cells := s.Cells(sig, nil)
 	if len(cells) == 0 {
 		return

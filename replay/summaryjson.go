@@ -67,7 +67,7 @@ type cellJSON struct {
 }
 
 // WriteJSON writes what WriteSummary writes as one JSON object, with every cell.
-func (r *Result) WriteJSON(w io.Writer, s *table.Summary, names Names) error {
+func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names) error {
 	out := summaryJSON{
 		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Damaged: r.Damaged,
 		Frames: map[string]uint64{}, Conserved: r.Conserved(), Findings: r.Findings.Count(),

@@ -81,7 +81,7 @@ type JournalStats struct {
 // as well, and calls Store.WriteGap for each source with the reason GapRestart, from
 // Saved.Time to the first packet of the new process. A replay skips what was read before
 // the checkpoint. Whatever else follows from packets or blocks is a section too, taken at
-// the same barrier: an aggregate.Summary, and what the fabric has met (Fabric.AppendMet),
+// the same barrier: a table.Table, and what the fabric has met (Fabric.AppendMet),
 // without which restored series have locations that nobody can name.
 //
 // When a checkpoint cannot be written, the one before stays, blocks are held on, and the

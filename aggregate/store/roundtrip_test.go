@@ -91,7 +91,7 @@ var allSignals = []csig.Signal{
 
 // compareCells asks for every signal and level, and compares with what brute force
 // makes of the rows, and with what is in the memories.
-func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...*table.Summary) {
+func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...table.Rows) {
 	t.Helper()
 	for _, signal := range allSignals {
 		for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
@@ -136,14 +136,14 @@ func TestCells(t *testing.T) {
 			other := g.rows(rng, aggregate.Source{Producer: math.MaxUint64, Incarnation: 2, Epoch: 4})
 			rows = append(rows, other...)
 			list := blocks(rows)
-			memory := table.NewSummary(resolution, 1<<20)
+			memory := table.New(table.Bounds{Resolution: resolution, Rows: 1 << 20})
 			for _, b := range list {
 				if err := memory.WriteBlock(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
 			}
 			write(t, s, list)
-			compareCells(t, s, rows, resolution, memory)
+			compareCells(t, s, rows, resolution, memory.Total())
 
 			// The same blocks in another order, several times: nothing adds up.
 			rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -155,7 +155,7 @@ func TestCells(t *testing.T) {
 }
 
 // compareMemory holds the definition in SQL and the one in memory equal.
-func compareMemory(t *testing.T, memory *table.Summary, signal csig.Signal, level fabric.Level, got []CellRow) {
+func compareMemory(t *testing.T, memory table.Rows, signal csig.Signal, level fabric.Level, got []CellRow) {
 	t.Helper()
 	above := ancestry(level)
 	want := memory.Cells(signal, func(id aggregate.LocationID) aggregate.LocationID {
@@ -189,7 +189,7 @@ func statsOf(signal csig.Signal, r *CellRow) aggregate.CellStats {
 func TestWithoutValue(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
-	memory := table.NewSummary(time.Second, 100)
+	memory := table.New(table.Bounds{Resolution: time.Second, Rows: 100})
 	r := row{resolution: int64(time.Second), window: testStart.UnixNano(), signal: uint8(csig.MaxDelay), kind: 1, src: 1, dst: 2, location: 3, observations: 12}
 	unknown := r
 	unknown.signal, unknown.distCode, unknown.distCount = 16+9, []uint16{4}, []uint64{12}
@@ -207,7 +207,7 @@ func TestWithoutValue(t *testing.T) {
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%d cells, %v", len(got), err)
 		}
-		if diff := cmp.Diff(memory.Cells(signal, nil)[0], statsOf(signal, &got[0])); diff != "" || !math.IsNaN(got[0].Mean) {
+		if diff := cmp.Diff(memory.Total().Cells(signal, nil)[0], statsOf(signal, &got[0])); diff != "" || !math.IsNaN(got[0].Mean) {
 			t.Errorf("%s: mean %g (-memory +stored):\n%s", signal, got[0].Mean, diff)
 		}
 	}

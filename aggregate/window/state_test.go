@@ -247,40 +247,41 @@ func FuzzBlockBinary(f *testing.F) {
 		if err := again.UnmarshalBinary(out); err != nil {
 			t.Fatal(err)
 		}
-		_ = table.NewSummary(time.Duration(b.Resolution), 10).WriteBlock(context.Background(), &b)
+		_ = table.New(table.Bounds{Resolution: time.Duration(b.Resolution), Rows: 10}).WriteBlock(context.Background(), &b)
 	})
 }
 
-// A summary that is restored in the middle says what an undisturbed one says.
-func TestSummaryState(t *testing.T) {
+// A table that is restored in the middle says what an undisturbed one says.
+func TestTableState(t *testing.T) {
 	var sink collector
 	run(t, newShard(t, stateConfigs(t)[0], &sink), randomObservations(rand.New(rand.NewPCG(1, 7)), 4000), 100)
 	for _, maxKeys := range []int{10, 100000} {
-		calm, s := table.NewSummary(time.Second, maxKeys), table.NewSummary(time.Second, maxKeys)
+		bounds := table.Bounds{Resolution: time.Second, Rows: maxKeys}
+		calm, s := table.New(bounds), table.New(bounds)
 		for i := range sink.blocks {
 			_, _ = calm.WriteBlock(t.Context(), &sink.blocks[i]), s.WriteBlock(t.Context(), &sink.blocks[i])
 			if i%10 != 5 {
 				continue
 			}
 			state := s.AppendState(nil)
-			s = table.NewSummary(time.Second, maxKeys)
+			s = table.New(bounds)
 			if err := s.RestoreState(state); err != nil {
 				t.Fatal(err)
 			}
 			for n := i; n < len(state); n += 97 {
-				if err := table.NewSummary(time.Second, maxKeys).RestoreState(state[:n]); !errors.Is(err, aggregate.ErrState) {
+				if err := table.New(bounds).RestoreState(state[:n]); !errors.Is(err, aggregate.ErrState) {
 					t.Fatalf("%d of %d bytes: %v", n, len(state), err)
 				}
 			}
-			if err := table.NewSummary(time.Minute, maxKeys).RestoreState(state); !errors.Is(err, aggregate.ErrState) {
+			if err := table.New(table.Bounds{Resolution: time.Minute, Rows: maxKeys}).RestoreState(state); !errors.Is(err, aggregate.ErrState) {
 				t.Fatalf("of another resolution: %v", err)
 			}
 		}
-		if !bytes.Equal(s.AppendState(nil), calm.AppendState(nil)) || len(calm.Signals()) < 3 {
-			t.Error("a restored summary differs")
+		if !bytes.Equal(s.AppendState(nil), calm.AppendState(nil)) || len(calm.Total().Signals()) < 3 {
+			t.Error("a restored table differs")
 		}
-		for _, sig := range calm.Signals() {
-			if !reflect.DeepEqual(s.Cells(sig, nil), calm.Cells(sig, nil)) {
+		for _, sig := range calm.Total().Signals() {
+			if !reflect.DeepEqual(s.Total().Cells(sig, nil), calm.Total().Cells(sig, nil)) {
 				t.Errorf("%s: other cells", sig)
 			}
 		}

@@ -12,21 +12,20 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Two taps give the same summary in either order, and merging summaries is the same
-// as writing to one.
-func TestSummaryOrder(t *testing.T) {
+// Two taps give the same table in either order, and merging the rows of two tables is the
+// same as writing to one.
+func TestTableOrder(t *testing.T) {
 	a := randomObservations(rand.New(rand.NewPCG(1, 9)), 3000)
 	b := randomObservations(rand.New(rand.NewPCG(2, 9)), 3000)
-	summarize := func(into *table.Summary, taps ...[]decode.Observation) *table.Summary {
+	summarize := func(taps ...[]decode.Observation) table.Rows {
+		into := table.New(table.Bounds{Resolution: time.Minute, Rows: 1 << 20})
 		for _, tap := range taps {
 			run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true, Reflections: true}}, into), tap, 256)
 		}
-		return into
+		return into.Total()
 	}
-	fresh := func() *table.Summary { return table.NewSummary(time.Minute, 1<<20) }
-	ab, ba := summarize(fresh(), a, b), summarize(fresh(), b, a)
-	merged := summarize(fresh(), b)
-	merged.Merge(summarize(fresh(), a))
+	ab, ba := summarize(a, b), summarize(b, a)
+	merged := table.Merge([]*table.Window{{Rows: summarize(b)}, {Rows: summarize(a)}})
 	empty := true
 	for sig := range csig.Signal(csig.NumKnown) {
 		want := ab.Cells(sig, nil)
@@ -40,16 +39,16 @@ func TestSummaryOrder(t *testing.T) {
 	}
 }
 
-func TestSummaryOverflow(t *testing.T) {
-	s := table.NewSummary(time.Second, 5)
+func TestTableOverflow(t *testing.T) {
+	s := table.New(table.Bounds{Resolution: time.Second, Rows: 5})
 	c := run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}}, s), randomObservations(rand.New(rand.NewPCG(1, 9)), 3000), 256)
 	var total uint64
 	for sig := range csig.Signal(csig.NumSignals) {
-		for _, cell := range s.Cells(sig, nil) {
+		for _, cell := range s.Total().Cells(sig, nil) {
 			total += cell.Observations
 		}
 	}
 	if total != c.Stored {
-		t.Errorf("%d observations in the summary, %d stored", total, c.Stored)
+		t.Errorf("%d observations in the table, %d stored", total, c.Stored)
 	}
 }

@@ -139,8 +139,8 @@ func (c *replayCheckpoints) end(ctx context.Context) error {
 }
 
 // newSummary is an empty summary of the replay.
-func (r *replayRun) newSummary() *table.Summary {
-	return table.NewSummary(r.resolution, r.network.config.Windows.MaxKeys.int())
+func (r *replayRun) newSummary() *table.Table {
+	return table.New(table.Bounds{Resolution: r.resolution, Rows: r.network.config.Windows.MaxKeys.int()})
 }
 
 // checkpointFolder is within the outbox's, or where that would be.

@@ -39,7 +39,7 @@ func (c *collector) watch(o *operations) error {
 	}
 	return o.export(
 		metrics.NewLive(c.liveMetrics), metrics.NewStore(c.db.store.WriterStatus), metrics.NewLatency(c.db.store.Latency),
-		metrics.NewBottlenecks(time.Now, worstTop, c.placeName, c.worst.Top),
+		metrics.NewBottlenecks(time.Now, topCount, c.placeName, c.top.Top),
 	)
 }
 

@@ -33,7 +33,7 @@ type collector struct {
 	server *remote.Server   // nil unless exporters are listened for
 	told   *checkpoint.File // names that wait for the store; nil for none
 	handed *checkpoint.File // those of exporters; nil for none
-	worst  *table.Worst
+	top    *table.TopBottlenecks
 	feed   *liveFeed // nil without --api-listen
 
 	watching sinks // what sees closed windows beside the store
@@ -102,8 +102,8 @@ func (c *collector) newPipeline(instance string) (*local.Pipeline, error) {
 		return nil, usageError{errors.New("collect: --store none keeps nothing")}
 	}
 	c.recordTaps(journal.ToStore(c.db.store))
-	c.worst = newWorst()
-	c.watching = sinks{c.worst}
+	c.top = newTopBottlenecks()
+	c.watching = sinks{c.top}
 	if err := c.openFeed(); err != nil {
 		return nil, err
 	}

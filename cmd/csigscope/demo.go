@@ -117,7 +117,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err := db.listen(cmd, f.clickhouse); err != nil {
 		return err
 	}
-	memory := table.New(table.Config{})
+	memory := table.NewMemory(table.MemoryOptions{})
 	*r.sinks = append(*r.sinks, memory)
 	fmt.Fprintf(cmd.OutOrStdout(), "replaying into %s ...\n\n", db.target)
 	if err := r.run(cmd, db, "text"); err != nil {

@@ -31,7 +31,7 @@ import (
 // openTestDoor serves one window of 4 cells as the configuration says.
 func openTestDoor(t *testing.T, c *apiConfig) *door.Door {
 	t.Helper()
-	memory := table.New(table.Config{})
+	memory := table.NewMemory(table.MemoryOptions{})
 	start := time.Now().Truncate(time.Second)
 	if err := memory.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 1)), 1, start, 4, csig.MinABWRatio)); err != nil {
 		t.Fatal(err)

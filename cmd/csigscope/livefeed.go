@@ -28,7 +28,7 @@ type liveFeed struct {
 // newLiveFeed serves behind the door. History is asked of the store, names of the fabric in
 // use.
 func newLiveFeed(cmd *cobra.Command, d *door.Door, names *api.BothNames, db *openedStore) (*liveFeed, error) {
-	f := &liveFeed{memory: table.New(table.Config{}), door: d}
+	f := &liveFeed{memory: table.NewMemory(table.MemoryOptions{}), door: d}
 	var err error
 	f.api, err = api.New(api.Config{Memory: f.memory, Reader: query.FromStore(db.store), Names: names, Logger: db.logger})
 	if err != nil {

@@ -188,7 +188,7 @@ func replayFiles(cmd *cobra.Command, c replay.Config, n *network, to *replayTarg
 type replayRun struct {
 	replay  *replay.Replay
 	network *network
-	summary *table.Summary
+	summary *table.Table
 	sinks   *sinks
 	store   *store.Store // nil for none
 	logger  *slog.Logger
@@ -224,7 +224,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, output string) erro
 		return err
 	}
 	result := r.replay.Result()
-	if err := printSummary(cmd.OutOrStdout(), result, r.summary, r.network, output); err != nil {
+	if err := printSummary(cmd.OutOrStdout(), result, r.summary.Total(), r.network, output); err != nil {
 		return err
 	}
 	noteNoCSIG(cmd.ErrOrStderr(), result.Packets, result.Counts.In, r.network.domain)
@@ -286,7 +286,7 @@ func (r *replayRun) withProgress(cmd *cobra.Command) error {
 	return r.replay.Run(cmd.Context())
 }
 
-func printSummary(w io.Writer, result *replay.Result, s *table.Summary, n *network, output string) error {
+func printSummary(w io.Writer, result *replay.Result, s table.Rows, n *network, output string) error {
 	if output == "json" {
 		return result.WriteJSON(w, s, newNames(n.fabric))
 	}

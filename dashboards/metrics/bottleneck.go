@@ -11,7 +11,7 @@ import (
 // their share of all heavy observations. place names locations.
 //
 // A location that leaves the worst ones has no number any more, so that alerts on it end.
-func NewBottlenecks(now func() time.Time, top int, place func(aggregate.LocationID) string, read func(now int64, top int) []table.WorstSignal) *Collector {
+func NewBottlenecks(now func() time.Time, top int, place func(aggregate.LocationID) string, read func(now int64, top int) []table.SignalBottlenecks) *Collector {
 	c := new(Collector)
 	heavy := c.gauge("heavy_ratio", "Share of a signal's observations of the last minute that were heavily loaded.", "signal", "source")
 	share := c.gauge("bottleneck_heavy_ratio", "Share of a signal's heavy observations of the last minute that name the location as the bottleneck; the worst locations alone.", "signal", "source", "location")

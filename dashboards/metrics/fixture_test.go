@@ -79,9 +79,9 @@ func producers() []metrics.Producer {
 
 func place(id aggregate.LocationID) string { return fmt.Sprintf("leaf%d:up1", id) }
 
-func worst(_ int64, top int) []table.WorstSignal {
-	all := []table.WorstLocation{{Location: 11, Heavy: 30}, {Location: 12, Heavy: 15}, {Location: 13, Heavy: 5}}
-	return []table.WorstSignal{
+func worst(_ int64, top int) []table.SignalBottlenecks {
+	all := []table.HeavyLocation{{Location: 11, Heavy: 30}, {Location: 12, Heavy: 15}, {Location: 13, Heavy: 5}}
+	return []table.SignalBottlenecks{
 		{Signal: csig.MinABWRatio, Kind: decode.Tag, Observations: 100, Heavy: 60, Locations: all[:top]},
 		{Signal: csig.MaxDelay, Kind: decode.Reflection, Observations: 10},
 	}

@@ -161,7 +161,7 @@ func TestBounded(t *testing.T) {
 
 // TestBottlenecksBounded: the worst alone, and no repetition of a name fails a scrape.
 func TestBottlenecksBounded(t *testing.T) {
-	w := table.NewWorst(time.Second, time.Minute, 1000)
+	w := table.NewTopBottlenecks(time.Second, time.Minute, 4000)
 	var b aggregate.Block
 	b.Resolution, b.WindowStart = int64(time.Second), now.Add(-time.Second).UnixNano()
 	for i := range uint64(500) {
@@ -185,7 +185,7 @@ func TestBottlenecksBounded(t *testing.T) {
 // that change.
 func TestScrapeWhileRunning(t *testing.T) {
 	var n atomic.Uint64
-	w := table.NewWorst(time.Second, time.Minute, 100)
+	w := table.NewTopBottlenecks(time.Second, time.Minute, 400)
 	http1 := metrics.NewHTTP()
 	r := registry(t, http1,
 		metrics.NewTaps(func() []metrics.Tap {

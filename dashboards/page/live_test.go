@@ -61,7 +61,7 @@ type feed struct {
 }
 
 func newFeed(racks int) feed {
-	return feed{table.New(table.Config{}), rand.New(rand.NewPCG(1, 2)), racks}
+	return feed{table.NewMemory(table.MemoryOptions{}), rand.New(rand.NewPCG(1, 2)), racks}
 }
 
 // close tells of the window that has just ended, and gives its cells.

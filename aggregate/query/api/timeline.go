@@ -73,7 +73,7 @@ func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *timeli
 			m.Cell = &cell
 		}
 	}
-	for _, l := range w.Summary().Locations(k.signal, v.names.at(k.level)) {
+	for _, l := range w.Rows.Locations(k.signal, v.names.at(k.level)) {
 		if len(m.Locations) < in.Top && l.Heavy > 0 && l.Location != aggregate.NoLocation {
 			m.Locations = append(m.Locations, v.names.location(&l, k.signal))
 		}

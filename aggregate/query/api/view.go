@@ -56,12 +56,12 @@ func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error
 }
 
 // sum adds up the last windows of a state.
-func (a *API) sum(s *table.State, windows []*table.Window) *table.Summary {
+func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 	type sumOf struct {
 		revision uint64
 		windows  int
 	}
-	sum, _ := once(a.made, sumOf{s.Revision, len(windows)}, func() (*table.Summary, int, error) {
+	sum, _ := once(a.made, sumOf{s.Revision, len(windows)}, func() (table.Rows, int, error) {
 		sum := table.Merge(windows)
 		return sum, sum.Len() * rowBytes, nil
 	})
@@ -74,7 +74,7 @@ func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, le
 		if level == fabric.LevelLocation {
 			return w.Cells(s)
 		}
-		return w.Summary().Cells(s, n.at(level))
+		return w.Rows.Cells(s, n.at(level))
 	})
 }
 
@@ -106,7 +106,7 @@ func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) []aggr
 const (
 	cellBytes = 220 // of aggregate.CellStats and what leads to its text
 	textBytes = 420 // of that text
-	rowBytes  = 200 // of aggregate.Summary
+	rowBytes  = 200 // of table.Rows
 )
 
 // size is about how many bytes the view takes with its texts.

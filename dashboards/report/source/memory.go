@@ -31,12 +31,11 @@ const maxWindows = 1024
 // Memory adds up blocks in memory. It is a Sink and, once all blocks are written, a
 // report.Data. Blocks may be written from several goroutines.
 type Memory struct {
-	total    *table.Summary
-	timeline *table.Timeline
-	codes    *table.Codes
+	total    *table.Table
+	timeline *table.Table
+	codes    *table.Distributions
 	flows    *table.FlowTotals
-	samples  []*table.Stretches // the shortest steps first
-	maxRows  int
+	samples  []*table.SampledSeries // the shortest steps first
 	maxSteps int
 	fine     time.Duration
 	window   time.Duration // of distributions, at best
@@ -64,13 +63,14 @@ func (r Resolutions) List() []time.Duration {
 // NewMemory makes a Memory of blocks at the resolutions.
 func NewMemory(r Resolutions, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
-	m := &Memory{maxRows: entries(15, rowBytes), maxSteps: l.Steps, fine: r.Fine, window: r.Window}
-	m.total = table.NewSummary(r.Total, m.maxRows)
-	m.timeline = table.NewTimeline(r.Fine, l.Steps, entries(35, rowBytes))
-	m.samples = newSamples(r.Fine, l)
-	m.codes = table.NewCodes(r.Window, maxWindows, entries(30, codeBytes))
-	m.flows = table.NewFlowTotals(r.Total, entries(10, flowBytes))
-	return m
+	return &Memory{
+		total:    table.New(table.Bounds{Resolution: r.Total, Rows: entries(15, rowBytes)}),
+		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(35, rowBytes)}),
+		codes:    table.NewDistributions(r.Window, maxWindows, entries(30, codeBytes)),
+		flows:    table.NewFlowTotals(r.Total, entries(10, flowBytes)),
+		samples:  newSamples(r.Fine, l),
+		maxSteps: l.Steps, fine: r.Fine, window: r.Window,
+	}
 }
 
 // WriteBlock implements aggregate.Sink.
@@ -91,7 +91,7 @@ func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 // Limited is what there was no room for, in words; empty if there was for everything.
 func (m *Memory) Limited() []string {
 	var list []string
-	if m.total.Len() >= m.maxRows {
+	if m.total.Full() {
 		list = append(list, "there was no memory for all cells and locations: the last ones are in one row, overflow")
 	}
 	if m.timeline.Full() {
@@ -120,16 +120,18 @@ func spanOf(first, last int64, step, window time.Duration) report.Span {
 }
 
 // Signals implements report.Totals.
-func (m *Memory) Signals(context.Context) ([]csig.Signal, error) { return m.total.Signals(), nil }
+func (m *Memory) Signals(context.Context) ([]csig.Signal, error) {
+	return m.total.Total().Signals(), nil
+}
 
 // Cells implements report.Totals.
 func (m *Memory) Cells(_ context.Context, s csig.Signal) ([]aggregate.CellStats, error) {
-	return m.total.Cells(s, nil), nil
+	return m.total.Total().Cells(s, nil), nil
 }
 
 // Locations implements report.Totals.
 func (m *Memory) Locations(_ context.Context, s csig.Signal) ([]aggregate.LocationStats, error) {
-	return m.total.Locations(s, nil), nil
+	return m.total.Total().Locations(s, nil), nil
 }
 
 // Span implements report.Steps.
@@ -141,7 +143,7 @@ func (m *Memory) Span() report.Span {
 // chosen are the cells of the signal, each of the kind that it is made of.
 func (m *Memory) chosen(s csig.Signal) map[aggregate.CellID]bool {
 	chosen := map[aggregate.CellID]bool{}
-	for _, c := range m.total.Cells(s, nil) {
+	for _, c := range m.total.Total().Cells(s, nil) {
 		chosen[c.ID()] = true
 	}
 	return chosen
@@ -155,11 +157,10 @@ func (m *Memory) LocationSteps(_ context.Context, s csig.Signal, step time.Durat
 		location aggregate.LocationID
 	}
 	heavy := map[key]uint64{}
-	starts, steps := m.timeline.Steps()
-	for _, at := range starts {
-		steps[at].Each(s, func(c aggregate.CellID, l *aggregate.LocationStats) {
+	for _, at := range m.timeline.Steps() {
+		at.Each(s, func(c aggregate.CellID, l *aggregate.LocationStats) {
 			if chosen[c] && l.Heavy > 0 {
-				heavy[key{at - at%int64(step), l.Location}] += l.Heavy
+				heavy[key{at.Start - at.Start%int64(step), l.Location}] += l.Heavy
 			}
 		})
 	}
@@ -174,15 +175,14 @@ func (m *Memory) LocationSteps(_ context.Context, s csig.Signal, step time.Durat
 func (m *Memory) CellSteps(_ context.Context, s csig.Signal, cells []aggregate.CellID) ([][]report.CellStep, error) {
 	index := indexOf(cells)
 	lists := make([][]report.CellStep, len(cells))
-	starts, steps := m.timeline.Steps()
-	for _, at := range starts {
-		steps[at].Each(s, func(c aggregate.CellID, l *aggregate.LocationStats) {
+	for _, at := range m.timeline.Steps() {
+		at.Each(s, func(c aggregate.CellID, l *aggregate.LocationStats) {
 			i, ok := index[c]
 			if !ok {
 				return
 			}
-			if n := len(lists[i]); n == 0 || lists[i][n-1].Start != at {
-				lists[i] = append(lists[i], report.CellStep{Start: at})
+			if n := len(lists[i]); n == 0 || lists[i][n-1].Start != at.Start {
+				lists[i] = append(lists[i], report.CellStep{Start: at.Start})
 			}
 			last := &lists[i][len(lists[i])-1]
 			last.Observations, last.Heavy = last.Observations+l.Observations, last.Heavy+l.Heavy
@@ -234,3 +234,84 @@ func (m *Memory) Flows(_ context.Context, s csig.Signal) ([]report.FlowStats, er
 	}
 	return list, nil
 }
+
+// What is held of a capture that is too long to be known in its finest steps throughout:
+// periods of few of these are found in stretches of them, longer ones in stretches of
+// longer steps, and those that are longer yet in the timeline.
+const (
+	maxStretches = 4
+	longerSteps  = 20 // times the finest
+	samplesShare = 5  // percent of the memory, of each length of steps
+
+	leastStretch = 128 // steps that are enough to find anything in
+)
+
+// newSamples are stretches that together are as many steps as the timeline has at most.
+func newSamples(fine time.Duration, l Limits) (list []*table.SampledSeries) {
+	if l.Steps/maxStretches < leastStretch {
+		return nil
+	}
+	for _, step := range []time.Duration{fine, longerSteps * fine} {
+		list = append(list, table.NewSampledSeries(fine, step, l.Steps/maxStretches, maxStretches, int(l.Bytes/100*samplesShare)))
+	}
+	return list
+}
+
+// samples are stretches of what was observed from first to last, Unix ns.
+type samples struct {
+	list        []*table.SampledSeries // the shortest steps first
+	first, last int64
+}
+
+// Sampler knows the stretches of all blocks that are written, and holds nothing else of the
+// Memory.
+func (m *Memory) Sampler() report.Sampler {
+	first, last := m.timeline.Extent()
+	return &samples{m.samples, first, last}
+}
+
+// Samples implements report.Sampler.
+func (m *Memory) Samples(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) ([]report.Sample, error) {
+	return m.Sampler().Samples(ctx, signal, cells)
+}
+
+// Unsampled implements report.Sampler.
+func (m *Memory) Unsampled() []time.Duration { return m.Sampler().Unsampled() }
+
+// Unsampled implements report.Sampler.
+func (a *samples) Unsampled() (steps []time.Duration) {
+	for _, s := range a.list {
+		if s.Full() {
+			steps = append(steps, s.Step())
+		}
+	}
+	return steps
+}
+
+// Samples implements report.Sampler.
+func (a *samples) Samples(_ context.Context, signal csig.Signal, cells []aggregate.CellID) ([]report.Sample, error) {
+	var list []report.Sample
+	for _, s := range a.list {
+		one := report.Sample{Step: s.Step()}
+		for _, start := range s.Starts() {
+			stretch := report.Stretch{First: max(start, aligned(a.first, one.Step)), Last: min(start+int64(s.Length()), a.last+1) - 1}
+			stretch.Last = aligned(stretch.Last, one.Step)
+			for _, c := range cells {
+				steps := s.Of(start, signal, c)
+				of := make([]report.CellStep, len(steps))
+				for i, n := range steps {
+					of[i] = report.CellStep(n)
+				}
+				stretch.Cells = append(stretch.Cells, of)
+			}
+			one.Stretches = append(one.Stretches, stretch)
+		}
+		if len(one.Stretches) > 0 {
+			list = append(list, one)
+		}
+	}
+	return list, nil
+}
+
+// aligned is the start of the step that an instant is in.
+func aligned(at int64, step time.Duration) int64 { return at - at%int64(step) }

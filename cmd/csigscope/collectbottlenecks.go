@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	// worstSpan is the range that the worst locations are of, up to now.
-	worstSpan = time.Minute
-	// worstKeys bounds the locations that are followed in a sixth of it.
-	worstKeys = 1 << 14
-	// worstTop is how many locations of each signal are exported.
-	worstTop = 10
+	// topSpan is the range of time, up to now, of the top bottlenecks.
+	topSpan = time.Minute
+	// topRows bounds the locations that are followed in it.
+	topRows = 6 << 14
+	// topCount is how many locations of each signal are exported.
+	topCount = 10
 )
 
-func newWorst() *table.Worst { return table.NewWorst(time.Second, worstSpan, worstKeys) }
+func newTopBottlenecks() *table.TopBottlenecks {
+	return table.NewTopBottlenecks(time.Second, topSpan, topRows)
+}
 
 // watchedSink shows what exporters hand in to others before it goes on.
 type watchedSink struct {

@@ -11,15 +11,15 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// BenchmarkSummary adds up what two producers tell of a window of 4096 cells and three
+// BenchmarkTable adds up what two producers tell of a window of 4096 cells and three
 // signals, and gives the cells of one.
-func BenchmarkSummary(b *testing.B) {
+func BenchmarkTable(b *testing.B) {
 	var blocks []*aggregate.Block
 	for producer := range uint64(2) {
 		rng := rand.New(rand.NewPCG(producer, 1))
 		blocks = append(blocks, tabletest.Block(rng, producer, time.Unix(0, 0), 4096, csig.MinABW, csig.MinABWRatio, csig.MaxDelay))
 	}
-	fill := func(s *table.Summary) *table.Summary {
+	fill := func(s *table.Table) *table.Table {
 		for _, block := range blocks {
 			if err := s.WriteBlock(b.Context(), block); err != nil {
 				b.Fatal(err)
@@ -27,11 +27,11 @@ func BenchmarkSummary(b *testing.B) {
 		}
 		return s
 	}
-	full := fill(table.NewSummary(time.Second, 1<<20))
+	full := fill(table.New(table.Bounds{Resolution: time.Second, Rows: 1 << 20})).Total()
 	b.Run("write", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			fill(table.NewSummary(time.Second, 1<<20))
+			fill(table.New(table.Bounds{Resolution: time.Second, Rows: 1 << 20}))
 		}
 	})
 	b.Run("cells", func(b *testing.B) {

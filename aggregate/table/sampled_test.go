@@ -30,25 +30,25 @@ func stretchBlock(ms int64) *aggregate.Block {
 }
 
 // held are all steps of a cell.
-func held(s *table.Stretches, src, dst aggregate.GroupID) (list []table.StretchStep) {
+func held(s *table.SampledSeries, src, dst aggregate.GroupID) (list []table.SampledStep) {
 	for _, start := range s.Starts() {
 		list = append(list, s.Of(start, csig.MaxDelay, aggregate.CellID{Src: src, Dst: dst, Kind: decode.Tag})...)
 	}
 	return list
 }
 
-func TestStretches(t *testing.T) {
+func TestSampledSeries(t *testing.T) {
 	t.Parallel()
-	s := table.NewStretches(time.Millisecond, 2*time.Millisecond, 70, 4, 1<<20)
+	s := table.NewSampledSeries(time.Millisecond, 2*time.Millisecond, 70, 4, 1<<20)
 	for _, ms := range []int64{-3, 0, 1, 139, 140} {
 		if err := s.WriteBlock(t.Context(), stretchBlock(ms)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	step := func(ms int64, n, heavy uint64) table.StretchStep {
-		return table.StretchStep{Start: ms * int64(time.Millisecond), Observations: n, Heavy: heavy}
+	step := func(ms int64, n, heavy uint64) table.SampledStep {
+		return table.SampledStep{Start: ms * int64(time.Millisecond), Observations: n, Heavy: heavy}
 	}
-	if diff := cmp.Diff([]table.StretchStep{step(-4, 12, 3), step(0, 24, 6), step(138, 12, 3), step(140, 12, 3)}, held(s, 1, 2)); diff != "" {
+	if diff := cmp.Diff([]table.SampledStep{step(-4, 12, 3), step(0, 24, 6), step(138, 12, 3), step(140, 12, 3)}, held(s, 1, 2)); diff != "" {
 		t.Error(diff)
 	}
 	if got := held(s, 3, 4); len(got) != 4 || got[1].Observations != 201 || got[1].Heavy != 1<<32-1 {
@@ -59,10 +59,10 @@ func TestStretches(t *testing.T) {
 	}
 }
 
-// TestStretchesAreBounded: what is held is within the bounds, spread over the time, and the
+// TestSampledSeriesAreBounded: what is held is within the bounds, spread over the time, and the
 // same in whatever order blocks come, also from several goroutines, whose turns are left to
 // the scheduler.
-func TestStretchesAreBounded(t *testing.T) {
+func TestSampledSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	const windows = 3000
 	ordered := make([]int, windows)
@@ -74,9 +74,9 @@ func TestStretchesAreBounded(t *testing.T) {
 		"by memory":  {4000, 1, 2}, // a stretch of both cells takes twice 128 bytes, 2 pointers and 2 pages
 		"not at all": {1000, 0, 0},
 	} {
-		var want []table.StretchStep
+		var want []table.SampledStep
 		for seed, order := range [][]int{ordered, rand.New(rand.NewPCG(1, 1)).Perm(windows), rand.New(rand.NewPCG(2, 2)).Perm(windows)} {
-			s := table.NewStretches(time.Millisecond, time.Millisecond, 100, 4, test.limit)
+			s := table.NewSampledSeries(time.Millisecond, time.Millisecond, 100, 4, test.limit)
 			each := windows
 			if seed > 0 {
 				each /= 4
@@ -115,13 +115,13 @@ func TestStretchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestStretchesOfOurTime: numbers of stretches are far from 0, and none may be left long
+// TestSampledSeriesOfOurTime: numbers of stretches are far from 0, and none may be left long
 // before there are no more multiples to try.
-func TestStretchesOfOurTime(t *testing.T) {
+func TestSampledSeriesOfOurTime(t *testing.T) {
 	t.Parallel()
 	const now = 1_763_000_000_000                            // ms
 	for limit, want := range map[int]int{2000: 0, 3000: 1} { // bytes; a stretch of both cells takes 2336
-		s := table.NewStretches(time.Millisecond, time.Millisecond, 100, 4, limit)
+		s := table.NewSampledSeries(time.Millisecond, time.Millisecond, 100, 4, limit)
 		if s.Full() {
 			t.Error("full before the first block")
 		}

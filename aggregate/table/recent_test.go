@@ -33,10 +33,10 @@ func write(t *testing.T, m aggregate.Sink, blocks ...*aggregate.Block) {
 	}
 }
 
-// TestSameAsSummary: windows hold what a Summary makes of the same blocks, alone and merged.
-func TestSameAsSummary(t *testing.T) {
-	m := table.New(table.Config{Windows: 3})
-	all := table.NewSummary(time.Second, 1<<20)
+// TestSameAsTable: windows hold what a Table makes of the same blocks, alone and merged.
+func TestSameAsTable(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{Windows: 3})
+	all := table.New(table.Bounds{Resolution: time.Second, Rows: 1 << 20})
 	for second := range 5 {
 		for producer := range uint64(3) {
 			b := block(producer, second, 40)
@@ -52,12 +52,12 @@ func TestSameAsSummary(t *testing.T) {
 		t.Fatalf("revision %d with %d windows, want 5 with 3", s.Revision, len(s.Windows))
 	}
 	for _, signal := range []csig.Signal{csig.MinABWRatio, csig.MaxDelay} {
-		if diff := cmp.Diff(all.Cells(signal, nil), table.Merge(s.Last(10)).Cells(signal, nil)); diff != "" {
+		if diff := cmp.Diff(all.Total().Cells(signal, nil), table.Merge(s.Last(10)).Cells(signal, nil)); diff != "" {
 			t.Errorf("%s merged (-want +got):\n%s", signal, diff)
 		}
-		one := table.NewSummary(time.Second, 1<<20)
+		one := table.New(table.Bounds{Resolution: time.Second, Rows: 1 << 20})
 		write(t, one, block(0, 4, 40), block(1, 4, 40), block(2, 4, 40))
-		if diff := cmp.Diff(one.Cells(signal, nil), s.Newest().Cells(signal)); diff != "" {
+		if diff := cmp.Diff(one.Total().Cells(signal, nil), s.Newest().Cells(signal)); diff != "" {
 			t.Errorf("%s of the newest window (-want +got):\n%s", signal, diff)
 		}
 	}
@@ -65,11 +65,11 @@ func TestSameAsSummary(t *testing.T) {
 
 // TestRevisions: a state never changes, and late blocks make a new revision of their window.
 func TestRevisions(t *testing.T) {
-	m := table.New(table.Config{})
+	m := table.NewMemory(table.MemoryOptions{})
 	write(t, m, block(1, 0, 8))
 	m.Publish()
 	first := m.State()
-	before := first.Newest().Summary().Cells(csig.MaxDelay, nil)
+	before := first.Newest().Rows.Cells(csig.MaxDelay, nil)
 	write(t, m, block(2, 1, 8))
 	m.Publish()
 	if w := m.State().Newest(); w.Completeness() != 0.5 || w.Producers != 1 || w.Expected != 2 {
@@ -81,7 +81,7 @@ func TestRevisions(t *testing.T) {
 	if last.Revision != 3 || last.Windows[0].Revision != 3 || last.Windows[1].Revision != 2 || last.Windows[0].Completeness() != 1 {
 		t.Errorf("revision %d, windows of %d and %d, want 3 of 3 and 2", last.Revision, last.Windows[0].Revision, last.Windows[1].Revision)
 	}
-	if diff := cmp.Diff(before, first.Newest().Summary().Cells(csig.MaxDelay, nil)); diff != "" {
+	if diff := cmp.Diff(before, first.Newest().Rows.Cells(csig.MaxDelay, nil)); diff != "" {
 		t.Errorf("a late block changed an old state:\n%s", diff)
 	}
 	if old, ok := last.At(1); !ok || len(old.Windows) != 1 {
@@ -95,7 +95,7 @@ func TestRevisions(t *testing.T) {
 
 // TestBounds holds windows, rows and the log to their bounds.
 func TestBounds(t *testing.T) {
-	m := table.New(table.Config{Windows: 4, MaxRows: 400, Log: 3})
+	m := table.NewMemory(table.MemoryOptions{Windows: 4, MaxRows: 400, Log: 3})
 	total := map[int]uint64{}
 	for second := range 20 {
 		b := block(1, second, 300)
@@ -109,7 +109,7 @@ func TestBounds(t *testing.T) {
 		s := m.State()
 		rows := 0
 		for _, w := range s.Windows {
-			rows += w.Summary().Len()
+			rows += w.Rows.Len()
 		}
 		if rows > 400 || len(s.Windows) > 4 || len(s.Windows) == 0 {
 			t.Fatalf("%d rows in %d windows, want at most 400 in 4", rows, len(s.Windows))
@@ -138,7 +138,7 @@ func TestBounds(t *testing.T) {
 func TestRunSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		m := table.New(table.Config{})
+		m := table.NewMemory(table.MemoryOptions{})
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = m.Run(ctx) })
 		w := m.Watch(0)
@@ -175,7 +175,7 @@ func TestRunGoesOn(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		m := table.New(table.Config{Windows: 4})
+		m := table.NewMemory(table.MemoryOptions{Windows: 4})
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = m.Run(ctx) })
 		w := m.Watch(0)
@@ -218,7 +218,7 @@ func TestRunGoesOn(t *testing.T) {
 
 // TestWatchers: who is slow is told so and begins anew; who comes back goes on.
 func TestWatchers(t *testing.T) {
-	m := table.New(table.Config{Log: 8})
+	m := table.NewMemory(table.MemoryOptions{Log: 8})
 	step := func(w *table.Watcher) table.Step {
 		t.Helper()
 		s, err := w.Next(t.Context())

@@ -1,0 +1,257 @@
+package table
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// State is everything that is known at one revision. It never changes, apart from its Memo.
+type State struct {
+	Epoch      uint64 // of the memory: revisions of different epochs do not compare
+	Revision   uint64 // 0 before the first window
+	Resolution time.Duration
+	Published  time.Time
+	Windows    []*Window // ascending, without those in which nothing was observed
+	Memo       *Memo
+
+	log  []change
+	next chan struct{}
+}
+
+// change is what a revision changed.
+type change struct {
+	state   *State
+	windows []*Window
+}
+
+// Newest is the last window, nil without any.
+func (s *State) Newest() *Window {
+	if len(s.Windows) == 0 {
+		return nil
+	}
+	return s.Windows[len(s.Windows)-1]
+}
+
+// Last are the last n windows, or all where there are fewer.
+func (s *State) Last(n int) []*Window { return s.Windows[max(len(s.Windows)-n, 0):] }
+
+// Next is closed when there is a later revision.
+func (s *State) Next() <-chan struct{} { return s.next }
+
+// At is the State of an earlier revision, if it is at hand.
+func (s *State) At(revision uint64) (*State, bool) {
+	if revision == s.Revision {
+		return s, true
+	}
+	for _, c := range s.log {
+		if c.state.Revision == revision {
+			return c.state, true
+		}
+	}
+	return nil, false
+}
+
+// Merge adds up windows, one of them at least.
+func Merge(windows []*Window) Rows {
+	return sum(windows, func(w *Window) Rows { return w.Rows })
+}
+
+// Signals are those that have values in any of the windows, ascending.
+func (s *State) Signals() []csig.Signal {
+	list, _ := s.Memo.Get("signals", func() any {
+		var all []csig.Signal
+		for _, w := range s.Windows {
+			all = append(all, w.Signals()...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}).([]csig.Signal)
+	return list
+}
+
+// Window is one closed window. It never changes: a later delta makes another Window of the
+// same start.
+type Window struct {
+	Start, End time.Time
+	Revision   uint64 // that brought it
+	// Producers wrote this window, of the Expected ones that wrote any window kept then. A
+	// tap that observes nothing looks the same as one that is silent.
+	Producers, Expected int
+	Rows                Rows
+	Memo                *Memo
+}
+
+// Completeness is the share of the known producers that wrote the window.
+func (w *Window) Completeness() float64 {
+	if w.Expected == 0 {
+		return 0
+	}
+	return min(float64(w.Producers)/float64(w.Expected), 1)
+}
+
+// Signals are those that have values, ascending.
+func (w *Window) Signals() []csig.Signal {
+	list, _ := w.Memo.Get("signals", func() any { return w.Rows.Signals() }).([]csig.Signal)
+	return list
+}
+
+// Cells are those of the window's rows, with modes at locations. They belong to the window.
+func (w *Window) Cells(s csig.Signal) []aggregate.CellStats {
+	type key csig.Signal
+	list, _ := w.Memo.Get(key(s), func() any { return w.Rows.Cells(s, nil) }).([]aggregate.CellStats)
+	return list
+}
+
+// warm computes the cells that most clients ask for, before anybody does.
+func (w *Window) warm() {
+	for _, s := range w.Signals() {
+		w.Cells(s)
+	}
+}
+
+// Wait waits for a revision after the one given, until ctx ends or the memory's epoch is
+// another one. It gives the latest State in any case, and whether it is later.
+func (m *Memory) Wait(ctx context.Context, epoch, after uint64) (*State, bool) {
+	for {
+		s := m.State()
+		if s.Epoch != epoch || s.Revision > after {
+			return s, true
+		}
+		select {
+		case <-s.next:
+		case <-ctx.Done():
+			return s, false
+		}
+	}
+}
+
+// maxMemo bounds the values of a Memo.
+const maxMemo = 128
+
+// Memo caches values computed from something that never changes, each computed once. It is
+// safe for concurrent use.
+type Memo struct {
+	mu   sync.Mutex
+	made map[any]func() any
+}
+
+// NewMemo makes an empty Memo.
+func NewMemo() *Memo { return &Memo{made: make(map[any]func() any)} }
+
+// Get returns the value of the key, and makes it the first time. Past a bound it makes it each
+// time.
+func (m *Memo) Get(key any, make func() any) any {
+	m.mu.Lock()
+	get, ok := m.made[key]
+	if !ok {
+		get = sync.OnceValue(make)
+		if len(m.made) < maxMemo {
+			m.made[key] = get
+		}
+	}
+	m.mu.Unlock()
+	return get()
+}
+
+// Step is the next event of a Watcher.
+type Step struct {
+	Kind  StepKind
+	State *State
+	// Windows are those that changed, of a Changed step; Missed is how many revisions were
+	// passed over, of a Lagging or Gap step of the same epoch.
+	Windows []*Window
+	Missed  uint64
+}
+
+// StepKind says what a Step is.
+type StepKind uint8
+
+// The kinds. A Snapshot follows after Lagging and Gap.
+const (
+	Snapshot StepKind = iota // everything, at the state's revision
+	Changed                  // windows that are new or have changed
+	Lagging                  // the watcher was too slow, and has missed revisions
+	Gap                      // the watcher resumes from a revision that is no longer at hand
+)
+
+// Watcher follows the revisions of a Memory, at its own speed: it holds a revision and no
+// queue, so that the slowest costs the memory nothing. It serves one goroutine.
+type Watcher struct {
+	memory   *Memory
+	revision uint64
+	pending  []Step
+	maxLag   int
+}
+
+// Watch follows the memory from a snapshot on. A watcher that is more than maxLag revisions
+// behind, at most MemoryOptions.Log, has to start again.
+func (m *Memory) Watch(maxLag int) *Watcher {
+	w := &Watcher{memory: m, maxLag: m.lag(maxLag)}
+	w.restart(m.State())
+	return w
+}
+
+// Resume follows the memory from a revision on: with a Gap and a snapshot where that is not
+// at hand.
+func (m *Memory) Resume(maxLag int, epoch, revision uint64) *Watcher {
+	w := &Watcher{memory: m, maxLag: m.lag(maxLag), revision: revision}
+	s := m.State()
+	_, known := s.At(revision)
+	if s.Epoch == epoch && known && s.Revision-revision <= uint64(w.maxLag) {
+		return w
+	}
+	gap := Step{Kind: Gap, State: s}
+	if s.Epoch == epoch && revision < s.Revision {
+		gap.Missed = s.Revision - revision
+	}
+	w.pending = append(w.pending, gap)
+	w.restart(s)
+	return w
+}
+
+func (m *Memory) lag(n int) int {
+	if n <= 0 || n >= m.opts.Log {
+		return m.opts.Log - 1
+	}
+	return n
+}
+
+func (w *Watcher) restart(s *State) {
+	w.revision = s.Revision
+	w.pending = append(w.pending, Step{Kind: Snapshot, State: s})
+}
+
+// Next waits for the next step, until ctx ends.
+func (w *Watcher) Next(ctx context.Context) (Step, error) {
+	if len(w.pending) == 0 {
+		if err := w.wait(ctx); err != nil {
+			return Step{}, err
+		}
+	}
+	step := w.pending[0]
+	w.pending = w.pending[1:]
+	return step, nil
+}
+
+// wait fills pending.
+func (w *Watcher) wait(ctx context.Context) error {
+	s, later := w.memory.Wait(ctx, w.memory.opts.Epoch, w.revision)
+	if !later {
+		return ctx.Err()
+	}
+	behind := s.Revision - w.revision
+	if behind > uint64(w.maxLag) || behind > uint64(len(s.log)) {
+		w.pending = append(w.pending, Step{Kind: Lagging, State: s, Missed: behind})
+		w.restart(s)
+		return nil
+	}
+	next := s.log[len(s.log)-int(behind)]
+	w.revision = next.state.Revision
+	w.pending = append(w.pending, Step{Kind: Changed, State: next.state, Windows: next.windows})
+	return nil
+}

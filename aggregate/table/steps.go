@@ -1,0 +1,356 @@
+package table
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// Bounds say which blocks a table takes and how much it holds: its memory depends on nothing
+// else. There is one rule for all tables. Where windows need more steps than Steps, or a new
+// row has no room, steps get longer and rows of the same key add up; where one step is left,
+// the row goes into an overflow row of its signal and kind, so that totals stay exact.
+type Bounds struct {
+	Resolution time.Duration // of the blocks that the table takes; it ignores all others
+	Step       time.Duration // length of the first steps, default Resolution
+	Steps      int           // held at most, two or more; 0: one step holds all of time
+	Rows       int           // held at most, in all steps together
+	// Sliding tables keep the newest steps at their first length. They forget the oldest
+	// ones past Steps and past Rows, but never the newest. A step holds at most a quarter of
+	// Rows before it overflows, so that one flood of keys does not push out all others.
+	Sliding bool
+}
+
+// steps are values under (start of a step, cell, key within the cell), within Bounds. A key
+// is a location, a code or a flow.
+//
+// Its mutex guards it where it is embedded; other owners have a lock of their own. Methods in
+// lower case expect that the caller holds it.
+type steps[K comparable, V any] struct {
+	bounds Bounds
+	merge  func(into, v *V)
+	past   func(K) K // the key of an overflow row; nil where overflow alone counts what has no room
+
+	mu          sync.Mutex
+	width       int64 // of a step, ns
+	first, last int64 // starts of windows, Unix ns
+	list        []*step[K, V]
+	held        int    // rows of all steps
+	full        bool   // a row had no room
+	overflow    V      // all that had no room
+	forgotten   uint64 // steps, because of Rows alone
+}
+
+// step is one piece of time. It gives its rows to readers, who never see them change: they
+// are copied before the next write.
+type step[K comparable, V any] struct {
+	start  int64 // Unix ns
+	rows   *rows[K, V]
+	shared bool
+}
+
+// wholeTime is the width of a step that holds everything.
+const wholeTime = math.MaxInt64
+
+func newSteps[K comparable, V any](b Bounds, merge func(into, v *V), past func(K) K) steps[K, V] {
+	b.Step = cmp.Or(b.Step, b.Resolution)
+	width := int64(b.Step)
+	switch {
+	case b.Steps == 0:
+		b.Steps, width = 1, wholeTime
+	case !b.Sliding:
+		b.Steps = max(b.Steps, 2) // neighbours need two at every length
+	}
+	return steps[K, V]{bounds: b, merge: merge, past: past, width: width}
+}
+
+// takes reports whether the block is for this table.
+func (t *steps[K, V]) takes(b *aggregate.Block) bool {
+	return b.Resolution == int64(t.bounds.Resolution) && (b.WindowStart >= 0 || !t.bounds.Sliding)
+}
+
+// at returns the step of a window for writing, a new one if need be. It is nil where a
+// sliding table holds later steps alone.
+func (t *steps[K, V]) at(start int64) *step[K, V] {
+	if len(t.list) == 0 {
+		t.first, t.last = start, start
+	}
+	t.first, t.last = min(t.first, start), max(t.last, start)
+	for !t.bounds.Sliding && t.last/t.width-t.first/t.width >= int64(t.bounds.Steps) {
+		t.widen()
+	}
+	start -= start % t.width
+	i, found := slices.BinarySearchFunc(t.list, start, func(s *step[K, V], at int64) int { return cmp.Compare(s.start, at) })
+	if found {
+		t.list[i].own()
+		return t.list[i]
+	}
+	if t.bounds.Sliding && i == 0 && len(t.list) >= t.bounds.Steps {
+		return nil
+	}
+	s := &step[K, V]{start: start, rows: newRows[K, V]()}
+	if t.bounds.Sliding && i > 0 { // the step before is likely to be much like it
+		s.rows.reserve(len(t.list[i-1].rows.cells), len(t.list[i-1].rows.list))
+	}
+	t.list = slices.Insert(t.list, i, s)
+	return s
+}
+
+// add adds a value to its row of a step. It returns the step that holds the row: another one
+// where steps got longer.
+func (t *steps[K, V]) add(s *step[K, V], k rowKey[K], v *V) *step[K, V] {
+	have := s.rows.find(k)
+	for have == nil && t.noRoom(s) {
+		t.full = true
+		if t.bounds.Sliding || len(t.list) == 1 {
+			t.merge(&t.overflow, v)
+			if t.past == nil {
+				return s
+			}
+			k.cell.Src, k.cell.Dst, k.key = aggregate.OverflowGroup, aggregate.OverflowGroup, t.past(k.key)
+			have = s.rows.find(k)
+			break
+		}
+		t.widen()
+		s = t.at(s.start)
+		have = s.rows.find(k)
+	}
+	if have != nil {
+		t.merge(have, v)
+		return s
+	}
+	s.rows.insert(k, v)
+	t.held++
+	return s
+}
+
+func (t *steps[K, V]) noRoom(s *step[K, V]) bool {
+	if t.bounds.Sliding {
+		return len(s.rows.list) >= t.stepRows()
+	}
+	return t.held >= t.bounds.Rows
+}
+
+// stepRows is how many rows one step may hold.
+func (t *steps[K, V]) stepRows() int {
+	if t.bounds.Sliding {
+		return max(t.bounds.Rows/4, 1)
+	}
+	return t.bounds.Rows
+}
+
+// widen makes one step of two, or of five.
+func (t *steps[K, V]) widen() {
+	t.width = widened(t.width, int64(t.bounds.Step))
+	old := t.list
+	t.list, t.held = make([]*step[K, V], 0, len(old)/2+1), 0
+	for _, s := range old {
+		s.start -= s.start % t.width
+		n := len(t.list)
+		if n == 0 || t.list[n-1].start != s.start {
+			t.list = append(t.list, s)
+			t.held += len(s.rows.list)
+			continue
+		}
+		into := t.list[n-1]
+		into.own()
+		for k, v := range s.rows.all {
+			if have := into.rows.find(k); have != nil {
+				t.merge(have, v)
+				continue
+			}
+			into.rows.insert(k, v)
+			t.held++
+		}
+	}
+}
+
+// widened is the length after one: 2, 10, 20, 100 and so on times the first length, so that
+// steps of 1 ms come to whole parts of a second; at last all of time.
+func widened(width, first int64) int64 {
+	if width > wholeTime/5 {
+		return wholeTime
+	}
+	for first <= width/10 {
+		first *= 10
+	}
+	if width == first {
+		return 2 * width
+	}
+	return 5 * width
+}
+
+// StepFor is the length of steps that the number of steps alone asks for.
+func StepFor(first, last int64, resolution time.Duration, steps int) time.Duration {
+	width := int64(resolution)
+	for last/width-first/width >= int64(max(steps, 2)) {
+		width = widened(width, int64(resolution))
+	}
+	return time.Duration(width)
+}
+
+// slide forgets the oldest steps of a sliding table past its bounds.
+func (t *steps[K, V]) slide() {
+	for t.bounds.Sliding && len(t.list) > 1 && (len(t.list) > t.bounds.Steps || t.held > t.bounds.Rows) {
+		if len(t.list) <= t.bounds.Steps {
+			t.forgotten++
+		}
+		t.held -= len(t.list[0].rows.list)
+		t.list = slices.Delete(t.list, 0, 1)
+	}
+}
+
+// Full reports whether a row had no room: steps are longer than their number asks for, or
+// there are overflow rows.
+func (t *steps[K, V]) Full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.full
+}
+
+// Extent is from the start of the first window to that of the last one, Unix ns; both are 0
+// without any.
+func (t *steps[K, V]) Extent() (first, last int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.first, t.last
+}
+
+// Step is the length of a step: 1, 2, 10, 20, 100 and so on times the first length.
+func (t *steps[K, V]) Step() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Duration(t.width)
+}
+
+// own makes the rows ready for writing.
+func (s *step[K, V]) own() {
+	if s.shared {
+		s.rows, s.shared = s.rows.clone(), false
+	}
+}
+
+// share returns the rows as they are now, for good.
+func (s *step[K, V]) share() *rows[K, V] {
+	s.shared = true
+	return s.rows
+}
+
+// rows are values by cell and key. Blocks come cell by cell, and in the same order from each
+// producer: most rows are found beside the last one.
+type rows[K comparable, V any] struct {
+	cells  []cellRows
+	places map[aggregate.CellKey]int32 // of cells
+	list   []row[K, V]
+	far    map[rowKey[K]]int32 // places of rows, of cells with more than nearRows
+	last   int                 // place of the cell that was found last
+}
+
+type rowKey[K comparable] struct {
+	cell aggregate.CellKey
+	key  K
+}
+
+// cellRows is a cell, whose rows are a linked list.
+type cellRows struct {
+	cell  aggregate.CellKey
+	first int32 // place of a row, -1 for none
+	n     int32
+}
+
+type row[K comparable, V any] struct {
+	key   K
+	next  int32 // place of another row of the cell, -1 for none
+	value V
+}
+
+// nearRows is how many rows of a cell are searched one by one.
+const nearRows = 16
+
+func newRows[K comparable, V any]() *rows[K, V] {
+	return &rows[K, V]{places: make(map[aggregate.CellKey]int32), far: make(map[rowKey[K]]int32)}
+}
+
+// reserve makes room in empty rows.
+func (t *rows[K, V]) reserve(cells, n int) {
+	t.cells, t.places, t.list = make([]cellRows, 0, cells), make(map[aggregate.CellKey]int32, cells), make([]row[K, V], 0, n)
+}
+
+func (t *rows[K, V]) clone() *rows[K, V] {
+	return &rows[K, V]{slices.Clone(t.cells), maps.Clone(t.places), slices.Clone(t.list), maps.Clone(t.far), t.last}
+}
+
+// cell is the place of a cell, -1 where it has no row.
+func (t *rows[K, V]) cell(k aggregate.CellKey) int {
+	for i := t.last; i < min(t.last+2, len(t.cells)); i++ {
+		if t.cells[i].cell == k {
+			t.last = i
+			return i
+		}
+	}
+	i, ok := t.places[k]
+	if !ok {
+		return -1
+	}
+	t.last = int(i)
+	return int(i)
+}
+
+// find returns the value of a row, nil where there is none. It is valid until the next
+// insert.
+func (t *rows[K, V]) find(k rowKey[K]) *V {
+	at := t.cell(k.cell)
+	if at < 0 {
+		return nil
+	}
+	if t.cells[at].n > nearRows {
+		if i, ok := t.far[k]; ok {
+			return &t.list[i].value
+		}
+		return nil
+	}
+	for i := t.cells[at].first; i >= 0; i = t.list[i].next {
+		if t.list[i].key == k.key {
+			return &t.list[i].value
+		}
+	}
+	return nil
+}
+
+// insert adds a row that does not exist yet.
+func (t *rows[K, V]) insert(k rowKey[K], v *V) {
+	at := t.cell(k.cell)
+	if at < 0 {
+		at = len(t.cells)
+		t.cells = append(t.cells, cellRows{cell: k.cell, first: -1})
+		t.places[k.cell], t.last = int32(at), at
+	}
+	c := &t.cells[at]
+	t.list = append(t.list, row[K, V]{k.key, c.first, *v})
+	c.first = int32(len(t.list) - 1)
+	switch c.n++; {
+	case c.n == nearRows+1:
+		for i := c.first; i >= 0; i = t.list[i].next {
+			t.far[rowKey[K]{k.cell, t.list[i].key}] = i
+		}
+	case c.n > nearRows:
+		t.far[k] = c.first
+	}
+}
+
+// all yields every row.
+func (t *rows[K, V]) all(yield func(rowKey[K], *V) bool) {
+	for i := range t.cells {
+		c := &t.cells[i]
+		for at := c.first; at >= 0; at = t.list[at].next {
+			if !yield(rowKey[K]{c.cell, t.list[at].key}, &t.list[at].value) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,311 @@
+// Package table holds rows in memory, bounded: what a replay came to, what a report shows
+// over time, and the last closed windows for clients that ask often or wait for the next.
+//
+// Everything but SampledSeries is one structure, rows by (step of time, cell, key), with one
+// bound on rows and one rule at the bound (Bounds). Table has locations as keys,
+// TopBottlenecks the same without groups, Distributions has codes, and FlowTotals flows.
+// Memory is a sliding table whose windows readers share.
+//
+// The package knows closed windows and their revisions, and takes the definitions of mode
+// and state from package aggregate. It must never know who asks, names of groups and
+// locations, or where windows come from or are stored.
+package table
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Table adds up blocks by step, cell and location. It is an aggregate.Sink, safe for
+// concurrent use.
+type Table struct {
+	steps[aggregate.LocationID, aggregate.Sums]
+}
+
+// What a Table is made of.
+type (
+	tableSteps = steps[aggregate.LocationID, aggregate.Sums]
+	tableStep  = step[aggregate.LocationID, aggregate.Sums]
+	tableRows  = rows[aggregate.LocationID, aggregate.Sums]
+	tableKey   = rowKey[aggregate.LocationID]
+)
+
+// New makes an empty Table.
+func New(b Bounds) *Table { return &Table{newTableSteps(b)} }
+
+func newTableSteps(b Bounds) tableSteps {
+	return newSteps(b, (*aggregate.Sums).Merge, overflowLocation)
+}
+
+func overflowLocation(aggregate.LocationID) aggregate.LocationID { return aggregate.OverflowLocation }
+
+// WriteBlock adds the block's rows, if the table takes it. It never fails.
+func (t *Table) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	if t.takes(b) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if s := t.at(b.WindowStart); s != nil {
+			writeBlock(&t.steps, s, b)
+		}
+	}
+	return nil
+}
+
+// writeBlock adds a block to its step.
+func writeBlock(t *tableSteps, s *tableStep, b *aggregate.Block) {
+	var sums aggregate.Sums // escapes: once a block
+	for i := range b.Len() {
+		sums = b.Sums(i)
+		s = t.add(s, tableKey{b.Cell(i), aggregate.LocationID(b.Location[i])}, &sums)
+	}
+	t.slide()
+}
+
+// StepRows are the rows of one step.
+type StepRows struct {
+	Start int64 // Unix ns
+	Rows
+}
+
+// Steps returns the steps of which a block was written, ascending.
+func (t *Table) Steps() []StepRows {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]StepRows, len(t.list))
+	for i, s := range t.list {
+		list[i] = StepRows{s.start, Rows{s.share(), t.stepRows()}}
+	}
+	return list
+}
+
+// Total returns the rows of all steps, added up.
+func (t *Table) Total() Rows {
+	list := t.Steps()
+	if len(list) == 0 {
+		return Rows{newRows[aggregate.LocationID, aggregate.Sums](), t.stepRows()}
+	}
+	return sum(list, func(s StepRows) Rows { return s.Rows })
+}
+
+// sum adds up the rows of parts, at least one, within the bound of the first.
+func sum[T any](parts []T, of func(T) Rows) Rows {
+	first := of(parts[0])
+	if len(parts) == 1 {
+		return first
+	}
+	t := newTableSteps(Bounds{Rows: first.most})
+	s := &tableStep{rows: first.rows.clone()}
+	t.list, t.held = append(t.list, s), first.Len()
+	for _, part := range parts[1:] {
+		for k, v := range of(part).rows.all {
+			t.add(s, k, v)
+		}
+	}
+	return Rows{s.rows, first.most}
+}
+
+// stateVersion is the version of a table's state.
+const stateVersion = 1
+
+// AppendState appends the rows of a table with one step for all of time, for RestoreState.
+// There is no checksum.
+func (t *Table) AppendState(b []byte) []byte {
+	type entry struct {
+		tableKey
+		sums *aggregate.Sums
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entries := make([]entry, 0, t.held)
+	for _, s := range t.list {
+		for k, sums := range s.rows.all {
+			entries = append(entries, entry{k, sums})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(
+			cmp.Compare(a.cell.Signal, b.cell.Signal), cmp.Compare(a.cell.Kind, b.cell.Kind),
+			cmp.Compare(a.cell.Src, b.cell.Src), cmp.Compare(a.cell.Dst, b.cell.Dst), cmp.Compare(a.key, b.key),
+		)
+	})
+	b = append(b, stateVersion)
+	b = binary.AppendUvarint(b, uint64(t.bounds.Resolution))
+	b = binary.AppendUvarint(b, uint64(t.bounds.Rows))
+	b = binary.AppendUvarint(b, uint64(len(entries)))
+	for _, e := range entries {
+		b = append(b, uint8(e.cell.Signal), uint8(e.cell.Kind))
+		for _, id := range [...]uint64{uint64(e.cell.Src), uint64(e.cell.Dst), uint64(e.key)} {
+			b = binary.LittleEndian.AppendUint64(b, id)
+		}
+		for _, v := range e.sums.Fields() {
+			b = binary.AppendUvarint(b, *v)
+		}
+	}
+	return b
+}
+
+// RestoreState replaces the rows by those of AppendState on a table within the same bounds.
+// Any other state is an ErrState, which leaves the table unchanged.
+func (t *Table) RestoreState(state []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := aggregate.NewStateReader(state)
+	r.Check(r.U8() == stateVersion && t.width == wholeTime)
+	if resolution, most := r.Uvarint(), r.Uvarint(); r.Ok() && (int64(resolution) != int64(t.bounds.Resolution) || most != uint64(t.bounds.Rows)) {
+		return fmt.Errorf("restore table: other settings: %w", aggregate.ErrState)
+	}
+	rows := newRows[aggregate.LocationID, aggregate.Sums]()
+	for n := r.Count(2 + 3*8 + 10); n > 0 && r.Ok(); n-- {
+		cell := aggregate.CellKey{Signal: csig.Signal(r.U8()), Kind: decode.Kind(r.U8())}
+		cell.Src, cell.Dst = aggregate.GroupID(r.U64()), aggregate.GroupID(r.U64())
+		k := tableKey{cell, aggregate.LocationID(r.U64())}
+		r.Check(cell.Signal < csig.NumSignals && rows.find(k) == nil)
+		var sums aggregate.Sums
+		for _, v := range sums.Fields() {
+			*v = r.Uvarint()
+		}
+		rows.insert(k, &sums)
+	}
+	if err := r.End("table"); err != nil {
+		return err
+	}
+	t.list, t.held = []*tableStep{{rows: rows}}, len(rows.list)
+	return nil
+}
+
+// Rows are what cells and locations came to, in a step or in several. They never change.
+type Rows struct {
+	rows *tableRows
+	most int
+}
+
+// Len is the number of rows of a cell and a location.
+func (r Rows) Len() int { return len(r.rows.list) }
+
+// Each calls f for the rows of the signal, in any order: those of both kinds, which never
+// add up. The statistics are valid until f returns.
+func (r Rows) Each(sig csig.Signal, f func(aggregate.CellID, *aggregate.LocationStats)) {
+	for k, sums := range r.rows.all {
+		if k.cell.Signal == sig {
+			at := locationStats(k.key, sums)
+			f(k.cell.ID(), &at)
+		}
+	}
+}
+
+// Signals are the signals that have values here, ascending.
+func (r Rows) Signals() []csig.Signal {
+	seen := make(map[csig.Signal]bool)
+	for i := range r.rows.cells {
+		if signal := r.rows.cells[i].cell.Signal; signal.HasValue() {
+			seen[signal] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// Cells are the cells of the signal, ordered by source and destination: the tags of
+// a cell where there are any, its reflections where there are none. Both may be of
+// the same packets and never add up.
+//
+// level maps a location to the one that it counts for, such as its device, before
+// the mode is taken; nil leaves locations as they are.
+func (r Rows) Cells(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID) []aggregate.CellStats {
+	var out []aggregate.CellStats
+	r.chosen(sig, level, func(k aggregate.CellKey, t *aggregate.Sums, at []aggregate.LocationStats) {
+		stats := aggregate.CellStats{
+			Src: k.Src, Dst: k.Dst, Signal: sig, Kind: k.Kind,
+			Observations: t.Observations, Bytes: t.Bytes, Measured: t.Measured,
+			Sum: t.Sum, Min: t.Min, Max: t.Max,
+			Untouched: t.Untouched, Trimmed: t.Trimmed, Heavy: t.Heavy, HeavySum: t.HeavySum,
+		}
+		stats.SetMode(aggregate.Bottlenecks(sig.Direction(), at))
+		stats.SetState()
+		out = append(out, stats)
+	})
+	slices.SortFunc(out, func(a, b aggregate.CellStats) int {
+		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
+	})
+	return out
+}
+
+// Locations is how many observations of the signal the locations have, at the level
+// as in Cells, over all cells: the locations with the most heavy ones first, in the
+// order by which the mode is chosen.
+func (r Rows) Locations(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID) []aggregate.LocationStats {
+	all := make(map[aggregate.LocationID]*aggregate.LocationStats)
+	r.chosen(sig, level, func(_ aggregate.CellKey, _ *aggregate.Sums, at []aggregate.LocationStats) {
+		for i := range at {
+			l := &at[i]
+			if all[l.Location] == nil {
+				all[l.Location] = &aggregate.LocationStats{Location: l.Location}
+			}
+			all[l.Location].Merge(l)
+			if l.Heavy > 0 {
+				all[l.Location].Cells++
+			}
+		}
+	})
+	out := make([]aggregate.LocationStats, 0, len(all))
+	for _, l := range all {
+		out = append(out, *l)
+	}
+	slices.SortFunc(out, func(a, b aggregate.LocationStats) int { return aggregate.CompareBottlenecks(sig.Direction(), &a, &b) })
+	return out
+}
+
+// chosen calls f for the signal's cells, of one kind each, with their sums and their
+// locations, each once. Both are valid until f returns.
+func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID, f func(aggregate.CellKey, *aggregate.Sums, []aggregate.LocationStats)) {
+	var at []aggregate.LocationStats
+	var total aggregate.Sums
+	for i := range r.rows.cells {
+		c := &r.rows.cells[i]
+		if c.cell.Signal != sig || c.cell.Kind == decode.Reflection && r.tagged(c.cell) {
+			continue
+		}
+		total, at = aggregate.Sums{}, at[:0]
+		for place := c.first; place >= 0; place = r.rows.list[place].next {
+			sums, loc := &r.rows.list[place].value, r.rows.list[place].key
+			total.Merge(sums)
+			if level != nil && loc > aggregate.OverflowLocation {
+				loc = level(loc)
+			}
+			at = append(at, locationStats(loc, sums))
+		}
+		f(c.cell, &total, mergeLocations(at))
+	}
+}
+
+// tagged reports whether a cell has tags.
+func (r Rows) tagged(k aggregate.CellKey) bool {
+	k.Kind = decode.Tag
+	_, ok := r.rows.places[k]
+	return ok
+}
+
+func locationStats(loc aggregate.LocationID, sums *aggregate.Sums) aggregate.LocationStats {
+	return aggregate.LocationStats{Location: loc, Observations: sums.Observations, Heavy: sums.Heavy, HeavySum: sums.HeavySum}
+}
+
+// mergeLocations adds up those of the same location, in place.
+func mergeLocations(list []aggregate.LocationStats) []aggregate.LocationStats {
+	slices.SortFunc(list, func(a, b aggregate.LocationStats) int { return cmp.Compare(a.Location, b.Location) })
+	out := list[:0]
+	for i := range list {
+		if n := len(out); n > 0 && out[n-1].Location == list[i].Location {
+			out[n-1].Merge(&list[i])
+			continue
+		}
+		out = append(out, list[i])
+	}
+	return out
+}
