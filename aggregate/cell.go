@@ -118,6 +118,7 @@ func compareProducts(a, b, c, d uint64) int {
 	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
 }
 
+// SetMode makes the mode and the runner-up those of Bottlenecks.
 func (c *CellStats) SetMode(first, second LocationStats) {
 	if first.Heavy > 0 {
 		c.Mode, c.ModeCount, c.ModeSum = first.Location, first.Heavy, first.HeavySum
@@ -127,6 +128,7 @@ func (c *CellStats) SetMode(first, second LocationStats) {
 	}
 }
 
+// SetState makes the state follow from the counts.
 func (c *CellStats) SetState() { c.State = StateOf(c.Observations, c.Trimmed, c.Heavy) }
 
 // StateOf is the state of a cell with so many observations, trimmed and heavy ones among

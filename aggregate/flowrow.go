@@ -82,6 +82,7 @@ func subSat(a, b uint64) uint64 {
 	return a - min(a, b)
 }
 
+// Compare orders rows by their flow.
 func (f *FlowRow) Compare(o *flow.Flow) int {
 	return cmp.Or(bytes.Compare(f.Src[:], o.Src[:]), bytes.Compare(f.Dst[:], o.Dst[:]),
 		cmp.Compare(f.SrcPort, o.SrcPort), cmp.Compare(f.DstPort, o.DstPort), cmp.Compare(f.Proto, o.Proto))

@@ -28,7 +28,8 @@ type RingStats struct {
 	// empty for the tap itself.
 	Of, Session string
 
-	Ended bool // no frame will come, or the ring was removed
+	Ended bool      // no frame will come, or the ring was removed
+	Cut   time.Time // when it was counted: a ring that hangs stays as it was
 	// Source is the identity of the ring's rows since the last barrier.
 	Source aggregate.Source
 	// Wrote is that of the rows before it: another one where a reload changed the epoch.

@@ -247,7 +247,7 @@ func (w *worker) handOver(c *cut) {
 	c.blocks = w.hold.take()
 	for _, l := range w.lanes {
 		stats := l.stats()
-		stats.Ended = w.eof || w.ending
+		stats.Ended, stats.Cut = w.eof || w.ending, w.p.cfg.Now()
 		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, stats)
 	}
 	w.answers <- c

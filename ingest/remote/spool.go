@@ -50,10 +50,10 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 		return err
 	}
 	r.stands.add("", m)
-	switch {
-	case field == fieldBlocks:
+	switch field {
+	case fieldBlocks:
 		r.blocks++
-	case field == fieldObservations:
+	case fieldObservations:
 		r.batches++
 	default:
 		r.told++

@@ -101,6 +101,7 @@ func (r *recording) second(n, m uint64) {
 
 func (r *recording) barrier() {
 	r.t.Helper()
+	r.ring.Cut = r.at
 	var err error
 	if r.section, err = r.Recorder.barrier(r.at, []local.Mark{{Name: "leaf"}}); err != nil {
 		r.t.Fatal(err)

@@ -76,7 +76,11 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 	}
 	if g.Ring == 0 {
 		drops := since(taken.Dropped, g.taken.Dropped)
-		g.Drops.add(drops*max(at.Weight, 1), before.Add(-statisticsAge), now)
+		from := before
+		if last := g.seen.Cut; !last.IsZero() && last.Before(from) {
+			from = last // it hung since: nobody read what the kernel counts
+		}
+		g.Drops.add(drops*max(at.Weight, 1), from.Add(-statisticsAge), now)
 		row.KernelDrops += drops
 		row.Freezes += since(taken.Freezes, g.taken.Freezes)
 		row.SuperFrames += since(taken.SuperFrames, g.taken.SuperFrames)
