@@ -78,6 +78,23 @@ func (b *batch) reset(key batchKey, now time.Time) {
 	b.flows = b.flows[:0]
 }
 
+// join adds the rows of another batch of the same partition.
+func (b *batch) join(o *batch) {
+	codes, counts := len(b.codes), len(b.counts)
+	b.windowStart = append(b.windowStart, o.windowStart...)
+	b.resolution = append(b.resolution, o.resolution...)
+	for i := range b.bytes8 {
+		b.bytes8[i] = append(b.bytes8[i], o.bytes8[i]...)
+	}
+	for i := range b.words {
+		b.words[i] = append(b.words[i], o.words[i]...)
+	}
+	b.codes, b.counts = append(b.codes, o.codes...), append(b.counts, o.counts...)
+	for i := range o.codesEnd {
+		b.codesEnd, b.countsEnd = append(b.codesEnd, codes+o.codesEnd[i]), append(b.countsEnd, counts+o.countsEnd[i])
+	}
+}
+
 // add copies the rows [from, to) of the block.
 func (b *batch) add(block *aggregate.Block, from, to int) {
 	n := to - from

@@ -52,6 +52,10 @@ type delivery struct {
 	retry  time.Duration // how long a disk that fails is tried
 	now    func() time.Time
 
+	interval time.Duration // rows wait so long for others
+	hurried  atomic.Int32  // how many wait for all to be sent
+	wake     chan struct{} // holds a token when somebody began to
+
 	once    sync.Once
 	started atomic.Bool
 	cancel  context.CancelFunc
@@ -67,7 +71,11 @@ type delivery struct {
 	sending encoder // the sender's, as all that follows
 	batch   batch
 	payload []byte
-	outage  bool // a record could not be sent: see what the server has left
+	// What follows a record, to be sent with it; up to apart, by class, nothing is.
+	more      batch
+	following []byte
+	apart     [numClasses]uint64
+	outage    bool // a record could not be sent: see what the server has left
 	// sure says of each class that the record before was taken at the first attempt.
 	// Until then a record may have been sent before, by an earlier process even.
 	sure [numGrains]bool
@@ -86,6 +94,7 @@ type delivery struct {
 
 func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retry time.Duration, logger *slog.Logger) *delivery {
 	d := &delivery{
+		interval: o.Interval, wake: make(chan struct{}, 1),
 		log: log, to: to, server: ready, retry: retry, now: o.Now,
 		keep:  max(defaultTo(o.Keep, DefaultOutboxKeep), 0),
 		limit: defaultTo(o.MaxBytes, DefaultOutboxBytes), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
@@ -134,6 +143,10 @@ func (d *delivery) run(ctx context.Context) {
 			if e.Payload != nil {
 				d.payload = e.Payload[:0]
 			}
+			if wait := d.hold(&e); wait > 0 {
+				d.rest(ctx, wait)
+				continue
+			}
 			d.handle(ctx, &e)
 		default:
 			d.idle(ctx)
@@ -154,14 +167,16 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 	if class == newerClass {
 		class, payload = d.unwrapNewer(payload)
 	}
+	first := e.Last
 	var err error
 	if class < numGrains {
 		err = d.sendRows(ctx, e, class, payload)
 	} else {
-		var send func(context.Context) error
-		if send, err = d.few(class, payload); err == nil {
-			err = d.deliver(ctx, e, send)
-		}
+		err = d.sendFew(ctx, e, class, payload)
+	}
+	if e.Last > first && err != nil && refused(err) {
+		d.apart[e.Class] = e.Last // which of them is refused?
+		return
 	}
 	if errors.Is(err, errNewerBatch) {
 		err = d.keepNewer(e)
@@ -169,18 +184,39 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 	d.finish(ctx, e, err)
 }
 
-// sendRows sends a batch, and makes sure that the server has it.
+// sendRows sends a batch with those that follow, and makes sure that the server has it.
 func (d *delivery) sendRows(ctx context.Context, e *outbox.Entry, class int, payload []byte) error {
 	if err := d.sending.decode(payload, &d.batch); err != nil {
 		return err
 	}
+	probes := parseLabel(e.Label).Probes
+	if class == e.Class {
+		probes = d.gatherRows(e)
+	}
 	token := e.Token()
 	err := d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendBatch(ctx, &d.batch, token) })
 	if err == nil && !d.sure[class] {
-		err = d.deliver(ctx, e, func(ctx context.Context) error { return d.ensure(ctx, e, class) })
+		err = d.deliver(ctx, e, func(ctx context.Context) error { return d.ensure(ctx, e, class, probes) })
 		d.sure[class] = err == nil
 	}
 	return err
+}
+
+// sendFew sends a record that is no batch; one of flows with those that follow.
+func (d *delivery) sendFew(ctx context.Context, e *outbox.Entry, class int, payload []byte) error {
+	if class != flowsClass || class != e.Class {
+		send, err := d.few(class, payload)
+		if err != nil {
+			return err
+		}
+		return d.deliver(ctx, e, send)
+	}
+	in, err := decodeRecords(class, payload)
+	if err != nil {
+		return err
+	}
+	in = d.gatherFlows(e, in)
+	return d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendRecords(ctx, in) })
 }
 
 // finish acknowledges what was sent, or gives up what never will be.
@@ -238,6 +274,10 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 			d.sure[e.Class] = false
 		}
 		d.fail(err)
+		if exceptionCode(err) == codeTooManyParts {
+			pause = longestPause // merging takes its time
+			d.note(func() { d.sent.Throttled++ })
+		}
 		d.sleep(ctx, &pause)
 		d.note(func() { d.sent.Retries++ })
 	}
@@ -317,6 +357,7 @@ func (d *delivery) idle(ctx context.Context) {
 // the server answers and does not want the rows: waiting will not help then.
 func (d *delivery) flush(ctx context.Context) error {
 	d.start()
+	defer d.hurry()()
 	mark := d.log.Mark()
 	for {
 		d.mu.Lock()
@@ -359,6 +400,7 @@ func (d *delivery) close() (left uint64, err error) {
 
 // settle is a flush that gives up as soon as the server is away.
 func (d *delivery) settle(ctx context.Context) {
+	defer d.hurry()()
 	mark := d.log.Mark()
 	for {
 		d.mu.Lock()

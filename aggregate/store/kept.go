@@ -33,9 +33,9 @@ func (d *delivery) verify(ctx context.Context) bool {
 // ensure sends the rows of the batch that was sent last once more, without its token,
 // unless the server has them: one that dies while it takes a batch may come back
 // knowing the token and not the rows.
-func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int) error {
-	probes := parseLabel(e.Label).Probes
-	if n := len(probes); n > 0 && n <= maxProbes {
+func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int, probes []probe) error {
+	if n := len(probes); n > 0 {
+		probes = probes[:min(n, maxProbes)] // the server took all rows or none
 		found, err := d.to.present(ctx, class, probes)
 		if err != nil {
 			return err

@@ -26,8 +26,12 @@ type Outbox struct {
 	// if it comes back without them; 10 min unless set, negative for not at all. When
 	// a process ends, at most a 16th of MaxBytes of them stays.
 	Keep time.Duration
-	FS   outbox.FS        // nil: the operating system's
-	Now  func() time.Time // nil: time.Now; may differ by anything from one process to the next
+	// Interval is how long rows wait for others that go to the same partition, to be sent
+	// with them; nothing waits when somebody waits for all to be sent.
+	Interval time.Duration
+
+	FS  outbox.FS        // nil: the operating system's
+	Now func() time.Time // nil: time.Now; may differ by anything from one process to the next
 }
 
 // Defaults of Outbox.

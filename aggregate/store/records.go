@@ -35,6 +35,16 @@ type insertion struct {
 	fill func(to driver.Batch) error
 }
 
+// join makes one insertion of two into the same table.
+func (in insertion) join(o insertion) insertion {
+	return insertion{in.into, in.rows + o.rows, func(to driver.Batch) error {
+		if err := in.fill(to); err != nil {
+			return err
+		}
+		return o.fill(to)
+	}}
+}
+
 // recordTable is how rows of a type come to their table.
 type recordTable[T any] struct {
 	what   string // for people

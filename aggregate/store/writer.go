@@ -26,12 +26,14 @@ const endOfTime = int64(136*365+33) * 24 * int64(time.Hour)
 
 // WriterStats counts what the writer did since the store was opened.
 type WriterStats struct {
-	Rows     uint64 // written
-	Batches  uint64
-	Retries  uint64 // attempts after a first one, and batches that the server had lost
-	Lost     uint64 // rows given up after an error
-	Buffered int    // rows not written yet, and not in the outbox
-	Waiting  uint64 // rows in the outbox
+	Rows    uint64 // written
+	Batches uint64
+	Retries uint64 // attempts after a first one, and batches that the server had lost
+	Lost    uint64 // rows given up after an error
+	// Throttled is how often the server had so many parts to merge that it took none.
+	Throttled uint64
+	Buffered  int    // rows not written yet, and not in the outbox
+	Waiting   uint64 // rows in the outbox
 }
 
 // writer collects rows in batches of one partition and sends one batch at a time.
@@ -143,6 +145,7 @@ func (s *Store) WriterStats() WriterStats {
 		st.Rows += d.sent.Rows
 		st.Batches += d.sent.Batches
 		st.Retries += d.sent.Retries
+		st.Throttled += d.sent.Throttled
 		d.mu.Unlock()
 		logged := d.log.Stats()
 		st.Waiting += logged.Waiting.Weight

@@ -13,7 +13,7 @@ const lostUnsent outbox.Reason = "unsent"
 
 // lostReasons are all reasons for losing rows.
 var lostReasons = [...]outbox.Reason{
-	lostFull, lostDisk, lostRefused, outbox.Damaged, outbox.Missing, outbox.Torn, lostUnsent,
+	lostFull, lostDisk, lostRefused, lostNewer, outbox.Damaged, outbox.Missing, outbox.Torn, outbox.Uncertain, lostUnsent,
 }
 
 // WriterStatus is how the way of rows to the server is doing.

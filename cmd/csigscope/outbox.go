@@ -81,7 +81,10 @@ func (f *outboxFlags) options(target store.Target) (*store.Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &store.Outbox{Dir: dir, MaxBytes: f.size, Keep: f.keep}
+	o := &store.Outbox{Dir: dir, MaxBytes: f.size, Keep: f.keep, Interval: store.ServerInterval}
+	if target.Kind == store.KindEmbedded {
+		o.Interval = store.EmbeddedInterval
+	}
 	if f.keep == 0 {
 		o.Keep = -1
 	}

@@ -12,6 +12,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	rows := c.counter("store_rows_total", "Rows that the server has taken.")
 	batches := c.counter("store_batches_total", "Batches that the server has taken.")
 	retries := c.counter("store_retries_total", "Attempts after a first one, and batches that the server had lost.")
+	throttled := c.counter("store_throttled_total", "Times that the server had so many parts to merge that it took no rows.")
 	lost := c.counter("store_rows_lost_total", "Rows given up: to a full or failing disk, to damage, to a server that will never take them, or in memory without an outbox.", "reason")
 	buffered := c.gauge("store_rows_buffered", "Rows in memory, not yet on disk or sent.")
 	up := c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed.")
@@ -24,6 +25,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 		to(rows, float64(s.Rows))
 		to(batches, float64(s.Batches))
 		to(retries, float64(s.Retries))
+		to(throttled, float64(s.Throttled))
 		for _, l := range s.LostBy {
 			to(lost, float64(l.Rows), l.Reason)
 		}

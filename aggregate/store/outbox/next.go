@@ -141,6 +141,31 @@ func (l *Log) Next(buf []byte) (e Entry, ok bool, err error) {
 	return Entry{}, false, nil
 }
 
+// After gives the record that follows an entry in its class, or what was lost in its place,
+// before the entry is acknowledged, and reads the payload into buf. ok is false when
+// nothing follows.
+func (l *Log) After(e *Entry, buf []byte) (next Entry, ok bool, err error) {
+	c := &l.classes[e.Class]
+	l.mu.Lock()
+	v := c.view(l.o.Now())
+	l.mu.Unlock()
+	cur := e.after
+	next, ok, err = l.advance(c, v, &cur, buf)
+	if err != nil {
+		return Entry{}, false, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
+	}
+	next.Class, next.id, next.after = c.index, l.id, cur
+	return next, ok, nil
+}
+
+// Join makes the entry that of the records that follow it too, to be sent and acknowledged
+// as one. Its label and payload stay those of the first.
+func (e *Entry) Join(next *Entry) {
+	e.Last, e.At, e.after = next.Last, next.At, next.after
+	e.Weight += next.Weight
+	e.Extent = e.Extent.Join(next.Extent)
+}
+
 // view is what of the class may be read now; the caller holds mu.
 func (c *class) view(now time.Time) view {
 	return view{

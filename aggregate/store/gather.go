@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
+)
+
+// A server makes a part of each insert, and merges parts for ever after: rows are sent
+// together as far as they go to one partition, and wait for others for a while.
+
+// Defaults of Outbox.Interval.
+const (
+	ServerInterval   = 10 * time.Second
+	EmbeddedInterval = time.Second
+)
+
+// hold is how long an entry waits for others to be sent with: until something waits for an
+// interval, there are rows for a full batch, or somebody waits for all to be sent.
+func (d *delivery) hold(e *outbox.Entry) time.Duration {
+	if e.Lost != "" || e.Class >= numGrains && e.Class != flowsClass || d.hurried.Load() > 0 {
+		return 0
+	}
+	waiting := d.log.Stats()
+	if waiting.Waiting.Weight >= maxBatchRows {
+		return 0
+	}
+	age := d.now().Sub(waiting.Oldest)
+	if age < 0 {
+		return 0 // by a clock that was ahead
+	}
+	return d.interval - age
+}
+
+// hurry has nothing held until the returned function is called.
+func (d *delivery) hurry() (done func()) {
+	d.hurried.Add(1)
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+	return func() { d.hurried.Add(-1) }
+}
+
+// rest waits, but not when somebody hurries. Records that come meanwhile may be of a class
+// that is not held.
+func (d *delivery) rest(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.wake:
+	case <-d.log.Ready():
+	case <-ctx.Done():
+	}
+}
+
+// gatherRows adds the records that follow an entry to the batch that it was decoded into, as
+// long as they are of the same partition and fit. The entry stands for all of them then.
+// What the server refused together is sent one by one.
+func (d *delivery) gatherRows(e *outbox.Entry) (probes []probe) {
+	probes = parseLabel(e.Label).Probes
+	for e.Last > d.apart[e.Class] {
+		next, ok, err := d.log.After(e, d.following)
+		if err != nil || !ok || next.Lost != "" {
+			break
+		}
+		d.following = next.Payload[:0]
+		if d.sending.decode(next.Payload, &d.more) != nil || d.more.batchKey != d.batch.batchKey || d.batch.rows()+d.more.rows() > maxBatchRows {
+			break
+		}
+		d.batch.join(&d.more)
+		probes = append(probes, parseLabel(next.Label).Probes...)
+		e.Join(&next)
+	}
+	return probes
+}
+
+// gatherFlows is gatherRows for rows of flows.
+func (d *delivery) gatherFlows(e *outbox.Entry, in insertion) insertion {
+	for e.Last > d.apart[e.Class] {
+		next, ok, err := d.log.After(e, d.following)
+		if err != nil || !ok || next.Lost != "" {
+			break
+		}
+		d.following = next.Payload[:0]
+		more, err := decodeRecords(e.Class, next.Payload)
+		if err != nil || in.rows+more.rows > maxBatchRows {
+			break
+		}
+		in = in.join(more)
+		e.Join(&next)
+	}
+	return in
+}

@@ -1,0 +1,84 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// TestGather: rows that come every second go to the server every interval, those of one
+// partition together; whoever waits for them waits for no interval.
+func TestGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), Interval: 10 * time.Second})
+		for seq := range uint64(60) {
+			put(t, s, 1, seq, time.Second, 10)
+			put(t, s, 1, seq, 10*time.Millisecond, 10)
+			if seq%20 == 0 {
+				put(t, s, 1, seq, time.Minute, 10)
+			}
+			time.Sleep(time.Second)
+		}
+		got := s.WriterStats()
+		if got.Batches < 10 || got.Batches > 24 || got.Rows < 900 {
+			t.Errorf("after a minute %d rows in %d batches, want nearly all in about 6 of each table", got.Rows, got.Batches)
+		}
+		before := time.Now()
+		if err := s.Flush(t.Context()); err != nil || time.Since(before) > time.Second {
+			t.Errorf("flush took %s: %v", time.Since(before), err)
+		}
+		if f.raw != 1230 {
+			t.Errorf("%d rows are stored, want 1230", f.raw)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestGatherRefused: of rows that were sent together and refused, those are lost that are
+// refused alone.
+func TestGatherRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		f.refuse = 7
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), Interval: time.Minute})
+		for seq := range uint64(9) {
+			put(t, s, 1, seq, time.Second, 10)
+			if seq == 4 {
+				put(t, s, 7, seq, time.Second, 10)
+			}
+		}
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if f.observations() != 90 || s.lostOf(aggregate.Source{Producer: 7}) != 10 || s.lostOf(aggregate.Source{Producer: 1}) != 0 {
+			t.Errorf("%d observations are stored, %d and %d rows lost", f.observations(), s.lostOf(aggregate.Source{Producer: 7}), s.lostOf(aggregate.Source{Producer: 1}))
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestThrottled: a server with too many parts is left alone for a while, and that is counted.
+func TestThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		f.setErr(&clickhouse.Exception{Code: codeTooManyParts})
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir()})
+		put(t, s, 1, 1, time.Second, 10)
+		time.AfterFunc(time.Minute, func() { f.setErr(nil) })
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.WriterStats(); got.Throttled < 5 || got.Throttled > 13 || got.Retries != got.Throttled {
+			t.Errorf("%+v: want an attempt every 5 s", got)
+		}
+		if err := errors.Join(s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
