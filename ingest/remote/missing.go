@@ -269,6 +269,9 @@ func (c *Client) pass(e *outbox.Entry, reason string) {
 	}
 	c.mu.Unlock()
 	c.log.Ack(e)
+	c.mu.Lock()
+	c.broadcast()
+	c.mu.Unlock()
 }
 
 // besideLoss are the streams of the records around a place in the spool.
