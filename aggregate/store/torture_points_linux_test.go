@@ -32,7 +32,7 @@ var pointGroups = map[string][]string{
 	"fsync":       {"before fsync", "after fsync", "before folder fsync", "after folder fsync"},
 	"create":      {"before create", "after create"},
 	"send":        {"before send", "during send", "after send"},
-	"acknowledge": {"before acknowledge", "half of acknowledge", "after acknowledge", "before acknowledge rename", "after acknowledge rename"},
+	"acknowledge": {"before acknowledge", "half of acknowledge", "after acknowledge"},
 	"delete":      {"before delete", "after delete"},
 	anyMoment:     {anyMoment},
 }
@@ -71,7 +71,7 @@ func isSegment(name string) bool { return strings.HasSuffix(name, ".seg") }
 
 // Open implements outbox.FS.
 func (d *deadlyDisk) Open(name string, flag int) (outbox.File, error) {
-	if flag&os.O_CREATE == 0 {
+	if flag&(os.O_CREATE|os.O_RDWR) == 0 {
 		return d.OS.Open(name, flag)
 	}
 	write := "acknowledge"
@@ -82,13 +82,6 @@ func (d *deadlyDisk) Open(name string, flag int) (outbox.File, error) {
 	}
 	f, err := d.OS.Open(name, flag)
 	return &deadlyFile{f, d.points, write}, err
-}
-
-// Rename implements outbox.FS.
-func (d *deadlyDisk) Rename(from, to string) error {
-	d.at("before acknowledge rename")
-	defer d.at("after acknowledge rename")
-	return d.OS.Rename(from, to)
 }
 
 // Remove implements outbox.FS.
@@ -112,16 +105,23 @@ type deadlyFile struct {
 }
 
 // Write implements outbox.File.
-func (f *deadlyFile) Write(b []byte) (int, error) {
+func (f *deadlyFile) Write(b []byte) (int, error) { return f.pass(b, f.File.Write) }
+
+// WriteAt implements outbox.File.
+func (f *deadlyFile) WriteAt(b []byte, at int64) (int, error) {
+	return f.pass(b, func(b []byte) (int, error) { return f.File.WriteAt(b, at) })
+}
+
+func (f *deadlyFile) pass(b []byte, write func([]byte) (int, error)) (int, error) {
 	f.at("before " + f.write)
 	defer f.at("after " + f.write)
 	if half := "half of " + f.write; f.willDie(half) {
-		_, _ = f.File.Write(b[:len(b)/2])
+		_, _ = write(b[:len(b)/2])
 		f.at(half)
 	} else {
 		f.at(half)
 	}
-	return f.File.Write(b)
+	return write(b)
 }
 
 // Sync implements outbox.File.

@@ -198,7 +198,7 @@ func checkStoredFlows(t *testing.T, reader driver.Conn, blocks int) {
 			(sumIf(observations, is_flow), sumIf(bytes, is_flow), sumIf(sum, is_flow), sumIf(heavy, is_flow), sumIf(heavy_sum, is_flow)) AS of_flows,
 			(sumIf(observations, NOT is_flow), sumIf(bytes, NOT is_flow), sumIf(sum, NOT is_flow), sumIf(heavy, NOT is_flow), sumIf(heavy_sum, NOT is_flow)) AS of_rows
 		FROM (
-			SELECT true AS is_flow, src != toIPv6('::') OR dst != toIPv6('::') AS named, %[1]s, %[2]s FROM csigscope.flows FINAL
+			SELECT true AS is_flow, src != toIPv6('::') OR dst != toIPv6('::') AS named, %[1]s, %[2]s FROM csigscope.flows FINAL WHERE resolution_ns = 1000000000
 			UNION ALL
 			SELECT false, false, %[1]s, %[2]s FROM csigscope.partials_1s FINAL
 		) GROUP BY %[1]s)`, key, sums)
