@@ -302,14 +302,15 @@ func (s *soak) checkConservation(tapped, handed map[int64]int) {
 	t := s.t
 	address := freeAddress(t)
 	serveBinary(t, s.env, "query", "serve", "--store", s.store(), "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
-	own, exporters := s.gaps(address, "NOT"), s.gaps(address, "")
+	own, kills := s.gaps(address, "NOT")
+	exporters, starts := s.gaps(address, "")
 	s.checkStored(address, "NOT", tapped, own)
 	s.checkStored(address, "", handed, exporters)
 	if r := runBinary(t, s.env, "schema", "verify", "--store", s.store()); r.code != 0 {
 		t.Errorf("schema verify: exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
-	if len(own) != s.kills || len(exporters) != s.starts-1 {
-		t.Errorf("%d gaps of the collector for %d kills, %d of the exporter that was started %d times", len(own), s.kills, len(exporters), s.starts)
+	if kills != s.kills || starts != s.starts-1 {
+		t.Errorf("%d gaps of the collector for %d kills, %d of the exporter that was started %d times", kills, s.kills, starts, s.starts)
 	}
 	taps := mustRun(t, s.env, "query", "taps", "--store", s.store(), "-o", "csv")
 	for _, name := range []string{livetest.TapEnd, "host1/" + s.hostTap} {
@@ -322,7 +323,8 @@ func (s *soak) checkConservation(tapped, handed map[int64]int) {
 // ofExporter are the rows of the exporter's tap; with NOT before it, those of the collector's.
 const ofExporter = " producer IN (SELECT producer FROM csigscope.runs WHERE name LIKE 'host1/%')"
 
-func (s *soak) gaps(address, not string) (gaps []span) {
+// gaps are those of seconds and of all windows, and how many of them are between two processes.
+func (s *soak) gaps(address, not string) (gaps []span, restarts int) {
 	for line := range strings.Lines(ask(s.t, address, "SELECT toUnixTimestamp64Milli(window_from), toUnixTimestamp64Milli(window_to), reason FROM csigscope.gaps FINAL "+
 		"WHERE resolution_ns IN (0, 1000000000) AND "+not+ofExporter+" ORDER BY 1")) {
 		var g span
@@ -332,8 +334,11 @@ func (s *soak) gaps(address, not string) (gaps []span) {
 		}
 		s.t.Logf("gap of %d ms: %s", g.to-g.from, reason)
 		gaps = append(gaps, g)
+		if reason == "restart" {
+			restarts++
+		}
 	}
-	return gaps
+	return gaps, restarts
 }
 
 func (s *soak) checkStored(address, not string, sent map[int64]int, gaps []span) {
