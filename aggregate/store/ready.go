@@ -86,7 +86,7 @@ func (s *Store) openLater(ctx context.Context, o *Options) error {
 }
 
 // prepareInBackground returns with the outcome of the first attempt, or when its time is
-// up. Its error is that of a server that refuses the store; one that is away is none.
+// up. It fails if the server refuses the store, but not if the server is away.
 func (s *Store) prepareInBackground(ctx context.Context, o *Options) error {
 	preparing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	first, ended := make(chan error), make(chan struct{})
@@ -126,7 +126,7 @@ func (s *Store) prepareInBackground(ctx context.Context, o *Options) error {
 func refuses(err error) bool { return err != nil && !transient(err) }
 
 // prepareUntilReady prepares the server, however often that takes, until ctx ends. err is
-// that of the attempt before.
+// the error of the previous attempt.
 func (s *Store) prepareUntilReady(ctx context.Context, o *Options, err error) {
 	var told time.Time
 	var refused bool

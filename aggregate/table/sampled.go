@@ -97,7 +97,7 @@ func (s *SampledSeries) WriteBlock(_ context.Context, b *aggregate.Block) error 
 	return nil
 }
 
-// count is that of a cell in a step of a stretch.
+// count holds the observations of a cell in a step of a stretch.
 func (s *SampledSeries) count(cells map[aggregate.CellKey]series, k aggregate.CellKey, at int) *seriesCount {
 	one := cells[k]
 	if one == nil {
@@ -134,7 +134,7 @@ func (s *SampledSeries) thin() {
 // Step is the length of a step.
 func (s *SampledSeries) Step() time.Duration { return time.Duration(s.step) }
 
-// Length is that of a stretch.
+// Length is the duration of a stretch.
 func (s *SampledSeries) Length() time.Duration { return time.Duration(s.length) }
 
 // Full reports whether there was no memory for any stretch, so that none is left. Where time

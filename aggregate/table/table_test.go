@@ -240,5 +240,5 @@ func stepsOf(blocks []*aggregate.Block, b table.Bounds) (map[int64]uint64, int) 
 			return sums, unbounded
 		}
 	}
-	panic("no step is long enough")
+	panic("no step is long enough") // the loop ends with one step for all blocks
 }

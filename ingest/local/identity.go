@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // ringShift is where the ring is in a block's sequence number, so that the rings of a tap
@@ -26,4 +28,17 @@ func Producer(instance, tap string) uint64 {
 func (p *Pipeline) incarnation() uint64 {
 	p.last = max(p.last+1, uint64(max(p.cfg.Now().UnixNano(), 0)))
 	return p.last
+}
+
+// Mark is how far the rows of one ring go, as of a round.
+type Mark struct {
+	Name string // of the tap
+	Ring int
+	// Of and Session are as in RingStats.
+	Of, Session string
+	Source      aggregate.Source
+	// At is the time (Unix ns) up to which the ring has taken frames in; 0 before the first.
+	At int64
+	// Closed says that all of its windows have closed: none was open at At.
+	Closed bool
 }

@@ -158,8 +158,8 @@ func (l *Log) After(e *Entry, buf []byte) (next Entry, ok bool, err error) {
 	return next, ok, nil
 }
 
-// Join makes the entry that of the records that follow it too, to be sent and acknowledged
-// as one. Its label and payload stay those of the first.
+// Join adds the following record to the entry, so that both are sent and acknowledged as
+// one. The entry keeps its label and payload.
 func (e *Entry) Join(next *Entry) {
 	e.Last, e.At, e.after = next.Last, next.At, next.after
 	e.Weight += next.Weight

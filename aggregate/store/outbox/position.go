@@ -66,8 +66,8 @@ type positionFile struct {
 	generation uint64
 }
 
-// open reads the later one of the two slots; nil where there is none. The error is also
-// that of the other slot.
+// open reads the later one of the two slots; nil where there is none. The error
+// may come from either slot.
 func (f *positionFile) open(fsys FS, dir string) (*position, error) {
 	file, err := fsys.Open(filepath.Join(dir, positionName), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {

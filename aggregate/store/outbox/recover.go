@@ -133,7 +133,7 @@ func (l *Log) identify(p *position) *position {
 	return nil
 }
 
-// survey reads the headers of what is not acknowledged, and finds out where the class
+// survey reads the headers of unacknowledged records, and finds out where the class
 // ends: at the last sound one, or where the position says. What lies behind both was being
 // written in a crash. Where no position tells (known), records may be missing there.
 func (l *Log) survey(c *class, at classPosition, known bool) error {
