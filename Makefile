@@ -16,7 +16,7 @@ PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test test-all torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy digests generate lint fmt fuzz deps clean bench-page screenshots soak static
+.PHONY: help build engine demo test test-all nightly torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy digests generate lint fmt fuzz deps clean bench-page screenshots soak static
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ deps: engine $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests nee
 
 # Vet is one of the linters of make lint. Tests that take long, or drive processes, skip with
 # -short: they are for test-all.
-test: engine ## run the tests that a change needs before it is pushed, about 5 minutes on 2 cores
+test: engine ## run the tests that a change needs before it is pushed, about 4 minutes on 2 cores
 	$(GO) test -count=1 -short -timeout 30m -vet=off ./...
 
 # The race detector's run is for what goroutines do to each other: packages without any are
@@ -71,7 +71,7 @@ bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
 	@mkdir -p .cache/bench
 	CSIGSCOPE_TEST_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_TEST_BENCH_DIR=$(CURDIR)/.cache/bench \
 		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay
-	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./aggregate/store ./replay/emitter
+	$(GO) test -run '^$$' -bench . -benchmem ./capture ./decode/... ./aggregate ./aggregate/store ./replay/emitter/...
 
 bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N for fewer)
 	CSIGSCOPE_TEST_CONFORM_PAIRS=$(or $(PAIRS),1000000) $(GO) test -count=1 -v -run '^TestConformSpeed$$' ./cmd/csigscope
@@ -99,12 +99,17 @@ accuracy: ## print how often the location that replay names is the true port, wh
 	@rm -f .cache/traced.txt
 	CSIGSCOPE_TEST_TRACED=$(CURDIR)/.cache/traced.txt $(GO) test -count=1 -timeout 60m -run '^(TestClockBounds|TestClockGoals|TestTraceAttribution)$$' ./replay
 	@rm -f .cache/rhythms.txt
-	CSIGSCOPE_TEST_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Stragglers|Bursts)$$' ./cmd/csigscope ./dashboards/report
+	CSIGSCOPE_TEST_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Bursts)$$' ./cmd/csigscope ./dashboards/report
 	@cat .cache/accuracy.txt .cache/faults.txt .cache/traced.txt .cache/rhythms.txt
 
 digests: engine ## compare what all scenarios come to with the golden digests (SCENARIO=NAME for one, TEXTS=FOLDER keeps the rows, UPDATE=1 writes the digests again)
 	$(GO) test -count=1 -timeout 60m -run '^TestDigests$$/^scenario$$/^$(or $(SCENARIO),.*)$$' ./cmd/csigscope \
 		-args $(if $(UPDATE),-update) $(if $(TEXTS),-texts $(abspath $(TEXTS)))
+
+nightly: build deps ## what takes hours: race everywhere, 1000 kills, load, soak, accuracy, long fuzzing
+	$(GO) test -count=1 -timeout 180m -race -vet=off ./...
+	$(MAKE) torture load soak accuracy
+	$(MAKE) fuzz FUZZTIME=10m
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)
 	unshare --user --map-root-user --net env CSIGSCOPE_TEST_NAMESPACE=1 CSIGSCOPE_TEST_SOAK=$(or $(SOAK),60m) \

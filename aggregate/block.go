@@ -1,6 +1,11 @@
 package aggregate
 
 import (
+	"bytes"
+	"cmp"
+	"math"
+
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -173,4 +178,81 @@ func (b *Block) Sums(i int) Sums {
 		}
 	}
 	return s
+}
+
+// FlowRow is what a flow had of the heavy observations of a window, in stored units as
+// the rows of its block. A row with the zero Flow is all the rest of its cell, and one of
+// OverflowGroup that of all cells without a row: the rows of a signal and kind are
+// together exactly those of the block, but for Min and Max. Those of a rest are of the
+// whole cell, between which all its values lie.
+//
+// A flow whose clear observations are of interest is not told apart by them: they are in
+// the rest.
+type FlowRow struct {
+	flow.Flow
+	Signal, Kind       uint8
+	SrcGroup, DstGroup uint64
+
+	Observations, Bytes uint64
+	Measured            uint64 // observations with a value
+	Sum, Min, Max       uint64
+	Heavy, HeavySum     uint64
+
+	// Location is the one that most of the heavy observations name, the lowest of several;
+	// NoLocation without any.
+	Location      uint64
+	LocationHeavy uint64 // heavy observations that name it
+}
+
+// Cell is the cell that the flow is of.
+func (f *FlowRow) Cell() CellKey {
+	return CellKey{csig.Signal(f.Signal), decode.Kind(f.Kind), GroupID(f.SrcGroup), GroupID(f.DstGroup)}
+}
+
+// Add adds what another row counted: of the same flow in another window, or of a flow that
+// goes into a rest. Totals saturate. Whose row it is, and its location, stay.
+func (f *FlowRow) Add(o *FlowRow) {
+	if o.Measured > 0 {
+		if f.Measured == 0 || o.Min < f.Min {
+			f.Min = o.Min
+		}
+		f.Max = max(f.Max, o.Max)
+	}
+	f.Observations = AddSat(f.Observations, o.Observations)
+	f.Bytes = AddSat(f.Bytes, o.Bytes)
+	f.Measured = AddSat(f.Measured, o.Measured)
+	f.Sum = AddSat(f.Sum, o.Sum)
+	f.Heavy = AddSat(f.Heavy, o.Heavy)
+	f.HeavySum = AddSat(f.HeavySum, o.HeavySum)
+}
+
+// AddSums adds a row of the block to a rest.
+func (f *FlowRow) AddSums(s *Sums) {
+	f.Add(&FlowRow{
+		Observations: s.Observations, Bytes: s.Bytes, Measured: s.Measured, Sum: s.Sum, Min: s.Min, Max: s.Max, Heavy: s.Heavy, HeavySum: s.HeavySum,
+	})
+}
+
+// Subtract takes a flow out of a rest that has it. Sums that are saturated stay what they
+// are.
+func (f *FlowRow) Subtract(o *FlowRow) {
+	f.Observations = subSat(f.Observations, o.Observations)
+	f.Bytes = subSat(f.Bytes, o.Bytes)
+	f.Measured = subSat(f.Measured, o.Measured)
+	f.Sum = subSat(f.Sum, o.Sum)
+	f.Heavy = subSat(f.Heavy, o.Heavy)
+	f.HeavySum = subSat(f.HeavySum, o.HeavySum)
+}
+
+func subSat(a, b uint64) uint64 {
+	if a == math.MaxUint64 {
+		return a
+	}
+	return a - min(a, b)
+}
+
+// Compare orders rows by their flow.
+func (f *FlowRow) Compare(o *flow.Flow) int {
+	return cmp.Or(bytes.Compare(f.Src[:], o.Src[:]), bytes.Compare(f.Dst[:], o.Dst[:]),
+		cmp.Compare(f.SrcPort, o.SrcPort), cmp.Compare(f.DstPort, o.DstPort), cmp.Compare(f.Proto, o.Proto))
 }

@@ -43,14 +43,17 @@ type CellID struct {
 
 // CellStats are the totals of a cell and its mode of the bottleneck: among heavy
 // observations, the location with the most of them (IEEE 802.1 slides, January 2026,
-// the heatmap of the bottleneck's mode). Values are the signal's stored integers.
+// the heatmap of the bottleneck's mode). Values are the signal's stored integers until they
+// are rendered.
 type CellStats struct {
 	Src, Dst GroupID
 	Signal   csig.Signal
 	Kind     decode.Kind // the one that the totals are of
 
+	// Totals beyond 64 bits stay at the largest integer. Where the store's exact sum of values
+	// is larger, Sum and Measured are divided by the same number instead: Mean stays right.
 	Observations, Bytes uint64
-	Measured            uint64 // those with a value
+	Measured            uint64 // observations with a value
 	Sum, Min, Max       uint64 // of values; Min and Max are 0 when there is none
 	Untouched, Trimmed  uint64
 	Heavy, HeavySum     uint64
@@ -69,6 +72,22 @@ func (c *CellStats) ID() CellID { return CellID{c.Src, c.Dst, c.Kind} }
 
 // Mean is the mean value, in stored integers; NaN when nothing has a value.
 func (c *CellStats) Mean() float64 { return ratio(c.Sum, c.Measured) }
+
+// MeanValue is the mean in the signal's unit; NaN when nothing has a value.
+func (c *CellStats) MeanValue() float64 { return c.value(c.Sum) / float64(c.Measured) }
+
+// MinValue is the smallest value in the signal's unit; NaN when nothing has a value.
+func (c *CellStats) MinValue() float64 { return c.value(c.Min) }
+
+// MaxValue is the largest value in the signal's unit; NaN when nothing has a value.
+func (c *CellStats) MaxValue() float64 { return c.value(c.Max) }
+
+func (c *CellStats) value(stored uint64) float64 {
+	if c.Measured == 0 {
+		return math.NaN()
+	}
+	return c.Signal.Unit().FromStored(stored)
+}
 
 // ModeMean is the mean of the heavy values at the mode; NaN without a mode.
 func (c *CellStats) ModeMean() float64 { return ratio(c.ModeSum, c.ModeCount) }
@@ -90,12 +109,37 @@ func ratio(a, b uint64) float64 {
 	return float64(a) / float64(b)
 }
 
-// LocationStats are the heavy observations at a location.
+// CellWindow is a cell in one window.
+type CellWindow struct {
+	Start int64 // of the window, Unix ns
+	CellStats
+}
+
+// CompareCellWindows orders cells by window, source and destination.
+func CompareCellWindows(a, b CellWindow) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
+}
+
+// CompareCells orders cells by source and destination.
+func CompareCells(a, b CellStats) int {
+	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
+}
+
+// LocationStats are the heavy observations at a location. What no hop touched has NoLocation.
 type LocationStats struct {
 	Location        LocationID
 	Observations    uint64 // heavy or not
 	Heavy, HeavySum uint64
-	Cells           int // with a heavy observation at the location
+	Cells           int // with a heavy observation at the location; not known of single windows
+}
+
+// HeavyMean is the mean of the heavy values, in stored integers; NaN without any.
+func (l *LocationStats) HeavyMean() float64 { return ratio(l.HeavySum, l.Heavy) }
+
+// LocationWindow is a location in one window.
+type LocationWindow struct {
+	Start int64 // of the window, Unix ns
+	LocationStats
 }
 
 // CompareBottlenecks puts the mode first: more heavy observations, then the more

@@ -2,7 +2,10 @@ package aggregate
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -89,21 +92,6 @@ func (c *Counts) Merge(o *Counts) {
 	c.FlowsForgotten += o.FlowsForgotten
 }
 
-// Fields are all counts, in an order that belongs to the version of a shard's state.
-func (c *Counts) Fields() []*uint64 {
-	list := []*uint64{
-		&c.In, &c.Stored, &c.Overflow, &c.Late, &c.Untouched, &c.Trimmed, &c.Unknown,
-		&c.Blocks, &c.Rows, &c.Deltas, &c.ReflectionEvictions, &c.CacheResets, &c.FlowsForgotten,
-	}
-	for i := range c.Rejected {
-		list = append(list, &c.Rejected[i])
-	}
-	for i := range c.BySignal {
-		list = append(list, &c.BySignal[i])
-	}
-	return list
-}
-
 // MaxWeight bounds how many packets one observation stands for, so that weighted counts of a
 // window have 64 bits.
 const MaxWeight = 1 << 30
@@ -115,3 +103,86 @@ func CheckWeight(n uint64) error {
 	}
 	return nil
 }
+
+// CellKey names a cell of one signal, seen in one kind of observations.
+type CellKey struct {
+	Signal   csig.Signal
+	Kind     decode.Kind
+	Src, Dst GroupID
+}
+
+// ID is the cell without its signal.
+func (k CellKey) ID() CellID { return CellID{k.Src, k.Dst, k.Kind} }
+
+// Sums is what a row counts: observations, and the sums and extremes of their values in
+// stored units. Min and Max are 0 while Measured, the number of values, is. Merging is
+// associative and commutative; totals saturate.
+type Sums struct {
+	Observations, Bytes, Measured, Sum, Min, Max uint64
+	Untouched, Trimmed, Heavy, HeavySum          uint64
+}
+
+// AddValues adds n values that lie between lo and hi and come to sum.
+func (s *Sums) AddValues(n, lo, hi, sum uint64) {
+	if s.Measured == 0 || lo < s.Min {
+		s.Min = lo
+	}
+	s.Max = max(s.Max, hi)
+	s.Measured = AddSat(s.Measured, n)
+	s.Sum = AddSat(s.Sum, sum)
+}
+
+// Merge adds what another row counted.
+func (s *Sums) Merge(o *Sums) {
+	if o.Measured > 0 {
+		s.AddValues(o.Measured, o.Min, o.Max, o.Sum)
+	}
+	s.Observations = AddSat(s.Observations, o.Observations)
+	s.Bytes = AddSat(s.Bytes, o.Bytes)
+	s.Untouched = AddSat(s.Untouched, o.Untouched)
+	s.Trimmed = AddSat(s.Trimmed, o.Trimmed)
+	s.Heavy = AddSat(s.Heavy, o.Heavy)
+	s.HeavySum = AddSat(s.HeavySum, o.HeavySum)
+}
+
+// AddSat adds. What does not fit 64 bits stays at the largest value instead of wrapping,
+// in whatever order totals are merged.
+func AddSat(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	if carry != 0 {
+		return math.MaxUint64
+	}
+	return sum
+}
+
+// MulSat multiplies, and saturates as AddSat does.
+func MulSat(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	if hi != 0 {
+		return math.MaxUint64
+	}
+	return lo
+}
+
+// NotWatched is greater than every code: no value of a series is watched.
+const NotWatched uint32 = 1 << 30
+
+// Watched is an observation, and why it is watched. One may be in a list twice, with
+// different reasons.
+type Watched struct {
+	*decode.Observation
+	Why      WatchReason
+	Location LocationID // of WatchedValue
+}
+
+// WatchReason is why an observation is watched.
+type WatchReason uint8
+
+// The reasons.
+const (
+	WatchedSource   WatchReason = iota // its source is unusual
+	WatchedValue                       // its value is unusual for its location
+	WatchedReserved                    // reserved bits are set
+	WatchedOrphan                      // it is RejectOrphan
+	WatchedSent                        // at a tap of a sender, a value that is not initial
+)

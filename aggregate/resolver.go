@@ -53,3 +53,16 @@ type Forgetter interface {
 type Sink interface {
 	WriteBlock(context.Context, *Block) error
 }
+
+// Sinks hands every block to all of its members.
+type Sinks []Sink
+
+// WriteBlock implements Sink.
+func (s Sinks) WriteBlock(ctx context.Context, b *Block) error {
+	for _, sink := range s {
+		if err := sink.WriteBlock(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

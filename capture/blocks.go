@@ -3,7 +3,9 @@ package capture
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
+	"strings"
 )
 
 // Block types of draft-ietf-opsawg-pcapng. The section header's type reads the
@@ -263,4 +265,178 @@ func (s *blocks) checkData(p []byte, caplen int64, from int) *failure {
 		return malformed(fmt.Sprintf("packet of %d captured bytes in a block with room for %d", caplen, room))
 	}
 	return nil
+}
+
+// Options of an interface description block that matter here.
+const (
+	optEnd         = 0
+	optName        = 2
+	optDescription = 3
+	optResolution  = 9
+	optOffset      = 14
+
+	interfaceHeader = 16
+	// microsecondTicks is the if_tsresol of an interface that names none.
+	microsecondTicks = 6
+	// maxText bounds what is kept of a name or description, in bytes, so that
+	// the most interfaces allowed still take a few tens of MiB at most.
+	maxText = 256
+)
+
+// iface reads an interface description block.
+func (s *blocks) iface(p []byte) *failure {
+	if len(s.interfaces) >= s.opts.MaxInterfaces {
+		return &failure{
+			what: "number of interfaces", size: int64(len(s.interfaces)) + 1,
+			max: int64(s.opts.MaxInterfaces), option: "Options.MaxInterfaces",
+		}
+	}
+	in := Interface{Link: LinkType(s.u16(p[8:])), SnapLen: s.u32(p[12:])}
+	resol := byte(microsecondTicks)
+	for o := p[interfaceHeader : len(p)-blockTrailer]; len(o) >= 4; {
+		code, size := s.u16(o), int(s.u16(o[2:]))
+		if code == optEnd {
+			break
+		}
+		padded := (size + 3) &^ 3
+		if padded > len(o)-4 {
+			return malformed(fmt.Sprintf("option %d of an interface is %d bytes long, its block has %d left", code, size, len(o)-4))
+		}
+		if bad := s.ifaceOption(&in, &resol, code, o[4:4+size]); bad != "" {
+			return malformed(bad)
+		}
+		o = o[4+padded:]
+	}
+	c := newClock(resol, in.OffsetSeconds)
+	in.NanosPerTick = c.nanosPerTick()
+	s.interfaces = append(s.interfaces, in)
+	s.clocks = append(s.clocks, c)
+	return nil
+}
+
+// ifaceOption stores one option. Wrong times are worse than none, so a
+// malformed one that times depend on is an error.
+func (s *blocks) ifaceOption(in *Interface, resol *byte, code uint16, v []byte) string {
+	switch code {
+	case optName:
+		in.Name = text(v)
+	case optDescription:
+		in.Description = text(v)
+	case optResolution:
+		if len(v) != 1 {
+			return fmt.Sprintf("if_tsresol of an interface is %d bytes long, expected 1", len(v))
+		}
+		*resol = v[0]
+	case optOffset:
+		if len(v) != 8 {
+			return fmt.Sprintf("if_tsoffset of an interface is %d bytes long, expected 8", len(v))
+		}
+		hi, lo := s.u32(v), s.u32(v[4:])
+		if !s.swapped {
+			hi, lo = lo, hi
+		}
+		in.OffsetSeconds = int64(uint64(hi)<<32 | uint64(lo))
+	}
+	return ""
+}
+
+// text copies an option's string out of the read buffer, bounded and valid
+// UTF-8 so that it can be printed. Some writers end it with a zero byte.
+func text(v []byte) string {
+	t := string(v[:min(len(v), maxText)])
+	if i := strings.IndexByte(t, 0); i >= 0 {
+		t = t[:i]
+	}
+	return strings.ToValidUTF8(t, "")
+}
+
+// clock turns the ticks of one pcapng interface into Unix ns without rounding
+// twice: ns = (ticks * mul >> shift) / div + offset.
+type clock struct {
+	mul      uint64
+	div      uint64
+	shift    uint  // 0 to 127
+	offset   int64 // if_tsoffset, seconds
+	straight bool  // only mul matters: the resolutions in use
+}
+
+// newClock builds the clock of an if_tsresol byte (draft-ietf-opsawg-pcapng
+// section 4.2): the top bit selects powers of 2 over powers of 10.
+func newClock(resol byte, offset int64) clock {
+	c := clock{mul: 1e9, div: 1, offset: offset}
+	exp := uint(resol & 0x7f)
+	switch {
+	case resol&0x80 != 0:
+		c.shift = exp
+	case exp <= 9:
+		c.mul = power10(9 - exp)
+	case exp-9 <= 19:
+		c.mul, c.div = 1, power10(exp-9)
+	default: // no count of 64 bits reaches one ns
+		c.mul = 0
+	}
+	c.straight = c.shift == 0 && c.div == 1 && offset == 0
+	return c
+}
+
+func power10(n uint) uint64 {
+	p := uint64(1)
+	for ; n > 0; n-- {
+		p *= 10
+	}
+	return p
+}
+
+// nanosPerTick describes the resolution; times are not computed from it.
+func (c clock) nanosPerTick() float64 {
+	return math.Ldexp(float64(c.mul)/float64(c.div), -int(c.shift))
+}
+
+// nanos converts ticks. It reports true where the result had to be saturated.
+func (c *clock) nanos(ticks uint64) (int64, bool) {
+	hi, lo := bits.Mul64(ticks, c.mul)
+	if c.straight && hi == 0 && lo <= math.MaxInt64 {
+		return int64(lo), false
+	}
+	return c.reduce(hi, lo)
+}
+
+// reduce finishes the conversion of the 128-bit product hi:lo.
+func (c *clock) reduce(hi, lo uint64) (int64, bool) {
+	// In Go a shift by 64 or more yields 0, which is what is meant here.
+	lo = lo>>c.shift | hi<<(64-c.shift)
+	if c.shift >= 64 {
+		lo = hi >> (c.shift - 64)
+	}
+	hi >>= c.shift
+	if c.div > 1 { // then mul is 1 and hi is 0
+		lo /= c.div
+	}
+	return addSeconds(hi, lo, c.offset)
+}
+
+// addSeconds returns hi:lo ns plus s seconds, saturated at the range of int64.
+func addSeconds(hi, lo uint64, s int64) (int64, bool) {
+	abs := uint64(s)
+	if s < 0 {
+		abs = -abs
+	}
+	oh, ol := bits.Mul64(abs, 1e9)
+	if s < 0 {
+		var borrow uint64
+		lo, borrow = bits.Sub64(lo, ol, 0)
+		hi, _ = bits.Sub64(hi, oh, borrow)
+	} else {
+		var carry uint64
+		lo, carry = bits.Add64(lo, ol, 0)
+		hi, _ = bits.Add64(hi, oh, carry)
+	}
+	// hi:lo is below 2^94 in magnitude, so its sign bit is sound.
+	switch {
+	case int64(hi) < 0 && (hi != math.MaxUint64 || int64(lo) >= 0):
+		return math.MinInt64, true
+	case int64(hi) >= 0 && (hi != 0 || int64(lo) < 0):
+		return math.MaxInt64, true
+	}
+	return int64(lo), false
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
 )
 
 // Merger hands out the frames of several readers in the order of their times.
@@ -33,7 +32,6 @@ type input struct {
 	owned  bool   // the merger opened the reader and closes it
 	batch  *Batch // nil before the first and after the last
 	pos    int    // next frame in batch
-	skip   uint64 // frames that are not handed out
 	time   int64  // of the frame at pos
 	err    error
 }
@@ -70,16 +68,6 @@ func MergeFiles(paths []string, opts Options) *Merger {
 	}
 	sortStarts(pending)
 	return &Merger{inputs: make([]input, len(paths)), last: -1, pending: pending, opts: opts.withDefaults()}
-}
-
-// Skip makes the Merger begin with a later frame of a reader: what is before is read and
-// not handed out. Only before the first Next. A reader that ends before that has ended.
-func (m *Merger) Skip(reader int, frames uint64) { m.inputs[reader].skip = frames }
-
-// Leave leaves a file of MergeFiles out: it is neither opened nor reported as ended. Only
-// before the first Next.
-func (m *Merger) Leave(reader int) {
-	m.pending = slices.DeleteFunc(m.pending, func(s start) bool { return s.index == reader })
 }
 
 // Deferred is how many files had to wait, so far, since Options.MaxOpen were
@@ -212,24 +200,10 @@ func (m *Merger) admit() {
 	}
 }
 
-// load reads the next batch of an input with a frame that is not skipped, and reports
-// whether there was one.
+// load reads the next batch of an input and reports whether there was one.
 func (m *Merger) load(i int) bool {
 	in := &m.inputs[i]
-	for m.read(i) {
-		for in.pos = 0; in.pos < in.batch.N; in.pos++ {
-			in.stamp()
-			if in.skip == 0 {
-				return true
-			}
-			in.skip--
-		}
-	}
-	return false
-}
-
-func (m *Merger) read(i int) bool {
-	in := &m.inputs[i]
+	in.pos = 0
 	if in.batch == nil {
 		in.batch = new(Batch)
 	}
@@ -244,6 +218,7 @@ func (m *Merger) read(i int) bool {
 		}
 		return false
 	}
+	in.stamp()
 	return true
 }
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,46 +126,4 @@ func TestMergerKeepsFrames(t *testing.T) {
 			t.Fatalf("frame %d of reader %d at %d, want %d", got, i, f.TimeNS, want)
 		}
 	}
-}
-
-// What is skipped is not handed out, and what is left out is not there at all, whatever
-// the others do meanwhile.
-func TestMergerSkip(t *testing.T) {
-	m := NewMerger(pcapAt(t, 0, 1, 3, 5, 7), pcapAt(t, 2, 2, 4), pcapAt(t, 0, 1, 2), pcapAt(t, 0, 6))
-	m.Skip(0, 2)
-	m.Skip(1, 1) // its second frame is cut
-	m.Skip(2, 9)
-	got := merged(t, m)
-	if diff := cmp.Diff([]string{"1!cut", "0@5", "3@6", "0@7"}, got); diff != "" {
-		t.Error(diff)
-	}
-	paths := []string{rotated(t, 1, 4), rotated(t, 2, 5), rotated(t, 3, 6)}
-	m = MergeFiles(paths, Options{})
-	m.Skip(2, 1)
-	m.Leave(1)
-	defer m.Close()
-	if diff := cmp.Diff([]string{"0@1", "0@4", "2@6"}, merged(t, m)); diff != "" {
-		t.Error(diff)
-	}
-	ended := map[int]bool{}
-	for i, ok := m.Ended(); ok; i, ok = m.Ended() {
-		ended[i] = true
-	}
-	if len(ended) != 2 || ended[1] {
-		t.Errorf("ended: %v", ended)
-	}
-}
-
-// rotated is a capture of two frames at these seconds.
-func rotated(t *testing.T, secs ...uint32) string {
-	t.Helper()
-	p := newPcap(binary.LittleEndian, magicMicros, 0, 1)
-	for _, s := range secs {
-		p.add(s, 0, 4, []byte("data"))
-	}
-	path := filepath.Join(t.TempDir(), "x.pcap")
-	if err := os.WriteFile(path, p.buf, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -1,9 +1,12 @@
 package capture
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync/atomic"
 )
 
@@ -214,4 +217,165 @@ func (r *Reader) Close() error {
 func (r *Reader) release() {
 	r.consumed.Store(r.Offset())
 	r.win, r.inflated = window{}, nil
+}
+
+// Open opens the capture at path and reads its file header. The path "-" is
+// standard input. Compression and format are recognised by content, never by
+// name.
+//
+// Errors: a *FormatError, a *CutError for a file that ends inside its header,
+// one that wraps ErrDirectory, or the operating system's (fs.ErrNotExist).
+func Open(path string, opts Options) (*Reader, error) {
+	if path == "-" {
+		return NewReader(os.Stdin, "standard input", opts)
+	}
+	f, size, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := NewReader(f, path, opts)
+	if err != nil {
+		_ = f.Close() // nothing was written: the error to report is the reader's
+		return nil, err
+	}
+	r.size, r.closer = size, f
+	if size >= 0 && r.inflated == nil {
+		r.resumer.file, r.resumer.size = f, size
+	}
+	return r, nil
+}
+
+// openFile returns the file and its size, -1 where it is not a regular file.
+func openFile(path string) (*os.File, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open capture %q: %w", path, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = ErrDirectory
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, 0, fmt.Errorf("open capture %q: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, -1, nil
+	}
+	return f, info.Size(), nil
+}
+
+// detect recognises the format and consumes the header of a classic file. A
+// compressed stream is looked into once, and only where inflate allows it.
+func (r *Reader) detect(inflate bool) error {
+	if !r.win.fill(4) {
+		if len(r.win.unread()) == 0 && errors.Is(r.win.err, io.EOF) {
+			return &FormatError{File: r.name, What: "the file is empty"}
+		}
+		if !errors.Is(r.win.err, io.EOF) {
+			return fmt.Errorf("open capture %q: read the file header: %w", r.name, r.win.err)
+		}
+		return r.notCapture("not a pcap or pcapng file, too short")
+	}
+	p := r.win.unread()
+	if _, ok := classicMagic(p); ok {
+		return r.openClassic()
+	}
+	switch {
+	case binary.BigEndian.Uint32(p) == blockSection:
+		return r.openBlocks()
+	case inflate && compressionOf(p) != uncompressed:
+		return r.openCompressed(compressionOf(p))
+	}
+	return r.notCapture("not a pcap or pcapng file")
+}
+
+func (r *Reader) notCapture(what string) error {
+	first := r.win.unread()
+	return &FormatError{File: r.name, First: bytes.Clone(first[:min(4, len(first))]), What: what}
+}
+
+func (r *Reader) openClassic() error {
+	if !r.win.fill(classicFileHeader) {
+		return r.ended(0, classicFileHeader, "pcap file header")
+	}
+	c, err := parseClassicHeader(r.win.unread(), r.name, r.opts.MaxFrame)
+	if err != nil {
+		return err
+	}
+	r.win.r += classicFileHeader
+	r.classic = c
+	r.ng.interfaces = []Interface{c.describe()}
+	return nil
+}
+
+// openBlocks checks what makes the input a pcapng file; the section header
+// itself is read with the blocks that follow it.
+func (r *Reader) openBlocks() error {
+	if !r.win.fill(12) {
+		return r.ended(0, minSection, "section header block")
+	}
+	if _, ok := byteOrder(r.win.unread()[8:]); !ok {
+		return r.notCapture("not a pcapng file, its section has no byte-order magic")
+	}
+	r.ng = newBlocks(r.opts)
+	return nil
+}
+
+// window is the part of a byte stream that is in memory: buf[r:w] is unread.
+// Slices of it stay valid until the next fill or discard.
+type window struct {
+	src  io.Reader
+	buf  []byte
+	r, w int
+	base int64 // stream offset of buf[0]
+	err  error // why the stream ended; sticky
+}
+
+func (v *window) unread() []byte { return v.buf[v.r:v.w] }
+
+func (v *window) offset() int64 { return v.base + int64(v.r) }
+
+// fill makes at least n bytes available and reads as many more as the buffer
+// takes in one go. It reports false when the stream ends first; v.err is then
+// set. The caller has checked n against its limits: fill grows the buffer to n
+// when it must.
+func (v *window) fill(n int) bool {
+	v.compact(n)
+	for idle := 0; v.w-v.r < n && v.err == nil; {
+		m, err := v.src.Read(v.buf[v.w:])
+		v.w += m
+		v.err = err
+		if m > 0 {
+			idle = 0
+		} else if idle++; idle >= 100 && err == nil {
+			v.err = io.ErrNoProgress
+		}
+	}
+	return v.w-v.r >= n
+}
+
+// compact moves what is unread to the front, so that n bytes fit behind it.
+func (v *window) compact(n int) {
+	dst := v.buf
+	if n > len(dst) {
+		dst = make([]byte, n)
+	}
+	left := copy(dst, v.unread())
+	v.base += int64(v.r)
+	v.buf, v.r, v.w = dst, 0, left
+}
+
+// discard reads n bytes away, in memory that does not depend on n, and returns
+// how many there were.
+func (v *window) discard(n int64) int64 {
+	done := int64(0)
+	for {
+		step := min(n-done, int64(v.w-v.r))
+		v.r += int(step)
+		done += step
+		if done == n || !v.fill(1) {
+			return done
+		}
+	}
 }

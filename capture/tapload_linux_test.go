@@ -22,7 +22,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/decode/filter"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // loadEnv is how long TestTapLoad sends, such as 30s; make bench-tap sets it.
@@ -77,17 +78,17 @@ const mostPending = 256 - decode.MaxObservations
 
 func newPipeline(t *testing.T, packets uint64, blocks int) *pipeline {
 	t.Helper()
-	s, err := emitter.Named("fabric-like")
+	s, err := scenario.Named("fabric-like")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Packets = packets
 	dir := t.TempDir()
-	report, err := emitter.Run(t.Context(), s, dir, nil)
+	report, err := simulation.Run(t.Context(), s, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := fabric.Load(filepath.Join(dir, emitter.FabricFile))
+	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
 	if err != nil {
 		t.Fatal(err)
 	}

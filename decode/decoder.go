@@ -205,3 +205,126 @@ func (r *Result) add(kind Kind) *Observation {
 }
 
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
+
+// Bare reads the ends of an Ethernet frame without a tag into o: addresses, protocol, and
+// the ports of TCP and UDP, all from the outermost IP header. data tells whether it carries
+// any, which acknowledgements of TCP do not. ok is false for a frame that is cut before
+// these, that carries no IP, or a fragment without ports, and where the innermost header is
+// to name the ends. o is then undefined. It counts nothing and does not allocate.
+func (d *Decoder) Bare(frame []byte, o *Observation) (data, ok bool) {
+	if d.inner {
+		return false, false
+	}
+	etherType, b, ok := d.Network(frame)
+	if !ok {
+		return false, false
+	}
+	e, b, left, ok := bareIP(d.classes[etherType], b)
+	if !ok {
+		return false, false
+	}
+	*o = Observation{}
+	o.setAddrs(e)
+	switch e.proto {
+	case protoUDP:
+		if len(b) < udpLen {
+			return false, false
+		}
+		o.setPorts(b)
+	case protoTCP:
+		if len(b) < tcpLen {
+			return false, false
+		}
+		o.setPorts(b)
+		return left > int(b[12]>>4)*4, true
+	}
+	return left > 0, true
+}
+
+// bareIP is an IP header without extensions, what follows it, and how long that is as the
+// header has it.
+func bareIP(c class, b []byte) (e endpoints, rest []byte, left int, ok bool) {
+	const fragmentOffset = 0x1fff
+	switch {
+	case c == ipv4 && len(b) >= ipv4Len:
+		n, total := int(b[0]&15)*4, int(be16(b[2:]))
+		if b[0]>>4 != 4 || n < ipv4Len || total < n || len(b) < n || be16(b[6:])&fragmentOffset != 0 {
+			return e, nil, 0, false
+		}
+		return endpoints{ip: b[:ipv4Len], proto: b[9]}, b[n:min(len(b), total)], total - n, true
+	case c == ipv6 && len(b) >= ipv6Len && b[0]>>4 == 6:
+		left = int(be16(b[4:]))
+		return endpoints{ip: b[:ipv6Len], proto: b[6]}, b[ipv6Len:min(len(b), ipv6Len+left)], left, true
+	}
+	return e, nil, 0, false
+}
+
+// mplsLabel is the length of a label stack entry.
+const mplsLabel = 4
+
+// Network is what a frame carries behind all headers of its L2: VLAN tags, SecTAGs in
+// clear, CSIG tags and MPLS labels, all of which devices change on the way. The EtherType
+// tells what the packet is; behind MPLS labels it is that of IP, as the packet's first
+// four bits have it, or else that of MPLS. ok is false when the frame is cut before the
+// packet, or hides it. The packet is a part of the frame.
+//
+// It neither counts nor changes anything, so that it may be called beside Decode.
+func (d *Decoder) Network(frame []byte) (etherType uint16, packet []byte, ok bool) {
+	if len(frame) < etherTypeOffset+2 {
+		return 0, nil, false
+	}
+	etherType, packet = be16(frame[etherTypeOffset:]), frame[etherTypeOffset+2:]
+	for {
+		var n int
+		switch c := d.classes[etherType]; {
+		case c == vlanTag:
+			n = 2
+		case c == secTAG:
+			if n = clearSecTAG(packet); n == 0 {
+				return etherType, nil, false
+			}
+			packet = userData(packet, n)
+		case c == mpls:
+			return belowLabels(etherType, packet)
+		case c >= firstTag:
+			n = csig.LayoutAt(int(c - firstTag)).Format.DataLen()
+		default:
+			return etherType, packet, true
+		}
+		if len(packet) < n+2 {
+			return etherType, nil, false
+		}
+		etherType, packet = be16(packet[n:]), packet[n+2:]
+	}
+}
+
+// clearSecTAG is the length of a SecTAG whose user data can be read, else 0.
+func clearSecTAG(b []byte) int {
+	const hasSCI, unreadable = 0x20, 0x8c // version, encrypted, changed text
+	switch {
+	case len(b) < 2 || b[0]&unreadable != 0:
+		return 0
+	case b[0]&hasSCI != 0:
+		return 14
+	}
+	return 6
+}
+
+// belowLabels is the packet below the last label.
+func belowLabels(etherType uint16, b []byte) (uint16, []byte, bool) {
+	const bottom = 1
+	for len(b) > mplsLabel {
+		last := b[2]&bottom != 0
+		if b = b[mplsLabel:]; !last {
+			continue
+		}
+		switch b[0] >> 4 {
+		case 4:
+			return 0x0800, b, true
+		case 6:
+			return 0x86dd, b, true
+		}
+		return etherType, b, true
+	}
+	return etherType, nil, false
+}

@@ -20,7 +20,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // Where the benchmark keeps its captures, and how many packets they have.
@@ -37,11 +38,11 @@ const (
 )
 
 // benchScenario is a scenario by its name, or a twin of one.
-func benchScenario(name string) (emitter.Scenario, error) {
+func benchScenario(name string) (scenario.Scenario, error) {
 	if name != compactTwin && name != pcapngTwin {
-		return emitter.Named(name)
+		return scenario.Named(name)
 	}
-	s, err := emitter.Named("fabric-like")
+	s, err := scenario.Named("fabric-like")
 	if s.Name = name; name == compactTwin {
 		s = s.WithLayout(csig.Layout{Format: csig.Compact, Profile: csig.IETF01})
 	} else {
@@ -51,9 +52,9 @@ func benchScenario(name string) (emitter.Scenario, error) {
 }
 
 // benchCapture is the capture of a scenario, made once and kept for later runs.
-func benchCapture(b *testing.B, scenario string) (path, fabricFile string) {
+func benchCapture(b *testing.B, name string) (path, fabricFile string) {
 	b.Helper()
-	s, err := benchScenario(scenario)
+	s, err := benchScenario(name)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -67,8 +68,8 @@ func benchCapture(b *testing.B, scenario string) (path, fabricFile string) {
 	if dir == "" {
 		dir = b.TempDir()
 	}
-	dir = filepath.Join(dir, fmt.Sprintf("%s-%d", scenario, s.Packets))
-	path, fabricFile = filepath.Join(dir, scenario+".pcap"), filepath.Join(dir, emitter.FabricFile)
+	dir = filepath.Join(dir, fmt.Sprintf("%s-%d", name, s.Packets))
+	path, fabricFile = filepath.Join(dir, name+".pcap"), filepath.Join(dir, scenario.FabricFile)
 	if !s.Classic {
 		path += "ng"
 	}
@@ -76,7 +77,7 @@ func benchCapture(b *testing.B, scenario string) (path, fabricFile string) {
 		return path, fabricFile
 	}
 	partial := dir + ".partial" // what is interrupted is not taken for a capture
-	report, err := emitter.Run(b.Context(), s, partial, nil)
+	report, err := simulation.Run(b.Context(), s, partial, nil)
 	if err == nil {
 		err = errors.Join(os.RemoveAll(dir), os.Rename(partial, dir))
 	}
@@ -84,7 +85,7 @@ func benchCapture(b *testing.B, scenario string) (path, fabricFile string) {
 		b.Fatal(err)
 	}
 	b.Logf("%s: %d packets of %d bytes on average, %.0f packets per partial",
-		scenario, report.Captured, report.CapturedBytes/max(report.Captured, 1), float64(report.Captured)/float64(max(report.Partials, 1)))
+		name, report.Captured, report.CapturedBytes/max(report.Captured, 1), float64(report.Captured)/float64(max(report.Partials, 1)))
 	return path, fabricFile
 }
 
@@ -151,13 +152,13 @@ func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 //
 //	CSIGSCOPE_TEST_BENCH_PACKETS=10000000 go test -run '^$' -bench Replay ./replay
 func BenchmarkReplay(b *testing.B) {
-	for _, scenario := range []string{"fabric-like", compactTwin, pcapngTwin, "worst-case"} {
-		b.Run(scenario, func(b *testing.B) { benchmarkScenario(b, scenario) })
+	for _, name := range []string{"fabric-like", compactTwin, pcapngTwin, "worst-case"} {
+		b.Run(name, func(b *testing.B) { benchmarkScenario(b, name) })
 	}
 }
 
-func benchmarkScenario(b *testing.B, scenario string) {
-	path, fabricFile := benchCapture(b, scenario)
+func benchmarkScenario(b *testing.B, name string) {
+	path, fabricFile := benchCapture(b, name)
 	spec, err := fabric.Load(fabricFile)
 	if err != nil {
 		b.Fatal(err)

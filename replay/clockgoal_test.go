@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // clockGoals are scenarios that at least 10,000 packets pass both of two taps in, and what is
@@ -48,7 +48,7 @@ func TestClockGoals(t *testing.T) {
 		if file == "" && !goal.quick {
 			continue // alltoall is TestTraceClocks
 		}
-		s, err := emitter.Named(goal.name)
+		s, err := scenario.Named(goal.name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -44,6 +49,65 @@ type Conformance struct {
 	Damaged     Damage       `json:"damaged,omitzero"`
 }
 
+// PortCaptures reads arguments such as "leaf3:up1=up1.pcap" or "up1.pcap". One that names a file
+// is taken for its path, though it has an =.
+func PortCaptures(args []string) []PortCapture {
+	list := make([]PortCapture, len(args))
+	for i, arg := range args {
+		list[i].Path = arg
+		if _, err := os.Stat(arg); err == nil {
+			continue
+		}
+		if port, path, named := strings.Cut(arg, "="); named {
+			list[i] = PortCapture{port, path}
+		}
+	}
+	return list
+}
+
+// WriteText writes the result for people.
+func (c *Conformance) WriteText(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name string, n uint64, about string) {
+		if n > 0 {
+			fmt.Fprintf(tw, "%s\t%d\t%s\n", name, n, about)
+		}
+	}
+	n := &c.Counts
+	line("before", n.Before, strconv.FormatUint(n.BeforeTagged, 10)+" tagged")
+	line("after", n.After, strconv.FormatUint(n.AfterTagged, 10)+" tagged, by "+strings.Join(c.Ports, ", "))
+	line("matched", n.Matched, strconv.FormatUint(n.Updated, 10)+" updated by the device")
+	line("  trimmed", n.Trimmed, "of those, known by their headers")
+	line("lost", n.Lost, "did not come out")
+	line("extra", n.Extra, "did not go in")
+	line("copies", n.Copies, "came out more often than they went in")
+	line("not judged", n.Ambiguous, "look alike, and some are missing")
+	line("not judged", n.Forgotten, "beyond the memory (--memory-packets)")
+	line("not judged", n.Unknown, "have nothing to be known by: cut, encrypted, or empty")
+	line("not judged", n.NoTable, "of a signal type without a table: which value is tighter")
+	line("not judged", n.OwnUnknown, "updates that kept the locator metadata, perhaps the device's own")
+	line("not judged", n.LossUnknown, "lost tagged packets, too few of either kind to compare")
+	line("not judged", n.PathsIgnored, "of too many flows: which way they took")
+	line("not judged", n.NoMetric, "without a metric of their port at the time")
+	line("cut", c.Cut, strconv.Itoa(c.Prefix)+" bytes of each packet are compared")
+	c.SkippedLink.List(func(link capture.LinkType, packets uint64) { line("not read", packets, "of "+link.String()) })
+	line("damaged", c.Damaged.Bytes, "bytes left out, in "+strconv.FormatUint(c.Damaged.Places, 10)+" places")
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	for i := range c.Findings {
+		f := &c.Findings[i]
+		fmt.Fprintf(w, "\n%s: %s: %d packets\n  demanded   %s (%s)\n  otherwise  %s\n", f.Severity, f.Rule, f.Count, f.Demand, f.Source, f.Otherwise)
+		for k := range f.Examples {
+			fmt.Fprintf(w, "  %s\n", f.Examples[k].String())
+		}
+	}
+	if c.Broken() == 0 {
+		fmt.Fprintln(w, "\nno rule is broken")
+	}
+	return nil
+}
+
 // errOneSide says that there is nothing to match.
 var errOneSide = errors.New("expected Ethernet packets both before and after the device")
 
@@ -64,11 +128,30 @@ type port struct {
 	name     string
 }
 
-// Conform judges a device by the captures before and after it. They are read twice, and
-// once more for each part that does not fit into memory (conform.Config.MaxPackets). Where
-// captures end early or are damaged, there is a result of what could be read beside the
-// error.
-func Conform(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
+// Conform judges a device by the captures before and after it, which are spooled (Spool). They
+// are read twice, and once more for each part that does not fit into memory
+// (conform.Config.MaxPackets). Where captures end early or are damaged, there is a result of
+// what could be read beside the error.
+func Conform(ctx context.Context, cfg ConformConfig) (out *Conformance, err error) {
+	cfg.After = slices.Clone(cfg.After)
+	paths := slices.Clone(cfg.Before)
+	for _, a := range cfg.After {
+		paths = append(paths, a.Path)
+	}
+	err = Spool(ctx, paths, func(files []string) (err error) {
+		n := len(cfg.Before)
+		cfg.Before = files[:n]
+		for i := range cfg.After {
+			cfg.After[i].Path = files[n+i]
+		}
+		out, err = judge(ctx, cfg)
+		return err
+	})
+	return out, err
+}
+
+// judge is Conform for files that can be read again.
+func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	c := &conformance{cfg: &cfg, ports: make(map[port]int)}
 	c.out.SkippedLink = make(window.Links)
 	first := &pass{progress: c.progress(0)}

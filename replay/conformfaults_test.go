@@ -8,16 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // aroundLeaf judges a leaf by what emitLeaf emits.
-func aroundLeaf(t *testing.T, change func(*emitter.Scenario), judge func(*conform.Config)) *replay.Conformance {
+func aroundLeaf(t *testing.T, change func(*scenario.Scenario), judge func(*conform.Config)) *replay.Conformance {
 	t.Helper()
 	cfg := emitLeaf(t, change)
 	if judge != nil {
@@ -32,33 +31,30 @@ func aroundLeaf(t *testing.T, change func(*emitter.Scenario), judge func(*confor
 
 // emitLeaf emits what goes into leaf1 of a fabric, what comes out of each of its ports, and
 // what they measured.
-func emitLeaf(t *testing.T, change func(*emitter.Scenario)) replay.ConformConfig {
+func emitLeaf(t *testing.T, change func(*scenario.Scenario)) replay.ConformConfig {
 	t.Helper()
-	s, err := emitter.Named("alltoall")
+	s, err := scenario.Named("alltoall")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s = s.WithSize(4, 2, 4)
 	s.Duration, s.CaptureUntagged, s.Counters = 200*time.Millisecond, true, []string{"leaf1"}
-	s.Taps = []emitter.Tap{{Name: "in", Before: []string{"leaf1"}}}
+	s.Taps = []scenario.Tap{{Name: "in", Before: []string{"leaf1"}}}
 	for _, port := range []string{"up1", "up2", "down1", "down2", "down3", "down4"} {
-		s.Taps = append(s.Taps, emitter.Tap{Name: port, Ports: []string{"leaf1:" + port}})
+		s.Taps = append(s.Taps, scenario.Tap{Name: port, Ports: []string{"leaf1:" + port}})
 	}
 	if change != nil {
 		change(&s)
 	}
 	dir := t.TempDir()
-	report, err := emitter.Run(t.Context(), s, dir, nil)
+	report, err := simulation.Run(t.Context(), s, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f, domain := networkOf(t, &report)
 	cfg := replay.ConformConfig{
 		Judge: conform.Config{Decode: decode.Config{Domain: domain}, Metrics: countersOf(t, report.Counters)}, Before: []string{filepath.Join(dir, "in.pcapng")},
-		Own: func(port string, l csig.Layout, typ uint8, lm uint16) (own, known bool) {
-			device, name, _ := strings.Cut(port, ":")
-			return f.Writes(fabric.PortLocationID(device, name), l, typ, lm)
-		},
+		Own: f.Writes,
 	}
 	for _, tap := range s.Taps[1:] {
 		cfg.After = append(cfg.After, replay.PortCapture{Port: "leaf1:" + tap.Name, Path: filepath.Join(dir, tap.Name+".pcapng")})
@@ -87,41 +83,41 @@ func countersOf(t *testing.T, path string) *conform.Metrics {
 // one beside each fault breaks none.
 var leafFaults = []struct {
 	name   string
-	change func(*emitter.Scenario)
+	change func(*scenario.Scenario)
 	judge  func(*conform.Config)
 	broken string
 }{
 	{"faithful", nil, nil, ""},
-	{"quantizes by another table", leafFault(emitter.Misbucketed, func(b *emitter.Behavior) { b.Shift = 300 }), nil, "written-value missed-update"},
-	{"quantizes delays by another table", leafFault(emitter.Misbucketed, func(b *emitter.Behavior) { b.Shift, b.Signals = -20, []string{"max_delay"} }), nil, "written-value missed-update"},
-	{"compares with a constant", leafFault(emitter.Stuck, func(b *emitter.Behavior) { b.Values = map[string]string{"min_abw": "1Mbps"} }), nil, "written-value"},
-	{"software compares", leafDevice(emitter.Software), nil, ""},
-	{"fails open without metrics", leafFault(emitter.NoMetric, nil), nil, ""},
-	{"writes without metrics", func(s *emitter.Scenario) {
-		leafFault(emitter.NoMetric, nil)(s)
-		s.Faults = append(s.Faults, emitter.Behavior{Match: "leaf1", Kind: emitter.Stuck, Values: map[string]string{"min_abw": "1Mbps"}})
+	{"quantizes by another table", leafFault(scenario.Misbucketed, func(b *scenario.Behavior) { b.Shift = 300 }), nil, "written-value missed-update"},
+	{"quantizes delays by another table", leafFault(scenario.Misbucketed, func(b *scenario.Behavior) { b.Shift, b.Signals = -20, []string{"max_delay"} }), nil, "written-value missed-update"},
+	{"compares with a constant", leafFault(scenario.Stuck, func(b *scenario.Behavior) { b.Values = map[string]string{"min_abw": "1Mbps"} }), nil, "written-value"},
+	{"software compares", leafDevice(scenario.Software), nil, ""},
+	{"fails open without metrics", leafFault(scenario.NoMetric, nil), nil, ""},
+	{"writes without metrics", func(s *scenario.Scenario) {
+		leafFault(scenario.NoMetric, nil)(s)
+		s.Faults = append(s.Faults, scenario.Behavior{Match: "leaf1", Kind: scenario.Stuck, Values: map[string]string{"min_abw": "1Mbps"}})
 	}, nil, "fail-open"},
-	{"hashes the tag", leafFault(emitter.TagHash, nil), nil, "path-selection"},
-	{"strips as configured", leafDevice(emitter.Strip), func(c *conform.Config) { c.Strip = conform.StripAlways }, ""},
-	{"strips what it should not", leafDevice(emitter.Strip), func(c *conform.Config) { c.Strip = conform.StripNever }, "stripped-partly"},
+	{"hashes the tag", leafFault(scenario.TagHash, nil), nil, "path-selection"},
+	{"strips as configured", leafDevice(scenario.Strip), func(c *conform.Config) { c.Strip = conform.StripAlways }, ""},
+	{"strips what it should not", leafDevice(scenario.Strip), func(c *conform.Config) { c.Strip = conform.StripNever }, "stripped-partly"},
 	{"does not strip", nil, func(c *conform.Config) { c.Strip = conform.StripAlways }, "not-stripped"},
-	{"drops tagged packets", leafDevice(emitter.Discard), nil, "tagged-lost"},
-	{"passes through as configured", leafDevice(emitter.PassThrough), func(c *conform.Config) { c.Role = conform.PassThrough }, ""},
-	{"passes through", leafDevice(emitter.PassThrough), nil, "missed-update"},
+	{"drops tagged packets", leafDevice(scenario.Discard), nil, "tagged-lost"},
+	{"passes through as configured", leafDevice(scenario.PassThrough), func(c *conform.Config) { c.Role = conform.PassThrough }, ""},
+	{"passes through", leafDevice(scenario.PassThrough), nil, "missed-update"},
 }
 
-func leafFault(kind string, set func(*emitter.Behavior)) func(*emitter.Scenario) {
-	return func(s *emitter.Scenario) {
-		b := emitter.Behavior{Match: "leaf1", Kind: kind}
+func leafFault(kind string, set func(*scenario.Behavior)) func(*scenario.Scenario) {
+	return func(s *scenario.Scenario) {
+		b := scenario.Behavior{Match: "leaf1", Kind: kind}
 		if set != nil {
 			set(&b)
 		}
-		s.Faults = []emitter.Behavior{b}
+		s.Faults = []scenario.Behavior{b}
 	}
 }
 
-func leafDevice(kind string) func(*emitter.Scenario) {
-	return func(s *emitter.Scenario) { s.Devices = []emitter.Behavior{{Match: "leaf1", Kind: kind}} }
+func leafDevice(kind string) func(*scenario.Scenario) {
+	return func(s *scenario.Scenario) { s.Devices = []scenario.Behavior{{Match: "leaf1", Kind: kind}} }
 }
 
 // TestConformFaults: what an emitted leaf does wrong is found by captures around it and its
@@ -162,7 +158,7 @@ func TestConformTaps(t *testing.T) {
 		t.Skip("SKIPPED: -short; nothing of it is for the race detector")
 	}
 	t.Parallel()
-	c := aroundLeaf(t, func(s *emitter.Scenario) {
+	c := aroundLeaf(t, func(s *scenario.Scenario) {
 		for i := range s.Taps {
 			s.Taps[i].Loss, s.Taps[i].Duplicate, s.Taps[i].Reorder = 10_000, 10_000, 10_000
 			s.Taps[i].Offset, s.Taps[i].Jitter = time.Duration(i)*time.Second, 5*time.Microsecond
@@ -192,7 +188,7 @@ func TestTagHashPaths(t *testing.T) {
 	}
 	t.Parallel()
 	faithful := aroundLeaf(t, nil, nil).Counts
-	faulty := aroundLeaf(t, leafFault(emitter.TagHash, nil), nil)
+	faulty := aroundLeaf(t, leafFault(scenario.TagHash, nil), nil)
 	if n := faulty.Counts; n.Before < faithful.Before*9/10 || n.Lost > faithful.Lost+n.Before/100 {
 		t.Errorf("faulty %+v, faithful %+v", n, faithful)
 	}

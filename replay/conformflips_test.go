@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // captured is a packet of a capture, and of which port.
@@ -51,7 +51,7 @@ type flips struct {
 
 func newFlips(t *testing.T, layout csig.Layout, encap string) *flips {
 	t.Helper()
-	cfg := emitLeaf(t, func(s *emitter.Scenario) {
+	cfg := emitLeaf(t, func(s *scenario.Scenario) {
 		*s = s.WithLayout(layout)
 		s.Duration, s.Encap = 8*time.Millisecond, encap
 	})

@@ -12,13 +12,14 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // examine emits a scenario and looks at its captures.
-func examine(t *testing.T, s emitter.Scenario, change func(*replay.ExamineConfig)) *replay.Examined {
+func examine(t *testing.T, s scenario.Scenario, change func(*replay.ExamineConfig)) *replay.Examined {
 	t.Helper()
-	report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,20 +61,20 @@ func TestFindings(t *testing.T) {
 	const none = ""
 	tests := []struct {
 		name   string
-		change func(*emitter.Scenario)
+		change func(*scenario.Scenario)
 		cfg    func(*replay.ExamineConfig)
 		want   string // kind and start of a subject
 	}{
 		{"nothing", nil, nil, none},
-		{"stuck", fault("leaf1:up*", "stuck", func(f *emitter.Behavior) { f.Values = map[string]string{"min_abw": "1Mbps", "min_abw_ratio": "1%"} }), nil, "stuck-port leaf1:up"},
+		{"stuck", fault("leaf1:up*", "stuck", func(f *scenario.Behavior) { f.Values = map[string]string{"min_abw": "1Mbps", "min_abw_ratio": "1%"} }), nil, "stuck-port leaf1:up"},
 		{"wrong-lm", fault("leaf3:up*", "wrong-lm", nil), nil, "unknown-locator unknown lm"},
 		{"lm-only", fault("spine1", "lm-only", nil), nil, "locator-alone spine1:down"},
 		{"value-only", fault("spine1", "value-only", nil), nil, "unknown-locator unknown lm 0x00"},
-		{"forge", fault("host2-4", "forge", func(f *emitter.Behavior) { f.Values = map[string]string{"max_delay": "100ms", "min_abw": "0Mbps"} }), nil, "forged-value 10.0.2.4"},
+		{"forge", fault("host2-4", "forge", func(f *scenario.Behavior) { f.Values = map[string]string{"max_delay": "100ms", "min_abw": "0Mbps"} }), nil, "forged-value 10.0.2.4"},
 		{"no metric", fault("leaf4:*", "no-metric", nil), nil, none},
 		{"stripping", device("leaf2", "strip"), nil, none},
 		{"pass-through", device("spine1", "pass-through"), nil, none},
-		{"idle", func(s *emitter.Scenario) { s.Workloads = s.Workloads[1:] }, nil, none},
+		{"idle", func(s *scenario.Scenario) { s.Workloads = s.Workloads[1:] }, nil, none},
 		{"a stranger sends", nil, func(c *replay.ExamineConfig) {
 			c.Finding.Senders = []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.0.2.0/24"), netip.MustParsePrefix("10.0.3.0/24"), netip.MustParsePrefix("10.0.4.0/31")}
 		}, "unauthorised-sender 10.0.4."},
@@ -84,7 +85,7 @@ func TestFindings(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := emitter.Named("rogue")
+			s, err := scenario.Named("rogue")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,16 +105,16 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func fault(match, kind string, set func(*emitter.Behavior)) func(*emitter.Scenario) {
-	return func(s *emitter.Scenario) {
-		f := emitter.Behavior{Match: match, Kind: kind}
+func fault(match, kind string, set func(*scenario.Behavior)) func(*scenario.Scenario) {
+	return func(s *scenario.Scenario) {
+		f := scenario.Behavior{Match: match, Kind: kind}
 		if set != nil {
 			set(&f)
 		}
-		s.Faults = []emitter.Behavior{f}
+		s.Faults = []scenario.Behavior{f}
 	}
 }
 
-func device(match, kind string) func(*emitter.Scenario) {
-	return func(s *emitter.Scenario) { s.Devices = []emitter.Behavior{{Match: match, Kind: kind}} }
+func device(match, kind string) func(*scenario.Scenario) {
+	return func(s *scenario.Scenario) { s.Devices = []scenario.Behavior{{Match: match, Kind: kind}} }
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // TestFaultFree: without faults nothing is found, in tunnels, brownfields and captures of
@@ -18,7 +18,7 @@ func TestFaultFree(t *testing.T) {
 		"permutation": 2 * time.Second, // flows of constant rate: ports say one value for a time
 	}
 	if os.Getenv(faultsEnv) != "" {
-		for _, name := range emitter.Names() {
+		for _, name := range scenario.Names() {
 			scenarios[name] = max(scenarios[name], time.Second)
 		}
 		// The metrics of figure5 are constants by configuration, as those of stuck ports are;
@@ -30,7 +30,7 @@ func TestFaultFree(t *testing.T) {
 	for name, duration := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := emitter.Named(name)
+			s, err := scenario.Named(name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,19 +51,19 @@ func TestFaultFree(t *testing.T) {
 func TestThreeTierFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		change func(*emitter.Scenario)
+		change func(*scenario.Scenario)
 		kind   string
 		device string
 		port   bool
 	}{
-		{faults(emitter.Behavior{Match: "core1", Kind: emitter.WrongLM}), "unknown-locator", "core1", true},
-		{faults(emitter.Behavior{Match: "agg1-1:down*", Kind: emitter.WrongLM}), "unknown-locator", "agg1-1", true},
-		{faults(emitter.Behavior{Match: "core2", Kind: emitter.DoubleTag}), "orphan-tag", "core2", false},
-		{devices(emitter.Behavior{Match: "agg2-1", Kind: emitter.Strip}), "stripped-flows", "agg2-1", false},
+		{faults(scenario.Behavior{Match: "core1", Kind: scenario.WrongLM}), "unknown-locator", "core1", true},
+		{faults(scenario.Behavior{Match: "agg1-1:down*", Kind: scenario.WrongLM}), "unknown-locator", "agg1-1", true},
+		{faults(scenario.Behavior{Match: "core2", Kind: scenario.DoubleTag}), "orphan-tag", "core2", false},
+		{devices(scenario.Behavior{Match: "agg2-1", Kind: scenario.Strip}), "stripped-flows", "agg2-1", false},
 	} {
 		t.Run(test.kind+" "+test.device, func(t *testing.T) {
 			t.Parallel()
-			s, err := emitter.Named("three-tier")
+			s, err := scenario.Named("three-tier")
 			if err != nil {
 				t.Fatal(err)
 			}

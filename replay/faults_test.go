@@ -22,7 +22,9 @@ import (
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
 // faultsEnv asks for longer runs of all scenarios, and names a file for the table; make
@@ -43,9 +45,9 @@ type faulty struct {
 	observed uint64
 }
 
-func newFaulty(t *testing.T, scenario string, f *injected, duration time.Duration) *faulty {
+func newFaulty(t *testing.T, name string, f *injected, duration time.Duration) *faulty {
 	t.Helper()
-	s, err := emitter.Named(scenario)
+	s, err := scenario.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +55,14 @@ func newFaulty(t *testing.T, scenario string, f *injected, duration time.Duratio
 	if f.change != nil {
 		f.change(&s)
 	}
-	s.Taps = []emitter.Tap{{Racks: true}, {Name: "senders", After: []string{"host*"}}, {Name: "into-spine1", Before: []string{"spine1"}}}
+	s.Taps = []scenario.Tap{{Racks: true}, {Name: "senders", After: []string{"host*"}}, {Name: "into-spine1", Before: []string{"spine1"}}}
 	var ports []string
 	for i := range s.Leaves {
 		ports = append(ports, fmt.Sprintf("down%d", i+1))
-		s.Taps = append(s.Taps, emitter.Tap{Name: "spine1-" + ports[i], Ports: []string{"spine1:" + ports[i]}})
+		s.Taps = append(s.Taps, scenario.Tap{Name: "spine1-" + ports[i], Ports: []string{"spine1:" + ports[i]}})
 	}
 	dir := t.TempDir()
-	report, err := emitter.Run(t.Context(), s, dir, nil)
+	report, err := simulation.Run(t.Context(), s, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func (f *faulty) truth(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	err = emitter.ReadTruth(file, emitter.TruthVisitor{Cell: func(c emitter.TruthCell) error {
+	err = truth.Read(file, truth.Visitor{Cell: func(c truth.Cell) error {
 		f.observed += c.Observations
 		if c.Agree != nil {
 			f.differ += c.Observations - *c.Agree
@@ -237,10 +239,7 @@ func (f *faulty) judge(t *testing.T, want string) (rules []string, after int) {
 	t.Helper()
 	c, err := replay.Conform(context.Background(), replay.ConformConfig{
 		Judge: conform.Config{Decode: f.Decode}, Before: []string{f.in}, After: f.out,
-		Own: func(port string, l csig.Layout, typ uint8, lm uint16) (own, known bool) {
-			device, name, _ := strings.Cut(port, ":")
-			return f.fabric.Writes(fabric.PortLocationID(device, name), l, typ, lm)
-		},
+		Own: f.fabric.Writes,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -326,11 +325,11 @@ func (f *faulty) hides(i *injected) bool { return i.hideable && f.differ == 0 }
 
 // faultRow injects a fault into a scenario, counts what is found, and tells it in a row of
 // the table.
-func faultRow(t *testing.T, scenario string, f *injected, duration time.Duration, reported, judged *score) []string {
+func faultRow(t *testing.T, name string, f *injected, duration time.Duration, reported, judged *score) []string {
 	t.Helper()
-	e := newFaulty(t, scenario, f, duration)
+	e := newFaulty(t, name, f, duration)
 	defer os.RemoveAll(filepath.Dir(e.senders)) // all rows together are gigabytes
-	row, reason := []string{scenario, f.name}, f.blind
+	row, reason := []string{name, f.name}, f.blind
 	if e.hides(f) {
 		reason = fmt.Sprintf("none of %d values at receivers is of it", e.observed)
 	}
@@ -343,23 +342,23 @@ func faultRow(t *testing.T, scenario string, f *injected, duration time.Duration
 		text := reported.add(list, f)
 		why, missed := reported.outcome(t, e, f, list, want)
 		row, reason = append(row, text, packets(after)), cmp.Or(reason, why)
-		if missed && scenario == "ring" {
-			t.Errorf("%s, %s: %s at %v is not found, but %s", scenario, f.name, want, f.at, text)
+		if missed && name == "ring" {
+			t.Errorf("%s, %s: %s at %v is not found, but %s", name, f.name, want, f.at, text)
 		}
 		if f.honest && len(list) > 0 && want == "" {
-			t.Errorf("%s, %s: %s is found", scenario, f.name, text)
+			t.Errorf("%s, %s: %s is found", name, f.name, text)
 		}
 	}
 	rules, after := []string(nil), 0
 	if !f.elsewhere {
 		rules, after = e.judge(t, f.judged)
-		invisible := f.judged == "trim-frozen" && scenario != "ring" && e.frozen(t) == 0
+		invisible := f.judged == "trim-frozen" && name != "ring" && e.frozen(t) == 0
 		if invisible {
 			reason += "; no tag with D goes into spine1"
 		}
 		judged.rules(rules, f, invisible)
 		if f.judged != "" && !invisible && !slices.Contains(rules, f.judged) {
-			t.Errorf("%s, %s: conform does not find %s, but %v", scenario, f.name, f.judged, rules)
+			t.Errorf("%s, %s: conform does not find %s, but %v", name, f.name, f.judged, rules)
 		}
 	}
 	return append(row, cmp.Or(strings.Join(rules, " "), "-"), packets(after), reason)
@@ -379,9 +378,9 @@ func TestFaults(t *testing.T) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "scenario\tfault\treceivers show\tafter\tsenders too\tafter\tconform finds\tafter\tnot found, as")
 	var reported, judged score
-	for _, scenario := range scenarios {
+	for _, name := range scenarios {
 		for i := range injections {
-			row := faultRow(t, scenario, &injections[i], duration, &reported, &judged)
+			row := faultRow(t, name, &injections[i], duration, &reported, &judged)
 			fmt.Fprintln(w, strings.Join(row, "\t"))
 		}
 	}

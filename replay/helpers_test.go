@@ -18,7 +18,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // recording is an emitted capture and what is needed to replay it.
@@ -26,13 +27,13 @@ type recording struct {
 	files  []string
 	fabric *fabric.Fabric
 	domain *csig.Domain
-	report emitter.Report
+	report simulation.Report
 }
 
 // record emits the quickstart scenario.
-func record(t *testing.T, change func(*emitter.Scenario)) recording {
+func record(t *testing.T, change func(*scenario.Scenario)) recording {
 	t.Helper()
-	report, err := emitter.Run(t.Context(), recorded(t, change), t.TempDir(), nil)
+	report, err := simulation.Run(t.Context(), recorded(t, change), t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +42,9 @@ func record(t *testing.T, change func(*emitter.Scenario)) recording {
 }
 
 // recorded is the scenario that record emits.
-func recorded(t *testing.T, change func(*emitter.Scenario)) emitter.Scenario {
+func recorded(t *testing.T, change func(*scenario.Scenario)) scenario.Scenario {
 	t.Helper()
-	s, err := emitter.Named("quickstart")
+	s, err := scenario.Named("quickstart")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +62,13 @@ var recordings struct {
 }
 
 type sharedRecording struct {
-	scenario emitter.Scenario
-	emit     func() (emitter.Report, error)
+	scenario scenario.Scenario
+	emit     func() (simulation.Report, error)
 }
 
 // shared is record for tests that leave the files as they are: what several of them ask for
 // is emitted once, which takes longer than most replays of it.
-func shared(t *testing.T, change func(*emitter.Scenario)) recording {
+func shared(t *testing.T, change func(*scenario.Scenario)) recording {
 	t.Helper()
 	s := recorded(t, change)
 	report, err := emitOnce(s)()
@@ -78,7 +79,7 @@ func shared(t *testing.T, change func(*emitter.Scenario)) recording {
 	return recording{slices.Clone(report.Captures), f, domain, report}
 }
 
-func emitOnce(s emitter.Scenario) func() (emitter.Report, error) {
+func emitOnce(s scenario.Scenario) func() (simulation.Report, error) {
 	recordings.mu.Lock()
 	defer recordings.mu.Unlock()
 	for _, r := range recordings.made {
@@ -87,15 +88,15 @@ func emitOnce(s emitter.Scenario) func() (emitter.Report, error) {
 		}
 	}
 	dir := filepath.Join(recordings.dir, strconv.Itoa(len(recordings.made)))
-	emit := sync.OnceValues(func() (emitter.Report, error) {
-		return emitter.Run(context.Background(), s, dir, nil)
+	emit := sync.OnceValues(func() (simulation.Report, error) {
+		return simulation.Run(context.Background(), s, dir, nil)
 	})
 	recordings.made = append(recordings.made, sharedRecording{s, emit})
 	return emit
 }
 
 // networkOf is the fabric that was emitted, and what its tags mean.
-func networkOf(t *testing.T, report *emitter.Report) (*fabric.Fabric, *csig.Domain) {
+func networkOf(t *testing.T, report *simulation.Report) (*fabric.Fabric, *csig.Domain) {
 	t.Helper()
 	spec, err := fabric.Load(report.Fabric)
 	if err != nil {
@@ -113,10 +114,10 @@ func networkOf(t *testing.T, report *emitter.Report) (*fabric.Fabric, *csig.Doma
 }
 
 // classic puts all taps into one file that is cut into chunks.
-func classic(s *emitter.Scenario) { s.Classic, s.SingleFile = true, true }
+func classic(s *scenario.Scenario) { s.Classic, s.SingleFile = true, true }
 
 // singleFile puts all taps into one pcapng file, each an interface of its own.
-func singleFile(s *emitter.Scenario) { s.SingleFile = true }
+func singleFile(s *scenario.Scenario) { s.SingleFile = true }
 
 // blocks is a sink that keeps what it gets.
 type blocks struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // TestWrongLayouts reads tags of each layout as those of each other one: what is found is
@@ -23,7 +24,7 @@ func TestWrongLayouts(t *testing.T) {
 	for i := range csig.NumLayouts {
 		is := csig.LayoutAt(i)
 		s := layoutScenario(t, is)
-		report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+		report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,9 +62,9 @@ func TestWrongLayouts(t *testing.T) {
 	}
 }
 
-func layoutScenario(t *testing.T, l csig.Layout) emitter.Scenario {
+func layoutScenario(t *testing.T, l csig.Layout) scenario.Scenario {
 	t.Helper()
-	s, err := emitter.Named("alltoall")
+	s, err := scenario.Named("alltoall")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +76,11 @@ func layoutScenario(t *testing.T, l csig.Layout) emitter.Scenario {
 // for another one, and describes the locators of that, or of both.
 func examineAs(t *testing.T, is, as csig.Layout, captures []string, both bool) *replay.Examined {
 	t.Helper()
-	spec, err := emitter.Fabric(layoutScenario(t, as))
+	spec, err := scenario.Fabric(layoutScenario(t, as))
 	if err != nil {
 		t.Fatal(err)
 	}
-	meant, err := emitter.Fabric(layoutScenario(t, is))
+	meant, err := scenario.Fabric(layoutScenario(t, is))
 	if err != nil {
 		t.Fatal(err)
 	}

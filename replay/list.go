@@ -3,11 +3,13 @@ package replay
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -59,6 +61,26 @@ type ListCounts struct {
 	Deferred int
 	// Missed is how many followed captures were not read in full.
 	Missed int
+}
+
+// WriteText writes the counts for people.
+func (c *ListCounts) WriteText(w io.Writer) {
+	fmt.Fprintf(w, "%d packets, %d observations\n", c.Packets, c.Observations)
+	line := func(name, text string) { fmt.Fprintf(w, "  %-24s %s\n", name, text) }
+	for i, n := range c.Frames {
+		if n > 0 {
+			line(decode.Reason(i).String(), strconv.FormatUint(n, 10))
+		}
+	}
+	if c.Deferred > 0 {
+		line("out of order", fmt.Sprintf("%d captures are listed late: too many overlap to be open together", c.Deferred))
+	}
+	if c.Damaged.Places > 0 {
+		line("damaged places", fmt.Sprintf("%d, %d bytes are left out", c.Damaged.Places, c.Damaged.Bytes))
+	}
+	c.SkippedLink.List(func(link capture.LinkType, n uint64) {
+		line("not read, of "+link.String(), strconv.FormatUint(n, 10))
+	})
 }
 
 // NewLister checks the configuration.
@@ -240,3 +262,92 @@ func (l *Lister) print(f *capture.Frame, wireLen uint32, from *listing) error {
 
 // write prints what stands around the observations; bufio keeps an error for Flush.
 func (l *Lister) write(text string) { _, _ = l.out.WriteString(text) }
+
+// follow lists a capture that grows, and those that its program goes on with. What
+// cannot be read is told at once and counted, for the end may be long in coming.
+func (l *Lister) follow(ctx context.Context, path string) (err error) {
+	rotation, err := capture.FollowRotation(ctx, path, capture.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rotation.Close()) }()
+	named := isFolder(path)
+	for {
+		r, err := rotation.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			l.missed(err)
+			continue
+		}
+		l.cfg.Logger.Debug("following", slog.String("file", r.Name()))
+		cut, err := l.read(ctx, r, newListing(r.Name(), named), true)
+		if err != nil {
+			return err
+		}
+		if cut != nil {
+			l.missed(cut)
+		}
+	}
+	if l.counts.Missed > 0 {
+		return fmt.Errorf("follow %q: %d captures were not read in full", path, l.counts.Missed)
+	}
+	return ctx.Err()
+}
+
+func (l *Lister) missed(err error) {
+	l.counts.Missed++
+	l.cfg.Logger.Warn("capture is not read in full", slog.Any("error", err))
+}
+
+// A listing is what is known of one capture while it is listed.
+type listing struct {
+	path   string
+	named  bool
+	prefix []byte   // of each object: the file, or nothing
+	ports  []uint32 // numbers of its interfaces in the annotated copy
+
+	mirrors []decode.Mirrors // of its taps, by interface
+}
+
+func newListing(path string, named bool) *listing {
+	from := &listing{path: path, named: named}
+	if named {
+		quoted, _ := json.Marshal(path) // a string always has an encoding
+		from.prefix = append(append(from.prefix, `{"file":`...), quoted...)
+	}
+	return from
+}
+
+// merge lists several captures in the order of their times.
+func (l *Lister) merge(ctx context.Context, files []string) error {
+	m := capture.MergeFiles(files, listOptions())
+	defer m.Close()
+	listings := make([]*listing, len(files))
+	var failures []error
+	for ctx.Err() == nil {
+		f, i, err := m.Next()
+		for i, ok := m.Ended(); ok; i, ok = m.Ended() {
+			if r := m.Reader(i); r != nil {
+				failures = append(failures, l.counts.Damaged.add(r))
+			}
+			listings[i] = nil
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		if listings[i] == nil {
+			listings[i] = newListing(files[i], true)
+		}
+		if err := l.frame(f, m.Reader(i).Interfaces(), listings[i]); err != nil {
+			return err
+		}
+	}
+	l.counts.Deferred = m.Deferred()
+	return errors.Join(append(failures, ctx.Err())...)
+}

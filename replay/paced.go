@@ -22,10 +22,6 @@ type pacedRun struct {
 	merge  *capture.Merger
 	files  []*pacedFile // by source; nil before the first packet and after the last
 	spare  []*worker    // of files that have ended
-	frames []uint64     // by source: how many were handed out
-	ended  []bool       // by source
-	shards []byte       // reused
-	state  []byte       // reused
 }
 
 // A pacedFile feeds the packets of one file to the worker of the chunk they are
@@ -37,29 +33,10 @@ type pacedFile struct {
 	follow followers
 }
 
-func newPacedFile(cfg *Config, src *source, w *worker) *pacedFile {
-	return &pacedFile{src: src, worker: w, follow: newFollowers(cfg)}
-}
-
-func newPacedRun(r *Replay) *pacedRun {
-	n := len(r.sources)
-	return &pacedRun{replay: r, files: make([]*pacedFile, n), frames: make([]uint64, n), ended: make([]bool, n)}
-}
-
-// paced is the run that was resumed, or a new one, on a merge that has not begun.
-func (r *Replay) paced(merge *capture.Merger) *pacedRun {
-	run := r.resumed
-	if run == nil {
-		run = newPacedRun(r)
-	}
-	for i := range run.frames {
-		merge.Skip(i, run.frames[i])
-		if run.ended[i] {
-			merge.Leave(i)
-		}
-	}
-	run.merge = merge
-	return run
+// paced replays what a merge hands out that has not begun.
+func (r *Replay) paced(ctx context.Context, merge *capture.Merger) error {
+	run := &pacedRun{replay: r, merge: merge, files: make([]*pacedFile, len(r.sources))}
+	return run.feed(ctx)
 }
 
 func (r *Replay) runPaced(ctx context.Context) error {
@@ -67,12 +44,12 @@ func (r *Replay) runPaced(ctx context.Context) error {
 	for i, s := range r.sources {
 		paths[i] = s.path
 	}
-	run := r.paced(capture.MergeFiles(paths, capture.Options{Resume: resume(r.cfg.ChunkBytes)}))
-	defer run.merge.Close()
-	if err := run.feed(ctx); err != nil {
+	merge := capture.MergeFiles(paths, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
+	defer merge.Close()
+	if err := r.paced(ctx, merge); err != nil {
 		return err
 	}
-	if n := run.merge.Deferred(); n > 0 {
+	if n := merge.Deferred(); n > 0 {
 		r.cfg.Logger.Warn("captures were replayed later than their times say: too many overlap to be open together", slog.Int("captures", n))
 	}
 	return nil
@@ -80,7 +57,7 @@ func (r *Replay) runPaced(ctx context.Context) error {
 
 func (p *pacedRun) feed(ctx context.Context) error {
 	clock := pace{speed: p.replay.cfg.Pace}
-	for n := uint(1); ; n++ {
+	for {
 		frame, i, err := p.merge.Next()
 		if ended := p.end(ctx); ended != nil {
 			return ended
@@ -96,15 +73,10 @@ func (p *pacedRun) feed(ctx context.Context) error {
 			p.replay.result.Cuts = append(p.replay.result.Cuts, cut)
 			continue
 		}
-		if n%checkpointLook == 0 {
-			if err := p.checkpoint(ctx); err != nil {
-				return err
-			}
-		}
 		for !frame.NoTime {
 			if wait := clock.ahead(frame.TimeNS); wait < pacedLead {
 				break
-			} else if err := p.wait(ctx, wait); err != nil {
+			} else if err := sleep(ctx, wait); err != nil {
 				return err
 			}
 		}
@@ -117,38 +89,16 @@ func (p *pacedRun) feed(ctx context.Context) error {
 	}
 }
 
-// checkpointLook is how many packets there are between looks at whether a checkpoint is
-// due, unless there is time to wait.
-const checkpointLook = 256
-
-// wait sleeps for that long, or until a checkpoint is due, which it takes. The packet at
-// hand is not counted yet, and all before it are.
-func (p *pacedRun) wait(ctx context.Context, wait time.Duration) error {
-	if p.replay.checkpoints != nil {
-		wait = min(wait, max(p.replay.checkpoints.Due(), pacedLead))
-	}
+// sleep waits for that long, or until ctx ends.
+func sleep(ctx context.Context, wait time.Duration) error {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-t.C:
-		return p.checkpoint(ctx)
-	}
-}
-
-// checkpoint saves the state if that is due. No file has an end or a cut that is not
-// accounted for.
-func (p *pacedRun) checkpoint(ctx context.Context) error {
-	c := p.replay.checkpoints
-	if c == nil || c.Due() > 0 {
 		return nil
 	}
-	var err error
-	if p.state, err = p.appendState(p.state[:0]); err != nil {
-		return err
-	}
-	return c.Save(ctx, p.state)
 }
 
 // end takes over what the files that have ended were counted.
@@ -157,7 +107,6 @@ func (p *pacedRun) end(ctx context.Context) error {
 		if r := p.merge.Reader(i); r != nil {
 			p.replay.result.damage(r)
 		}
-		p.ended[i] = true
 		f := p.files[i]
 		if f == nil {
 			continue
@@ -174,7 +123,7 @@ func (p *pacedRun) end(ctx context.Context) error {
 func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	f := p.files[i]
 	if f == nil {
-		f = newPacedFile(&p.replay.cfg, p.replay.sources[i], p.worker())
+		f = &pacedFile{src: p.replay.sources[i], worker: p.worker(), follow: newFollowers(&p.replay.cfg)}
 		f.worker.begin(f.src, 0)
 		p.files[i] = f
 	}
@@ -186,7 +135,6 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 		f.worker.begin(f.src, next)
 	}
 	f.frame[0] = *frame
-	p.frames[i]++
 	p.replay.progress.packets.Add(1)
 	p.replay.progress.bytes.Add(uint64(len(frame.Data)))
 	if err := f.worker.add(ctx, f.frame[:], p.merge.Reader(i)); err != nil {

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/capture"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // A paced replay takes as long as the capture, divided by the pace.
@@ -60,7 +63,7 @@ func spanOf(t *testing.T, path string) time.Duration {
 // Rotated captures give the same rows at any pace, although a paced replay opens
 // them as their time comes.
 func TestPacedRotation(t *testing.T) {
-	rec := shared(t, func(*emitter.Scenario) {})
+	rec := shared(t, func(*scenario.Scenario) {})
 	dir := t.TempDir()
 	for i := range byte(20) {
 		capturedAt(t, filepath.Join(dir, fmt.Sprint("rotated", i)), 2*i+1, 2*i+2)
@@ -76,5 +79,52 @@ func TestPacedRotation(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got.sorted(), want.sorted()) {
 		t.Errorf("%d blocks differ from %d", len(got.list), len(want.list))
+	}
+}
+
+// halting ends a replay once it has a number of blocks.
+type halting struct {
+	blocks
+	left int
+	halt context.CancelFunc
+}
+
+func (h *halting) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if h.left--; h.left == 0 {
+		h.halt()
+	}
+	return h.blocks.WriteBlock(ctx, b)
+}
+
+// A paced replay that is killed halfway has written blocks of the whole replay under their
+// identities: the same command replaces them.
+func TestPacedKilled(t *testing.T) {
+	rec := shared(t, classic)
+	cfg := rec.config(nil)
+	cfg.Pace, cfg.ChunkBytes = 1e12, 300<<10
+	ctx, halt := context.WithCancel(t.Context())
+	var whole blocks
+	part := halting{left: 30, halt: halt}
+	cfg.Sink = &part
+	r, err := replay.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	cfg.Sink = &whole
+	replayed(t, cfg)
+	again := map[uint64]aggregate.Block{}
+	for _, b := range whole.list {
+		again[b.Seq] = b
+	}
+	for _, b := range part.list {
+		if !reflect.DeepEqual(b, again[b.Seq]) {
+			t.Errorf("block %d differs when the replay runs again", b.Seq)
+		}
+	}
+	if len(part.list) < 30 || len(part.list) > len(whole.list)/2 {
+		t.Errorf("%d blocks before the kill, %d in all", len(part.list), len(whole.list))
 	}
 }

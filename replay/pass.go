@@ -3,8 +3,14 @@ package replay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -83,4 +89,95 @@ func (p *pass) ended(r *capture.Reader, err error) {
 	if !errors.Is(err, io.EOF) {
 		p.ends = append(p.ends, err)
 	}
+}
+
+// followers go on, from chunk to chunk of a file in their order, with the ports that seem
+// stuck: chunks may be shorter than it takes to tell.
+type followers struct {
+	cfg *Config
+	of  map[uint32]*finding.Watcher // by interface
+}
+
+func newFollowers(cfg *Config) followers {
+	return followers{cfg, make(map[uint32]*finding.Watcher)}
+}
+
+// next adds what the taps of a chunk show together with those before it to what they found.
+// passages are those of the taps, nil where nothing is looked for; none of a file's only chunk.
+func (f *followers) next(taps []TapCounts, passages []*finding.Passage) error {
+	for i, passage := range passages {
+		if passage == nil {
+			continue
+		}
+		t := &taps[i]
+		index := uint32(t.Seq >> seqInterfaceShift & (maxTaps - 1))
+		w := f.of[index]
+		if w == nil {
+			var err error
+			if w, err = finding.NewWatcher(*f.cfg.Finding, ""); err != nil {
+				return fmt.Errorf("follow tap: %w", err)
+			}
+			f.of[index] = w
+		}
+		t.Findings = w.Follow(passage, t.Findings)
+	}
+	return nil
+}
+
+// A piece is one chunk of one file: the unit of work.
+type piece struct {
+	src   *source
+	chunk capture.Chunk
+}
+
+func (r *Replay) runFast(ctx context.Context) error {
+	var pieces []piece
+	for _, s := range r.sources {
+		for _, c := range s.chunks {
+			pieces = append(pieces, piece{s, c})
+		}
+	}
+	var next atomic.Int64
+	var mu sync.Mutex
+	joiner := newJoiner(&r.cfg)
+	g, ctx := errgroup.WithContext(ctx)
+	for range min(r.cfg.Workers, len(pieces)) {
+		g.Go(func() error {
+			w := newWorker(&r.cfg)
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(pieces) {
+					return nil
+				}
+				if err := r.runPiece(ctx, w, pieces[i], joiner); err != nil {
+					return err
+				}
+				mu.Lock()
+				r.result.add(&w.result)
+				mu.Unlock()
+			}
+		})
+	}
+	err := g.Wait()
+	r.result.Findings.merge(joiner.found)
+	return err
+}
+
+// runPiece leaves what the piece came to in the worker's result.
+func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) error {
+	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
+	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	defer reader.Close()
+	w.begin(p.src, p.chunk.Index)
+	taps, cut, err := w.run(ctx, reader, &r.progress)
+	if err == nil {
+		err = j.end(ctx, p, endedChunk{w.result.Packets, taps, w.passages})
+	}
+	w.result.damage(reader)
+	if cut != nil {
+		w.result.Cuts = append(w.result.Cuts, cut)
+	}
+	return err
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // TestPasses: conform, trace and report read on behind the damage of a classic pcap, and up
 // to that of a pcapng file; they count what a replay counts, say so, and lose no result.
 func TestPasses(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*emitter.Scenario){"classic": classic, "pcapng": singleFile} {
+	for name, change := range map[string]func(*scenario.Scenario){"classic": classic, "pcapng": singleFile} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rec := record(t, func(s *emitter.Scenario) { change(s); s.Duration = 500 * time.Millisecond })
+			rec := record(t, func(s *scenario.Scenario) { change(s); s.Duration = 500 * time.Millisecond })
 			data, err := os.ReadFile(rec.files[0])
 			if err != nil {
 				t.Fatal(err)

@@ -57,11 +57,6 @@ type Replay struct {
 	sources  []*source
 	progress progress
 	result   Result
-	begun    time.Time     // Run
-	before   time.Duration // what was resumed took
-
-	checkpoints Checkpoints // nil for none
-	resumed     *pacedRun   // nil for none
 }
 
 // progress is written by workers once a batch and read by anyone.
@@ -87,7 +82,9 @@ func New(cfg Config) (*Replay, error) {
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	r := &Replay{cfg: cfg}
-	r.clear()
+	if cfg.Finding != nil {
+		r.result.Findings = Findings{}
+	}
 	if cfg.Stream != nil {
 		r.sources = []*source{streamSource(&r.cfg)}
 		return r, nil
@@ -150,7 +147,7 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 // pcap that is damaged in the middle is read on from where its records prove themselves,
 // at any pace the same (capture.Options.Resume); a pcapng file is read up to the damage.
 func (r *Replay) Run(ctx context.Context) error {
-	r.begun, r.before = time.Now(), r.result.Elapsed
+	begun := time.Now()
 	var err error
 	switch {
 	case r.cfg.Stream != nil:
@@ -160,22 +157,12 @@ func (r *Replay) Run(ctx context.Context) error {
 	default:
 		err = r.runFast(ctx)
 	}
-	r.result.Elapsed = r.elapsed()
+	r.result.Elapsed = time.Since(begun)
 	if err == nil {
 		err = r.refused()
 	}
 	return err
 }
-
-// clear begins the result anew.
-func (r *Replay) clear() {
-	if r.result = (Result{}); r.cfg.Finding != nil {
-		r.result.Findings = Findings{}
-	}
-}
-
-// elapsed is how long the replay has run, with what was before it was resumed.
-func (r *Replay) elapsed() time.Duration { return r.before + time.Since(r.begun) }
 
 // refused is an error where no packet of any file could be read.
 func (r *Replay) refused() error {

@@ -10,6 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // Result sums up a replay.
@@ -126,4 +127,15 @@ func (f Findings) write(w io.Writer) {
 	}
 	n := f.Count()
 	fmt.Fprintf(w, "findings\t%d\t= %d errors + %d warnings + %d infos\n", len(f), n[finding.Error], n[finding.Warning], n[finding.Info])
+}
+
+// NoteNoCSIG writes what to look at where packets were read and none of them carried CSIG:
+// nothing on the wire tells a tag of another TPID from any other protocol.
+func NoteNoCSIG(w io.Writer, packets, observations uint64, d *csig.Domain) {
+	if packets == 0 || observations > 0 {
+		return
+	}
+	fmt.Fprintf(w, "note: none of the packets has a CSIG tag or reflection. Tags are known by their TPID, here %s: others go\n"+
+		"into csig: tpids of a file for --config (csigscope config dump prints one). A capture at senders, or behind a\n"+
+		"switch or a network card that strips tags, has none.\n", d.TPIDNames())
 }

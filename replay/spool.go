@@ -10,26 +10,25 @@ import (
 	"strconv"
 )
 
-// Spool replaces what can be read only once by copies in a new temporary folder
-// ($TMPDIR): "-", which is standard input, and named pipes. Their contents are then
-// their identities as those of files are. It blocks until all of them have ended or
-// ctx does. remove deletes the copies; it is to be called in any case.
-func Spool(ctx context.Context, paths []string) (files []string, remove func() error, err error) {
+// Spool calls use with paths of which those that can be read only once are replaced by copies
+// in a temporary folder ($TMPDIR): "-", which is standard input, and named pipes. Their
+// contents are then their identities as those of files are. It blocks until all of them have
+// ended or ctx does, and removes the copies when use returns.
+func Spool(ctx context.Context, paths []string, use func(files []string) error) (err error) {
 	dir := ""
-	remove = func() error {
-		if dir == "" {
-			return nil
+	defer func() {
+		if dir != "" {
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
-		return os.RemoveAll(dir)
-	}
-	files = make([]string, len(paths))
+	}()
+	files := make([]string, len(paths))
 	for i, path := range paths {
 		if files[i] = path; !readOnce(path) {
 			continue
 		}
 		if dir == "" {
 			if dir, err = os.MkdirTemp("", "csigscope-"); err != nil {
-				return nil, remove, fmt.Errorf("spool capture: %w", err)
+				return fmt.Errorf("spool capture: %w", err)
 			}
 		}
 		// The base name stays: it may be the name of a tap.
@@ -39,10 +38,10 @@ func Spool(ctx context.Context, paths []string) (files []string, remove func() e
 		}
 		files[i] = filepath.Join(dir, strconv.Itoa(i), name)
 		if err := spool(ctx, path, files[i]); err != nil {
-			return nil, remove, fmt.Errorf("spool capture %q: %w", path, err)
+			return fmt.Errorf("spool capture %q: %w", path, err)
 		}
 	}
-	return files, remove, nil
+	return use(files)
 }
 
 // readOnce reports whether a path is standard input or no regular file.
@@ -81,4 +80,105 @@ func copyStream(from, to string) (err error) {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
+}
+
+// What a pipe holds at most.
+const (
+	pipeBuffers     = 4
+	pipeBufferBytes = 256 << 10
+)
+
+// pipe hands bytes from one goroutine to another, a few buffers ahead, so that both
+// have something to do. io.Pipe holds nothing, and so lets only one of them work.
+type pipe struct {
+	full, free chan []byte
+	writing    []byte // not yet handed over
+	reading    []byte // of the buffer in hand, what is left
+	inHand     []byte
+
+	ended     chan struct{} // by the reader
+	whyEnded  error         // set before ended is closed
+	whyClosed error         // set before full is closed
+}
+
+func newPipe() *pipe {
+	p := &pipe{
+		full: make(chan []byte, pipeBuffers), free: make(chan []byte, pipeBuffers), ended: make(chan struct{}),
+	}
+	for range pipeBuffers {
+		p.free <- make([]byte, 0, pipeBufferBytes)
+	}
+	return p
+}
+
+// Write implements io.Writer. It blocks while all buffers are full.
+func (p *pipe) Write(b []byte) (n int, err error) {
+	for len(b) > 0 {
+		if p.writing == nil {
+			select {
+			case p.writing = <-p.free:
+			case <-p.ended:
+				return n, p.whyEnded
+			}
+		}
+		k := min(len(b), cap(p.writing)-len(p.writing))
+		p.writing = append(p.writing, b[:k]...)
+		b, n = b[k:], n+k
+		if len(p.writing) == cap(p.writing) {
+			if err := p.flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// flush hands over what is written. There is always room: full holds all buffers.
+func (p *pipe) flush() error {
+	select {
+	case <-p.ended:
+		return p.whyEnded
+	default:
+	}
+	if len(p.writing) > 0 {
+		p.full <- p.writing
+		p.writing = nil
+	}
+	return nil
+}
+
+// closeWrite ends the stream: with io.EOF for the reader, or an error.
+func (p *pipe) closeWrite(err error) {
+	if flushed := p.flush(); err == nil {
+		err = flushed
+	}
+	p.whyClosed = err
+	close(p.full)
+}
+
+// Read implements io.Reader.
+func (p *pipe) Read(b []byte) (int, error) {
+	if len(p.reading) == 0 {
+		if p.inHand != nil {
+			p.free <- p.inHand[:0]
+			p.inHand = nil
+		}
+		next, ok := <-p.full
+		if !ok {
+			if p.whyClosed != nil {
+				return 0, p.whyClosed
+			}
+			return 0, io.EOF
+		}
+		p.inHand, p.reading = next, next
+	}
+	n := copy(b, p.reading)
+	p.reading = p.reading[n:]
+	return n, nil
+}
+
+// closeRead makes later writes fail.
+func (p *pipe) closeRead(err error) {
+	p.whyEnded = err
+	close(p.ended)
 }

@@ -35,27 +35,29 @@ func TestSpool(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	files, remove, err := replay.Spool(t.Context(), []string{file, fifo, "missing"})
-	if err != nil || files[0] != file || files[2] != "missing" {
-		t.Fatalf("%v, %v", files, err)
+	var copied string
+	err = replay.Spool(t.Context(), []string{file, fifo, "missing"}, func(files []string) error {
+		if files[0] != file || files[2] != "missing" {
+			t.Errorf("%v", files)
+		}
+		copied = files[1]
+		if got, err := os.ReadFile(copied); err != nil || !slices.Equal(got, want) || filepath.Base(copied) != "tap2.pcapng" {
+			t.Errorf("%s: %d bytes, want %d, %v", copied, len(got), len(want), err)
+		}
+		return fs.ErrInvalid
+	})
+	if !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("%v, want the error of the use", err)
 	}
-	if got, err := os.ReadFile(files[1]); err != nil || !slices.Equal(got, want) || filepath.Base(files[1]) != "tap2.pcapng" {
-		t.Errorf("%s: %d bytes, want %d, %v", files[1], len(got), len(want), err)
-	}
-	if err := remove(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(files[1]); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after remove: %v", err)
+	if _, err := os.Stat(copied); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after its use: %v", err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, remove, err = replay.Spool(ctx, []string{fifo}); !errors.Is(err, context.Canceled) {
+	err = replay.Spool(ctx, []string{fifo}, func([]string) error { t.Error("used"); return nil })
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
-	}
-	if err := remove(); err != nil {
-		t.Error(err)
 	}
 	// A writer that comes and goes ends the copy that was given up.
 	if w, err := os.OpenFile(fifo, os.O_WRONLY, 0); err != nil || w.Close() != nil {

@@ -57,7 +57,7 @@ func (r *Replay) runStream(ctx context.Context) error {
 			return fmt.Errorf("replay: %w", err)
 		}
 		if r.cfg.Pace > 0 {
-			return r.paced(capture.NewMerger(reader)).feed(ctx)
+			return r.paced(ctx, capture.NewMerger(reader))
 		}
 		return r.readStream(ctx, reader)
 	})

@@ -133,37 +133,3 @@ func TestTapsFail(t *testing.T) {
 		t.Errorf("%v, want the store's", err)
 	}
 }
-
-// TestTapCountsResumed: a replay that is interrupted again and again gives the counts of
-// an undisturbed one. What was given before the last checkpoint may come again, the same.
-func TestTapCountsResumed(t *testing.T) {
-	rec := shared(t, classic)
-	cfg := rec.config(&blocks{})
-	cfg.Pace, cfg.ChunkBytes = 1e12, 300<<10
-	var whole, pieces tapCounts
-	cfg.Taps = whole.take
-	replayed(t, cfg)
-	cfg.Taps = pieces.take
-	_, _, resumed := interrupted(t, cfg, 7, 20)
-	bySeq := func(c *tapCounts) map[uint64]replay.TapCounts {
-		m := map[uint64]replay.TapCounts{}
-		for _, l := range c.list {
-			if first, ok := m[l.Seq]; ok && !cmp.Equal(first, l) {
-				t.Errorf("seq %d came twice and differs:\n%s", l.Seq, cmp.Diff(first, l))
-			}
-			m[l.Seq] = l
-		}
-		return m
-	}
-	want, got := bySeq(&whole), bySeq(&pieces)
-	for _, m := range []map[uint64]replay.TapCounts{want, got} {
-		for seq, l := range m {
-			// Caches begin empty after a checkpoint: their counts are of the process.
-			l.Counts.CacheResets = 0
-			m[seq] = l
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" || resumed == 0 || len(want) < 3 {
-		t.Errorf("resumed %d times, %d pieces (-undisturbed +interrupted):\n%s", resumed, len(want), diff)
-	}
-}

@@ -50,9 +50,20 @@ type Hop struct {
 var errNoEthernet = errors.New("trace: expected captures of Ethernet packets")
 
 // Trace follows packets from tap to tap: it compares all captures that have enough packets
-// in common, or tags whose reflections are in the other. They are read twice. Where captures
-// end early or are damaged, there is a result of what could be read beside the error.
-func Trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
+// in common, or tags whose reflections are in the other. They are spooled (Spool) and read
+// twice. Where captures end early or are damaged, there is a result of what could be read
+// beside the error.
+func Trace(ctx context.Context, cfg TraceConfig) (out *Traced, err error) {
+	err = Spool(ctx, cfg.Files, func(files []string) (err error) {
+		cfg.Files = files
+		out, err = trace(ctx, cfg)
+		return err
+	})
+	return out, err
+}
+
+// trace is Trace of files that can be read again.
+func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	cfg.Decode.Segments = true
 	d, err := decode.New(cfg.Decode)
 	if err != nil {

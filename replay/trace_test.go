@@ -9,24 +9,25 @@ import (
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // traced are two taps, into leaf1 and into leaf2, the second of which has a clock of its
 // own.
-func traced(t *testing.T, scenario string, offset time.Duration, ppb int64, jitter time.Duration) []replay.Hop {
+func traced(t *testing.T, name string, offset time.Duration, ppb int64, jitter time.Duration) []replay.Hop {
 	t.Helper()
-	s, err := emitter.Named(scenario)
+	s, err := scenario.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Duration, s.CaptureUntagged = time.Second, true
-	s.Taps = []emitter.Tap{
+	s.Taps = []scenario.Tap{
 		{Name: "a", Before: []string{"leaf1"}},
 		{Name: "b", Before: []string{"leaf2"}, Offset: offset, Drift: ppb, Jitter: jitter},
 	}
 	dir := t.TempDir()
-	report, err := emitter.Run(t.Context(), s, dir, nil)
+	report, err := simulation.Run(t.Context(), s, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

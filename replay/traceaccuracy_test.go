@@ -13,14 +13,15 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // climb is a three-tier fabric with taps before and behind each switch on a way from a rack
 // up to the core and down, whose clocks differ: tap into-X is on all links into X, and X-port
 // behind one port.
 type climb struct {
-	scenario emitter.Scenario
+	scenario scenario.Scenario
 	fabric   *fabric.Fabric
 	domain   *csig.Domain
 	devices  []string
@@ -29,12 +30,12 @@ type climb struct {
 
 func newClimb(t *testing.T, layout csig.Layout, exact bool) *climb {
 	t.Helper()
-	s, err := emitter.Named("three-tier")
+	s, err := scenario.Named("three-tier")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &climb{scenario: s.WithLayout(layout), ports: map[string][]string{}}
-	spec, err := emitter.Fabric(c.scenario)
+	spec, err := scenario.Fabric(c.scenario)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +69,9 @@ func newClimb(t *testing.T, layout csig.Layout, exact bool) *climb {
 func (c *climb) taps(exact bool) {
 	c.scenario.Taps, c.scenario.CaptureUntagged, c.scenario.SnapLen = nil, true, 96
 	for _, d := range c.devices {
-		c.scenario.Taps = append(c.scenario.Taps, emitter.Tap{Name: "into-" + d, Before: []string{d}})
+		c.scenario.Taps = append(c.scenario.Taps, scenario.Tap{Name: "into-" + d, Before: []string{d}})
 		for _, p := range c.ports[d] {
-			c.scenario.Taps = append(c.scenario.Taps, emitter.Tap{Name: d + "-" + p, Ports: []string{d + ":" + p}})
+			c.scenario.Taps = append(c.scenario.Taps, scenario.Tap{Name: d + "-" + p, Ports: []string{d + ":" + p}})
 		}
 	}
 	for i := range c.scenario.Taps {
@@ -87,7 +88,7 @@ func (c *climb) emit(t *testing.T, duration time.Duration) string {
 	t.Helper()
 	c.scenario.Duration = duration
 	dir := t.TempDir()
-	if _, err := emitter.Run(t.Context(), c.scenario, dir, nil); err != nil {
+	if _, err := simulation.Run(t.Context(), c.scenario, dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -13,7 +13,8 @@ import (
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // tracedEnv asks for all seeds and names a file for what came of them; make accuracy sets it.
@@ -23,10 +24,10 @@ const tracedEnv = "CSIGSCOPE_TEST_TRACED"
 // packets pass, or at the receivers of the racks, which no packet passes both of.
 var clockCases = []struct {
 	name string
-	taps []emitter.Tap
+	taps []scenario.Tap
 }{
-	{"packets at two taps", []emitter.Tap{{Name: "a", Before: []string{"leaf1"}}, {Name: "b", Before: []string{"leaf2"}}}},
-	{"tags and their reflections", []emitter.Tap{{Name: "a", Before: []string{"host1-*"}}, {Name: "b", Before: []string{"host2-*"}}}},
+	{"packets at two taps", []scenario.Tap{{Name: "a", Before: []string{"leaf1"}}, {Name: "b", Before: []string{"leaf2"}}}},
+	{"tags and their reflections", []scenario.Tap{{Name: "a", Before: []string{"host1-*"}}, {Name: "b", Before: []string{"host2-*"}}}},
 }
 
 // apart is how far from the truth an estimate is, and whether the truth is within its bound.
@@ -39,9 +40,9 @@ type apart struct {
 }
 
 // twoRacks are two racks of two hosts, each with each, for a short time.
-func twoRacks(t *testing.T) emitter.Scenario {
+func twoRacks(t *testing.T) scenario.Scenario {
 	t.Helper()
-	s, err := emitter.Named("alltoall")
+	s, err := scenario.Named("alltoall")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func twoRacks(t *testing.T) emitter.Scenario {
 
 // clocksOf emits a fabric whose second tap has a clock of its own, and asks a trace for it.
 // Without packets in common, as where the seed sends none from rack to rack, it is none.
-func clocksOf(t *testing.T, s emitter.Scenario, taps []emitter.Tap, seed uint64) apart {
+func clocksOf(t *testing.T, s scenario.Scenario, taps []scenario.Tap, seed uint64) apart {
 	t.Helper()
 	const jitter = 5 * time.Microsecond
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -63,7 +64,7 @@ func clocksOf(t *testing.T, s emitter.Scenario, taps []emitter.Tap, seed uint64)
 	}
 	s.Taps[1].Offset = time.Duration(rng.Int64N(int64(10*time.Millisecond))) - 5*time.Millisecond
 	s.Taps[1].Drift = rng.Int64N(100_000) - 50_000
-	report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestClockBounds(t *testing.T) {
 func TestClocksThroughTunnels(t *testing.T) {
 	t.Parallel()
 	hidden := []string{"macsec-encrypted", "esp", "psp"}
-	for i, encap := range emitter.Encapsulations() {
+	for i, encap := range scenario.Encapsulations() {
 		if slices.Contains(hidden, encap) {
 			continue
 		}

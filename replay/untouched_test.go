@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // Where the first hop replaces the initial value even by an equal one (IBCS draft,
 // section 6.1), a configured replay says which port did, and no other number changes.
 func TestLocateUntouched(t *testing.T) {
 	t.Parallel()
-	rec := record(t, func(s *emitter.Scenario) { classic(s); s.ReplaceInitial = true })
+	rec := record(t, func(s *scenario.Scenario) { classic(s); s.ReplaceInitial = true })
 	var untouched, heavy, located [2]uint64
 	for i, locate := range []bool{false, true} {
 		sink := &blocks{}

@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // tapIdentity is that of what a tap came to in a chunk.
@@ -80,36 +80,36 @@ func watched(f *finding.Finding) bool {
 }
 
 // suspects is a recording with unknown locators, and senders of which one rack may send.
-func suspects(t *testing.T, change func(*emitter.Scenario), fault emitter.Behavior) (recording, finding.Config) {
-	rec := record(t, func(s *emitter.Scenario) {
+func suspects(t *testing.T, change func(*scenario.Scenario), fault scenario.Behavior) (recording, finding.Config) {
+	rec := record(t, func(s *scenario.Scenario) {
 		change(s)
 		s.Duration, s.RepeatAckEvery = 1500*time.Millisecond, 0
 		s.Faults = nil
 		if fault.Kind != "" {
-			s.Faults = []emitter.Behavior{fault}
+			s.Faults = []scenario.Behavior{fault}
 		}
 	})
 	return rec, finding.Config{Domain: rec.domain, Locator: rec.fabric}
 }
 
-var wrongLM = emitter.Behavior{Match: "spine1:*", Kind: emitter.WrongLM}
+var wrongLM = scenario.Behavior{Match: "spine1:*", Kind: scenario.WrongLM}
 
 // TestWatched: a replay finds what is found by looking at each observation, for the kinds
 // that single ones show, and nothing without a fault.
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		fault   emitter.Behavior
+		fault   scenario.Behavior
 		senders []netip.Prefix
 		want    string
 	}{
 		"wrong locator": {wrongLM, nil, "unknown-locator"},
-		"senders":       {emitter.Behavior{}, []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.1.0.0/16")}, "unauthorised-sender"},
+		"senders":       {scenario.Behavior{}, []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.1.0.0/16")}, "unauthorised-sender"},
 		"no fault":      {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rec, looked := suspects(t, func(*emitter.Scenario) {}, test.fault)
+			rec, looked := suspects(t, func(*scenario.Scenario) {}, test.fault)
 			looked.Senders = test.senders
 			var f findings
 			cfg := rec.config(new(blocks))
@@ -137,19 +137,19 @@ func TestWatched(t *testing.T) {
 }
 
 // TestWatchedAlways: however a capture is replayed, the same is found under the same
-// identities: on more cores, at a pace, and interrupted again and again.
+// identities: on more cores and at a pace.
 func TestWatchedAlways(t *testing.T) {
 	t.Parallel()
 	early := wrongLM // what only the first chunks tell of must not be forgotten
 	early.End = 500 * time.Millisecond
 	rec, looked := suspects(t, classic, early)
 	var counted replay.Findings
-	run := func(change func(*replay.Config), run func(replay.Config) *replay.Result) map[tapIdentity][]finding.Finding {
+	run := func(change func(*replay.Config)) map[tapIdentity][]finding.Finding {
 		var f findings
 		cfg := rec.config(new(blocks))
 		cfg.Taps, cfg.Finding, cfg.ChunkBytes = f.take, &looked, 1<<20
 		change(&cfg)
-		result := run(cfg)
+		result := replayed(t, cfg)
 		if counted == nil {
 			counted = result.Findings
 		} else if diff := gocmp.Diff(counted, result.Findings); diff != "" {
@@ -157,24 +157,14 @@ func TestWatchedAlways(t *testing.T) {
 		}
 		return f.at
 	}
-	whole := func(cfg replay.Config) *replay.Result { return replayed(t, cfg) }
-	want := run(func(*replay.Config) {}, whole)
+	want := run(func(*replay.Config) {})
 	if len(want) < 2 || len(counted) == 0 {
 		t.Fatalf("%d chunks with findings, %d findings", len(want), len(counted))
 	}
-	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Workers = 2 }, whole)); diff != "" {
+	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Workers = 2 })); diff != "" {
 		t.Errorf("on two cores:\n%s", diff)
 	}
-	paced := func(c *replay.Config) { c.Pace = 1e12 }
-	if diff := gocmp.Diff(want, run(paced, whole)); diff != "" {
+	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Pace = 1e12 })); diff != "" {
 		t.Errorf("paced:\n%s", diff)
-	}
-	resumed := 0
-	got := run(paced, func(cfg replay.Config) (result *replay.Result) {
-		result, _, resumed = interrupted(t, cfg, 3, 40)
-		return result
-	})
-	if diff := gocmp.Diff(want, got); diff != "" || resumed == 0 {
-		t.Errorf("interrupted %d times:\n%s", resumed, diff)
 	}
 }

@@ -12,14 +12,14 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // incast is a recording of few packets that is long enough for windows to show stuck ports.
-func incast(t *testing.T, faults ...emitter.Behavior) (recording, finding.Config) {
+func incast(t *testing.T, faults ...scenario.Behavior) (recording, finding.Config) {
 	t.Helper()
-	rec := record(t, func(s *emitter.Scenario) {
-		named, err := emitter.Named("incast")
+	rec := record(t, func(s *scenario.Scenario) {
+		named, err := scenario.Named("incast")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,8 +31,8 @@ func incast(t *testing.T, faults ...emitter.Behavior) (recording, finding.Config
 }
 
 // TestWatchedStuck: the ports that are stuck are found while a capture is replayed, 3 to 4 s
-// after they are, and no other port and none of the sound twin; the same on more cores, at a
-// pace, and interrupted; and in pieces, each of which is too short for three windows.
+// after they are, and no other port and none of the sound twin; the same on more cores and
+// at a pace; and in pieces, each of which is too short for three windows.
 func TestWatchedStuck(t *testing.T) {
 	t.Parallel()
 	sound, looked := incast(t)
@@ -47,16 +47,15 @@ func TestWatchedStuck(t *testing.T) {
 	stuck := constant
 	stuck.Start = time.Second
 	rec, looked := incast(t, stuck)
-	run := func(change func(*replay.Config), run func(replay.Config) *replay.Result) map[tapIdentity][]finding.Finding {
+	run := func(change func(*replay.Config)) (at map[tapIdentity][]finding.Finding, counted int) {
 		var f findings
 		cfg := rec.config(new(blocks))
 		cfg.Taps, cfg.Finding = f.take, &looked
 		change(&cfg)
-		run(cfg)
-		return f.at
+		result := replayed(t, cfg)
+		return f.at, len(result.Findings)
 	}
-	whole := func(cfg replay.Config) *replay.Result { return replayed(t, cfg) }
-	want := run(func(*replay.Config) {}, whole)
+	want, _ := run(func(*replay.Config) {})
 	found := 0
 	for _, list := range want {
 		for _, f := range list {
@@ -70,31 +69,19 @@ func TestWatchedStuck(t *testing.T) {
 		t.Errorf("%d findings", found)
 	}
 	// Larger than the capture: one piece, whoever reads it.
-	if diff := gocmp.Diff(want, run(func(c *replay.Config) { c.Workers = 3 }, whole)); diff != "" {
+	got, _ := run(func(c *replay.Config) { c.Workers = 3 })
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("on more cores:\n%s", diff)
 	}
-	paced := func(c *replay.Config) { c.Pace = 1e12 }
-	if diff := gocmp.Diff(want, run(paced, whole)); diff != "" {
+	got, _ = run(func(c *replay.Config) { c.Pace = 1e12 })
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("paced:\n%s", diff)
 	}
-	stuckInterrupted(t, want, run, paced)
 	stuckInPieces(t, want, run)
 }
 
-// watchedRun gives what is found by a run of a changed configuration.
-type watchedRun func(change func(*replay.Config), run func(replay.Config) *replay.Result) map[tapIdentity][]finding.Finding
-
-func stuckInterrupted(t *testing.T, want map[tapIdentity][]finding.Finding, run watchedRun, change func(*replay.Config)) {
-	t.Helper()
-	resumed := 0
-	got := run(change, func(cfg replay.Config) (result *replay.Result) {
-		result, _, resumed = interrupted(t, cfg, 3, 40)
-		return result
-	})
-	if diff := gocmp.Diff(want, got); diff != "" || resumed == 0 {
-		t.Errorf("interrupted %d times:\n%s", resumed, diff)
-	}
-}
+// watchedRun gives the findings of a run of a changed configuration, and how many it counted.
+type watchedRun func(change func(*replay.Config)) (at map[tapIdentity][]finding.Finding, counted int)
 
 // stuckInPieces: pieces of less than a second find together what the whole does.
 func stuckInPieces(t *testing.T, whole map[tapIdentity][]finding.Finding, run watchedRun) {
@@ -104,13 +91,7 @@ func stuckInPieces(t *testing.T, whole map[tapIdentity][]finding.Finding, run wa
 		pace    float64
 		workers int
 	}{{0, 1}, {0, 3}, {1e12, 1}} {
-		change := func(c *replay.Config) { c.Pace, c.ChunkBytes, c.Workers = test.pace, 256<<10, test.workers }
-		var counted int
-		got := run(change, func(cfg replay.Config) *replay.Result {
-			result := replayed(t, cfg)
-			counted = len(result.Findings)
-			return result
-		})
+		got, counted := run(func(c *replay.Config) { c.Pace, c.ChunkBytes, c.Workers = test.pace, 256<<10, test.workers })
 		if want == nil {
 			want = got
 		}
@@ -121,7 +102,6 @@ func stuckInPieces(t *testing.T, whole map[tapIdentity][]finding.Finding, run wa
 			t.Errorf("%+v: on one core (-), otherwise (+):\n%s", test, diff)
 		}
 	}
-	stuckInterrupted(t, want, run, func(c *replay.Config) { c.Pace, c.ChunkBytes = 1e12, 256<<10 })
 }
 
 // linesAt are findings by what they are about, as lines.
@@ -138,7 +118,7 @@ func TestWatchedSilent(t *testing.T) {
 	scenarios, seeds := []string{"permutation"}, uint64(1)
 	if os.Getenv(faultsEnv) != "" {
 		seeds = 2
-		scenarios = slices.DeleteFunc(emitter.Names(), func(name string) bool {
+		scenarios = slices.DeleteFunc(scenario.Names(), func(name string) bool {
 			// As in TestFaultFree; seconds of the fast flows of fairness take minutes.
 			return slices.Contains([]string{"figure5", "worst-case", "fabric-like"}, name) || strings.HasPrefix(name, "fairness")
 		})
@@ -146,8 +126,8 @@ func TestWatchedSilent(t *testing.T) {
 	for _, name := range scenarios {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
-				rec := record(t, func(s *emitter.Scenario) {
-					named, err := emitter.Named(name)
+				rec := record(t, func(s *scenario.Scenario) {
+					named, err := scenario.Named(name)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -6,19 +6,19 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // TestWays: packets are counted by the groups of their ends, with and without a tag: behind
 // a leaf that strips tags there are none with one.
 func TestWays(t *testing.T) {
 	t.Parallel()
-	s, err := emitter.Named("rogue")
+	s, err := scenario.Named("rogue")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Duration, s.Faults, s.CaptureUntagged, s.TagEvery = 400*time.Millisecond, nil, true, 1
-	s.Devices = []emitter.Behavior{{Match: "leaf2", Kind: "strip"}}
+	s.Devices = []scenario.Behavior{{Match: "leaf2", Kind: "strip"}}
 	e := examine(t, s, func(c *replay.ExamineConfig) { c.Group = c.Finding.Locator.(*fabric.Fabric).Group })
 	stripped, whole := uint64(0), uint64(0)
 	for _, w := range e.Ways {
@@ -38,7 +38,7 @@ func TestWays(t *testing.T) {
 	if stripped < 1000 || whole < 1000 {
 		t.Errorf("%d packets without a tag, %d with one", stripped, whole)
 	}
-	reflecting, err := emitter.Named("pony")
+	reflecting, err := scenario.Named("pony")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func (w *worker) takeLane(tap window.Tap, from window.Origin) (*lane, error) {
 		w.spare[tap] = spare[:len(spare)-1]
 		return l, l.Reset(from)
 	}
-	s, err := window.NewStream(&w.cfg.Settings, tap, from, w.cfg.Sink, nil)
+	s, err := window.NewStream(&w.cfg.Settings, tap, from, w.cfg.Sink)
 	return &lane{Stream: s}, err
 }
 

@@ -153,3 +153,150 @@ func cut(polygon []line, room func(line) float64) (kept []line) {
 	}
 	return kept
 }
+
+// density is how many rests there are of each length, smoothed.
+type density struct {
+	low, bin float64 // of the first bin
+	counts   []float64
+	scratch  []float64
+}
+
+const (
+	// binsOf a width: the smoothing is so many times finer.
+	binsOf = 4
+	// margin is bins on either side, which smoothing reaches.
+	margin = 8
+)
+
+// fill counts the rests from low to high, smoothed by a kernel of about the width. It takes
+// memory for four numbers a width.
+func (d *density) fill(rests []float64, low, high, width float64) {
+	d.low, d.bin = low, width/binsOf
+	n := int((high-low)/d.bin) + 1 + 2*margin
+	if cap(d.counts) < n {
+		d.counts, d.scratch = make([]float64, n), make([]float64, n)
+	}
+	d.counts, d.scratch = d.counts[:n], d.scratch[:n]
+	clear(d.counts)
+	for _, v := range rests { // also those next to the ends, which are no edges of the density
+		if at := (v-low)/d.bin + margin; at >= 0 && at < float64(n) {
+			d.counts[int(at)]++
+		}
+	}
+	for range 3 { // three times a box is nearly a bell
+		d.smooth()
+	}
+}
+
+func (d *density) at(rest float64) int { return int((rest-d.low)/d.bin) + margin }
+
+// smooth spreads each count over five bins.
+func (d *density) smooth() {
+	const half = binsOf / 2
+	var sum float64
+	for i := range d.counts {
+		sum += d.counts[i]
+		if i > 2*half {
+			sum -= d.counts[i-2*half-1]
+		}
+		if i >= half {
+			d.scratch[i-half] = sum / (2*half + 1)
+		}
+	}
+	d.counts, d.scratch = d.scratch, d.counts
+	clear(d.counts[len(d.counts)-half:])
+}
+
+// score is how fast the density falls at a rest, as a share of it per ns: positive where
+// shorter rests are likelier. The one that is added is for where there are few.
+func (d *density) score(rest float64) float64 {
+	i := d.at(rest)
+	return (d.counts[i-1] - d.counts[i+1]) / (2 * d.bin) / (d.counts[i] + 1)
+}
+
+// luck is the mean square of how much smoothed counts two bins apart differ where rests are
+// equally likely everywhere, as a share of a count.
+const luck = 490. / 15625
+
+// information is how much one rest tells of where all of them lie: the mean of the square of
+// the score, per ns squared, less what it would be by luck. signal is the share of the score
+// that is not luck.
+func (d *density) information() (signal, information float64) {
+	var all, net, n float64
+	for i := margin; i < len(d.counts)-margin; i++ {
+		fall, count := d.counts[i-1]-d.counts[i+1], d.counts[i]
+		all += fall * fall / (count + 1)
+		net += (fall*fall - luck*count) / (count + 1)
+		n += count
+	}
+	if net <= 0 {
+		return 0, 0
+	}
+	return net / all, net / (4 * d.bin * d.bin) / n
+}
+
+// minKind is how many packets are a kind of their own. Those of rarer kinds are one kind
+// together.
+const minKind = 32
+
+// kind is packets of one direction that take equally long, but for the queues that they meet.
+type kind struct {
+	side   float64
+	points []point
+	// rests are the delays of points by the slope at hand, but for a constant, in ns.
+	rests []float64
+	// low and high are between which rests count.
+	low, high float64
+}
+
+// kinds takes the packets of an edge apart, of which it changes the order.
+func (e *edge) kinds() (list []kind) {
+	slices.SortStableFunc(e.points, func(a, b point) int { return cmp.Compare(a.kind, b.kind) })
+	rests := make([]float64, len(e.points))
+	var rare []point
+	for i := 0; i < len(e.points); {
+		k := i + 1
+		for k < len(e.points) && e.points[k].kind == e.points[i].kind {
+			k++
+		}
+		if k-i >= minKind {
+			list = append(list, kind{side: float64(e.side), points: e.points[i:k], rests: rests[i:k]})
+		} else {
+			rare = append(rare, e.points[i:k]...)
+		}
+		i = k
+	}
+	if len(rare) > 0 {
+		list = append(list, kind{side: float64(e.side), points: rare, rests: make([]float64, len(rare))})
+	}
+	return list
+}
+
+// set computes the rests, and returns the least.
+func (k *kind) set(slope float64) (least float64) {
+	least = math.Inf(1)
+	for i, p := range k.points {
+		k.rests[i] = k.side * (p.y - slope*p.x)
+		least = min(least, k.rests[i])
+	}
+	return least
+}
+
+// counts tells whether a rest does.
+func (k *kind) counts(rest float64) bool { return rest >= k.low && rest <= k.high }
+
+// mean is how many rests count, the mean time of their packets, and their own.
+func (k *kind) mean() (near int, x, rest float64) {
+	for i, v := range k.rests {
+		if k.counts(v) {
+			near, x, rest = near+1, x+k.points[i].x, rest+v
+		}
+	}
+	return near, x / float64(near), rest / float64(near)
+}
+
+// span lets all but one of a hundred rests on either side count.
+func (k *kind) span() {
+	sorted := slices.Sorted(slices.Values(k.rests))
+	k.low, k.high = sorted[len(sorted)/100], sorted[len(sorted)-1-len(sorted)/100]
+}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/clock"
 	"github.com/csigscope/csigscope/capture"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // packet is what of a packet no hop changes.
@@ -40,7 +41,7 @@ func identity(frame []byte) (id packet, src byte, ok bool) {
 // give the offset within 2 us and the drift within 1 ppm.
 func TestEmitted(t *testing.T) {
 	const jitter, offset, drift, wanted = 5 * time.Microsecond, time.Millisecond, 20_000, 10_000
-	s, err := emitter.Named("alltoall")
+	s, err := scenario.Named("alltoall")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,17 +49,17 @@ func TestEmitted(t *testing.T) {
 	s.Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.Duration, s.CaptureUntagged, s.AckEvery = 2*time.Second, true, 2
 	for rack, hosts := range []string{"host1-*", "host2-*"} {
-		tap := emitter.Tap{Name: hosts[:5], Before: []string{hosts}, After: []string{hosts}, Jitter: jitter}
+		tap := scenario.Tap{Name: hosts[:5], Before: []string{hosts}, After: []string{hosts}, Jitter: jitter}
 		if rack == 1 {
 			tap.Offset, tap.Drift = offset, drift
 		}
 		s.Taps = append(s.Taps, tap)
 	}
 	out, in := io.Pipe()
-	var report emitter.Report
+	var report simulation.Report
 	go func() {
 		var err error
-		report, err = emitter.Write(t.Context(), s, in, nil)
+		report, err = simulation.Write(t.Context(), s, in, nil)
 		in.CloseWithError(err)
 	}()
 	forwards, backwards := match(t, out)

@@ -266,3 +266,286 @@ func oneOf(list []string) string {
 
 // TapPlaces are what a TapSpec's place may be.
 var TapPlaces = []string{"receiver", "sender", "mid"}
+
+// groupLevels are the levels of groups from the lowest, with their rank.
+var groupLevels = map[string]int{"host": 1, "rack": 2, "pod": 3, "cluster": 4}
+
+// Names of the groups that every fabric has.
+const (
+	unknownName  = "unknown"
+	overflowName = "overflow"
+)
+
+func (b *builder) groups() {
+	t := b.topo
+	for i, g := range b.spec.Groups {
+		path := fmt.Sprintf("groups[%d]", i)
+		b.checkName(path+".name", g.Name, notInLabels)
+		switch _, taken := t.groupIndex[g.Name]; {
+		case taken:
+			b.errorf(path+".name", "%q: two groups have that name: rename one", g.Name)
+		case g.Name == unknownName || g.Name == overflowName:
+			b.errorf(path+".name", "%q: is reserved: choose another name", g.Name)
+		}
+		if groupLevels[g.Level] == 0 {
+			b.errorf(path+".level", "%q: expected host, rack, pod or cluster", g.Level)
+		}
+		t.groupIndex[g.Name] = int32(i)
+		t.groups = append(t.groups, group{name: g.Name, level: g.Level, parent: g.Parent, id: GroupIDOf(g.Name)})
+	}
+	for i, g := range b.spec.Groups {
+		b.groupParent(fmt.Sprintf("groups[%d].parent", i), g)
+		for j, text := range g.Prefixes {
+			b.groupPrefix(fmt.Sprintf("groups[%d].prefixes[%d]", i, j), text, int32(i))
+		}
+	}
+}
+
+// groupParent demands a higher level, which also excludes circles.
+func (b *builder) groupParent(path string, g GroupSpec) {
+	if g.Parent == "" {
+		return
+	}
+	parent := b.topo.groupNamed(g.Parent)
+	if parent == none {
+		b.errorf(path, "%q: no group has that name: add it, or leave parent out", g.Parent)
+		return
+	}
+	if level := b.topo.groups[parent].level; groupLevels[level] <= groupLevels[g.Level] {
+		b.errorf(path, "%q is a %s, not above a %s: expected a group of a higher level", g.Parent, level, g.Level)
+	}
+}
+
+func (b *builder) groupPrefix(path, text string, n int32) {
+	t := b.topo
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		b.errorf(path, "%q: expected a prefix such as 10.0.3.0/24 or 2001:db8:3::/64", text)
+		return
+	case p.Addr().Is4In6():
+		b.errorf(path, "%s: write it as an IPv4 prefix", text)
+		return
+	case p != p.Masked():
+		b.errorf(path, "%s: has bits beyond its length: did you mean %s?", text, p.Masked())
+		return
+	}
+	if other, taken := t.prefixes.Get(p); taken {
+		b.errorf(path, "%s: is already a prefix of group %q: remove one", text, t.groups[other].name)
+		return
+	}
+	t.prefixes.Insert(p, n)
+}
+
+// peers resolves what ports face. Paths follow the file's order, so that errors
+// name the place where the user wrote the port.
+func (b *builder) peers() {
+	t := b.topo
+	facing := make([]int, len(t.hosts))
+	for i := range b.spec.Devices {
+		d := &b.spec.Devices[i]
+		for j := range d.Ports {
+			peer, at := d.Ports[j].Peer, fmt.Sprintf("devices[%d].ports[%d].peer", i, j)
+			if h, ok := t.hostIndex[peer]; ok {
+				facing[h]++
+			} else if _, ok := t.deviceIndex[peer]; !ok && peer != "" {
+				b.errorf(at, "%q: no device or host has that name: add it, or leave peer out", peer)
+			}
+			if peer == d.Name && peer != "" {
+				b.errorf(at, "%q: is the port's own device", peer)
+			}
+		}
+	}
+	for i, n := range facing {
+		if n == 0 {
+			b.errorf(fmt.Sprintf("hosts[%d]", i), "no port faces host %q: name it as the peer of its switch port", t.hosts[i].name)
+		}
+	}
+	for i := range t.ports {
+		p := &t.ports[i]
+		p.peerDevice, p.peerHost = none, none
+		if h, ok := t.hostIndex[p.peer]; ok {
+			p.peerHost = h
+		} else if d, ok := t.deviceIndex[p.peer]; ok {
+			p.peerDevice = d
+		}
+	}
+}
+
+// checkLinks warns of links that only one end knows: paths would lack one of
+// their directions.
+func (b *builder) checkLinks() {
+	t := b.topo
+	type link struct{ from, to int32 }
+	known := make(map[link]bool)
+	for i := range t.ports {
+		if p := &t.ports[i]; p.peerDevice != none {
+			known[link{p.device, p.peerDevice}] = true
+		}
+	}
+	for i := range t.ports {
+		p := &t.ports[i]
+		if p.peerDevice != none && !known[link{p.peerDevice, p.device}] {
+			b.warnf("port %s faces %s, which has no port that faces %s: paths in that direction are missing",
+				p.name, p.peer, t.devices[p.device].name)
+		}
+	}
+	for i := range t.hosts {
+		if n := len(t.homes(int32(i), nil)); n > maxHomes && t.attached[i] == none {
+			b.warnf("host %s faces %d ports of more than %d devices: paths to and from it count as unknown",
+				t.hosts[i].name, n, maxHomes)
+		}
+	}
+	for _, h := range b.spec.Hosts {
+		for _, text := range h.Addresses {
+			a, err := netip.ParseAddr(text)
+			if err == nil && len(t.groups) > 0 && t.groupOf(canonicalAddr(a)) == none {
+				b.warnf("address %s of host %s is in no group: it counts as unknown", text, h.Name)
+			}
+		}
+	}
+}
+
+// vocabulary is what one locator layout can say at all.
+type vocabulary struct {
+	name         string // "the locator of wide/uec050"
+	has          [csig.FieldOpaque + 1]bool
+	stages       map[string]bool
+	orientations map[string]bool
+	capacities   map[uint64]bool
+	maxPort      uint32
+	maxDevice    uint32
+}
+
+// vocabularies reads the locators of a domain by decoding every value of locator
+// metadata, of which there are at most 65536 each.
+func vocabularies(d *csig.Domain) []vocabulary {
+	var list []vocabulary
+	seen := map[*csig.Locator]bool{}
+	for i := range csig.NumLayouts {
+		l := csig.LayoutAt(i)
+		for t := range l.Types() {
+			loc := d.Locator(l, uint8(t))
+			if loc == nil || seen[loc] {
+				continue
+			}
+			seen[loc] = true
+			list = append(list, newVocabulary(loc, l))
+		}
+	}
+	return list
+}
+
+func newVocabulary(loc *csig.Locator, l csig.Layout) vocabulary {
+	v := vocabulary{
+		name:   fmt.Sprintf("the locator of %s", l),
+		stages: map[string]bool{}, orientations: map[string]bool{}, capacities: map[uint64]bool{},
+	}
+	for lm := range 1 << l.LMBits() {
+		a, ok := loc.Decode(uint16(lm))
+		if !ok {
+			continue
+		}
+		for f := range csig.FieldOpaque + 1 {
+			v.has[f] = a.Has(f)
+		}
+		v.stages[a.Stage] = true
+		v.orientations[a.Orientation] = true
+		v.capacities[a.Capacity] = true
+		v.maxPort = max(v.maxPort, a.Port)
+		v.maxDevice = max(v.maxDevice, a.Device)
+	}
+	return v
+}
+
+// checkWords holds the topology against what locators can say. Identifiers that do
+// not fit are errors, since a truncated one names another port; attributes without
+// a code are warnings, since such ports may never write locator metadata.
+func (b *builder) checkWords() {
+	b.checkPortIDs()
+	b.checkKinds()
+	for i := range b.words {
+		v := &b.words[i]
+		b.checkFit(v)
+		b.checkValues(v)
+	}
+}
+
+// checkPortIDs demands port ids that are unique in the fabric (section 5.5.2), or
+// in their device where locators name the device beside the port.
+func (b *builder) checkPortIDs() {
+	perDevice := false
+	for i := range b.words {
+		if v := &b.words[i]; v.has[csig.FieldPort] {
+			perDevice = v.has[csig.FieldDevice]
+			if !perDevice {
+				break
+			}
+		}
+	}
+	type key struct {
+		device int32
+		id     uint32
+	}
+	owner := map[key]string{}
+	for i := range b.spec.Devices {
+		d := &b.spec.Devices[i]
+		for j := range d.Ports {
+			p, k := &d.Ports[j], key{none, d.Ports[j].ID}
+			if perDevice {
+				k.device = int32(i)
+			}
+			if other, taken := owner[k]; taken && p.ID != 0 {
+				b.errorf(fmt.Sprintf("devices[%d].ports[%d].id", i, j),
+					"%d: is already the id of port %s: port ids are unique", p.ID, other)
+			}
+			owner[k] = PortName(d.Name, p.Name)
+		}
+	}
+}
+
+// checkKinds bounds what compiling locators takes: each combination of fields
+// divides all ports again.
+func (b *builder) checkKinds() {
+	kinds := map[fieldSet]bool{}
+	for i := range b.words {
+		v := &b.words[i]
+		kinds[fieldsOf(func(f csig.Field) bool { return v.has[f] })] = true
+	}
+	if ports := len(b.topo.ports); len(kinds)*ports > maxClassed {
+		b.errorf("csig.locators", "%d combinations of fields for %d ports: expected at most %d together",
+			len(kinds), ports, maxClassed)
+	}
+}
+
+func (b *builder) checkFit(v *vocabulary) {
+	for i := range b.spec.Devices {
+		d := &b.spec.Devices[i]
+		if v.has[csig.FieldDevice] && d.ID > v.maxDevice {
+			b.errorf(fmt.Sprintf("devices[%d].id", i), "%d: does not fit %s (at most %d)", d.ID, v.name, v.maxDevice)
+		}
+		for j := range d.Ports {
+			if id := d.Ports[j].ID; v.has[csig.FieldPort] && id > v.maxPort {
+				b.errorf(fmt.Sprintf("devices[%d].ports[%d].id", i, j), "%d: does not fit %s (at most %d)", id, v.name, v.maxPort)
+			}
+		}
+	}
+}
+
+func (b *builder) checkValues(v *vocabulary) {
+	warned := map[string]bool{}
+	warn := func(f csig.Field, known bool, value string, p *port) {
+		if v.has[f] && !known && !warned[f.String()+value] {
+			warned[f.String()+value] = true
+			b.warnf("%s %q, as of port %s, is not in the value table of %s: such ports cannot be told by it",
+				f, value, p.name, v.name)
+		}
+	}
+	for i := range b.topo.ports {
+		p := &b.topo.ports[i]
+		stage := b.topo.devices[p.device].stage
+		warn(csig.FieldStage, v.stages[stage], stage, p)
+		warn(csig.FieldOrientation, v.orientations[p.orientation], p.orientation, p)
+		warn(csig.FieldCapacity, v.capacities[p.speed], speedLabel(p.speed), p)
+	}
+}

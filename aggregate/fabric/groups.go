@@ -1,10 +1,14 @@
 package fabric
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 )
@@ -131,18 +135,6 @@ func (d *derived) add(p netip.Prefix) *derivedGroup {
 	d.groups[p], d.byID[g.id] = g, g
 	d.all = append(d.all, g)
 	return g
-}
-
-// restore makes groups of prefixes that an earlier process knew.
-func (d *derived) restore(prefixes []netip.Prefix) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, p := range prefixes {
-		p, ok := prefixOf(p.Addr())
-		if d.groups[p] == nil && ok && len(d.groups) < maxDerived {
-			d.add(p)
-		}
-	}
 }
 
 // persists notes that a prefix without a group was met, and reports whether it has been in
@@ -291,6 +283,29 @@ func (f *Fabric) Groups() []Group {
 	return groups
 }
 
+// Names are those of a fabric, and of its groups as they were when Fabric.Names was called.
+type Names struct {
+	*Fabric
+	groups map[aggregate.GroupID]string
+}
+
+// Names returns the names of locations and of the groups that were met.
+func (f *Fabric) Names() Names {
+	n := Names{f, map[aggregate.GroupID]string{}}
+	for _, g := range f.Groups() {
+		n.groups[g.ID] = g.Name
+	}
+	return n
+}
+
+// GroupName returns the name of a group, or its number where no name is known.
+func (n Names) GroupName(id aggregate.GroupID) string {
+	if name, ok := n.groups[id]; ok {
+		return name
+	}
+	return fmt.Sprintf("group %016x", uint64(id))
+}
+
 // GroupsSince lists the groups, as Groups does, that were met after the first n, and how many
 // have been met: n is 0 or what it returned earlier.
 func (f *Fabric) GroupsSince(n uint64) (groups []Group, met uint64) {
@@ -329,4 +344,52 @@ func (f *Fabric) Prefixes() map[aggregate.GroupID][]netip.Prefix {
 		all[id] = append(all[id], p)
 	}
 	return all
+}
+
+const (
+	// watchEvery is how often WatchGroups looks.
+	watchEvery = time.Second
+	// sayGroups is how often it says something, at most.
+	sayGroups = time.Minute
+)
+
+// WatchGroups says in the log when there is no room for prefixes of addresses, or idle ones are
+// forgotten for others. It returns when ctx ends.
+func WatchGroups(ctx context.Context, inUse func() *Fabric, logger *slog.Logger) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for w := (groupWatch{}); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			f := inUse()
+			if unknown, forgotten, ok := w.look(now, f, f.Counts()); ok {
+				logger.Warn("too many prefixes of addresses: new ones are in the group unknown until they go on talking",
+					slog.Uint64("addresses_looked_up_in_vain", unknown), slog.Uint64("idle_prefixes_forgotten", forgotten),
+					slog.String("hint", "a fabric file with groups (--fabric) has no such bound; many sources that come once are made up"))
+			}
+		}
+	}
+}
+
+// groupWatch finds out when to say so. Its zero value watches from the first look on.
+type groupWatch struct {
+	of   *Fabric
+	said Counts
+	at   time.Time
+}
+
+// look takes the counts of the fabric in use, and returns those since the last report; ok is false
+// when there is nothing to report, or not yet.
+func (w *groupWatch) look(now time.Time, f *Fabric, n Counts) (unknown, forgotten uint64, ok bool) {
+	if w.of != f {
+		w.of, w.said = f, Counts{}
+	}
+	unknown, forgotten = n.GroupFallbacks-w.said.GroupFallbacks, n.GroupsForgotten-w.said.GroupsForgotten
+	if unknown+forgotten == 0 || !w.at.IsZero() && now.Sub(w.at) < sayGroups {
+		return 0, 0, false
+	}
+	w.said, w.at = n, now
+	return unknown, forgotten, true
 }

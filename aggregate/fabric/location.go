@@ -2,6 +2,10 @@ package fabric
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
 )
@@ -89,4 +93,217 @@ func (l *Location) At(level Level) aggregate.LocationID {
 func apart(kind, name string) *Location {
 	id := LocationIDOf(kind, name)
 	return &Location{ID: id, Kind: kind, Name: name, Set: id, DeviceLoc: id, StageLoc: id}
+}
+
+// placeIDs are the locations of a port and those above it.
+type placeIDs struct {
+	port, set, device, stage aggregate.LocationID
+}
+
+// placesOf computes the identities of a port's locations.
+func (t *topology) placesOf(i int32) placeIDs {
+	p := &t.ports[i]
+	c := trait{device: p.device, stage: t.devices[p.device].stage, orientation: p.orientation}
+	return placeIDs{
+		port:   LocationIDOf(KindPort, p.name),
+		set:    t.classID(&c, byOrientation),
+		device: t.classID(&c, 0),
+		stage:  t.classID(&trait{device: none, stage: c.stage}, 0),
+	}
+}
+
+func (t *topology) classID(c *trait, a aspects) aggregate.LocationID {
+	return LocationIDOf(KindSet, t.label(c, a))
+}
+
+// addPlaces registers what ports belong to: directions of devices, devices and
+// stages.
+func (f *Fabric) addPlaces() {
+	t := f.topo
+	f.places = make([]placeIDs, len(t.ports))
+	f.portAt = make(map[aggregate.LocationID]int32, len(t.ports))
+	for i := range t.ports {
+		f.places[i] = t.placesOf(int32(i))
+		f.portAt[f.places[i].port] = int32(i)
+	}
+	for i := range t.devices {
+		f.addDevice(int32(i))
+	}
+	for stage, ports := range t.stages {
+		l := f.class(&trait{device: none, stage: stage}, 0, ports)
+		f.known.add(l)
+		// All ports of one orientation are called so: "spine down", not "spine".
+		if len(ports) > 1 && l.Orientation == "" {
+			f.resolve.answers.name(ports, l)
+		}
+	}
+	f.resolve.answers.seal()
+}
+
+// addDevice registers a device after its directions, whose names come first for the
+// same ports.
+func (f *Fabric) addDevice(i int32) {
+	d := &f.topo.devices[i]
+	byDirection := map[string][]int32{}
+	for _, p := range d.ports {
+		o := f.topo.ports[p].orientation
+		byDirection[o] = append(byDirection[o], p)
+	}
+	add := func(c trait, a aspects, ports []int32) {
+		l := f.class(&c, a, ports)
+		f.known.add(l)
+		if len(ports) > 1 {
+			f.resolve.answers.name(ports, l)
+		}
+	}
+	for o, ports := range byDirection {
+		add(trait{device: i, stage: d.stage, orientation: o}, byOrientation, ports)
+	}
+	if len(d.ports) > 0 {
+		add(trait{device: i, stage: d.stage}, 0, d.ports)
+	}
+}
+
+// class is the location of all ports of one kind.
+func (f *Fabric) class(c *trait, a aspects, ports []int32) *Location {
+	return f.setLocation(f.topo.label(c, a), ports)
+}
+
+// setOf is the location of a set of two or more ports, ascending.
+func (f *Fabric) setOf(ports []int32) *Location {
+	return f.setLocation(f.topo.describe(ports), ports)
+}
+
+func (f *Fabric) setLocation(name string, ports []int32) *Location {
+	l := apart(KindSet, name)
+	id := l.ID
+	f.describeInto(l, ports)
+	c := f.topo.traitOf(ports)
+	at := &f.places[ports[0]]
+	if c.stage != "" {
+		l.StageLoc = at.stage
+	}
+	if c.device != none {
+		l.DeviceLoc = at.device
+	}
+	// A device is not below one of its directions, even if it has no other.
+	if c.device != none && c.orientation != "" && id != at.device {
+		l.Set = at.set
+	}
+	if id == at.stage {
+		l.Set, l.DeviceLoc = id, id
+	}
+	return l
+}
+
+// describeInto fills what the candidates share and who they are.
+func (f *Fabric) describeInto(l *Location, ports []int32) {
+	c := f.topo.traitOf(ports)
+	if c.device != none {
+		l.Device = f.topo.devices[c.device].name
+	}
+	l.Stage, l.Orientation, l.Capacity = c.stage, c.orientation, c.speed
+	l.Candidates = f.topo.portNames(ports[:min(len(ports), maxCandidates)])
+	l.CandidateCount = len(ports)
+}
+
+// portLocation is the location of a port. It is made when it is asked for, since a
+// fabric can have a million of them.
+func (f *Fabric) portLocation(i int32) Location {
+	at := &f.places[i]
+	l := Location{
+		ID: at.port, Kind: KindPort, Name: f.topo.ports[i].name,
+		Set: at.set, DeviceLoc: at.device, StageLoc: at.stage,
+	}
+	f.describeInto(&l, []int32{i})
+	return l
+}
+
+// PortName is the canonical name of a port, "leaf3:up1".
+func PortName(device, port string) string { return device + ":" + port }
+
+// PortLocationID is the location of a port of a device.
+func PortLocationID(device, port string) aggregate.LocationID {
+	return LocationIDOf(KindPort, PortName(device, port))
+}
+
+// GroupIDOf is the group of that name.
+func GroupIDOf(name string) aggregate.GroupID {
+	return aggregate.GroupID(hashName("group:" + name))
+}
+
+// LocationIDOf is the location of that kind and name. Like all identities it depends on
+// names alone, so that it is the same in every run and under every configuration that has
+// the location, and anybody can check it.
+func LocationIDOf(kind, name string) aggregate.LocationID {
+	if kind == KindOverflow {
+		return aggregate.OverflowLocation
+	}
+	return aggregate.LocationID(hashName(kind + ":" + name))
+}
+
+// Check returns an error unless the location's identity is that of its kind and name, and
+// each location above it is itself or that of its direction, device or stage.
+func (l *Location) Check() error {
+	switch l.Kind {
+	case KindPort, KindSet, KindRaw, KindUnknown:
+	default:
+		return fmt.Errorf("location %.64q: kind %.64q: expected %s, %s, %s or %s", l.Name, l.Kind, KindPort, KindSet, KindRaw, KindUnknown)
+	}
+	if l.ID != LocationIDOf(l.Kind, l.Name) {
+		return fmt.Errorf("location %.64q: its id is not that of its kind and name", l.Name)
+	}
+	above := []struct {
+		level Level
+		id    aggregate.LocationID
+		known bool
+		names []string
+	}{
+		{LevelSet, l.Set, l.Device != "" && l.Orientation != "", []string{l.Device + " " + l.Orientation}},
+		{LevelDevice, l.DeviceLoc, l.Device != "", []string{l.Device}},
+		{LevelStage, l.StageLoc, l.Stage != "", []string{l.Stage, l.Stage + stageSuffix}},
+	}
+	for _, at := range above {
+		ok := at.id == l.ID
+		for _, name := range at.names {
+			ok = ok || at.known && at.id == LocationIDOf(KindSet, name)
+		}
+		if !ok {
+			return fmt.Errorf("location %.64q: the %s that it belongs to is not that of its device, orientation and stage", l.Name, at.level)
+		}
+	}
+	return nil
+}
+
+// Name is a group or a location, and whose description of it holds.
+type Name struct {
+	Group    *Group
+	Location *Location // nil for a group
+	// Exporter described it; it is empty for a fabric file.
+	Exporter string
+	// Pinned is false when the next exporter's description replaces it.
+	Pinned bool
+}
+
+// Means tells whether two names of one identity are described alike. The order of groups
+// moves with every group that a fabric file gets, and does not count.
+func (n *Name) Means(o *Name) bool {
+	if n.Group != nil {
+		g := *n.Group
+		g.Order = o.Group.Order
+		return g == *o.Group
+	}
+	a, b := *n.Location, *o.Location
+	alike := slices.Equal(a.Candidates, b.Candidates)
+	a.Candidates, b.Candidates = nil, nil
+	return alike && reflect.DeepEqual(a, b)
+}
+
+// hashName never returns the reserved identities 0 and 1.
+func hashName(canonical string) uint64 {
+	h := xxhash.Sum64String(canonical)
+	if h <= 1 {
+		return xxhash.Sum64String(canonical + "\x00")
+	}
+	return h
 }

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -156,6 +157,24 @@ func TestIdentities(t *testing.T) {
 	}
 	if uint64(GroupIDOf("rack1")) != xxhash.Sum64String("group:rack1") {
 		t.Error("a group has another identity")
+	}
+}
+
+// meet asks for much of what traffic could.
+func meet(f *Fabric) {
+	hosts := []netip.Addr{{}}
+	for _, a := range []string{"10.0.1.1", "10.0.1.2", "10.0.2.1", "10.0.3.1", "10.0.3.99", "192.0.2.1", "2001:db8::1"} {
+		hosts = append(hosts, netip.MustParseAddr(a))
+		f.Group(hosts[len(hosts)-1])
+	}
+	for i := range csig.NumLayouts {
+		for lm := range uint16(130) {
+			for _, src := range hosts {
+				for _, dst := range hosts {
+					f.Locate(csig.LayoutAt(i), uint8(lm%5), lm, src, dst)
+				}
+			}
+		}
 	}
 }
 

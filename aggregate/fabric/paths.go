@@ -1,8 +1,15 @@
 package fabric
 
 import (
+	"maps"
+	"math/bits"
+	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // maxHomes bounds the devices of an attachment. Where a group or a host behind more
@@ -166,4 +173,340 @@ func (p *paths) spread(start int32, levels int, ports [][]int32, step func(*port
 		here, next = next, here
 	}
 	p.level[0], p.level[1] = here, next
+}
+
+// Bounds on what is remembered about distances.
+const (
+	// maxHops is the length of the longest path between devices: the hop limit of IP
+	// lets no packet further.
+	maxHops = 254
+	// maxDistances bounds all distance tables together, in bytes. It is every device
+	// of a fabric of 11,000.
+	maxDistances = 128 << 20
+)
+
+// far is the distance of devices without a path between them.
+const far = maxHops + 1
+
+// distances are hops from and to devices, made when they are asked for and kept.
+// Safe for concurrent use.
+type distances struct {
+	topo     *topology
+	out, in  [][]int32 // of a device: ports to devices, ports that face it
+	mutual   bool      // every link has two directions, so that distances are symmetric
+	to, from []atomic.Pointer[[]uint8]
+
+	mu      sync.Mutex // of what follows
+	limit   int        // of bytes
+	bytes   int
+	refused int // devices whose distances are past the bound
+	queue   []int32
+}
+
+// unreachable is the table of devices past the bound.
+var unreachable = new([]uint8)
+
+func newDistances(t *topology) *distances {
+	n := len(t.devices)
+	d := &distances{topo: t, out: make([][]int32, n), in: make([][]int32, n), to: make([]atomic.Pointer[[]uint8], n), limit: maxDistances}
+	for i := range t.ports {
+		if p := &t.ports[i]; p.peerDevice != none {
+			d.out[p.device] = append(d.out[p.device], int32(i))
+			d.in[p.peerDevice] = append(d.in[p.peerDevice], int32(i))
+		}
+	}
+	if d.mutual = d.symmetric(); !d.mutual {
+		d.from = make([]atomic.Pointer[[]uint8], n)
+	}
+	return d
+}
+
+// symmetric reports whether the devices that face a device are those that it faces.
+func (d *distances) symmetric() bool {
+	var faced, facing []int32
+	for i := range d.out {
+		faced, facing = faced[:0], facing[:0]
+		for _, p := range d.out[i] {
+			faced = append(faced, d.topo.ports[p].peerDevice)
+		}
+		for _, p := range d.in[i] {
+			facing = append(facing, d.topo.ports[p].device)
+		}
+		slices.Sort(faced)
+		slices.Sort(facing)
+		if !slices.Equal(slices.Compact(faced), slices.Compact(facing)) {
+			return false
+		}
+	}
+	return true
+}
+
+// toward is the distance from each device to device t, nil past the bound.
+func (d *distances) toward(t int32) []uint8 {
+	if known := d.to[t].Load(); known != nil {
+		return *known
+	}
+	return d.measure(&d.to[t], t, d.in, func(p *port) int32 { return p.device })
+}
+
+// awayFrom is the distance from device s to each device, nil past the bound.
+func (d *distances) awayFrom(s int32) []uint8 {
+	if d.mutual {
+		return d.toward(s)
+	}
+	if known := d.from[s].Load(); known != nil {
+		return *known
+	}
+	return d.measure(&d.from[s], s, d.out, func(p *port) int32 { return p.peerDevice })
+}
+
+// measure searches breadth first from a device and keeps the result.
+func (d *distances) measure(into *atomic.Pointer[[]uint8], start int32, ports [][]int32, next func(*port) int32) []uint8 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := into.Load(); known != nil {
+		return *known
+	}
+	if d.bytes+len(d.out) > d.limit {
+		d.refused++
+		into.Store(unreachable)
+		return nil
+	}
+	d.bytes += len(d.out)
+	table := slices.Repeat([]uint8{far}, len(d.out))
+	table[start] = 0
+	queue := d.queue[:0]
+	queue = append(queue, start)
+	for i := 0; i < len(queue); i++ {
+		at := queue[i]
+		if table[at] == maxHops {
+			break
+		}
+		for _, p := range ports[at] {
+			if n := next(&d.topo.ports[p]); table[n] == far {
+				table[n] = table[at] + 1
+				queue = append(queue, n)
+			}
+		}
+	}
+	d.queue = queue
+	into.Store(&table)
+	return table
+}
+
+// refusals is how many devices' distances are past the bound.
+func (d *distances) refusals() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return uint64(d.refused)
+}
+
+// Bounds of the cache of paths, in buckets of 64 bytes.
+const (
+	minBuckets = 1 << 6
+	maxBuckets = 1 << 19
+	bucketWays = 3
+)
+
+// found is what the paths of a pair have of a class of ports.
+type found struct {
+	answer  answer
+	reached uint8 // as in paths.ports
+}
+
+// pathCache remembers what was found, by a pair of ends (never 0) and a class. It has
+// a fixed size: what is new takes the place of what is old. Reading takes no lock,
+// writers take turns. Its hash is seeded at random, so that no traffic can be made up
+// to collide.
+type pathCache struct {
+	buckets []bucket // a power of two
+	seed    uint64
+}
+
+// bucket is one cache line. version is odd while it is written; readers who see it
+// change have read nothing.
+type bucket struct {
+	version atomic.Uint64
+	ways    [bucketWays]struct{ pair, value atomic.Uint64 }
+	_       uint64
+}
+
+// newPathCache makes a cache for the pairs of n attachments.
+func newPathCache(n int) *pathCache {
+	size := minBuckets
+	for size < maxBuckets && size/max(n, 1) < n {
+		size *= 2
+	}
+	return &pathCache{make([]bucket, size), rand.Uint64()}
+}
+
+func (c *pathCache) bucket(pair uint64, class int32) *bucket {
+	hi, lo := bits.Mul64(pair^c.seed, uint64(class)^0x9e3779b97f4a7c15)
+	return &c.buckets[(hi^lo)*0x9e3779b97f4a7c15>>(64-bits.Len(uint(len(c.buckets)-1)))]
+}
+
+func (c *pathCache) get(pair uint64, class int32) (f found, ok bool) {
+	b := c.bucket(pair, class)
+	version := b.version.Load()
+	for i := range b.ways {
+		w := &b.ways[i]
+		if w.pair.Load() != pair {
+			continue
+		}
+		v := w.value.Load()
+		if v>>32 != uint64(class) {
+			continue
+		}
+		f = found{answer(v & (1<<answerBits - 1)), uint8(v >> answerBits)}
+		return f, version&1 == 0 && b.version.Load() == version
+	}
+	return f, false
+}
+
+// put is for one writer at a time.
+func (c *pathCache) put(pair uint64, class int32, f found) {
+	b := c.bucket(pair, class)
+	version := b.version.Add(1)
+	w := &b.ways[version/2%bucketWays]
+	w.pair.Store(pair)
+	w.value.Store(uint64(class)<<32 | uint64(f.reached)<<answerBits | uint64(f.answer))
+	b.version.Store(version + 1)
+}
+
+// Hop is one step of the way between two groups: the egress ports that packets may take
+// there, of which each takes one.
+type Hop struct {
+	Name  string   // unique; for people
+	Ports []string // names, ascending, the first 64
+	Count int      // of ports
+}
+
+// Hops is the way from one group to another: the ports that shortest paths may take, hop
+// by hop, the last one toward the hosts. It is nil where the topology knows no way: for a
+// group without hosts, or whose hosts are behind more than 32 devices. It may be called from
+// several goroutines, and allocates what it returns.
+func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
+	t := f.topo
+	from, to := t.groupAt(src), t.groupAt(dst)
+	if from == none || to == none || t.attached[from] == none || t.attached[to] == none {
+		return nil
+	}
+	sets := f.resolve.paths.hopSets(to, &t.attachments[t.attached[from]], &t.attachments[t.attached[to]])
+	hops := make([]Hop, 0, len(sets))
+	for _, set := range sets {
+		ports := slices.Sorted(maps.Keys(set))
+		if len(ports) == 0 {
+			return nil // toward a group that nothing leads to
+		}
+		hop := Hop{Count: len(ports), Ports: t.portNames(ports[:min(len(ports), maxCandidates)])}
+		if hop.Name = hop.Ports[0]; len(ports) > 1 {
+			hop.Name = t.describe(ports)
+		}
+		hops = append(hops, hop)
+	}
+	return hops
+}
+
+// groupAt is the endpoint that stands for any host of a group.
+func (t *topology) groupAt(id aggregate.GroupID) endpoint {
+	for i := range t.groups {
+		if t.groups[i].id == id {
+			return int32(len(t.hosts) + i)
+		}
+	}
+	return none
+}
+
+// hopSets are the ports of paths from src to endpoint e, attached at dst, by how many
+// devices packets have left before. Paths of several lengths share sets.
+func (p *paths) hopSets(e endpoint, src, dst *attachment) (sets []map[int32]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.prepare(2 * len(src.devices) * len(dst.devices))
+	use := func(hop int, port int32) {
+		for len(sets) <= hop {
+			sets = append(sets, map[int32]bool{})
+		}
+		sets[hop][port] = true
+	}
+	p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+		if from[t] == far {
+			return true
+		}
+		p.walk(s, t, from, to, func(port int32) { use(int(from[p.topo.ports[port].device]), port) })
+		p.topo.eachLast(t, e, func(port int32) { use(int(from[t]), port) })
+		return true
+	})
+	return sets
+}
+
+// Routes lists the equal-cost shortest paths from src to dst, each as the ports by which
+// packets leave its devices, in order; the last one faces dst. ok is false where the
+// topology does not know one of the ends or a way between them, where dst is not a listed
+// host, and where there are more than most paths. It may be called from several
+// goroutines and allocates what it returns.
+func (f *Fabric) Routes(src, dst netip.Addr, most int) (routes [][]aggregate.LocationID, ok bool) {
+	t := f.topo
+	from, to := t.attachmentOf(src), t.endpointOf(dst)
+	if from == none || to == none || int(to) >= len(t.hosts) {
+		return nil, false
+	}
+	w := walker{fabric: f, to: to, most: most}
+	known := f.resolve.paths.legs(&t.attachments[from], &t.attachments[t.attached[to]], func(s, end int32, _, left []uint8) bool {
+		w.left = left
+		return left[s] == far || w.from(s, end)
+	})
+	return w.routes, known && !w.many && len(w.routes) > 0
+}
+
+// Edges are the names of the devices that an address may be attached to, ascending; none
+// where the topology does not know it. The caller owns the list.
+func (f *Fabric) Edges(a netip.Addr) []string {
+	at := f.topo.attachmentOf(a)
+	if at == none {
+		return nil
+	}
+	var names []string
+	for _, d := range f.topo.attachments[at].devices {
+		names = append(names, f.topo.devices[d].name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// walker lists the paths to an endpoint.
+type walker struct {
+	fabric *Fabric
+	to     endpoint
+	left   []uint8 // hops from each device to the endpoint's device
+	most   int
+	many   bool // than most
+	route  []aggregate.LocationID
+	routes [][]aggregate.LocationID
+}
+
+// from lists the paths that go on from a device to the one that the endpoint is attached
+// to; it returns false when there are too many.
+func (w *walker) from(device, end int32) bool {
+	depth := len(w.route)
+	defer func() { w.route = w.route[:depth] }()
+	if device == end {
+		w.fabric.topo.eachLast(device, w.to, func(port int32) {
+			if w.many = w.many || len(w.routes) >= w.most; !w.many {
+				w.routes = append(w.routes, append(slices.Clone(w.route), w.fabric.places[port].port))
+			}
+		})
+		return !w.many
+	}
+	for _, i := range w.fabric.resolve.paths.hops.out[device] {
+		next := w.fabric.topo.ports[i].peerDevice
+		if int(w.left[next])+1 != int(w.left[device]) {
+			continue
+		}
+		w.route = append(w.route[:depth], w.fabric.places[i].port)
+		if !w.from(next, end) {
+			return false
+		}
+	}
+	return true
 }

@@ -3,8 +3,10 @@ package finding
 import (
 	"bytes"
 	"cmp"
+	"math/bits"
 	"net/netip"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -150,4 +152,128 @@ func (f *flow) longest() *gap {
 		return &f.run
 	}
 	return &f.best
+}
+
+// maxNamed is how many ports that a flow's tags name are remembered.
+const maxNamed = 4
+
+// path is what is known of the ports that a flow passes.
+type path struct {
+	named [maxNamed]aggregate.LocationID // by its tags and reflections
+}
+
+// passed remembers a port that a value of the flow names.
+func (p *path) passed(at aggregate.LocationID) {
+	for i, one := range p.named {
+		switch one {
+		case at:
+			return
+		case 0:
+			p.named[i] = at
+			return
+		}
+	}
+}
+
+// paths are those of flows of which reflections alone were seen so far: where captures are
+// read one after the other, a flow's may come before its tags. They are apart from flows,
+// and have a bound of their own, since whoever sends reflections chooses what flows they are
+// of.
+type paths struct {
+	of     map[flowKey]*path
+	most   int
+	beyond uint64
+}
+
+func (p *paths) get(key *flowKey) *path {
+	if p.most < 0 {
+		return nil
+	}
+	one := p.of[*key]
+	if one == nil {
+		if len(p.of) >= p.most {
+			p.beyond++
+			return nil
+		}
+		one = new(path)
+		p.of[*key] = one
+	}
+	return one
+}
+
+// take is the path of a flow that is told apart from now on, and keeps it.
+func (p *paths) take(key *flowKey) (known path) {
+	if one := p.of[*key]; one != nil {
+		known = *one
+		delete(p.of, *key)
+	}
+	return known
+}
+
+// reflected is the path that a reflection is of; nil beyond the bound.
+func (f *flows) reflected(o *decode.Observation) *path {
+	key := flowKey{o.Dst, o.Src, uint32(o.DstPort)<<16 | uint32(o.SrcPort), o.Proto}
+	if one := f.of[key]; one != nil {
+		return &one.path
+	}
+	return f.alone.get(&key)
+}
+
+// slots are the times in which something happened, a bit for each of 64 equal parts of
+// the time so far.
+type slots struct {
+	bits uint64
+	step uint8 // of the clock, when bits were set
+}
+
+// slotClock says how long a slot is: 1 ms, doubled so often that 64 of them reach from the
+// first observation to the last.
+type slotClock struct {
+	start   int64
+	step    uint8
+	started bool
+}
+
+const slotNS = 1_000_000
+
+// at is the slot of a time; what came before the first observation is in the first one.
+func (c *slotClock) at(ns int64) uint {
+	if !c.started {
+		c.start, c.started = ns, true
+	}
+	n := uint64(max(ns-c.start, 0)) / slotNS
+	for n>>c.step >= 64 {
+		c.step++
+	}
+	return uint(n >> c.step)
+}
+
+// set marks a time.
+func (s *slots) set(c *slotClock, ns int64) {
+	at := c.at(ns)
+	s.bits = s.now(c) | 1<<at
+	s.step = c.step
+}
+
+// now are the bits by the clock's present step.
+func (s *slots) now(c *slotClock) uint64 {
+	b := s.bits
+	for n := s.step; n < c.step && b != 0; n++ {
+		var half uint64
+		for i := range 32 {
+			if b>>(2*i)&3 != 0 {
+				half |= 1 << i
+			}
+		}
+		b = half
+	}
+	return b
+}
+
+// overlap is the share of the times of one in which the other happened as well.
+func overlap(one, other uint64) float64 {
+	if one == 0 {
+		return 0
+	}
+	return float64(bits.OnesCount64(one&other)) / float64(bits.OnesCount64(one))
 }

@@ -5,8 +5,10 @@
 package flow
 
 import (
+	"encoding/binary"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -72,8 +74,7 @@ type Table struct {
 	// Lacks is how much was taken off every entry. One lacks about as many heavy
 	// observations if it was remembered later, and none if Lacks is 0.
 	Lacks uint64
-	// Dice decide who is remembered by a table that has forgotten others.
-	Dice uint64
+	dice  uint64 // decide which flows a full table keeps
 }
 
 const (
@@ -117,8 +118,8 @@ func (t *Table) admits() bool {
 	if t.Lacks <= 1 {
 		return true
 	}
-	t.Dice = t.Dice*6364136223846793005 + 1442695040888963407
-	hi, _ := bits.Mul64(t.Dice, t.Lacks)
+	t.dice = t.dice*6364136223846793005 + 1442695040888963407
+	hi, _ := bits.Mul64(t.dice, t.Lacks)
 	return hi == 0
 }
 
@@ -171,27 +172,6 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 	return forgotten
 }
 
-// Restore adds an entry as it was in another table, with the key and the places that it
-// had, in the order of its entries. It is false for one that no table has: that is there
-// already, or above the budget.
-func (t *Table) Restore(seeds *Seeds, key uint32, e *Entry, places []Place) bool {
-	hash := seeds.of(&e.Flow, key)
-	if t.Len() >= t.Budget || e.Paid >= e.Heavy || e.Min > e.Max || t.at(hash) != none {
-		return false
-	}
-	c := counts{hash: hash, unpaid: e.Heavy - e.Paid, bytes: e.Bytes, sum: e.Sum, least: e.Min, greatest: e.Max}
-	t.insert(&c, &about{Flow: e.Flow, ref: e.Ref, paid: e.Paid})
-	at := t.Len() - 1
-	for i, p := range places {
-		// The first one, then the list from its end.
-		if i > 0 {
-			p = places[len(places)-i]
-		}
-		t.name(uint32(at), p)
-	}
-	return true
-}
-
 // Reset empties the table. It keeps its memory unless hardly any of it was used.
 func (t *Table) Reset() {
 	if len(t.slots) > 16*minSlots && t.Len()*16 < len(t.slots) {
@@ -201,7 +181,7 @@ func (t *Table) Reset() {
 	if t.Len() > 0 {
 		clear(t.slots)
 	}
-	t.counts, t.about, t.places, t.Lacks, t.Dice = t.counts[:0], t.about[:0], t.places[:0], 0, 0
+	t.counts, t.about, t.places, t.Lacks, t.dice = t.counts[:0], t.about[:0], t.places[:0], 0, 0
 }
 
 // Renumber gives entries new references, whose keys may be others than before.
@@ -243,4 +223,110 @@ func (t *Table) Bytes() uint64 {
 	const countsBytes, aboutBytes, slotBytes, placeBytes = 64, 64, 4, 24
 	return uint64(cap(t.counts))*countsBytes + uint64(cap(t.about))*aboutBytes + uint64(len(t.slots))*slotBytes +
 		uint64(cap(t.places)+cap(t.spare))*placeBytes + uint64(cap(t.scratch))*8
+}
+
+// Seeds make a hash that no traffic can be made up to collide in. Flows are told apart by
+// all 64 bits of it: to compare whole addresses as well would take more time than all else
+// that is counted of them.
+type Seeds [3]uint64
+
+// NewSeeds are random.
+func NewSeeds() *Seeds {
+	s := new(Seeds)
+	for i := range s {
+		s[i] = rand.Uint64()
+	}
+	return s
+}
+
+// Address is the hash of an address, given as its two halves in little endian.
+func (s *Seeds) Address(hi, lo uint64) uint64 {
+	return mix(hi^s[0], lo^s[1]) * 0x9e3779b97f4a7c15
+}
+
+// Addresses puts the hashes of a flow's two addresses together.
+func Addresses(src, dst uint64) uint64 { return src ^ bits.RotateLeft64(dst, 32) }
+
+// Hash is that of a flow under a key: of its addresses, and its two ports, those of the
+// source in the upper half.
+func (s *Seeds) Hash(addresses uint64, ports uint32, proto uint8, key uint32) uint64 {
+	return mix(addresses^uint64(key)^s[2], (uint64(ports)<<8|uint64(proto))^s[1])
+}
+
+func (s *Seeds) of(f *Flow, key uint32) uint64 {
+	src, dst := s.address(&f.Src), s.address(&f.Dst)
+	return s.Hash(Addresses(src, dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, key)
+}
+
+func (s *Seeds) address(a *[16]byte) uint64 {
+	return s.Address(binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:]))
+}
+
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi ^ lo
+}
+
+// purge forgets at least half of the entries.
+func (t *Table) purge() (forgotten int) {
+	least := t.median()
+	kept := 0
+	for i := range t.counts {
+		if t.counts[i].unpaid > least {
+			t.counts[kept], t.about[kept] = t.counts[i], t.about[i]
+			t.counts[kept].unpaid -= least
+			t.about[kept].paid += least
+			kept++
+		}
+	}
+	forgotten = t.Len() - kept
+	t.counts, t.about = t.counts[:kept], t.about[:kept]
+	t.Lacks += least
+	t.keepPlaces()
+	t.index(len(t.slots))
+	return forgotten
+}
+
+// median is that of what entries have not paid: at least half of them have no more.
+func (t *Table) median() uint64 {
+	// Past the budget most flows were counted a few times.
+	var few [64]int
+	for i := range t.counts {
+		if unpaid := t.counts[i].unpaid; unpaid < uint64(len(few)) {
+			few[unpaid]++
+		}
+	}
+	left := (t.Len() + 1) / 2
+	for unpaid, n := range few {
+		if left -= n; left <= 0 {
+			return uint64(unpaid)
+		}
+	}
+	t.scratch = t.scratch[:0]
+	for i := range t.counts {
+		t.scratch = append(t.scratch, t.counts[i].unpaid)
+	}
+	slices.Sort(t.scratch)
+	return t.scratch[(len(t.scratch)+1)/2-1]
+}
+
+// keepPlaces drops the places of entries that were forgotten. It keeps the order of each
+// entry's list.
+func (t *Table) keepPlaces() {
+	if len(t.places) == 0 {
+		return
+	}
+	old := t.spare[:0]
+	old, t.places = append(old, t.places...), t.places[:0]
+	t.spare = old
+	for i := range t.about {
+		a := &t.about[i]
+		at := a.others
+		to := &a.others
+		for *to = 0; at != 0; at = old[at-1].next {
+			t.places = append(t.places, otherPlace{Place: old[at-1].Place}) // has room for all
+			*to = uint32(len(t.places))
+			to = &t.places[len(t.places)-1].next
+		}
+	}
 }

@@ -63,25 +63,9 @@ func detrend(values []float64, at []int) {
 	}
 }
 
-// correlate gives the correlation of a[i] with b[i+k] for lags k from 0 to most, each over
-// the pairs that there are, so that it does not fall off with the lag. Both have one
-// length. It is nil where one of them never changes.
-func correlate(a, b []float64, most int) []float64 {
-	powerA, powerB := power(a), power(b)
-	if powerA == 0 || powerB == 0 {
-		return nil
-	}
-	out := make([]float64, most+1)
-	addProducts(out, a, b)
-	scale := float64(len(a)) / math.Sqrt(powerA*powerB)
-	for k := range out {
-		out[k] *= scale / float64(len(a)-k)
-	}
-	return out
-}
-
-// autocorrelate gives the correlation of a series in parts with itself, as correlate does,
-// over the pairs within its parts. Some part is longer than most.
+// autocorrelate gives the correlation of a series in parts with itself k windows later, for
+// lags k from 0 to most, each over the pairs within its parts, so that it does not fall off
+// with the lag. Some part is longer than most. It is nil where the series never changes.
 func autocorrelate(parts [][]float64, most int) []float64 {
 	out := make([]float64, most+1)
 	sum, total := 0.0, 0
@@ -92,7 +76,7 @@ func autocorrelate(parts [][]float64, most int) []float64 {
 		return nil
 	}
 	for _, p := range parts {
-		addProducts(out[:min(len(out), len(p))], p, p)
+		addProducts(out[:min(len(out), len(p))], p)
 	}
 	for k := range out {
 		out[k] *= float64(total) / sum / float64(pairs(parts, k))
@@ -115,24 +99,23 @@ func power(values []float64) (sum float64) {
 	return sum
 }
 
-// addProducts adds the sums of a[i]*b[i+k] over i to out[k].
-func addProducts(out, a, b []float64) {
+// addProducts adds the sums of values[i]*values[i+k] over i to out[k].
+func addProducts(out, values []float64) {
 	if len(out) == 0 {
 		return
 	}
-	size := 1 << bits.Len(uint(2*len(a)-1))
-	left, right := make([]complex128, size), make([]complex128, size)
-	for i := range a {
-		left[i], right[i] = complex(a[i], 0), complex(b[i], 0)
+	size := 1 << bits.Len(uint(2*len(values)-1))
+	x := make([]complex128, size)
+	for i, v := range values {
+		x[i] = complex(v, 0)
 	}
-	transform(left, false)
-	transform(right, false)
-	for i := range left {
-		left[i] = cmplx.Conj(left[i]) * right[i]
+	transform(x, false)
+	for i := range x {
+		x[i] *= cmplx.Conj(x[i])
 	}
-	transform(left, true)
+	transform(x, true)
 	for k := range out {
-		out[k] += real(left[k]) / float64(size)
+		out[k] += real(x[k]) / float64(size)
 	}
 }
 

@@ -1,7 +1,6 @@
-// Package pattern finds what repeats in the load of a network over time: the steps of a
-// training job, how long it rests between them, who follows whom, and who is late. It also
-// tells bursts that are shorter than a window from steady load, by the distribution of what
-// was measured in it.
+// Package pattern finds periods in the load of a network over time: the steps of a training
+// job, and how long it rests between them. It also tells bursts that are shorter than a window
+// from steady load, by the distribution of the values in it.
 //
 // A period is what the autocorrelation shows that aperiodic traffic does not: a peak away
 // from lag 0 that is too high for chance, given how long the traffic remembers, and one

@@ -240,17 +240,13 @@ func TestFindErrors(t *testing.T) {
 
 func TestTransform(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	a, b := fill(50, func(int) float64 { return rng.NormFloat64() }), fill(50, func(int) float64 { return rng.NormFloat64() })
-	var powerA, powerB float64
-	for i := range a {
-		powerA, powerB = powerA+a[i]*a[i], powerB+b[i]*b[i]
-	}
-	for k, got := range correlate(a, b, 49) {
+	values := fill(50, func(int) float64 { return rng.NormFloat64() })
+	for k, got := range autocorrelate([][]float64{values}, 49) {
 		sum := 0.0
-		for i := range len(a) - k {
-			sum += a[i] * b[i+k]
+		for i := range 50 - k {
+			sum += values[i] * values[i+k]
 		}
-		if want := sum / float64(50-k) * 50 / math.Sqrt(powerA*powerB); math.Abs(got-want) > 1e-12 {
+		if want := sum / float64(50-k) * 50 / power(values); math.Abs(got-want) > 1e-12 {
 			t.Errorf("lag %d: %g, want %g", k, got, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -14,22 +15,17 @@ import (
 type answers struct {
 	*querytest.Memory
 	extent    query.Extent
-	cells     []query.CellRow
-	total     []query.CellRow
-	locations []query.LocationCount
+	total     []aggregate.CellStats
+	locations []aggregate.LocationWindow
 }
 
 func (a *answers) Extent(context.Context) (query.Extent, error) { return a.extent, nil }
 
-func (a *answers) Cells(context.Context, query.Question) ([]query.CellRow, error) {
+func (a *answers) Cells(context.Context, query.Question) ([]aggregate.CellStats, error) {
 	return a.total, nil
 }
 
-func (a *answers) CellWindows(context.Context, query.Question) ([]query.CellRow, error) {
-	return a.cells, nil
-}
-
-func (a *answers) LocationWindows(context.Context, query.Question) ([]query.LocationCount, error) {
+func (a *answers) LocationWindows(context.Context, query.Question) ([]aggregate.LocationWindow, error) {
 	return a.locations, nil
 }
 
@@ -46,8 +42,6 @@ func newAnswers(b *testing.B, racks, windows int) *answers {
 	a.extent, err = a.Memory.Extent(ctx)
 	must(err)
 	q := query.Question{Signal: csig.MinABW, From: a.extent.First, To: a.extent.Last, Step: a.Resolution, Resolution: a.Resolution}
-	a.cells, err = a.Memory.CellWindows(ctx, q)
-	must(err)
 	a.total, err = a.Memory.Cells(ctx, q)
 	must(err)
 	a.locations, err = a.Memory.LocationWindows(ctx, q)
@@ -55,7 +49,7 @@ func newAnswers(b *testing.B, racks, windows int) *answers {
 	return a
 }
 
-// BenchmarkBundle builds and encodes 64 x 64 cells over 60 windows of one signal.
+// BenchmarkBundle builds and encodes 64 x 64 cells, and the locations of 60 windows, of one signal.
 func BenchmarkBundle(b *testing.B) {
 	a := newAnswers(b, 64, 60)
 	b.ReportAllocs()

@@ -3,13 +3,13 @@ package query
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -37,7 +37,6 @@ type Options struct {
 
 	MaxPlaces int // locations that nothing names are left out beyond this; 0: DefaultMaxPlaces
 
-	TotalsOnly bool // without the cells of each window, which frames give
 	// Src and Dst choose the cells of frames; nil is all.
 	Src, Dst *aggregate.GroupID
 
@@ -63,15 +62,7 @@ func (o Options) withDefaults() Options {
 // request is at fault, and the reader's errors otherwise. The bundle is the
 // caller's.
 func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
-	o = o.withDefaults()
-	extent, err := r.Extent(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read extent: %w", err)
-	}
-	if err := o.findSignals(extent); err != nil {
-		return nil, err
-	}
-	p, err := newPlan(o, extent)
+	extent, p, err := o.plan(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +93,20 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 	return b.assemble(extent, raw, axes, places)
 }
 
+// plan sets the defaults, finds the signals that are stored, and cuts the range into windows.
+func (o *Options) plan(ctx context.Context, r Reader) (Extent, plan, error) {
+	*o = o.withDefaults()
+	extent, err := r.Extent(ctx)
+	if err != nil {
+		return extent, plan{}, fmt.Errorf("read extent: %w", err)
+	}
+	if err := o.findSignals(extent); err != nil {
+		return extent, plan{}, err
+	}
+	p, err := newPlan(*o, extent)
+	return extent, p, err
+}
+
 // findSignals adds the signals that are asked for by name to the others.
 func (o *Options) findSignals(e Extent) error {
 	o.Signals = slices.Clone(o.Signals)
@@ -124,13 +129,12 @@ type builder struct {
 	rows    int
 }
 
-// rawSignal is what a reader answered for one signal; cells and totals are by
-// level, sorted by window, source and destination.
+// rawSignal is what a reader answered for one signal; totals are by level, sorted by source and
+// destination.
 type rawSignal struct {
 	signal    csig.Signal
-	cells     [][]CellRow
-	totals    [][]CellRow
-	locations []LocationCount
+	totals    [][]aggregate.CellStats
+	locations []aggregate.LocationWindow
 }
 
 func (b *builder) read(ctx context.Context, e Extent) ([]rawSignal, error) {
@@ -156,8 +160,8 @@ func (b *builder) read(ctx context.Context, e Extent) ([]rawSignal, error) {
 		if err := b.count(len(raw.locations)); err != nil {
 			return nil, err
 		}
-		slices.SortFunc(raw.locations, func(a, b LocationCount) int {
-			return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Location, b.Location))
+		slices.SortFunc(raw.locations, func(a, b aggregate.LocationWindow) int {
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Location, b.Location))
 		})
 		out = append(out, raw)
 	}
@@ -165,23 +169,14 @@ func (b *builder) read(ctx context.Context, e Extent) ([]rawSignal, error) {
 }
 
 func (b *builder) readLevel(ctx context.Context, q Question, raw *rawSignal) error {
-	var windows []CellRow
-	if !b.options.TotalsOnly {
-		var err error
-		if windows, err = b.reader.CellWindows(ctx, q); err != nil {
-			return fmt.Errorf("read cells per window: %w", err)
-		}
-	}
 	total, err := b.reader.Cells(ctx, q)
 	if err != nil {
 		return fmt.Errorf("read cells: %w", err)
 	}
-	if err := b.count(len(windows) + len(total)); err != nil {
+	if err := b.count(len(total)); err != nil {
 		return err
 	}
-	slices.SortFunc(windows, compareCells)
-	slices.SortFunc(total, compareCells)
-	raw.cells = append(raw.cells, windows)
+	slices.SortFunc(total, aggregate.CompareCells)
 	raw.totals = append(raw.totals, total)
 	return nil
 }
@@ -200,7 +195,6 @@ func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places
 		Version: Version, GeneratedAt: b.options.Now.UTC(), Fabric: b.options.Fabric,
 		ResolutionNS: b.plan.resolution, StepNS: b.plan.step,
 		HeavyOnly:       b.plan.resolution > 0 && time.Duration(b.plan.resolution) < heavyOnlyBelow,
-		TotalsOnly:      b.options.TotalsOnly,
 		MinObservations: aggregate.MinObservations,
 		Groups:          axes.groups, Locations: places.list,
 		Windows: make([]NS, 0, b.plan.windows()),
@@ -243,4 +237,252 @@ func describe(signals []csig.Signal) []SignalInfo {
 		}
 	}
 	return out
+}
+
+// Errors that callers tell apart: what was asked for is wrong, or more than the
+// bounds allow, or there is nothing to answer from.
+var (
+	ErrInvalid  = errors.New("invalid request")
+	ErrTooLarge = errors.New("answer too large")
+	ErrNoData   = errors.New("no data stored")
+	// ErrUnavailable is the error of what may be answered later: the store is away or slow.
+	ErrUnavailable = errors.New("the store cannot be asked at the moment")
+)
+
+// targetWindows is how many windows an automatic step aims at: enough to scrub
+// through, few enough to send.
+const targetWindows = 120
+
+// heavyOnlyBelow is the resolution below which producers keep only cells where
+// something was heavy.
+const heavyOnlyBelow = time.Second
+
+// niceSteps are the steps an automatic choice may take. Each divides the next day
+// evenly, so that windows of neighbouring ranges line up.
+var niceSteps = []time.Duration{
+	100 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// plan is a range cut into windows, and the resolution of the rows it reads.
+type plan struct {
+	from, to         int64 // Unix ns, multiples of step
+	step, resolution int64
+}
+
+func (p plan) windows() int { return int((p.to - p.from) / p.step) }
+
+// question asks for a signal's rows over the plan's range.
+func (p plan) question(s csig.Signal) Question {
+	return Question{
+		Signal: s, From: time.Unix(0, p.from), To: time.Unix(0, p.to),
+		Resolution: time.Duration(p.resolution), Step: time.Duration(p.step),
+	}
+}
+
+// newPlan fills in what the options leave open and checks what they say. Ranges
+// are widened to whole windows.
+func newPlan(o Options, e Extent) (plan, error) {
+	if e.Empty() || len(e.Resolutions) == 0 {
+		return plan{}, ErrNoData
+	}
+	from, to := o.From, o.To
+	if from.IsZero() {
+		from = e.First
+	}
+	if to.IsZero() {
+		to = e.Last
+	}
+	if !from.Before(to) {
+		return plan{}, fmt.Errorf("%w: from %s is not before to %s", ErrInvalid,
+			from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano))
+	}
+	resolutions := slices.Sorted(slices.Values(e.Resolutions))
+	step := o.Step
+	if step == 0 {
+		step = automaticStep(to.Sub(from), resolutions)
+	}
+	resolution, err := resolutionFor(step, resolutions)
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{step: int64(step), resolution: int64(resolution)}
+	p.from = floorTo(from.UnixNano(), p.step)
+	p.to = floorTo(to.UnixNano()-1, p.step) + p.step
+	if n := (p.to - p.from) / p.step; n > int64(o.MaxWindows) {
+		return plan{}, fmt.Errorf("%w: %d windows of %s, at most %d: take a longer step or a shorter range",
+			ErrTooLarge, n, step, o.MaxWindows)
+	}
+	return p, nil
+}
+
+// automaticStep never goes below 1 s where such rows exist: finer rows cover only
+// cells that were heavy, which would hide the others without being asked to.
+func automaticStep(length time.Duration, resolutions []time.Duration) time.Duration {
+	finest := resolutions[0]
+	for _, r := range resolutions {
+		if r >= heavyOnlyBelow {
+			finest = r
+			break
+		}
+	}
+	for _, s := range niceSteps {
+		if s >= finest && s%finest == 0 && length <= targetWindows*s {
+			return s
+		}
+	}
+	n := (length + targetWindows*finest - 1) / (targetWindows * finest)
+	return max(n, 1) * finest
+}
+
+// resolutionFor is the stored resolution to read for a step. Complete ones (1 s and
+// above) that all divide it give the same answer, unless the coarser has not closed
+// its last window yet: only the reader can tell, so 0 leaves the choice to it.
+func resolutionFor(step time.Duration, resolutions []time.Duration) (time.Duration, error) {
+	var fit []time.Duration
+	for _, r := range slices.Backward(resolutions) {
+		if step > 0 && step%r == 0 {
+			fit = append(fit, r)
+		}
+	}
+	if len(fit) == 0 {
+		return 0, fmt.Errorf("%w: step %s is not a multiple of a stored resolution %v", ErrInvalid, step, resolutions)
+	}
+	if len(fit) > 1 && fit[1] >= heavyOnlyBelow {
+		return 0, nil
+	}
+	return fit[0], nil
+}
+
+func floorTo(t, step int64) int64 {
+	q := t / step
+	if t%step < 0 {
+		q--
+	}
+	return q * step
+}
+
+// Cut cuts a question's range into windows: of the step, or of one that gives about 120 of
+// them where that is 0. The range is widened to whole windows, which are at most so many.
+// Errors wrap ErrInvalid, ErrTooLarge or ErrNoData.
+func Cut(q *Question, e Extent, step time.Duration, windows int) error {
+	p, err := newPlan(Options{From: q.From, To: q.To, Step: step, MaxWindows: windows}, e)
+	if err != nil {
+		return err
+	}
+	q.From, q.To = time.Unix(0, p.from).UTC(), time.Unix(0, p.to).UTC()
+	q.Step, q.Resolution = time.Duration(p.step), time.Duration(p.resolution)
+	return nil
+}
+
+func (b *builder) signalData(raw rawSignal, axes *axes, places *places) (SignalData, error) {
+	var d SignalData
+	d.Total = b.cellColumns(raw.totals, axes, places)
+	for i := range d.Total.Src {
+		d.Sum.Observations = aggregate.AddSat(d.Sum.Observations, d.Total.Observations[i])
+		d.Sum.Untouched = aggregate.AddSat(d.Sum.Untouched, d.Total.Untouched[i])
+		d.Sum.Trimmed = aggregate.AddSat(d.Sum.Trimmed, d.Total.Trimmed[i])
+		d.Sum.Heavy = aggregate.AddSat(d.Sum.Heavy, d.Total.Heavy[i])
+	}
+	n := len(raw.locations)
+	d.Locations = LocationColumns{
+		Window: make([]int, 0, n), Location: make([]int, 0, n),
+		Observations: make([]uint64, 0, n), Heavy: make([]uint64, 0, n),
+	}
+	l := &d.Locations
+	for _, row := range raw.locations {
+		w, err := b.windowIndex(row.Start)
+		if err != nil {
+			return d, err
+		}
+		l.Window = append(l.Window, w)
+		l.Location = append(l.Location, places.index(row.Location))
+		l.Observations = append(l.Observations, row.Observations)
+		l.Heavy = append(l.Heavy, row.Heavy)
+	}
+	return d, nil
+}
+
+// cellColumns turns rows into columns. The numbers that no level changes come from
+// the first level; the modes of the others are joined by key, since a live store
+// may have taken in more between two reads.
+func (b *builder) cellColumns(levels [][]aggregate.CellStats, axes *axes, places *places) Cells {
+	c := newCells(len(levels[0]))
+	for i := range levels[0] {
+		row := &levels[0][i]
+		c.Src = append(c.Src, axes.index[row.Src])
+		c.Dst = append(c.Dst, axes.index[row.Dst])
+		c.Kind = append(c.Kind, int(row.Kind))
+		c.Observations = append(c.Observations, row.Observations)
+		c.Mean = append(c.Mean, row.MeanValue())
+		c.Min = append(c.Min, row.MinValue())
+		c.Max = append(c.Max, row.MaxValue())
+		c.Untouched = append(c.Untouched, row.Untouched)
+		c.Trimmed = append(c.Trimmed, row.Trimmed)
+		c.Heavy = append(c.Heavy, row.Heavy)
+	}
+	for i, level := range b.options.Levels {
+		c.Modes[level.String()] = modeColumns(levels[0], levels[i], places)
+	}
+	return c
+}
+
+// newCells has room for n rows, and columns that are empty rather than null in JSON.
+func newCells(n int) Cells {
+	return Cells{
+		Src: make([]int, 0, n), Dst: make([]int, 0, n), Kind: make([]int, 0, n),
+		Observations: make([]uint64, 0, n),
+		Mean:         make(Values, 0, n), Min: make(Values, 0, n), Max: make(Values, 0, n),
+		Untouched: make([]uint64, 0, n), Trimmed: make([]uint64, 0, n), Heavy: make([]uint64, 0, n),
+		Modes: map[string]*ModeColumns{},
+	}
+}
+
+func modeColumns(base, rows []aggregate.CellStats, places *places) *ModeColumns {
+	n := len(base)
+	m := &ModeColumns{
+		Mode: make([]int, 0, n), ModeCount: make([]uint64, 0, n),
+		RunnerUp: make([]int, 0, n), RunnerUpCount: make([]uint64, 0, n),
+	}
+	at := 0 // of rows, which are in the same order
+	for i := range base {
+		for at < len(rows) && aggregate.CompareCells(rows[at], base[i]) < 0 {
+			at++
+		}
+		row := &aggregate.CellStats{}
+		if at < len(rows) && rows[at].Src == base[i].Src && rows[at].Dst == base[i].Dst {
+			row = &rows[at]
+		}
+		m.Mode = append(m.Mode, places.index(row.Mode))
+		m.ModeCount = append(m.ModeCount, row.ModeCount)
+		m.RunnerUp = append(m.RunnerUp, places.index(row.RunnerUp))
+		m.RunnerUpCount = append(m.RunnerUpCount, row.RunnerUpCount)
+	}
+	return m
+}
+
+// windowIndex refuses rows off the grid: they would be drawn at a wrong time.
+func (b *builder) windowIndex(start int64) (int, error) {
+	if start < b.plan.from || start >= b.plan.to || (start-b.plan.from)%b.plan.step != 0 {
+		return 0, fmt.Errorf("place window %d: not one of the %d windows of %d ns from %d",
+			start, b.plan.windows(), b.plan.step, b.plan.from)
+	}
+	return int((start - b.plan.from) / b.plan.step), nil
+}
+
+// visit calls f for every location that the rows name.
+func (s rawSignal) visit(f func(aggregate.LocationID)) {
+	for _, rows := range s.totals {
+		for _, row := range rows {
+			f(row.Mode)
+			f(row.RunnerUp)
+		}
+	}
+	for _, row := range s.locations {
+		f(row.Location)
+	}
 }

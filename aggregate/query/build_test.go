@@ -30,22 +30,22 @@ var start = querytest.Start
 // location that no table names.
 func small() *querytest.Memory {
 	const leaf, up1, up2 = 1<<60 + 1, 1<<60 + 2, 1<<60 + 3
-	row := func(second int, kind decode.Kind, at aggregate.LocationID, n, heavy uint64, mean float64) querytest.Row {
+	row := func(second int, kind decode.Kind, at aggregate.LocationID, n, heavy, ppm uint64) querytest.Row {
 		return querytest.Row{
 			Window: start.Add(time.Duration(second) * time.Second).UnixNano(),
 			Signal: csig.MinABWRatio, Kind: kind, Src: 101, Dst: 102, Location: at,
-			Observations: n, Sum: mean * float64(n), Min: mean, Max: mean, Heavy: heavy, HeavySum: mean * float64(heavy),
+			Sums: aggregate.Sums{Observations: n, Measured: n, Sum: ppm * n, Min: ppm, Max: ppm, Heavy: heavy, HeavySum: ppm * heavy},
 		}
 	}
 	return &querytest.Memory{
 		Resolution: time.Second,
 		Rows: []querytest.Row{
-			row(0, decode.Tag, up1, 60, 10, 0.1),
-			row(0, decode.Tag, up2, 40, 8, 0.05),
-			row(0, decode.Tag, 1<<59, 20, 9, 0.15),
-			row(0, decode.Reflection, up2, 99, 99, 0.01),
-			row(2, decode.Reflection, up2, 20, 20, 0.02),
-			row(2, decode.Reflection, aggregate.NoLocation, 5, 0, 1),
+			row(0, decode.Tag, up1, 60, 10, 100_000),
+			row(0, decode.Tag, up2, 40, 8, 50_000),
+			row(0, decode.Tag, 1<<59, 20, 9, 150_000),
+			row(0, decode.Reflection, up2, 99, 99, 10_000),
+			row(2, decode.Reflection, up2, 20, 20, 20_000),
+			row(2, decode.Reflection, aggregate.NoLocation, 5, 0, 1_000_000),
 		},
 		GroupRows: []fabric.Group{
 			{ID: 103, Name: "rack3", Level: "rack", Parent: "pod1", Order: 3},
@@ -102,15 +102,9 @@ func TestBuildGolden(t *testing.T) {
 
 func TestBuildModes(t *testing.T) {
 	b := build(t, small(), query.Options{Levels: fabric.Levels()})
-	cells := b.Data[0].Cells
-	if got, want := cells.Window, []int{0, 2}; !cmp.Equal(got, want) {
-		t.Fatalf("windows of cells: %v, want %v: silence has no row", got, want)
-	}
-	if cells.Kind[0] != int(decode.Tag) || cells.Observations[0] != 120 {
-		t.Errorf("first cell: kind %d with %d observations, want the tags alone: 120", cells.Kind[0], cells.Observations[0])
-	}
-	if cells.Kind[1] != int(decode.Reflection) {
-		t.Errorf("second cell: kind %d, want reflections where no tag was seen", cells.Kind[1])
+	cells := b.Data[0].Total
+	if len(cells.Src) != 1 || cells.Kind[0] != int(decode.Tag) || cells.Observations[0] != 120 {
+		t.Fatalf("cells of kind %d with %d observations, want one, of the tags alone: 120", cells.Kind, cells.Observations)
 	}
 	name := func(i int) string { return b.Locations[i].Name }
 	at := cells.Modes["location"]
@@ -121,11 +115,14 @@ func TestBuildModes(t *testing.T) {
 	if name(device.Mode[0]) != "leaf1" || device.ModeCount[0] != 18 {
 		t.Errorf("mode by device %s with %d, want leaf1 with 18", name(device.Mode[0]), device.ModeCount[0])
 	}
-	if device.RunnerUp[1] != -1 {
-		t.Errorf("runner-up of the second cell is %d, want -1", device.RunnerUp[1])
-	}
-	if got := name(b.Locations[at.Mode[1]].DeviceIndex); got != "leaf1" {
+	if got := name(b.Locations[at.Mode[0]].DeviceIndex); got != "leaf1" {
 		t.Errorf("device of the mode is %s, want leaf1", got)
+	}
+	m := small()
+	m.Rows = m.Rows[4:] // reflections of one port
+	cells = build(t, m, query.Options{}).Data[0].Total
+	if cells.Kind[0] != int(decode.Reflection) || cells.Modes["location"].RunnerUp[0] != -1 {
+		t.Errorf("kind %d, runner-up %d; want reflections where no tag was seen, and -1", cells.Kind[0], cells.Modes["location"].RunnerUp[0])
 	}
 }
 
@@ -143,12 +140,17 @@ func TestBuildKeepsSilentGroups(t *testing.T) {
 func TestBuildConserves(t *testing.T) {
 	m := querytest.Fabric(8, 25)
 	for _, step := range []time.Duration{0, time.Second, 5 * time.Second} {
-		b := build(t, m, query.Options{Step: step, Signals: []csig.Signal{csig.MaxDelay}})
-		var cells uint64
-		for _, n := range b.Data[0].Cells.Observations {
-			cells += n
+		o := query.Options{Step: step, Signals: []csig.Signal{csig.MaxDelay}}
+		answer, err := query.BuildFrames(context.Background(), m, o, false)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if total := b.Data[0].Sum.Observations; cells != total || total == 0 {
+		_, rows := querytest.ReadFrames(t, answer)
+		var cells uint64
+		for _, r := range rows {
+			cells += r.Observations
+		}
+		if total := build(t, m, o).Data[0].Sum.Observations; cells != total || total == 0 {
 			t.Errorf("step %s: %d observations in windows, %d in total", step, cells, total)
 		}
 	}
@@ -164,7 +166,7 @@ func TestBuildRefuses(t *testing.T) {
 		"backward range": {m, query.Options{From: start.Add(time.Hour), To: start}, query.ErrInvalid},
 		"odd step":       {m, query.Options{Step: 1500 * time.Millisecond}, query.ErrInvalid},
 		"many windows":   {m, query.Options{From: start, To: start.Add(time.Hour), Step: time.Second, MaxWindows: 100}, query.ErrTooLarge},
-		"many rows":      {m, query.Options{MaxRows: 100}, query.ErrTooLarge},
+		"many rows":      {m, query.Options{MaxRows: 10}, query.ErrTooLarge},
 		"empty store":    {&querytest.Memory{Resolution: time.Second}, query.Options{}, query.ErrNoData},
 	}
 	for name, test := range tests {
@@ -179,9 +181,9 @@ func TestBuildRefuses(t *testing.T) {
 // offGrid answers with a window between two steps.
 type offGrid struct{ *querytest.Memory }
 
-func (o offGrid) CellWindows(ctx context.Context, q query.Question) ([]query.CellRow, error) {
-	rows, err := o.Memory.CellWindows(ctx, q)
-	rows[0].Window++
+func (o offGrid) LocationWindows(ctx context.Context, q query.Question) ([]aggregate.LocationWindow, error) {
+	rows, err := o.Memory.LocationWindows(ctx, q)
+	rows[0].Start++
 	return rows, err
 }
 
@@ -225,7 +227,7 @@ func (a *asked) Extent(ctx context.Context) (query.Extent, error) {
 	return e, err
 }
 
-func (a *asked) LocationWindows(_ context.Context, q query.Question) ([]query.LocationCount, error) {
+func (a *asked) LocationWindows(_ context.Context, q query.Question) ([]aggregate.LocationWindow, error) {
 	a.question = q
 	return nil, nil
 }

@@ -18,18 +18,17 @@ import (
 // form would misread the new one.
 const Version = 1
 
-// Bundle is everything a page needs to draw one time range: names, and per signal
-// the cells of every window and of the whole range. Numbers are columns of equal
-// length, so that 64 x 64 cells over an hour stay a few megabytes. Identifiers and
-// times in ns are JSON strings, since they exceed 2^53.
+// Bundle is what the page draws one time range from: names, and per signal the cells of the
+// whole range and the locations of every window. The cells of windows come as frames
+// (BuildFrames). Numbers are columns of equal length. Identifiers and times in ns are JSON
+// strings, since they exceed 2^53.
 type Bundle struct {
 	Version         int          `json:"version"`
 	GeneratedAt     time.Time    `json:"generated_at"`
 	Fabric          string       `json:"fabric"`
-	ResolutionNS    int64        `json:"resolution_ns"`         // of the rows read, 0 where the reader chose among several
-	StepNS          int64        `json:"step_ns"`               // length of a window of this bundle
-	HeavyOnly       bool         `json:"heavy_only"`            // the rows read cover only cells where something was heavy
-	TotalsOnly      bool         `json:"totals_only,omitempty"` // the cells of windows come as frames
+	ResolutionNS    int64        `json:"resolution_ns"` // of the rows read, 0 where the reader chose among several
+	StepNS          int64        `json:"step_ns"`       // length of a window of this bundle
+	HeavyOnly       bool         `json:"heavy_only"`    // the rows read cover only cells where something was heavy
 	MinObservations uint64       `json:"min_observations"`
 	Windows         []NS         `json:"windows"` // starts, ascending, every window of the range
 	Signals         []SignalInfo `json:"signals"` // all signals stored, also those without data here
@@ -80,8 +79,7 @@ type Location struct {
 // SignalData holds one signal's numbers.
 type SignalData struct {
 	Signal    int             `json:"signal"`    // index of signals
-	Cells     Cells           `json:"cells"`     // ordered by window, source, destination
-	Total     Cells           `json:"total"`     // over the whole range: its window column is empty
+	Total     Cells           `json:"total"`     // over the whole range, ordered by source, destination
 	Locations LocationColumns `json:"locations"` // ordered by window, location
 	Sum       Totals          `json:"sum"`
 }
@@ -94,10 +92,8 @@ type Totals struct {
 	Heavy        uint64 `json:"heavy"`
 }
 
-// Cells are columns: row i of each belongs together. Window, Src and Dst are
-// indexes of windows and groups; Kind is 1 for tags and 2 for reflections.
+// Cells are columns: row i of each belongs together. Src and Dst are indexes of groups; Kind is 1 for tags and 2 for reflections.
 type Cells struct {
-	Window       []int    `json:"window"`
 	Src          []int    `json:"src"`
 	Dst          []int    `json:"dst"`
 	Kind         []int    `json:"kind"`

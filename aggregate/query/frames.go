@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -55,20 +54,12 @@ type Column struct {
 // columns that a drawing needs alone. Options are those of Build; From and To are best
 // multiples of the step. Errors are those of Build. The answer is the caller's.
 func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, error) {
-	o = o.withDefaults()
-	extent, err := r.Extent(ctx)
+	_, p, err := o.plan(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("read extent: %w", err)
-	}
-	if err := o.findSignals(extent); err != nil {
 		return nil, err
 	}
 	if len(o.Signals) != 1 || len(o.Levels) != 1 {
 		return nil, fmt.Errorf("%w: frames are of one signal at one level: name one each", ErrInvalid)
-	}
-	p, err := newPlan(o, extent)
-	if err != nil {
-		return nil, err
 	}
 	q := p.question(o.Signals[0])
 	q.Level, q.Src, q.Dst = o.Levels[0], o.Src, o.Dst
@@ -79,8 +70,8 @@ func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, e
 	if len(rows) > o.MaxRows {
 		return nil, fmt.Errorf("%w: more than %d rows: take fewer windows", ErrTooLarge, o.MaxRows)
 	}
-	if !slices.IsSortedFunc(rows, compareCells) {
-		slices.SortFunc(rows, compareCells)
+	if !slices.IsSortedFunc(rows, aggregate.CompareCellWindows) {
+		slices.SortFunc(rows, aggregate.CompareCellWindows)
 	}
 	return EncodeFrames(p.step, rows, lean)
 }
@@ -88,19 +79,29 @@ func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, e
 // EncodeFrames writes rows as frames, lean or not as in BuildFrames. The rows are ordered by
 // window, source and destination; step is the length of the windows in ns. Errors wrap
 // ErrTooLarge. The answer is the caller's.
-func EncodeFrames(step int64, rows []CellRow, lean bool) ([]byte, error) {
-	f := newFramer(lean)
-	f.head.StepNS = step
-	for len(rows) > 0 {
-		n := 1
-		for n < len(rows) && rows[n].Window == rows[0].Window {
-			n++
+func EncodeFrames(step int64, rows []aggregate.CellWindow, lean bool) ([]byte, error) {
+	f := newFramer(step, lean)
+	for i := range rows {
+		if i > 0 && rows[i].Start != rows[i-1].Start {
+			f.frame(rows[i-1].Start)
 		}
-		f.frame(rows[:n])
-		rows = rows[n:]
+		f.rows = append(f.rows, &rows[i].CellStats)
 	}
-	if len(f.groups) > math.MaxUint16 {
-		return nil, fmt.Errorf("%w: %d groups, at most %d", ErrTooLarge, len(f.groups), math.MaxUint16)
+	if n := len(rows); n > 0 {
+		f.frame(rows[n-1].Start)
+	}
+	return f.finish()
+}
+
+// EncodeFrame is EncodeFrames of the cells of one window, ordered by source and destination,
+// with all columns; start is in Unix ns.
+func EncodeFrame(start, step int64, cells []aggregate.CellStats) ([]byte, error) {
+	f := newFramer(step, false)
+	for i := range cells {
+		f.rows = append(f.rows, &cells[i])
+	}
+	if len(cells) > 0 {
+		f.frame(start)
 	}
 	return f.finish()
 }
@@ -112,13 +113,14 @@ type framer struct {
 	data      []byte
 	groups    map[aggregate.GroupID]uint16
 	locations map[aggregate.LocationID]uint64
-	keys      []CellRow // rows that the last layout was made of
-	column    []uint64  // that is being written
+	rows      []*aggregate.CellStats // of the frame that is next
+	keys      []*aggregate.CellStats // that the last layout was made of
+	column    []uint64               // that is being written
 }
 
-func newFramer(lean bool) *framer {
+func newFramer(step int64, lean bool) *framer {
 	return &framer{
-		head:   FramesHead{Version: FramesVersion, Groups: []ID{}, Locations: []ID{}, Layouts: []Layout{}, Frames: []Frame{}},
+		head:   FramesHead{Version: FramesVersion, StepNS: step, Groups: []ID{}, Locations: []ID{}, Layouts: []Layout{}, Frames: []Frame{}},
 		lean:   lean,
 		groups: make(map[aggregate.GroupID]uint16), locations: make(map[aggregate.LocationID]uint64),
 	}
@@ -149,56 +151,46 @@ func (f *framer) location(id aggregate.LocationID) uint64 {
 	return at
 }
 
-// frame adds the rows of one window, ordered by source and destination.
-func (f *framer) frame(rows []CellRow) {
-	out := Frame{Window: NS(rows[0].Window), Layout: f.layout(rows), Columns: map[string]Column{}}
-	counts := func(name string, of func(*CellRow) uint64) { out.Columns[name] = f.counts(rows, of) }
-	values := func(name string, of func(*CellRow) float64) { out.Columns[name] = f.values(rows, of) }
-	counts("kind", func(r *CellRow) uint64 { return uint64(r.Kind) })
-	counts("observations", func(r *CellRow) uint64 { return r.Observations })
-	counts("heavy", func(r *CellRow) uint64 { return r.Heavy })
-	counts("trimmed", func(r *CellRow) uint64 { return r.Trimmed })
-	counts("mode", func(r *CellRow) uint64 { return f.location(r.Mode) })
-	values("mean", func(r *CellRow) float64 { return r.Mean })
+// frame adds the rows as the frame of one window, ordered by source and destination.
+func (f *framer) frame(start int64) {
+	out := Frame{Window: NS(start), Layout: f.layout(), Columns: map[string]Column{}}
+	counts := func(name string, of func(*aggregate.CellStats) uint64) { out.Columns[name] = f.counts(of) }
+	values := func(name string, of func(*aggregate.CellStats) float64) { out.Columns[name] = f.values(of) }
+	counts("kind", func(c *aggregate.CellStats) uint64 { return uint64(c.Kind) })
+	counts("observations", func(c *aggregate.CellStats) uint64 { return c.Observations })
+	counts("heavy", func(c *aggregate.CellStats) uint64 { return c.Heavy })
+	counts("trimmed", func(c *aggregate.CellStats) uint64 { return c.Trimmed })
+	counts("mode", func(c *aggregate.CellStats) uint64 { return f.location(c.Mode) })
+	values("mean", (*aggregate.CellStats).MeanValue)
 	if !f.lean {
-		values("min", func(r *CellRow) float64 { return r.Min })
-		values("max", func(r *CellRow) float64 { return r.Max })
-		counts("untouched", func(r *CellRow) uint64 { return r.Untouched })
-		counts("mode_count", func(r *CellRow) uint64 { return r.ModeCount })
-		counts("runner_up", func(r *CellRow) uint64 { return f.location(r.RunnerUp) })
-		counts("runner_up_count", func(r *CellRow) uint64 { return r.RunnerUpCount })
+		values("min", (*aggregate.CellStats).MinValue)
+		values("max", (*aggregate.CellStats).MaxValue)
+		counts("untouched", func(c *aggregate.CellStats) uint64 { return c.Untouched })
+		counts("mode_count", func(c *aggregate.CellStats) uint64 { return c.ModeCount })
+		counts("runner_up", func(c *aggregate.CellStats) uint64 { return f.location(c.RunnerUp) })
+		counts("runner_up_count", func(c *aggregate.CellStats) uint64 { return c.RunnerUpCount })
 	}
 	f.head.Frames = append(f.head.Frames, out)
+	f.rows = f.rows[:0]
 }
 
 // layout is the one of the last frame where the cells are the same, else a new one.
-func (f *framer) layout(rows []CellRow) int {
-	if sameCells(rows, f.keys) {
+func (f *framer) layout() int {
+	same := slices.EqualFunc(f.rows, f.keys, func(a, b *aggregate.CellStats) bool { return a.Src == b.Src && a.Dst == b.Dst })
+	if same {
 		return len(f.head.Layouts) - 1
 	}
-	f.keys = rows
-	l := Layout{Rows: len(rows), Src: f.align()}
-	for i := range rows {
-		f.data = binary.LittleEndian.AppendUint16(f.data, f.group(rows[i].Src))
+	f.keys = append(f.keys[:0], f.rows...)
+	l := Layout{Rows: len(f.rows), Src: f.align()}
+	for _, c := range f.rows {
+		f.data = binary.LittleEndian.AppendUint16(f.data, f.group(c.Src))
 	}
 	l.Dst = f.align()
-	for i := range rows {
-		f.data = binary.LittleEndian.AppendUint16(f.data, f.group(rows[i].Dst))
+	for _, c := range f.rows {
+		f.data = binary.LittleEndian.AppendUint16(f.data, f.group(c.Dst))
 	}
 	f.head.Layouts = append(f.head.Layouts, l)
 	return len(f.head.Layouts) - 1
-}
-
-func sameCells(a, b []CellRow) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Src != b[i].Src || a[i].Dst != b[i].Dst {
-			return false
-		}
-	}
-	return true
 }
 
 // align is the next place that any type may begin at.
@@ -210,11 +202,11 @@ func (f *framer) align() int {
 }
 
 // counts writes a column as narrow as its largest number allows.
-func (f *framer) counts(rows []CellRow, of func(*CellRow) uint64) Column {
+func (f *framer) counts(of func(*aggregate.CellStats) uint64) Column {
 	f.column = f.column[:0]
 	least, most := uint64(math.MaxUint64), uint64(0)
-	for i := range rows {
-		v := of(&rows[i])
+	for _, c := range f.rows {
+		v := of(c)
 		least, most = min(least, v), max(most, v)
 		f.column = append(f.column, v)
 	}
@@ -248,15 +240,18 @@ func (f *framer) counts(rows []CellRow, of func(*CellRow) uint64) Column {
 }
 
 // values writes measurements, seven digits of each; NaN is no value.
-func (f *framer) values(rows []CellRow, of func(*CellRow) float64) Column {
-	c := Column{Type: "f32", At: f.align()}
-	for i := range rows {
-		f.data = binary.LittleEndian.AppendUint32(f.data, math.Float32bits(float32(of(&rows[i]))))
+func (f *framer) values(of func(*aggregate.CellStats) float64) Column {
+	out := Column{Type: "f32", At: f.align()}
+	for _, c := range f.rows {
+		f.data = binary.LittleEndian.AppendUint32(f.data, math.Float32bits(float32(of(c))))
 	}
-	return c
+	return out
 }
 
 func (f *framer) finish() ([]byte, error) {
+	if len(f.groups) > math.MaxUint16 {
+		return nil, fmt.Errorf("%w: %d groups, at most %d", ErrTooLarge, len(f.groups), math.MaxUint16)
+	}
 	head, err := json.Marshal(f.head)
 	if err != nil {
 		return nil, fmt.Errorf("encode frames: %w", err)
@@ -267,9 +262,4 @@ func (f *framer) finish() ([]byte, error) {
 	out := make([]byte, 0, 4+len(head)+len(f.data))
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(head)))
 	return append(append(out, head...), f.data...), nil
-}
-
-// compareCells orders rows as frames and columns have them.
-func compareCells(a, b CellRow) int {
-	return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
 }

@@ -4,23 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // FromStore reads from ClickHouse. The store must outlive the reader.
 func FromStore(s *store.Store) Reader { return storeReader{s} }
 
+// storeReader charges the store's rows to the asker, and says which errors the asker can do
+// something about.
 type storeReader struct{ store *store.Store }
+
+// metered is Metered for a question to the store.
+func metered[Q, Row any](ctx context.Context, q Q, read func(context.Context, Q) ([]Row, error)) ([]Row, error) {
+	rows, err := Metered(ctx, func() ([]Row, error) { return read(ctx, q) })
+	return rows, asked(err)
+}
 
 // Extent implements Catalog.
 func (r storeReader) Extent(ctx context.Context) (Extent, error) {
 	e, err := r.store.Extent(ctx)
-	return Extent{First: e.First, Last: e.Last, Signals: e.Signals, Resolutions: e.Resolutions, Observations: e.Observations}, asked(err)
+	return e, asked(err)
 }
 
 // Groups implements Catalog.
@@ -41,86 +49,58 @@ func (r storeReader) Peers(ctx context.Context) (map[string]string, error) {
 	return fabric.Peers(text), asked(err)
 }
 
-func (q Question) storeQuery() store.Query {
-	return store.Query{
-		Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution, Step: q.Step,
-		Level: q.Level, Src: q.Src, Dst: q.Dst,
-	}
-}
-
 // Cells implements Analytics.
-func (r storeReader) Cells(ctx context.Context, q Question) ([]CellRow, error) {
-	cells, err := Metered(ctx, func() ([]store.CellRow, error) { return r.store.Cells(ctx, q.storeQuery()) })
-	rows := make([]CellRow, len(cells))
-	for i := range cells {
-		rows[i] = newCellRow(q.Signal, &cells[i])
-	}
-	return rows, asked(err)
+func (r storeReader) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, error) {
+	return metered(ctx, q, r.store.Cells)
 }
 
 // CellWindows implements Analytics.
-func (r storeReader) CellWindows(ctx context.Context, q Question) ([]CellRow, error) {
-	cells, err := Metered(ctx, func() ([]store.CellWindowRow, error) { return r.store.CellWindows(ctx, q.storeQuery()) })
-	rows := make([]CellRow, len(cells))
-	for i := range cells {
-		rows[i] = newCellRow(q.Signal, &cells[i].CellRow)
-		rows[i].Window = cells[i].Window.UnixNano()
-	}
-	return rows, asked(err)
+func (r storeReader) CellWindows(ctx context.Context, q Question) ([]aggregate.CellWindow, error) {
+	return metered(ctx, q, r.store.CellWindows)
 }
 
 // EachCellWindow implements Analytics.
-func (r storeReader) EachCellWindow(ctx context.Context, q Question, n int, f func(*CellRow) error) (more bool, err error) {
-	asker := AskerOf(ctx)
-	if err := asker.Ask(); err != nil {
+func (r storeReader) EachCellWindow(ctx context.Context, q Question, n int, f func(*aggregate.CellWindow) error) (more bool, err error) {
+	budget := edge.BudgetOf(ctx)
+	if err := budget.Check(); err != nil {
 		return false, err
 	}
-	told, begin := 0, time.Now()
-	more, err = r.store.EachCellWindow(ctx, q.storeQuery(), n, func(c *store.CellWindowRow) error {
-		told++
-		row := newCellRow(q.Signal, &c.CellRow)
-		row.Window = c.Window.UnixNano()
-		return f(&row)
+	rows, begin := 0, time.Now()
+	more, err = r.store.EachCellWindow(ctx, q, n, func(c *aggregate.CellWindow) error {
+		rows++
+		return f(c)
 	})
-	asker.Spent(time.Since(begin))
-	asker.Told(told)
+	budget.ChargeTime(time.Since(begin))
+	budget.ChargeRows(rows)
 	return more, asked(err)
 }
 
 // LocationWindows implements Analytics.
-func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]LocationCount, error) {
-	windows, err := Metered(ctx, func() ([]store.LocationWindowRow, error) { return r.store.LocationWindows(ctx, q.storeQuery()) })
-	rows := make([]LocationCount, len(windows))
-	for i, w := range windows {
-		rows[i] = LocationCount{Window: w.Window.UnixNano(), Location: w.Location, Observations: w.Observations, Heavy: w.Heavy}
-	}
-	return rows, asked(err)
+func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]aggregate.LocationWindow, error) {
+	return metered(ctx, q, r.store.LocationWindows)
 }
 
 // TopLocations implements Analytics.
-func (r storeReader) TopLocations(ctx context.Context, q Question, n int) ([]LocationTotal, error) {
-	locations, err := Metered(ctx, func() ([]store.LocationRow, error) { return r.store.TopLocations(ctx, q.storeQuery(), n) })
-	rows := make([]LocationTotal, len(locations))
-	for i, l := range locations {
-		rows[i] = LocationTotal{l.Location, l.Observations, l.Heavy, math.NaN(), l.Cells}
-		if l.Heavy > 0 {
-			rows[i].HeavyMean = float64(l.HeavySum) / float64(l.Heavy) * q.Signal.Unit().PerStored()
-		}
-	}
-	return rows, asked(err)
+func (r storeReader) TopLocations(ctx context.Context, q Question, n int) ([]aggregate.LocationStats, error) {
+	return metered(ctx, q, func(ctx context.Context, q Question) ([]aggregate.LocationStats, error) {
+		return r.store.TopLocations(ctx, q, n)
+	})
 }
 
-func newCellRow(s csig.Signal, c *store.CellRow) CellRow {
-	row := CellRow{
-		Src: c.Src, Dst: c.Dst, Kind: c.Kind, Observations: c.Observations,
-		Mean: c.Mean, Min: math.NaN(), Max: math.NaN(),
-		Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy,
-		Mode: c.Mode, ModeCount: c.ModeCount, RunnerUp: c.RunnerUp, RunnerUpCount: c.RunnerUpCount,
-	}
-	if c.Measured > 0 {
-		row.Min, row.Max = s.Unit().FromStored(c.Min), s.Unit().FromStored(c.Max)
-	}
-	return row
+// Flows implements Records.
+func (r storeReader) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) {
+	return metered(ctx, q, r.store.Flows)
+}
+
+// Findings implements Records.
+func (r storeReader) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, error) {
+	return metered(ctx, q, r.store.Findings)
+}
+
+// Missing implements Records.
+func (r storeReader) Missing(ctx context.Context, from, to time.Time) ([]Span, error) {
+	list, err := r.store.Missing(ctx, from, to)
+	return list, asked(err)
 }
 
 // asked tells what the asker can mend from what failed.

@@ -8,7 +8,15 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // Limits of the HTTP interface.
@@ -34,8 +42,7 @@ type HandlerConfig struct {
 // application/problem+json (RFC 9457). It is safe for concurrent use.
 //
 // Parameters of bundle: signal and level (names, separated by commas), from and to
-// (RFC 3339 or Unix ns), step (a duration), cells (windows, or total for a bundle whose
-// windows come as frames). Those of frames: the same but cells, with one signal and
+// (RFC 3339 or Unix ns), step (a duration). Those of frames: the same, with one signal and
 // level; fields (all or lean), src and dst (ids of groups). All are optional.
 func NewHandler(cfg HandlerConfig) http.Handler {
 	if cfg.Timeout <= 0 {
@@ -123,7 +130,7 @@ func (a *api) bundle(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	o, err := readOptions(values, a.Options, "cells")
+	o, err := readOptions(values, a.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -171,4 +178,215 @@ func (a *api) extent(ctx context.Context, _ *http.Request) (any, error) {
 		out.ResolutionsNS = append(out.ResolutionsNS, int64(r))
 	}
 	return out, nil
+}
+
+// maxParameter bounds the length of one parameter: the longest sensible value
+// lists every signal.
+const maxParameter = 512
+
+// readOptions reads the parameters of a request, those of bundles and the further ones
+// named, into a copy of base. Unknown and repeated parameters are refused: a misspelt
+// bound must not widen the answer in silence.
+func readOptions(values url.Values, base Options, further ...string) (Options, error) {
+	known := append([]string{"signal", "from", "to", "step", "level"}, further...)
+	for name, v := range values {
+		if !slices.Contains(known, name) {
+			return base, fmt.Errorf("%w: unknown parameter %q: expected %s", ErrInvalid, name, strings.Join(known, ", "))
+		}
+		if len(v) > 1 || len(v[0]) > maxParameter {
+			return base, fmt.Errorf("%w: parameter %s is given twice or longer than %d bytes", ErrInvalid, name, maxParameter)
+		}
+	}
+	var err error
+	if base.Named, err = readList(values.Get("signal"), signalName); err != nil {
+		return base, fmt.Errorf("%w: signal: %w", ErrInvalid, err)
+	}
+	if base.Levels, err = readList(values.Get("level"), fabric.ParseLevel); err != nil {
+		return base, fmt.Errorf("%w: level: %w", ErrInvalid, err)
+	}
+	if base.From, err = readTime(values.Get("from")); err != nil {
+		return base, fmt.Errorf("%w: from: %w", ErrInvalid, err)
+	}
+	if base.To, err = readTime(values.Get("to")); err != nil {
+		return base, fmt.Errorf("%w: to: %w", ErrInvalid, err)
+	}
+	if base.Step, err = readStep(values.Get("step")); err != nil {
+		return base, fmt.Errorf("%w: step: %w", ErrInvalid, err)
+	}
+	if base.Src, err = readGroup(values.Get("src")); err != nil {
+		return base, fmt.Errorf("%w: src: %w", ErrInvalid, err)
+	}
+	if base.Dst, err = readGroup(values.Get("dst")); err != nil {
+		return base, fmt.Errorf("%w: dst: %w", ErrInvalid, err)
+	}
+	return base, nil
+}
+
+// readChoice tells whether a parameter has its second value; the first is what it has
+// when it is left out.
+func readChoice(text, first, second string) (bool, error) {
+	if text != "" && text != first && text != second {
+		return false, fmt.Errorf("read %q: expected %s or %s", text, first, second)
+	}
+	return text == second, nil
+}
+
+// readGroup reads a group's identifier, nil where there is none.
+func readGroup(text string) (*aggregate.GroupID, error) {
+	if text == "" {
+		return nil, nil
+	}
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read group %q: expected an id of a bundle's groups", text)
+	}
+	group := aggregate.GroupID(id)
+	return &group, nil
+}
+
+// signalName checks a name, to which only stored rows give a meaning.
+func signalName(name string) (string, error) {
+	_, err := csig.ParseSignal(name)
+	return name, err
+}
+
+// readList reads names separated by commas, each at most once.
+func readList[T comparable](text string, parse func(string) (T, error)) ([]T, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var out []T
+	for name := range strings.SplitSeq(text, ",") {
+		v, err := parse(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(out, v) {
+			return nil, fmt.Errorf("read %q: listed twice", name)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// readTime reads RFC 3339 or Unix ns. Times that do not fit into Unix ns are
+// refused: window arithmetic would wrap.
+func readTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ns, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return checkTime(time.Unix(0, ns))
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read time %q: expected RFC 3339 such as 2026-01-31T12:00:00Z, or Unix ns", text)
+	}
+	return checkTime(t)
+}
+
+func checkTime(t time.Time) (time.Time, error) {
+	if t.Year() < 1970 || t.Year() > 2105 {
+		return time.Time{}, fmt.Errorf("read time: year %d is out of range, expected 1970 to 2105", t.Year())
+	}
+	return t, nil
+}
+
+func readStep(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	step, err := time.ParseDuration(text)
+	if err != nil || step < 100*time.Microsecond || step > 366*24*time.Hour {
+		return 0, fmt.Errorf("read step %q: expected a duration from 100us to 8784h, such as 10s", text)
+	}
+	return step, nil
+}
+
+// Outcome is how the work on a request ended. Whoever answers requests, over whatever
+// protocol, takes it from OutcomeOf.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Answered    Outcome = iota
+	Canceled            // the client left: nobody reads the answer, and nothing went wrong
+	TimedOut            // there was no answer in time
+	Unavailable         // the store is away or slow, or the server stops
+	Busy                // the client's limits are used up: the error is an edge.LimitError
+	Invalid
+	TooLarge
+	NoData
+	Failed // inside; the log says why
+)
+
+// RetryAfter is what the header Retry-After says where a request is Unavailable, in seconds.
+const RetryAfter = "5"
+
+// OutcomeOf is the outcome of work under ctx that ended with err. A request that has ended
+// fails in many ways, so that ctx is looked at before most errors.
+func OutcomeOf(ctx context.Context, err error) Outcome {
+	if err == nil {
+		return Answered
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return Canceled
+	}
+	if _, limited := errors.AsType[*edge.LimitError](err); limited {
+		return Busy
+	}
+	switch {
+	case errors.Is(err, ErrInvalid):
+		return Invalid
+	case errors.Is(err, ErrTooLarge):
+		return TooLarge
+	case errors.Is(err, ErrNoData):
+		return NoData
+	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+		return TimedOut
+	case errors.Is(err, ErrUnavailable), errors.Is(err, context.Canceled):
+		return Unavailable
+	}
+	return Failed
+}
+
+// Status is the outcome as a status of HTTP.
+func (o Outcome) Status() int {
+	return [...]int{
+		Answered: http.StatusOK, Canceled: edge.StatusCanceled, TimedOut: http.StatusGatewayTimeout, Unavailable: http.StatusServiceUnavailable,
+		Busy: http.StatusTooManyRequests, Invalid: http.StatusUnprocessableEntity, TooLarge: http.StatusUnprocessableEntity,
+		NoData: http.StatusNotFound, Failed: http.StatusInternalServerError,
+	}[o]
+}
+
+// status is that of work on a bundle: most of its parameters cannot be read where they are
+// wrong.
+func status(ctx context.Context, err error) int {
+	if o := OutcomeOf(ctx, err); o != Invalid {
+		return o.Status()
+	}
+	return http.StatusBadRequest
+}
+
+// fail answers with a problem. What went wrong inside is logged and not told: it
+// may name hosts and statements.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, err error) {
+	detail := err.Error()
+	if code >= http.StatusInternalServerError {
+		a.Logger.ErrorContext(r.Context(), "answer request",
+			slog.String("path", r.URL.Path), slog.Int("status", code), slog.Any("error", err))
+		detail = "the server could not answer: its log says why"
+		switch code {
+		case http.StatusGatewayTimeout:
+			detail = "the answer took too long: take a longer step, a shorter range, one signal or one level"
+		case http.StatusServiceUnavailable:
+			w.Header().Set("Retry-After", RetryAfter)
+			detail = "the answer has to wait, since the store or the server is too busy: try again later"
+		}
+	}
+	if limited, ok := errors.AsType[*edge.LimitError](err); ok {
+		w.Header().Set("Retry-After", limited.RetryAfter())
+		detail = limited.Detail
+	}
+	edge.WriteProblem(w, code, detail)
 }

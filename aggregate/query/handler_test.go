@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 func serve(t *testing.T, h http.Handler, method, target string) *http.Response {
@@ -30,8 +33,6 @@ func TestHandlerStatus(t *testing.T) {
 	}{
 		"all":             {"GET", "/api/v1/bundle", 200, ""},
 		"everything said": {"GET", "/api/v1/bundle?signal=max_delay,min_abw&level=device&from=2026-01-20T09:00:00Z&to=1768899605000000000&step=1s", 200, ""},
-		"totals":          {"GET", "/api/v1/bundle?cells=total", 200, ""},
-		"bad cells":       {"GET", "/api/v1/bundle?cells=none", 400, "expected windows or total"},
 		"bad fields":      {"GET", "/api/v1/frames?signal=max_delay&fields=mean", 400, "expected all or lean"},
 		"bad group":       {"GET", "/api/v1/frames?signal=max_delay&src=rack1", 400, "an id"},
 		"group of bundle": {"GET", "/api/v1/bundle?src=1", 400, "unknown parameter"},
@@ -98,7 +99,7 @@ func TestHandlerSelects(t *testing.T) {
 	if len(b.Windows) != 3 || int64(b.Windows[0]) != start.Add(2*time.Second).UnixNano() {
 		t.Errorf("windows %v, want 3 from 2 s on", b.Windows)
 	}
-	if b.Data[0].Cells.Modes["stage"] == nil || b.Data[0].Cells.Modes["location"] != nil {
+	if b.Data[0].Total.Modes["stage"] == nil || b.Data[0].Total.Modes["location"] != nil {
 		t.Errorf("modes at %v, want stage alone", b.Levels)
 	}
 }
@@ -146,7 +147,7 @@ type failing struct {
 	wait bool
 }
 
-func (f failing) Cells(ctx context.Context, _ query.Question) ([]query.CellRow, error) {
+func (f failing) Cells(ctx context.Context, _ query.Question) ([]aggregate.CellStats, error) {
 	if f.wait {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -182,4 +183,44 @@ func FuzzBundleParameters(f *testing.F) {
 			t.Errorf("%q: status %d, body %.200s", parameters, w.Code, w.Body)
 		}
 	})
+}
+
+// TestMetered: rows are read on a budget and charged to it, and not read once it is used up.
+func TestMetered(t *testing.T) {
+	reads := 0
+	read := func() ([]int, error) {
+		reads++
+		return []int{1, 2, 3}, nil
+	}
+	server, err := edge.New(edge.Config{Auth: &edge.Auth{Anonymous: edge.Peer{Name: "anonymous", Role: edge.Read}}, Access: &edge.Access{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if rows, err := query.Metered(r.Context(), read); err != nil || len(rows) != 3 {
+			t.Errorf("%v, %v", rows, err)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if s := server.Stats(); s.Rows != 3 || s.StoreTime <= 0 {
+		t.Errorf("charged %d rows and %s", s.Rows, s.StoreTime)
+	}
+	edgetest.Limited(t, 1500*time.Millisecond, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var limited *edge.LimitError
+		if _, err := query.Metered(r.Context(), read); !errors.As(err, &limited) || limited.RetryAfter() != "2" || reads != 1 {
+			t.Errorf("%v after %d reads", err, reads)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if _, err := query.Metered(t.Context(), read); err != nil {
+		t.Errorf("without a request: %v", err)
+	}
+}
+
+// TestBundleLimited: a client that has used up its budget is told when to come again.
+func TestBundleLimited(t *testing.T) {
+	h := query.NewHandler(query.HandlerConfig{Reader: querytest.Fabric(2, 2)})
+	w := httptest.NewRecorder()
+	edgetest.Limited(t, 1500*time.Millisecond, h).ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/bundle", nil))
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" || !strings.Contains(w.Body.String(), "shorter ranges") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
 }

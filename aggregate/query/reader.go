@@ -6,17 +6,39 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Reader is what a bundle is built from. Implementations are safe for concurrent
-// use and bound the rows they return; the order of rows is free.
+// Reader is what answers are made from. FromStore makes one of a store, and package querytest
+// has one for tests; FromWindows answers Analytics from memory. Implementations are safe for
+// concurrent use and bound the rows they return. They charge what they read to the budget of
+// the context, and their errors are those of this package where the client can do something
+// about them.
 type Reader interface {
 	Catalog
 	Analytics
 	Records
 }
+
+// Questions and the rows of records have the types of the store. With these names, callers of a
+// Reader need not import it.
+type (
+	// Question asks for cells or locations.
+	Question = store.Question
+	// FlowQuestion asks for flows.
+	FlowQuestion = store.FlowQuestion
+	// FindingQuestion asks for findings.
+	FindingQuestion = store.FindingQuestion
+	// Extent is what there is to ask for.
+	Extent = store.Extent
+	// FlowTotal is a flow over a range.
+	FlowTotal = store.FlowTotal
+	// FindingRow is something that broke the protocol or the configuration.
+	FindingRow = store.FindingRow
+	// Span is a time range.
+	Span = store.Span
+)
 
 // Catalog says what there is to ask for.
 type Catalog interface {
@@ -34,78 +56,47 @@ type Linker interface {
 	Peers(context.Context) (map[string]string, error)
 }
 
-// Analytics answers questions about one signal over one time range.
+// Analytics answers questions about one signal over one time range. A cell is made of its tags
+// where it has any in the range, else of its reflections. The order of rows is free unless
+// said otherwise.
 type Analytics interface {
 	// Cells has one row per cell over the whole range.
-	Cells(context.Context, Question) ([]CellRow, error)
+	Cells(context.Context, Question) ([]aggregate.CellStats, error)
 	// CellWindows has one row per cell and window of Question.Step.
-	CellWindows(context.Context, Question) ([]CellRow, error)
+	CellWindows(context.Context, Question) ([]aggregate.CellWindow, error)
 	// EachCellWindow calls f with the first n rows of CellWindows as they come, by window, source
 	// and destination, and tells whether there are more. A row is f's until it returns; an
 	// error of f ends it.
-	EachCellWindow(ctx context.Context, q Question, n int, f func(*CellRow) error) (more bool, err error)
-	// LocationWindows has one row per location and window of Question.Step.
-	LocationWindows(context.Context, Question) ([]LocationCount, error)
+	EachCellWindow(ctx context.Context, q Question, n int, f func(*aggregate.CellWindow) error) (more bool, err error)
+	// LocationWindows has one row per location and window of Question.Step, of all cells.
+	LocationWindows(context.Context, Question) ([]aggregate.LocationWindow, error)
 	// TopLocations has the n locations with the most heavy observations over the whole
-	// range, the most first.
-	TopLocations(ctx context.Context, q Question, n int) ([]LocationTotal, error)
+	// range, of all cells, the most first.
+	TopLocations(ctx context.Context, q Question, n int) ([]aggregate.LocationStats, error)
 }
 
-// Question selects the rows of one signal. From and To are multiples of Step, and
-// Step is a multiple of Resolution; To is exclusive. A Resolution of 0 is the
-// coarsest complete one that divides Step and holds the range. Src and Dst choose cells,
-// nil all of them; questions about locations are about all cells.
-type Question struct {
-	Signal     csig.Signal
-	From, To   time.Time
-	Resolution time.Duration
-	Step       time.Duration
-	Level      fabric.Level
-	Src, Dst   *aggregate.GroupID
+// Records answers questions about flows and other rows that are not cells.
+type Records interface {
+	// Flows has the first Limit flows by heavy observations, the most first.
+	Flows(context.Context, FlowQuestion) ([]FlowTotal, error)
+	// Findings has the first Limit findings, the most severe and latest first.
+	Findings(context.Context, FindingQuestion) ([]FindingRow, error)
+	// Missing are the parts of a range that windows of at least one producer are known to be
+	// missing of, ascending and apart.
+	Missing(ctx context.Context, from, to time.Time) ([]Span, error)
 }
 
-// Extent is what a store holds. It is empty when First equals Last.
-type Extent struct {
-	First, Last  time.Time     // start of the first window, end of the last one
-	Signals      []csig.Signal // of at least the last day before Last
-	Resolutions  []time.Duration
-	Observations uint64 // of at least the last day before Last, both kinds
-}
-
-// Empty tells whether nothing is stored.
-func (e Extent) Empty() bool { return !e.First.Before(e.Last) || len(e.Signals) == 0 }
-
-// CellRow holds the numbers of one cell over one window or a whole range, from one
-// kind of observation. Mean, Min and Max are in the signal's unit and NaN where
-// nothing has a value or the reader does not know it.
-type CellRow struct {
-	Window         int64 // Unix ns of the window's start; 0 in answers over a whole range
-	Src, Dst       aggregate.GroupID
-	Kind           decode.Kind
-	Observations   uint64
-	Mean, Min, Max float64
-	Untouched      uint64
-	Trimmed        uint64
-	Heavy          uint64
-	Mode, RunnerUp aggregate.LocationID // NoLocation when nothing was heavy
-	ModeCount      uint64               // heavy observations that name Mode
-	RunnerUpCount  uint64
-}
-
-// LocationCount is how often a location was named in a window, and how often when
-// it was heavily loaded.
-type LocationCount struct {
-	Window       int64 // Unix ns of the window's start
-	Location     aggregate.LocationID
-	Observations uint64
-	Heavy        uint64
-}
-
-// LocationTotal is the same over a whole range.
-type LocationTotal struct {
-	Location     aggregate.LocationID
-	Observations uint64
-	Heavy        uint64
-	HeavyMean    float64 // of heavy observations, in the signal's unit; NaN without any
-	Cells        uint64  // with a heavy observation there
+// Metered reads rows on the budget of the request that the context belongs to: it checks the
+// budget first, and charges the time and the rows. Implementations of Analytics and Records use
+// it. Its error may be an edge.LimitError.
+func Metered[Row any](ctx context.Context, read func() ([]Row, error)) ([]Row, error) {
+	budget := edge.BudgetOf(ctx)
+	if err := budget.Check(); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	rows, err := read()
+	budget.ChargeTime(time.Since(begin))
+	budget.ChargeRows(len(rows))
+	return rows, err
 }

@@ -99,7 +99,7 @@ func BenchmarkAnswers(b *testing.B) {
 	}
 	settle(b, s)
 	from := testStart.Add(2 * time.Minute)
-	seconds := Query{Signal: csig.MinABWRatio, From: from, To: from.Add(time.Hour), Resolution: time.Second, Step: time.Minute}
+	seconds := Question{Signal: csig.MinABWRatio, From: from, To: from.Add(time.Hour), Resolution: time.Second, Step: time.Minute}
 	minutes, chosen := seconds, seconds
 	minutes.Resolution, chosen.Resolution = time.Minute, 0
 	zero := aggregate.GroupID(0)
@@ -111,7 +111,7 @@ func BenchmarkAnswers(b *testing.B) {
 	coarse.Step = time.Second
 	for _, bb := range []struct {
 		name  string
-		query Query
+		query Question
 		view  string
 		what  string // columns; empty: the store's own question
 	}{
@@ -168,7 +168,7 @@ func settle(b *testing.B, s *Store) {
 }
 
 // ask puts one question and counts the rows of its answer.
-func ask(b *testing.B, s *Store, q Query, view, columns string) (int, error) {
+func ask(b *testing.B, s *Store, q Question, view, columns string) (int, error) {
 	switch {
 	case columns != "":
 		n := 0
@@ -192,7 +192,7 @@ func ask(b *testing.B, s *Store, q Query, view, columns string) (int, error) {
 }
 
 // readRows is what the plan of a question reads of tables of partials.
-func readRows(b *testing.B, s *Store, q Query, view string) uint64 {
+func readRows(b *testing.B, s *Store, q Question, view string) uint64 {
 	windowed := view == "cell_windows" || view == "location_windows"
 	query := fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s WHERE %s", q.view(s.database, view, windowed), q.cells())
 	if view == "location_windows" || view == "top_locations" {

@@ -4,52 +4,63 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // maxChoices bounds the values that a filter may list.
 const maxChoices = 10_000
 
-// FlowFilter chooses flows. The zero value takes all, and what all others come to.
-type FlowFilter struct {
-	SrcGroups, DstGroups []aggregate.GroupID // any of them; empty: all
+// FlowQuestion asks for the flows of one signal with the most heavy observations, over the
+// windows that start in [From, To). What is left empty takes all flows, and what all others
+// come to.
+type FlowQuestion struct {
+	Signal               csig.Signal
+	From, To             time.Time
+	Resolution           time.Duration       // of the windows: 1 s, which 0 is, or 1 min
+	SrcGroups, DstGroups []aggregate.GroupID // any of them
 	// Src and Dst are prefixes that addresses are in; the zero Prefix takes all. A prefix of
 	// IPv4 and the same one mapped into IPv6 are one.
 	Src, Dst netip.Prefix
 	Kind     decode.Kind // 0: both
 	MinHeavy uint64
+	Limit    int // flows at most, 1 or more
 }
 
-// FindingFilter chooses findings. What is empty takes all.
-type FindingFilter struct {
+// FindingQuestion asks for findings with something in [From, To). What is left empty takes
+// all.
+type FindingQuestion struct {
+	From, To                   time.Time
 	Kinds, Severities, Devices []string // any of them
 	Locations                  []aggregate.LocationID
+	Limit                      int // findings at most, 1 or more
 }
 
 // where is the condition of rows of the view top_flows.
-func (f *FlowFilter) where() (string, error) {
+func (q *FlowQuestion) where() (string, error) {
 	c := conditions{}
-	anyOf(&c, "src_group", f.SrcGroups, groupNumber)
-	anyOf(&c, "dst_group", f.DstGroups, groupNumber)
-	c.within("src", f.Src)
-	c.within("dst", f.Dst)
-	if f.Kind != 0 {
-		c.add("source_kind = %d", uint8(f.Kind))
+	anyOf(&c, "src_group", q.SrcGroups, groupNumber)
+	anyOf(&c, "dst_group", q.DstGroups, groupNumber)
+	c.within("src", q.Src)
+	c.within("dst", q.Dst)
+	if q.Kind != 0 {
+		c.add("source_kind = %d", uint8(q.Kind))
 	}
-	if f.MinHeavy > 0 {
-		c.add("heavy >= %d", f.MinHeavy)
+	if q.MinHeavy > 0 {
+		c.add("heavy >= %d", q.MinHeavy)
 	}
 	return c.all()
 }
 
-func (f *FindingFilter) where() (string, error) {
+func (q *FindingQuestion) where() (string, error) {
 	c := conditions{}
-	anyOf(&c, "kind", f.Kinds, literal)
-	anyOf(&c, "toString(severity)", f.Severities, literal)
-	anyOf(&c, "device", f.Devices, literal)
-	anyOf(&c, "location", f.Locations, func(id aggregate.LocationID) string { return fmt.Sprint(uint64(id)) })
+	anyOf(&c, "kind", q.Kinds, literal)
+	anyOf(&c, "toString(severity)", q.Severities, literal)
+	anyOf(&c, "device", q.Devices, literal)
+	anyOf(&c, "location", q.Locations, func(id aggregate.LocationID) string { return fmt.Sprint(uint64(id)) })
 	return c.all()
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestChosenFlows: filters take what they say, whatever family addresses are of.
-func TestChosenFlows(t *testing.T) {
+// TestFlowQuestion: filters take what they say, whatever family addresses are of.
+func TestFlowQuestion(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
@@ -25,24 +25,26 @@ func TestChosenFlows(t *testing.T) {
 	}
 	prefix := netip.MustParsePrefix
 	for name, tt := range map[string]struct {
-		filter FlowFilter
+		chosen FlowQuestion
 		ports  []uint16 // 0 is what all others come to
 	}{
-		"all":             {FlowFilter{}, []uint16{2, 0, 1}},
-		"groups":          {FlowFilter{SrcGroups: []aggregate.GroupID{20, 99}, DstGroups: []aggregate.GroupID{21}}, []uint16{2}},
-		"nobody":          {FlowFilter{SrcGroups: []aggregate.GroupID{99}}, nil},
-		"kind":            {FlowFilter{Kind: decode.Tag}, []uint16{0, 1}},
-		"heavy":           {FlowFilter{MinHeavy: 5}, []uint16{2}},
-		"host":            {FlowFilter{Src: prefix("10.0.0.1/32")}, []uint16{1}},
-		"IPv4":            {FlowFilter{Src: prefix("10.0.0.0/23")}, []uint16{2, 1}},
-		"IPv4 mapped":     {FlowFilter{Src: prefix("::ffff:10.0.0.0/119")}, []uint16{2, 1}},
-		"beside":          {FlowFilter{Src: prefix("10.0.2.0/23")}, nil},
-		"every address":   {FlowFilter{Src: prefix("::/0")}, []uint16{2, 1}},
-		"IPv6":            {FlowFilter{Dst: prefix("2001:db8::/32")}, []uint16{2, 1}},
-		"family":          {FlowFilter{Dst: prefix("0.0.0.0/0")}, nil},
-		"everything told": {FlowFilter{SrcGroups: []aggregate.GroupID{10}, Src: prefix("10.0.0.0/8"), Dst: prefix("2001:db8::2/128"), Kind: decode.Tag, MinHeavy: 4}, []uint16{1}},
+		"all":             {FlowQuestion{}, []uint16{2, 0, 1}},
+		"groups":          {FlowQuestion{SrcGroups: []aggregate.GroupID{20, 99}, DstGroups: []aggregate.GroupID{21}}, []uint16{2}},
+		"nobody":          {FlowQuestion{SrcGroups: []aggregate.GroupID{99}}, nil},
+		"kind":            {FlowQuestion{Kind: decode.Tag}, []uint16{0, 1}},
+		"heavy":           {FlowQuestion{MinHeavy: 5}, []uint16{2}},
+		"host":            {FlowQuestion{Src: prefix("10.0.0.1/32")}, []uint16{1}},
+		"IPv4":            {FlowQuestion{Src: prefix("10.0.0.0/23")}, []uint16{2, 1}},
+		"IPv4 mapped":     {FlowQuestion{Src: prefix("::ffff:10.0.0.0/119")}, []uint16{2, 1}},
+		"beside":          {FlowQuestion{Src: prefix("10.0.2.0/23")}, nil},
+		"every address":   {FlowQuestion{Src: prefix("::/0")}, []uint16{2, 1}},
+		"IPv6":            {FlowQuestion{Dst: prefix("2001:db8::/32")}, []uint16{2, 1}},
+		"family":          {FlowQuestion{Dst: prefix("0.0.0.0/0")}, nil},
+		"everything told": {FlowQuestion{SrcGroups: []aggregate.GroupID{10}, Src: prefix("10.0.0.0/8"), Dst: prefix("2001:db8::2/128"), Kind: decode.Tag, MinHeavy: 4}, []uint16{1}},
 	} {
-		got, err := s.ChosenFlows(t.Context(), Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute)}, tt.filter, 10)
+		q := tt.chosen
+		q.Signal, q.From, q.To, q.Limit = csig.MaxDelay, testStart, testStart.Add(time.Minute), 10
+		got, err := s.Flows(t.Context(), q)
 		var ports []uint16
 		for _, f := range got {
 			ports = append(ports, f.SrcPort)
@@ -51,14 +53,14 @@ func TestChosenFlows(t *testing.T) {
 			t.Errorf("%s: ports %v, %v, want %v", name, ports, err, tt.ports)
 		}
 	}
-	many := FlowFilter{SrcGroups: make([]aggregate.GroupID, maxChoices+1)}
-	if _, err := s.ChosenFlows(t.Context(), Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute)}, many, 10); !errors.Is(err, ErrQuestion) {
+	many := FlowQuestion{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute), SrcGroups: make([]aggregate.GroupID, maxChoices+1), Limit: 10}
+	if _, err := s.Flows(t.Context(), many); !errors.Is(err, ErrQuestion) {
 		t.Errorf("too many groups: %v", err)
 	}
 }
 
-// TestChosenFindings: names are looked up as they are, whatever is in them.
-func TestChosenFindings(t *testing.T) {
+// TestFindingQuestion: names are looked up as they are, whatever is in them.
+func TestFindingQuestion(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
@@ -73,25 +75,26 @@ func TestChosenFindings(t *testing.T) {
 	if err := s.WriteFindings(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
-	count := func(f FindingFilter, n int) (list []FindingRow) {
+	count := func(q FindingQuestion, n int) (list []FindingRow) {
 		t.Helper()
-		list, err := s.ChosenFindings(t.Context(), testStart, testStart.Add(time.Hour), f, n)
+		q.From, q.To, q.Limit = testStart, testStart.Add(time.Hour), n
+		list, err := s.Findings(t.Context(), q)
 		if err != nil {
-			t.Errorf("%+v: %v", f, err)
+			t.Errorf("%+v: %v", q, err)
 		}
 		return list
 	}
 	for i, name := range names {
-		for _, f := range []FindingFilter{{Kinds: []string{name}}, {Devices: []string{name, "nobody"}}, {Locations: []aggregate.LocationID{aggregate.LocationID(i)}}} {
+		for _, f := range []FindingQuestion{{Kinds: []string{name}}, {Devices: []string{name, "nobody"}}, {Locations: []aggregate.LocationID{aggregate.LocationID(i)}}} {
 			if got := count(f, 100); len(got) != 1 || got[0].Kind != name {
 				t.Errorf("%+v: %d findings, want that of %q alone", f, len(got), name)
 			}
 		}
 	}
-	if got := count(FindingFilter{Severities: []string{SeverityInfo, "' OR ''='"}}, 100); len(got) != 1 {
+	if got := count(FindingQuestion{Severities: []string{SeverityInfo, "' OR ''='"}}, 100); len(got) != 1 {
 		t.Errorf("%d findings are %s, want 1", len(got), SeverityInfo)
 	}
-	if got := count(FindingFilter{}, 3); len(got) != 3 {
+	if got := count(FindingQuestion{}, 3); len(got) != 3 {
 		t.Errorf("%d findings, want the first 3", len(got))
 	}
 }

@@ -68,7 +68,7 @@ func TestClusterPlans(t *testing.T) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	q := testQuery()
+	q := testQuestion()
 	q.Step = q.Resolution
 	for _, view := range []string{
 		q.view(DefaultDatabase, "cells", false), q.view(DefaultDatabase, "cell_windows", true),
@@ -76,7 +76,7 @@ func TestClusterPlans(t *testing.T) {
 		q.call(DefaultDatabase, "coverage_windows", q.spanArgs(), q.stepArgs()), q.call(DefaultDatabase, "coverage_cells", q.signalArgs(), q.spanArgs()),
 		q.call(DefaultDatabase, "group_windows", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'a'"),
 		q.call(DefaultDatabase, "group_rhythm", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'a'"),
-		s.recordView("tap_totals", q.From, q.To), s.recordView("finding_totals", q.From, q.To), s.flowView(&q),
+		s.recordView("tap_totals", q.From, q.To), s.recordView("finding_totals", q.From, q.To), s.flowView(&FlowQuestion{Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution}),
 	} {
 		if plan := readStrings(t, s, "EXPLAIN SELECT * FROM "+view); len(plan) == 0 {
 			t.Errorf("%s: no plan", view)

@@ -22,7 +22,7 @@ type CodeRow struct {
 // Codes has one row for each code over the range and all cells that the question chooses,
 // ordered by layout and code; it has no Window and no Cell. A cell is made of its tags where
 // it has any in the range.
-func (s *Store) Codes(ctx context.Context, q Query) ([]CodeRow, error) {
+func (s *Store) Codes(ctx context.Context, q Question) ([]CodeRow, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read codes: %w", err)
 	}
@@ -42,7 +42,7 @@ func (s *Store) Codes(ctx context.Context, q Query) ([]CodeRow, error) {
 }
 
 // CodeWindows has one row for each window of Step, cell, layout and code, in that order.
-func (s *Store) CodeWindows(ctx context.Context, q Query) ([]CodeRow, error) {
+func (s *Store) CodeWindows(ctx context.Context, q Question) ([]CodeRow, error) {
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read code windows: %w", err)
 	}
@@ -61,6 +61,6 @@ func (s *Store) CodeWindows(ctx context.Context, q Query) ([]CodeRow, error) {
 	return list, err
 }
 
-func (q *Query) codes(database string) string {
+func (q *Question) codes(database string) string {
 	return q.call(database, "code_windows", q.signalArgs(), q.spanArgs(), q.stepArgs())
 }

@@ -26,7 +26,7 @@ func TestCodes(t *testing.T) {
 	for _, one := range []row{r, reflected, elsewhere, later} {
 		write(t, s, blocks([]row{one}))
 	}
-	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second, Step: 2 * time.Second}
+	q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second, Step: 2 * time.Second}
 	first, third := testStart, testStart.Add(2*time.Second)
 	one, other := Cell{10, 11}, Cell{12, 11}
 	for name, test := range map[string]struct {

@@ -51,7 +51,7 @@ func putAt(t *testing.T, s *Store, seq uint64, resolution time.Duration) {
 	if err := s.WriteBlock(t.Context(), blockOf(list)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.writer.flush(t.Context()); err != nil {
+	if err := s.writer.flush(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -66,7 +66,7 @@ func TestCorruption(t *testing.T) {
 			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Damage(filepath.Join(dir, "1"), grainAt(secondGrain).Suffix, grainAt(minuteGrain).Suffix); err != nil {
+			if err := c.Damage(filepath.Join(dir, "1")); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
@@ -89,6 +89,9 @@ func judgeRows(t *testing.T, f *fakeServer, harmless bool) {
 	inGaps, unknown := uint64(0), false
 	for g := range f.gaps {
 		inGaps += g.Rows
+		if g.LogClass == "" || g.FirstSeq == 0 || g.LastSeq < g.FirstSeq {
+			t.Errorf("gap %+v does not say which records are lost", g)
+		}
 		unknown = unknown || g.Reason == string(outbox.Uncertain)
 	}
 	const total = corruptionBlocks*corruptionRows + corruptionBlocks/4*corruptionRows

@@ -24,7 +24,7 @@ type Coverage struct {
 
 // CoverageWindows has one row for each window of Step with observations or gaps, in
 // their order. Of the question it considers From, To, Resolution and Step.
-func (s *Store) CoverageWindows(ctx context.Context, q Query) ([]Coverage, error) {
+func (s *Store) CoverageWindows(ctx context.Context, q Question) ([]Coverage, error) {
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read coverage: %w", err)
 	}
@@ -51,7 +51,7 @@ type CellCoverage struct {
 }
 
 // CoverageCells has one row for each cell with observations, the least covered first.
-func (s *Store) CoverageCells(ctx context.Context, q Query) ([]CellCoverage, error) {
+func (s *Store) CoverageCells(ctx context.Context, q Question) ([]CellCoverage, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read coverage: %w", err)
 	}

@@ -52,7 +52,7 @@ func covered(t *testing.T) *Store {
 func TestCoverageWindows(t *testing.T) {
 	sequential(t)
 	s := covered(t)
-	q := Query{From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second, Step: time.Second}
+	q := Question{From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second, Step: time.Second}
 	at := func(i int) time.Time { return testStart.Add(time.Duration(i) * time.Second) }
 	want := []Coverage{
 		{Window: at(0), Observations: 14, Tags: 10, Reflections: 4, Untouched: 3, Trimmed: 2, Producers: 1},
@@ -96,7 +96,7 @@ func TestCoverageOfWhatNobodyTook(t *testing.T) {
 		{Window: at(2000), Lost: 23},
 	}
 	for _, resolution := range []time.Duration{time.Second, 10 * time.Millisecond} {
-		got, err := s.CoverageWindows(t.Context(), Query{From: testStart, To: at(4000), Resolution: resolution, Step: time.Second})
+		got, err := s.CoverageWindows(t.Context(), Question{From: testStart, To: at(4000), Resolution: resolution, Step: time.Second})
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("at %s: %v (-want +got):\n%s", resolution, err, diff)
 		}
@@ -106,7 +106,7 @@ func TestCoverageOfWhatNobodyTook(t *testing.T) {
 func TestCoverageCells(t *testing.T) {
 	sequential(t)
 	s := covered(t)
-	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second}
+	q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(4 * time.Second), Resolution: time.Second}
 	want := []CellCoverage{
 		{Src: 1, Dst: 1, Observations: 10, Tags: 10, Untouched: 3, Trimmed: 2, Overflow: 10, Producers: 1, Covered: 0.25},
 		{Src: 10, Dst: 11, Observations: 14, Tags: 10, Reflections: 4, Untouched: 3, Trimmed: 2, Producers: 1, Covered: 0.25},

@@ -5,27 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // gapsClass is the class of the outbox behind the tables of partials.
 const gapsClass = numGrains
 
-// Reasons for losing rows beside the outbox's own.
 const (
-	lostFull    outbox.Reason = "full"    // made room for others
-	lostRefused outbox.Reason = "refused" // the server will never take them
-	lostDisk    outbox.Reason = "disk"    // the outbox could not be written
-	lostNewer   outbox.Reason = "newer"   // a newer csigscope wrote them, and too many wait for it
-)
-
-const (
-	// tellEvery is how often a wait is told of.
+	// tellEvery is how often a command that waits for the server looks whether to log it.
 	tellEvery = 10 * time.Second
 	// closePatience is how long Close waits for what may still be sent.
 	closePatience = 10 * time.Second
@@ -35,13 +29,16 @@ const (
 type target interface {
 	sendBatch(ctx context.Context, b *batch, token string) error
 	sendGaps(ctx context.Context, list []gap) error
-	sendRecords(ctx context.Context, in insertion) error
+	namesTarget
+	endRuns(ctx context.Context, e *ending) error
 	present(ctx context.Context, grain int, probes []probe) (map[probe]bool, error)
+	trimmed(ctx context.Context, class int, list []part) ([]bool, error)
 }
 
 // delivery sends what is in one outbox, one record at a time, for as long as it takes.
 type delivery struct {
 	log    *outbox.Log
+	beside []*delivery // all of the store's, with this one
 	to     target
 	server *readiness // of to
 	logger *slog.Logger
@@ -65,7 +62,7 @@ type delivery struct {
 	live    atomic.Bool // rows cannot be had again: make room rather than wait
 	closing atomic.Bool
 	taking  encoder // the writer's
-	record  []byte
+	records [][]byte
 	gaps    sync.Mutex
 	pending []gap   // that the disk did not take; guarded by gaps
 	sending encoder // the sender's, as all that follows
@@ -75,13 +72,16 @@ type delivery struct {
 	more      batch
 	following []byte
 	apart     [numClasses]uint64
-	outage    bool // a record could not be sent: see what the server has left
+	waits     [numClasses]*wait // for a class whose next record is not due
+	outage    bool              // a record could not be sent: see what the server has left
 	// sure says of each class that the record before was taken at the first attempt.
 	// Until then a record may have been sent before, by an earlier process even.
 	sure [numGrains]bool
 
+	waiting retry.LogThrottle // rows for the server
+	full    retry.LogThrottle // the outbox
+
 	mu      sync.Mutex
-	told    time.Time                   // when the wait was told of last
 	failure error                       // why nothing is sent, nil while it is
 	changed chan struct{}               // closed and replaced when a record is done or failure changes
 	sent    WriterStats                 // Rows, Batches and Retries
@@ -90,12 +90,13 @@ type delivery struct {
 	lost    map[aggregate.Source]uint64 // rows, since the outbox was opened
 	unknown uint64                      // lost records of whose rows nothing is known
 	before  []uint64                    // where the outbox stood then
+	earlier []uint64                    // the same without ends of runs
 }
 
-func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retry time.Duration, logger *slog.Logger) *delivery {
+func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retryFor time.Duration, logger *slog.Logger) *delivery {
 	d := &delivery{
 		interval: o.Interval, wake: make(chan struct{}, 1),
-		log: log, to: to, server: ready, retry: retry, now: o.Now,
+		log: log, to: to, server: ready, retry: retryFor, now: o.Now,
 		keep:  max(defaultTo(o.Keep, DefaultOutboxKeep), 0),
 		limit: defaultTo(o.MaxBytes, DefaultOutboxBytes), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
 		newer:  defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
@@ -106,6 +107,8 @@ func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retry 
 	if d.now == nil {
 		d.now = time.Now
 	}
+	d.earlier = slices.Clone(d.before)
+	d.earlier[endsClass] = 0
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -131,27 +134,44 @@ func (d *delivery) run(ctx context.Context) {
 	}
 	d.outage = true // nobody knows what the server has been through meanwhile
 	d.boundNewer()
-	pause := firstPause
+	backoff := newBackoff()
 	for ctx.Err() == nil {
-		e, ok, err := d.log.Next(d.payload)
+		e, ok, wait, err := d.next()
 		switch {
 		case err != nil:
 			d.fail(err)
-			d.sleep(ctx, &pause)
+			backoff.Wait(ctx)
 			continue
 		case ok:
 			if e.Payload != nil {
 				d.payload = e.Payload[:0]
 			}
-			if wait := d.hold(&e); wait > 0 {
-				d.rest(ctx, wait)
-				continue
-			}
 			d.handle(ctx, &e)
+		case wait > 0:
+			d.rest(ctx, wait)
+			continue
 		default:
 			d.idle(ctx)
 		}
-		pause = firstPause
+		backoff.Reset()
+	}
+}
+
+// next is the next entry to send, passing over classes that are not due and those that are
+// held; wait is how long these are where there is nothing else.
+func (d *delivery) next() (e outbox.Entry, ok bool, wait time.Duration, err error) {
+	passing := d.notDue()
+	for {
+		e, ok, err = d.log.Next(d.payload, passing...)
+		if err != nil || !ok {
+			return e, ok, wait, err
+		}
+		held := d.hold(&e)
+		if held <= 0 {
+			return e, true, 0, nil
+		}
+		wait = held
+		passing = append(passing, e.Class)
 	}
 }
 
@@ -169,9 +189,12 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 	}
 	first := e.Last
 	var err error
-	if class < numGrains {
+	switch {
+	case class < numGrains:
 		err = d.sendRows(ctx, e, class, payload)
-	} else {
+	case class == endsClass:
+		err = d.sendEnds(ctx, e, payload)
+	default:
 		err = d.sendFew(ctx, e, class, payload)
 	}
 	if e.Last > first && err != nil && refused(err) {
@@ -222,7 +245,7 @@ func (d *delivery) sendFew(ctx context.Context, e *outbox.Entry, class int, payl
 // finish acknowledges what was sent, or gives up what never will be.
 func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	switch {
-	case errors.Is(err, errHeld):
+	case errors.Is(err, errHeld), errors.Is(err, errNotDue):
 	case err == nil:
 		d.log.Ack(e)
 		if e.Class < numGrains {
@@ -234,8 +257,7 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	case ctx.Err() != nil || errors.Is(err, errDropped):
 	case errors.Is(err, errNewerBatch):
 		d.fail(err) // until the disk has room for it
-		pause := longestPause
-		d.sleep(ctx, &pause)
+		retry.Sleep(ctx, longestPause)
 	default:
 		d.logger.Error("rows will never be taken", slog.String("error", oneLine(err)))
 		d.report(lostRefused, e)
@@ -249,7 +271,7 @@ var errDropped = errors.New("dropped from the outbox")
 // deliver calls f until it succeeds, will never succeed, or the context ends. It gives
 // the error that f will always have, or the context's.
 func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.Context) error) error {
-	for pause := firstPause; ; {
+	for backoff := newBackoff(); ; {
 		if !d.log.Waits(e) {
 			return errDropped
 		}
@@ -275,10 +297,10 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 		}
 		d.fail(err)
 		if exceptionCode(err) == codeTooManyParts {
-			pause = longestPause // merging takes its time
+			backoff.Slow() // merging takes its time
 			d.note(func() { d.sent.Throttled++ })
 		}
-		d.sleep(ctx, &pause)
+		backoff.Wait(ctx)
 		d.note(func() { d.sent.Retries++ })
 	}
 }
@@ -292,30 +314,22 @@ func (d *delivery) fail(err error) {
 // tell says now and then what waits, and why.
 func (d *delivery) tell() {
 	d.mu.Lock()
-	due, why := time.Since(d.told) >= tellEvery, "no answer yet"
+	why := "no answer yet"
 	if d.failure != nil {
 		why = oneLine(d.failure)
 	}
-	if due {
-		d.told = time.Now()
-	}
 	d.mu.Unlock()
-	if due {
-		d.logger.Warn("rows wait in the outbox until the server takes them",
-			slog.Uint64("rows", d.log.Stats().Waiting.Weight), slog.String("error", why),
-			slog.String("hint", "start the server; Ctrl-C keeps the rows for the next command that stores there"))
-	}
+	d.waiting.Warn(d.logger, time.Now(), "rows wait in the outbox until the server takes them",
+		slog.Uint64("rows", d.log.Stats().Waiting.Weight), slog.String("error", why),
+		slog.String("hint", "start the server; Ctrl-C keeps the rows for the next command that stores there"))
 }
 
 func (d *delivery) recovered() {
 	d.mu.Lock()
 	failed := d.failure != nil
 	d.failure = nil
-	if failed {
-		d.told = time.Time{}
-	}
 	d.mu.Unlock()
-	if failed {
+	if failed && d.waiting.Over() {
 		d.logger.Warn("the server takes rows again", slog.Uint64("rows", d.log.Stats().Waiting.Weight))
 	}
 }
@@ -329,14 +343,6 @@ func (d *delivery) note(change func()) {
 	d.changed = make(chan struct{})
 }
 
-func (d *delivery) sleep(ctx context.Context, pause *time.Duration) {
-	select {
-	case <-time.After(*pause):
-	case <-ctx.Done():
-	}
-	*pause = min(2**pause, longestPause)
-}
-
 // idle waits for the next record, and looks after what is kept meanwhile.
 func (d *delivery) idle(ctx context.Context) {
 	if d.outage {
@@ -344,7 +350,11 @@ func (d *delivery) idle(ctx context.Context) {
 	}
 	d.tidy(ctx)
 	d.log.Save()
-	timer := time.NewTimer(min(max(d.keep/10, time.Second), time.Minute))
+	wait := min(max(d.keep/10, time.Second), time.Minute)
+	if len(d.notDue()) > 0 {
+		wait = firstPause
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-d.log.Ready():
@@ -356,8 +366,6 @@ func (d *delivery) idle(ctx context.Context) {
 // flush waits until all that was appended so far is sent or lost. It fails early where
 // the server answers and does not want the rows: waiting will not help then.
 func (d *delivery) flush(ctx context.Context) error {
-	d.start()
-	defer d.hurry()()
 	mark := d.log.Mark()
 	for {
 		d.mu.Lock()

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
@@ -30,6 +33,10 @@ type fakeServer struct {
 	gaps   map[gap]bool
 
 	records map[string]int // rows by table
+	pins    []fabric.Name
+	ended   []Run
+	endErr  error    // of ends of runs
+	order   []string // of all that came
 }
 
 func newFakeServer() *fakeServer {
@@ -65,6 +72,7 @@ func (f *fakeServer) sendBatch(_ context.Context, b *batch, token string) error 
 		}
 		f.rows[p] = b.words[observationsColumn][i]
 	}
+	f.order = append(f.order, "rows")
 	f.raw += b.rows()
 	f.tokens[token] += b.rows()
 	return nil
@@ -76,6 +84,9 @@ func (f *fakeServer) sendGaps(_ context.Context, list []gap) error {
 	for _, g := range list {
 		f.gaps[g] = true
 	}
+	if f.err == nil {
+		f.order = append(f.order, "gaps")
+	}
 	return f.err
 }
 
@@ -85,8 +96,29 @@ func (f *fakeServer) sendRecords(_ context.Context, in insertion) error {
 	if f.err == nil {
 		table, _, _ := strings.Cut(in.into, " ")
 		f.records[table] += in.rows
+		f.order = append(f.order, table)
 	}
 	return f.err
+}
+
+func (f *fakeServer) pinNames(_ context.Context, list []fabric.Name) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.pins = append(f.pins, list...)
+	}
+	return f.err
+}
+
+func (f *fakeServer) endRuns(_ context.Context, e *ending) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := cmp.Or(f.err, f.endErr); err != nil {
+		return err
+	}
+	f.ended = slices.Concat(f.ended, e.Done, e.Killed)
+	f.order = append(f.order, "ends")
+	return nil
 }
 
 func (f *fakeServer) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
@@ -99,6 +131,10 @@ func (f *fakeServer) present(_ context.Context, _ int, probes []probe) (map[prob
 		}
 	}
 	return found, f.err
+}
+
+func (*fakeServer) trimmed(_ context.Context, _ int, list []part) ([]bool, error) {
+	return make([]bool, len(list)), nil
 }
 
 // forget loses the rows of a block.
@@ -124,7 +160,7 @@ func storeBefore(t *testing.T, f *fakeServer, o *Outbox) *Store {
 	if err := s.openOutboxes(o, f, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	s.writer = newWriter(s.deliveries[0].take, retry{logger: s.logger})
+	s.writer = newWriter(s.deliveries[0].take, true, attempts{logger: s.logger})
 	s.writer.start()
 	return s
 }
@@ -142,7 +178,7 @@ func put(t *testing.T, s *Store, producer, seq uint64, resolution time.Duration,
 	if err := s.WriteBlock(t.Context(), blockOf(list)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.writer.flush(t.Context()); err != nil {
+	if err := s.writer.flush(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -307,6 +343,48 @@ func TestServerDies(t *testing.T) {
 	})
 }
 
+// TestOrder: after an outage names come before windows, and these before the rest. Rows that
+// wait for others hold up nothing.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, source := newFakeServer(), aggregate.Source{Producer: 1}
+		f.setErr(errAway)
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), Interval: 10 * time.Second})
+		few := func(seq uint64) error {
+			return errors.Join(
+				s.WriteTaps(t.Context(), []TapRow{aTap(source, seq, testStart)}),
+				s.WriteFlows(t.Context(), []FlowRow{aFlow(source, seq, testStart, 1)}),
+				s.WriteFindings(t.Context(), []FindingRow{aFinding(source, seq, testStart)}),
+				s.WriteGap(t.Context(), Gap{Source: source, From: testStart, To: testStart.Add(time.Second), Reason: GapDrops}),
+			)
+		}
+		if err := errors.Join(s.WriteEpoch(t.Context(), 7, "text"), few(1), s.WriteEpoch(t.Context(), 8, "another")); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, 1, 1, time.Second, 10)
+		put(t, s, 1, 2, time.Minute, 10)
+		f.setErr(nil)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"epochs", "epochs", "rows", "rows", "gaps", "findings", "flows", "taps"}; !slices.Equal(f.order, want) {
+			t.Errorf("came %q, want %q", f.order, want)
+		}
+		f.order = nil
+		put(t, s, 1, 3, time.Second, 10)
+		if err := few(2); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		slices.Sort(f.order)
+		if want := []string{"findings", "gaps", "taps"}; !slices.Equal(f.order, want) {
+			t.Errorf("came %q while rows wait for others, want %q", f.order, want)
+		}
+		closeStore(t, s)
+	})
+}
+
 // TestRefused: rows that the server will never take are given up, with a gap, and their
 // run is not done. Others are sent.
 func TestRefused(t *testing.T) {
@@ -379,12 +457,16 @@ func TestFullLive(t *testing.T) {
 		if err := s.Flush(t.Context()); err != nil { // the gaps, which came later
 			t.Fatal(err)
 		}
-		gaps := uint64(0)
+		gaps, records := uint64(0), uint64(0)
 		for g := range f.gaps {
-			if g.Resolution != int64(10*time.Millisecond) || g.Reason != "full" {
+			if g.Resolution != int64(10*time.Millisecond) || g.Reason != "full" || g.LogClass != "partials_fine" {
 				t.Errorf("gap %+v, want fine rows", g)
 			}
 			gaps += g.Observations
+			records += g.LastSeq - g.FirstSeq + 1
+		}
+		if records*40 != gaps {
+			t.Errorf("gaps of %d records of 40 observations and of %d observations", records, gaps)
 		}
 		lost := s.deliveries[0].log.Stats().Lost[outbox.Reason("full")]
 		if gaps == 0 || f.raw+int(gaps) != 11_000 || lost.Weight != gaps {

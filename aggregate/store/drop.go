@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +22,21 @@ type Contents struct {
 	First, Last time.Time       // start of the first and of the last window, in any of them; zero without rows
 	Bytes       uint64          // on disk, of all tables
 	Waiting     uint64          // rows that wait in the outbox for the database
+}
+
+// WriteText writes for people what is in the database.
+func (c *Contents) WriteText(w io.Writer) {
+	for _, t := range c.Tables {
+		fmt.Fprintf(w, "  %-14s %d rows\n", t.Name, t.Rows)
+	}
+	if c.Waiting > 0 {
+		fmt.Fprintf(w, "  %-14s %d rows\n", "outbox", c.Waiting)
+	}
+	if c.First.IsZero() {
+		fmt.Fprintln(w, "  nothing is stored")
+		return
+	}
+	fmt.Fprintf(w, "  windows from %s to %s, %.1f MB on disk\n", c.First.UTC().Format(time.RFC3339), c.Last.UTC().Format(time.RFC3339), float64(c.Bytes)/1e6)
 }
 
 // TableContents is one table of partials or records.

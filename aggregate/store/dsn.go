@@ -16,7 +16,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // PasswordVariable names the environment variable that holds the server's password
@@ -282,15 +282,15 @@ func (p parameters) check(user *url.Userinfo) error {
 }
 
 // files are those of TLS.
-func (p parameters) files() credential.TLSFiles {
-	return credential.TLSFiles{Cert: p.cert, Key: p.key, CA: p.ca}
+func (p parameters) files() edge.TLSFiles {
+	return edge.TLSFiles{Cert: p.cert, Key: p.key, CA: p.ca}
 }
 
 // tls is nil for a connection in the clear. Each connection is made with the files as they are
 // then.
 func (p parameters) tls(host string) (*tls.Config, error) {
 	files := p.files()
-	if !p.secure && !p.skipVerify && files == (credential.TLSFiles{}) {
+	if !p.secure && !p.skipVerify && files == (edge.TLSFiles{}) {
 		return nil, nil
 	}
 	if _, err := files.Load(); err != nil {

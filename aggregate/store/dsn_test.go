@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 func TestParseDSN(t *testing.T) {
@@ -61,14 +61,14 @@ func TestParseDSNOptions(t *testing.T) {
 // TestTLSFiles: each connection to a server is made with the certificate and the authorities
 // that the files hold then.
 func TestTLSFiles(t *testing.T) {
-	ca := credentialtest.NewAuthority(t)
+	ca := edgetest.NewAuthority(t)
 	files := ca.Issue("collector", time.Now().Add(time.Hour))
 	target, err := ParseDSN("clickhouse://u@127.0.0.1/db?ca=" + ca.File + "&cert=" + files.Cert + "&key=" + files.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// shake is the name of the certificate that a server of an authority sees.
-	shake := func(of *credentialtest.Authority) (string, error) {
+	shake := func(of *edgetest.Authority) (string, error) {
 		t.Helper()
 		server := of.Server()
 		pair, err := tls.LoadX509KeyPair(server.Cert, server.Key)
@@ -108,7 +108,7 @@ func TestTLSFiles(t *testing.T) {
 		t.Errorf("%q, %v", name, err)
 	}
 	var unknown x509.UnknownAuthorityError
-	next := credentialtest.NewAuthority(t)
+	next := edgetest.NewAuthority(t)
 	if _, err := shake(next); !errors.As(err, &unknown) {
 		t.Errorf("a server of another authority: %v", err)
 	}

@@ -105,7 +105,7 @@ func TestEndsOfTime(t *testing.T) {
 			r := row{resolution: int64(g), window: start, signal: 1, kind: 1, observations: 15}
 			write(t, s, blocks([]row{r}))
 			from := time.Unix(0, start)
-			cells, err := s.Cells(t.Context(), Query{Signal: 1, From: from, To: from.Add(time.Minute), Resolution: g})
+			cells, err := s.Cells(t.Context(), Question{Signal: 1, From: from, To: from.Add(time.Minute), Resolution: g})
 			if err != nil || len(cells) != 1 || cells[0].Observations != 15 {
 				t.Errorf("%s at %s: %d cells, %v", g, from.UTC(), len(cells), err)
 			}
@@ -127,7 +127,7 @@ func TestReadOnlyStore(t *testing.T) {
 	if err := s.WriteEpoch(t.Context(), 1, ""); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("write epoch: %v", err)
 	}
-	if _, err := s.Cells(t.Context(), testQuery()); err != nil {
+	if _, err := s.Cells(t.Context(), testQuestion()); err != nil {
 		t.Error(err)
 	}
 	if err := s.reader.Exec(t.Context(), "DROP TABLE csigscope.partials_1s"); err == nil {

@@ -23,6 +23,9 @@ type Extent struct {
 	Observations, Heavy uint64
 }
 
+// Empty reports whether nothing is stored.
+func (e Extent) Empty() bool { return !e.First.Before(e.Last) || len(e.Signals) == 0 }
+
 // recent bounds what is read to tell which signals there are.
 const recent = 24 * time.Hour
 
@@ -139,7 +142,7 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 	case minutes.empty():
 		resolution = e.Resolutions[0]
 	}
-	q := Query{From: from.Truncate(time.Minute), To: e.Last.Add(time.Minute), Resolution: resolution}
+	q := Question{From: from.Truncate(time.Minute), To: e.Last.Add(time.Minute), Resolution: resolution}
 	query := fmt.Sprintf("SELECT signal, %s FROM %s GROUP BY signal ORDER BY signal LIMIT 256", saturated("sum(observations), sum(heavy)"), q.totals(s.database))
 	return s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
 		var signal uint8
@@ -157,7 +160,7 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 // Signals are those of the 1 min windows that start in a range, ascending. Extent
 // knows the last day alone.
 func (s *Store) Signals(ctx context.Context, from, to time.Time) ([]csig.Signal, error) {
-	q := Query{From: from, To: to, Resolution: time.Minute}
+	q := Question{From: from, To: to, Resolution: time.Minute}
 	if err := q.check(false); err != nil {
 		return nil, fmt.Errorf("read signals: %w", err)
 	}
@@ -174,4 +177,4 @@ func (s *Store) Signals(ctx context.Context, from, to time.Time) ([]csig.Signal,
 	return list, err
 }
 
-func (q *Query) totals(database string) string { return q.call(database, "totals", q.spanArgs()) }
+func (q *Question) totals(database string) string { return q.call(database, "totals", q.spanArgs()) }

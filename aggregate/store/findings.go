@@ -10,6 +10,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
 )
 
 // Severities of findings.
@@ -71,18 +72,16 @@ func (s *Store) WriteFindings(ctx context.Context, rows []FindingRow) error {
 // Findings are those with something in a range, the most severe and latest first. What a
 // finding says besides its counts and times is of its first row. Source and Seq are not
 // set.
-func (s *Store) Findings(ctx context.Context, from, to time.Time) ([]FindingRow, error) {
-	return s.ChosenFindings(ctx, from, to, FindingFilter{}, s.maxRows+1)
-}
-
-// ChosenFindings are the first n of the findings that the filter takes.
-func (s *Store) ChosenFindings(ctx context.Context, from, to time.Time, f FindingFilter, n int) ([]FindingRow, error) {
-	chosen, err := f.where()
-	if err = errors.Join(err, checkRange(from, to)); err != nil {
+func (s *Store) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, error) {
+	chosen, err := q.where()
+	if err = errors.Join(err, checkRange(q.From, q.To)); err != nil {
 		return nil, fmt.Errorf("read findings: %w", err)
 	}
+	if q.Limit < 1 {
+		return nil, fmt.Errorf("read findings: %w: %d findings: expected 1 or more", ErrQuestion, q.Limit)
+	}
 	query := fmt.Sprintf(`SELECT kind, id, severity, first, last, %s, device, port, location, evidence, packets
-FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, saturated("count"), s.recordView("finding_totals", from, to), chosen, n)
+FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, saturated("count"), s.recordView("finding_totals", q.From, q.To), chosen, q.Limit)
 	var list []FindingRow
 	err = s.query(ctx, s.reader, "read findings", query, func(rows driver.Rows) error {
 		var r FindingRow
@@ -94,4 +93,18 @@ FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, saturate
 		return err
 	})
 	return list, err
+}
+
+// NewFindingRow is a finding as it is stored, under the source of the blocks that it was
+// found beside. seq, with the finding's kind and ID, tells it apart from others of the
+// producer.
+func NewFindingRow(f *finding.Finding, source aggregate.Source, seq uint64) FindingRow {
+	row := FindingRow{
+		Source: source, Seq: seq, Kind: f.Kind.String(), ID: f.ID, Severity: string(f.Kind.Severity()), From: f.From, To: f.To, Count: f.Count,
+		Device: f.Device, Port: f.Port, Location: f.Location, Evidence: f.Evidence,
+	}
+	for _, p := range f.Packets {
+		row.Packets = append(row.Packets, p.Number)
+	}
+	return row
 }

@@ -9,6 +9,6 @@ import (
 // testStart is where the windows of tests lie: long ago, as in a replayed capture.
 var testStart = time.Date(2024, 2, 29, 23, 58, 0, 0, time.UTC)
 
-func testQuery() Query {
-	return Query{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(10 * time.Minute), Resolution: time.Second}
+func testQuestion() Question {
+	return Question{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(10 * time.Minute), Resolution: time.Second}
 }

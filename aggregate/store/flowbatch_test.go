@@ -97,9 +97,9 @@ func TestFlowsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := time.Unix(0, b.WindowStart).UTC()
-	got, err := s.TopFlows(t.Context(), Query{
-		Signal: csig.Signal(b.Signal[0]), From: from, To: from.Add(time.Duration(b.Resolution)), Resolution: time.Duration(b.Resolution),
-	}, 10)
+	got, err := s.Flows(t.Context(), FlowQuestion{
+		Signal: csig.Signal(b.Signal[0]), From: from, To: from.Add(time.Duration(b.Resolution)), Resolution: time.Duration(b.Resolution), Limit: 10,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -84,51 +85,47 @@ func (s *Store) WriteFlows(ctx context.Context, rows []FlowRow) error {
 	return writeRecords(ctx, s, &flowTable, rows)
 }
 
-// FlowTotal is a flow over a range.
+// FlowTotal is a flow over a range, or what all flows that no window names come to in one cell:
+// without addresses then. Values are in the signal's unit, NaN when nothing was measured.
 type FlowTotal struct {
 	Flow
 	SrcGroup, DstGroup  aggregate.GroupID
 	Kind                decode.Kind
 	Observations, Bytes uint64
-	Measured            uint64
-	Mean                float64 // in the signal's unit; NaN when nothing was measured
-	Min, Max            uint64  // in stored units
+	Mean, Min, Max      float64
 	Heavy               uint64
-	Windows             uint64 // in which it was among the first
-	Location            aggregate.LocationID
+	Windows             uint64               // that name it
+	Location            aggregate.LocationID // that most heavy observations name
 	LocationHeavy       uint64
 }
 
-// TopFlows has the n flows with the most heavy observations, the most first. Of the
-// question it considers Signal, From, To, Resolution (1 s or 1 min; 0 is 1 s), Src and
-// Dst.
-func (s *Store) TopFlows(ctx context.Context, q Query, n int) ([]FlowTotal, error) {
-	return s.ChosenFlows(ctx, q, FlowFilter{}, n)
-}
-
-// ChosenFlows is TopFlows of the flows that the filter takes.
-func (s *Store) ChosenFlows(ctx context.Context, q Query, f FlowFilter, n int) ([]FlowTotal, error) {
+// Flows has the flows with the most heavy observations, the most first.
+func (s *Store) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) {
 	q.Resolution = defaultTo(q.Resolution, time.Second)
-	if err := q.check(false); err != nil {
+	if err := (&Question{Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution}).check(false); err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}
-	if n < 1 || n > s.maxRows || q.Resolution < time.Second {
-		return nil, fmt.Errorf("read flows: %w: %d flows of windows of %s: expected 1 to %d, of 1 s or 1 min", ErrQuestion, n, q.Resolution, s.maxRows)
+	if q.Limit < 1 || q.Limit > s.maxRows || q.Resolution < time.Second {
+		return nil, fmt.Errorf("read flows: %w: %d flows of windows of %s: expected 1 to %d, of 1 s or 1 min", ErrQuestion, q.Limit, q.Resolution, s.maxRows)
 	}
-	chosen, err := f.where()
+	chosen, err := q.where()
 	if err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}
 	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, %s, mean, min, max, %s, windows, location, %s
-FROM %s WHERE %s AND %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
-		saturated("observations, bytes, measured"), saturated("heavy"), saturated("location_heavy"), s.flowView(&q), q.cells(), chosen, n)
+FROM %s WHERE %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
+		saturated("observations, bytes"), saturated("heavy"), saturated("location_heavy"), s.flowView(&q), chosen, q.Limit)
 	var list []FlowTotal
 	err = s.query(ctx, s.reader, "read flows", query, func(rows driver.Rows) error {
 		var r FlowTotal
-		var src, dst, location uint64
+		var src, dst, location, least, most uint64
 		var kind uint8
-		err := rows.Scan(&src, &dst, &r.Src, &r.Dst, &r.SrcPort, &r.DstPort, &r.Proto, &kind, &r.Observations, &r.Bytes, &r.Measured, &r.Mean,
-			&r.Min, &r.Max, &r.Heavy, &r.Windows, &location, &r.LocationHeavy)
+		err := rows.Scan(&src, &dst, &r.Src, &r.Dst, &r.SrcPort, &r.DstPort, &r.Proto, &kind, &r.Observations, &r.Bytes, &r.Mean,
+			&least, &most, &r.Heavy, &r.Windows, &location, &r.LocationHeavy)
+		r.Min, r.Max = q.Signal.Unit().FromStored(least), q.Signal.Unit().FromStored(most)
+		if math.IsNaN(r.Mean) { // 0 of 0 values
+			r.Min, r.Max = r.Mean, r.Mean
+		}
 		r.SrcGroup, r.DstGroup, r.Location = aggregate.GroupID(src), aggregate.GroupID(dst), aggregate.LocationID(location)
 		r.Src, r.Dst, r.Kind = narrow(r.Src), narrow(r.Dst), decode.Kind(kind)
 		list = append(list, r)
@@ -137,7 +134,7 @@ FROM %s WHERE %s AND %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto
 	return list, err
 }
 
-func (s *Store) flowView(q *Query) string {
+func (s *Store) flowView(q *FlowQuestion) string {
 	return fmt.Sprintf("%s.top_flows(signal = %d, from = '%s', to = '%s', resolution_ns = %d)",
 		s.database, q.Signal, stamp(q.From), stamp(q.To), q.Resolution.Nanoseconds())
 }

@@ -2,14 +2,17 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
 // part is the extent of some rows of one source and resolution: what a gap says is missing.
@@ -61,6 +64,67 @@ type gap struct {
 	Reason string `json:"reason"`
 	ID     uint64 `json:"id"` // of what was lost: the same gap replaces itself
 	At     int64  `json:"at"` // Unix ns
+
+	// The class and the sequence numbers of the records of the outbox that held the rows;
+	// zero where none did, and the numbers where no record can be read.
+	LogClass string `json:"log_class,omitempty"`
+	FirstSeq uint64 `json:"first_seq,omitempty"`
+	LastSeq  uint64 `json:"last_seq,omitempty"`
+}
+
+// Reasons of gaps. gapReasons has all of them, with the outbox's own.
+const (
+	// GapRestart is the reason of gaps between two processes: packets that were captured
+	// after the last round of one, or before the next one began. No row is missing.
+	GapRestart = "restart"
+	// GapDrops is the reason of packets that the kernel had no room for. All others of
+	// the time are there. No row is missing.
+	GapDrops = "drops"
+	// GapMirror is the reason of packets missing in the numbers of a mirror session. All
+	// others of the time are there. No row is missing.
+	GapMirror = "mirror"
+	// GapOpen is the reason of gaps of windows that were open when a process was killed.
+	// Some of their rows may be stored: those of finer windows that had closed, and of
+	// other rings.
+	GapOpen = "open"
+
+	lostFull    outbox.Reason = "full"
+	lostRefused outbox.Reason = "refused"
+	lostDisk    outbox.Reason = "disk"
+	lostNewer   outbox.Reason = "newer"
+
+	gapTrimmed         = "trimmed"
+	gapTrimmedFlows    = "trimmed_flows"
+	gapTrimmedTaps     = "trimmed_taps"
+	gapTrimmedFindings = "trimmed_findings"
+)
+
+// gapReasons are all reasons of gaps, as the comment of the column reason explains them.
+var gapReasons = []struct{ reason, meaning string }{
+	{GapRestart, "packets between two processes, never taken in"},
+	{GapDrops, "packets that the kernel dropped"},
+	{GapMirror, "packets that a mirror session lost"},
+	{GapOpen, "windows that were open when a process was killed"},
+	{string(lostFull), "made room in the outbox"},
+	{string(lostRefused), "the server will never take the rows"},
+	{string(lostDisk), "the outbox could not be written"},
+	{string(lostNewer), "too many rows of a newer version wait in the outbox"},
+	{string(outbox.Damaged), "records of the outbox fail their checksum"},
+	{string(outbox.Missing), "records of the outbox are gone"},
+	{string(outbox.Uncertain), "the outbox lost its position, and may have lost records"},
+	{gapTrimmed, "windows deleted to make room"},
+	{gapTrimmedFlows, "likewise"},
+	{gapTrimmedTaps, "likewise"},
+	{gapTrimmedFindings, "likewise"},
+	{"exporter_*", "lost on the way from an exporter"},
+}
+
+// inLog says which records of the outbox held the rows of gaps.
+func inLog(list []gap, class string, first, last uint64) []gap {
+	for i := range list {
+		list[i].LogClass, list[i].FirstSeq, list[i].LastSeq = class, first, last
+	}
+	return list
 }
 
 // gapsOf are the gaps that lost parts leave, or the one of rows that nothing is known of.
@@ -98,7 +162,7 @@ func (s *Store) sendGaps(ctx context.Context, list []gap) error {
 	for i := range list {
 		list[i].At = min(max(list[i].At, now.Add(-maxGapAge).UnixNano()), now.UnixNano())
 	}
-	const columns = "gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)"
+	const columns = "gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at, log_class, first_seq, last_seq)"
 	to, err := s.names.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+columns)
 	if err != nil {
 		return err
@@ -115,5 +179,102 @@ func (s *Store) sendGaps(ctx context.Context, list []gap) error {
 func (g *gap) appendTo(to driver.Batch) error {
 	utc := func(ns int64) time.Time { return time.Unix(0, min(max(ns, 0), endOfTime)).UTC() }
 	return to.Append(g.Producer, g.Incarnation, g.Epoch, uint64(max(g.Resolution, 0)), utc(g.From), utc(g.To),
-		g.Rows, g.Observations, g.Reason, g.ID, utc(g.At))
+		g.Rows, g.Observations, g.Reason, g.ID, utc(g.At), g.LogClass, g.FirstSeq, g.LastSeq)
+}
+
+// neverTaken are the reasons of packets that nobody took in, as SQL has them.
+const neverTaken = "('" + GapRestart + "', '" + GapDrops + "', '" + GapMirror + "')"
+
+// Gap is a time of which a source has no rows, or not all.
+type Gap struct {
+	aggregate.Source
+	From, To time.Time
+	Reason   string
+
+	// Of which windows; 0 is all of them.
+	Resolution time.Duration
+	// How many rows and observations are missing, 0 where nobody knows. Each packet that
+	// was dropped counts as an observation.
+	Rows, Observations uint64
+	ID                 uint64 // tells gaps of one source, reason, resolution and beginning apart
+}
+
+// WriteGap is WriteGaps for one.
+func (s *Store) WriteGap(ctx context.Context, g Gap) error { return s.WriteGaps(ctx, []Gap{g}) }
+
+// WriteGaps records gaps. The same gap again replaces itself. With an outbox they are on
+// disk when WriteGaps returns nil, and come to the table when the server is there.
+func (s *Store) WriteGaps(ctx context.Context, list []Gap) error {
+	if s.writer == nil {
+		return ErrReadOnly
+	}
+	var rows []gap
+	for i := range list {
+		g := &list[i]
+		if g.To.Before(g.From) {
+			return fmt.Errorf("write gap: from %s to %s: expected a time that does not end before it begins", g.From, g.To)
+		}
+		rows = append(rows, g.row(time.Now()))
+	}
+	if len(s.deliveries) > 0 {
+		d := s.deliveries[0]
+		d.start()
+		return s.describe("write gap", d.appendGaps(rows))
+	}
+	return s.describe("write gap", s.retry.do(ctx, func(ctx context.Context) error { return s.sendGaps(ctx, rows) }))
+}
+
+func (g *Gap) row(at time.Time) gap {
+	key := []byte(g.Reason)
+	for _, v := range [...]uint64{g.Producer, g.Incarnation, g.Epoch, uint64(g.From.UnixNano()), uint64(g.Resolution), g.ID} {
+		key = binary.LittleEndian.AppendUint64(key, v)
+	}
+	return gap{
+		part: part{
+			Producer: g.Producer, Incarnation: g.Incarnation, Epoch: g.Epoch, Resolution: int64(g.Resolution),
+			From: g.From.UnixNano(), To: g.To.UnixNano(), Rows: g.Rows, Observations: g.Observations,
+		},
+		Reason: g.Reason, ID: xxhash.Sum64(key), At: at.UnixNano(),
+	}
+}
+
+// Span is a time range; To is exclusive.
+type Span struct{ From, To time.Time }
+
+// Missing has the parts of a range that windows of 1 s of at least one producer are missing
+// of, ascending and apart: gaps of that resolution, those that WriteGap wrote, and those that
+// nobody knows the producer of; but not those in which only packets were dropped. It says
+// nothing of taps that were silent.
+func (s *Store) Missing(ctx context.Context, from, to time.Time) ([]Span, error) {
+	if err := checkRange(from, to); err != nil {
+		return nil, fmt.Errorf("read gaps: %w", err)
+	}
+	query := fmt.Sprintf(`SELECT DISTINCT window_from, window_to FROM %[1]s.current_gaps
+WHERE (resolution_ns = %[2]d OR resolution_ns = 0 AND (producer = 0 OR rows = 0))
+  AND reason NOT IN ('%[6]s', '%[7]s')
+  AND window_from < window_to AND window_from < '%[4]s' AND window_to > '%[3]s'
+  AND (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded)
+ORDER BY window_from, window_to LIMIT %[5]d`, s.database, time.Second.Nanoseconds(), stamp(from), stamp(to), s.maxRows+1, GapDrops, GapMirror)
+	var list []Span
+	err := s.query(ctx, s.reader, "read gaps", query, func(rows driver.Rows) error {
+		var g Span
+		if err := rows.Scan(&g.From, &g.To); err != nil {
+			return err
+		}
+		if g.From.Before(from) {
+			g.From = from
+		}
+		if g.To.After(to) {
+			g.To = to
+		}
+		if n := len(list); n > 0 && !g.From.After(list[n-1].To) {
+			if g.To.After(list[n-1].To) {
+				list[n-1].To = g.To
+			}
+			return nil
+		}
+		list = append(list, g)
+		return nil
+	})
+	return list, err
 }

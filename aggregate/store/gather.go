@@ -43,8 +43,8 @@ func (d *delivery) hurry() (done func()) {
 	return func() { d.hurried.Add(-1) }
 }
 
-// rest waits, but not when somebody hurries. Records that come meanwhile may be of a class
-// that is not held.
+// rest waits for held records, but not when somebody hurries. Records that come meanwhile may
+// be of a class that is not held.
 func (d *delivery) rest(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -47,6 +48,15 @@ type Grants struct {
 
 	Limits         Limits // of each query of a reader; as for Options where unset
 	QueriesPerHour uint64 // of a reader, 36,000 unless set
+}
+
+// saltBytes is the length of the salt of a password's hash.
+const saltBytes = 16
+
+// SetPassword sets the password of a user to be made, and a salt.
+func (g *Grants) SetPassword(password string) {
+	g.Password, g.Salt = password, make([]byte, saltBytes)
+	_, _ = rand.Read(g.Salt) // never fails
 }
 
 // maxUserName bounds the name of a user.

@@ -3,11 +3,15 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // inserter sends batches. One batch is in flight at a time.
@@ -96,4 +100,44 @@ func fill(to driver.Batch, b *batch) error {
 		return err
 	}
 	return put(b.strings(b.counts, b.countsEnd))
+}
+
+const (
+	attemptTimeout = time.Minute
+	firstPause     = 100 * time.Millisecond
+	longestPause   = 5 * time.Second
+)
+
+// newBackoff gives the pauses between attempts that the server may answer later. They have no
+// jitter: few processes store in one database, and each sends one request at a time.
+func newBackoff() retry.Backoff { return retry.Backoff{First: firstPause, Longest: longestPause} }
+
+// attempts repeat a write that the server may take later: rows are identities, so a write can be
+// repeated.
+type attempts struct {
+	limit   time.Duration // from the first attempt to the last
+	logger  *slog.Logger
+	retried func() // called before each attempt after the first; nil to ignore
+}
+
+// do calls f until it succeeds, fails for good, or time is up; it returns f's last
+// error then, or the context's.
+func (r attempts) do(ctx context.Context, f func(context.Context) error) error {
+	started, backoff := time.Now(), newBackoff()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := f(attempt)
+		cancel()
+		pause := backoff.Pause()
+		if err == nil || ctx.Err() != nil || !transient(err) || time.Since(started)+pause > r.limit {
+			return err
+		}
+		r.logger.Warn("write failed, trying again", slog.Duration("pause", pause), slog.String("error", oneLine(err)))
+		if !retry.Sleep(ctx, pause) {
+			return err
+		}
+		if r.retried != nil {
+			r.retried()
+		}
+	}
 }

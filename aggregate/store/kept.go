@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -13,7 +15,9 @@ import (
 // verify asks the server for the acknowledged batches that are still kept, and sends
 // those again that it has no longer: it may have lost its disk, been restored from a
 // backup, or been cut from power before its files were on disk. Gaps, taps and findings
-// are few and are sent again unasked. It tells whether all were looked at.
+// are few and are sent again unasked; names are not, since later ones may have replaced
+// them. Rows that Trim deleted, in any process, stay deleted. It tells whether all were
+// looked at.
 func (d *delivery) verify(ctx context.Context) bool {
 	for _, s := range d.log.Acked() {
 		switch {
@@ -114,13 +118,27 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		found, err := d.to.present(ctx, s.Class, probes)
+		if err != nil {
+			return err
+		}
+		var gone []part
+		var from []uint64
 		for i, p := range probes {
 			if !found[p] {
-				missing[of[i]] = true
+				gone, from = append(gone, p.part()), append(from, of[i])
+			}
+		}
+		trimmed, err := d.to.trimmed(ctx, s.Class, gone)
+		if err != nil {
+			return err
+		}
+		for i, first := range from {
+			if !trimmed[i] {
+				missing[first] = true
 			}
 		}
 		probes, of = probes[:0], of[:0]
-		return err
+		return nil
 	}
 	for {
 		e, err := r.Next()
@@ -207,28 +225,97 @@ func (d *delivery) repeat(ctx context.Context, s outbox.Segment) error {
 		if payload == nil {
 			continue // was sent once, and is of no use now
 		}
-		send, err := d.few(s.Class, payload)
-		if errors.Is(err, errNewerBatch) {
-			continue // a newer csigscope has sent it
-		}
-		if err != nil {
-			return err
-		}
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
-		err = send(attempt)
+		err = d.sendAgain(attempt, s.Class, payload)
 		cancel()
-		if err != nil {
+		if err != nil && !errors.Is(err, errNewerBatch) { // a newer csigscope has sent it
 			return err
 		}
 	}
 }
 
+// sendAgain sends a record that is no batch, without its rows that Trim deleted.
+func (d *delivery) sendAgain(ctx context.Context, class int, payload []byte) error {
+	if class == gapsClass {
+		send, err := d.few(class, payload)
+		if err != nil {
+			return err
+		}
+		return send(ctx)
+	}
+	in, err := decodeRecords(class, payload)
+	if err != nil {
+		return err
+	}
+	trimmed, err := d.to.trimmed(ctx, class, in.parts())
+	if err != nil {
+		return err
+	}
+	if in = in.without(trimmed); in.rows == 0 {
+		return nil
+	}
+	return d.to.sendRecords(ctx, in)
+}
+
 // few decodes a record that is no batch, for the server.
 func (d *delivery) few(class int, payload []byte) (send func(context.Context) error, err error) {
-	if class == gapsClass {
+	switch class {
+	case gapsClass:
 		list, err := decodeGaps(payload)
 		return func(ctx context.Context) error { return d.to.sendGaps(ctx, list) }, err
+	case namesClass:
+		names := new(nameRecord)
+		err := decodeJSON(class, payload, names)
+		return func(ctx context.Context) error { return names.send(ctx, d.to) }, err
 	}
 	in, err := decodeRecords(class, payload)
 	return func(ctx context.Context) error { return d.to.sendRecords(ctx, in) }, err
+}
+
+// errHeld is the error of a record that waits for a newer csigscope.
+var errHeld = errors.New("held for a newer csigscope")
+
+// keepNewer moves a record that this version cannot read aside, so that those behind it
+// are sent. The record waits for a newer version, among at most d.newer bytes.
+func (d *delivery) keepNewer(e *outbox.Entry) error {
+	if e.Class == newerClass {
+		d.log.Hold(newerClass)
+		return errHeld
+	}
+	payload := append([]byte(className(e.Class)+"\n"), e.Payload...)
+	err := d.log.Append(outbox.Record{Class: newerClass, Weight: e.Weight, Extent: e.Extent, Label: e.Label, Payload: payload})
+	if errors.Is(err, outbox.ErrTooLarge) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNewerBatch, err)
+	}
+	d.log.Ack(e)
+	d.log.Hold(newerClass)
+	d.logger.Warn("the outbox has rows of a newer csigscope: keeping them for it",
+		slog.String("class", className(e.Class)), slog.Uint64("rows", e.Weight))
+	d.boundNewer()
+	return errHeld
+}
+
+// unwrapNewer gives the class and the payload of a record that was moved aside; a class
+// that this version does not know is numClasses.
+func (d *delivery) unwrapNewer(payload []byte) (class int, rest []byte) {
+	name, rest, _ := bytes.Cut(payload, []byte("\n"))
+	for class := range numClasses {
+		if class != newerClass && className(class) == string(name) {
+			return class, rest
+		}
+	}
+	return numClasses, nil
+}
+
+// boundNewer gives up the oldest rows that wait for a newer version, down to a bound.
+func (d *delivery) boundNewer() {
+	for {
+		s, bytes := d.log.Held()
+		if bytes <= d.newer || !d.drop(s, lostNewer) {
+			return
+		}
+	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -16,32 +17,27 @@ import (
 // 1 s that had closed are stored, or on their way from a log; what is missing are the
 // windows that were open. Those of 1 min are made again here, of the stored ones of 1 s, so
 // that both add up to the same and no process has to keep minutes on disk beside seconds.
+//
+// The runs of a host that never comes back are not ended: an exporter that is cut off looks
+// the same, keeps its minutes in its spool for as long as there is room, and hands them in
+// when it is connected again.
 
 // EndKilled ends live runs of processes that were killed, once all of their rows that wait
 // in logs are stored: it makes the minutes again that were open, and records a gap of each
-// run that has none. Ending a run again changes nothing.
+// run that has none. Ending a run again changes nothing. With an outbox it returns when that
+// is on disk.
 func (s *Store) EndKilled(ctx context.Context, list []Run) error {
-	if len(list) == 0 {
-		return nil
-	}
-	if err := s.Flush(ctx); err != nil {
-		return err
-	}
-	if err := s.rebuild(ctx, sourceList(list)); err != nil {
-		return err
-	}
-	if err := s.missAfter(ctx, list); err != nil {
-		return err
-	}
-	return s.EndRuns(ctx, list)
+	return s.endLater(ctx, &ending{Killed: list})
 }
 
 // EndEarlier is EndKilled for the live runs of the same producers whose incarnation is lower
 // and which nobody has ended. It is for producers that have one incarnation at a time.
 func (s *Store) EndEarlier(ctx context.Context, list []Run) error {
-	if len(list) == 0 {
-		return nil
-	}
+	return s.endLater(ctx, &ending{Earlier: list})
+}
+
+// runsBefore are the runs that EndEarlier ends.
+func (s *Store) runsBefore(ctx context.Context, list []Run) (earlier []Run, err error) {
 	var producers, incarnations []string
 	for _, r := range list {
 		producers = append(producers, strconv.FormatUint(r.Producer, 10))
@@ -51,17 +47,13 @@ func (s *Store) EndEarlier(ctx context.Context, list []Run) error {
 	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, any(name) FROM %s.runs
 WHERE mode = 'live' AND producer IN (%[2]s) AND incarnation < transform(producer, [%[2]s], [%[3]s], toUInt64(0))
 GROUP BY producer, incarnation, epoch HAVING countIf(state = 'done') = 0`, s.database, of, strings.Join(incarnations, ", "))
-	var earlier []Run
-	err := s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
+	err = s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
 		r := Run{Mode: RunLive}
 		err := rows.Scan(&r.Producer, &r.Incarnation, &r.Epoch, &r.Name)
 		earlier = append(earlier, r)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return s.EndKilled(ctx, earlier)
+	return earlier, err
 }
 
 // sourceList are the identities of runs, as SQL has them.
@@ -75,14 +67,23 @@ func sourceList(list []Run) string {
 
 // ringBits of a row's seq number the blocks of one ring; those above are the ring. The rows
 // of a minute that is made again have the last number, which no shard comes to.
-const ringBits = 48
+const (
+	ringBits = 48
+	lastSeq  = uint64(1)<<ringBits - 1
+)
 
-// rebuild makes windows of 1 min of those of 1 s, of sources that no rows come of any more,
-// where a ring has rows of the second and none of the minute: it was open when the process
-// was killed. What is made has a fixed identity, so that making it again changes nothing.
-func (s *Store) rebuild(ctx context.Context, sources string) error {
-	const ring = "bitShiftRight(seq, 48)"
-	last := fmt.Sprintf("bitOr(bitShiftLeft(ring, %d), %d)", ringBits, uint64(1)<<ringBits-1)
+// folding is how minutes are made of seconds.
+type folding struct {
+	minutes, seconds       string // tables
+	minutesKey, secondsKey string // functions of window_start in their keys
+	ofMinutes, ofSeconds   string // conditions, where both are in one table
+	keys, columns          string
+	values                 string // of columns, over the seconds p
+	nothing                string // likewise, of a minute that has no rows
+}
+
+// foldings are of partials and of flows.
+func foldings() []folding {
 	sums := func(columns ...string) string {
 		var list []string
 		for _, c := range columns {
@@ -90,32 +91,125 @@ func (s *Store) rebuild(ctx context.Context, sources string) error {
 		}
 		return strings.Join(list, ", ")
 	}
-	fold := func(into, from, columns, keys, values, epoch, where string) string {
-		return fmt.Sprintf(`INSERT INTO %[1]s.%[2]s (window_start, %[4]s, producer, incarnation, %[7]s, seq, %[5]s)
-SELECT toStartOfMinute(p.window_start) AS minute, %[4]s, producer, incarnation, %[7]s, %[9]s, %[6]s
-FROM (SELECT *, %[10]s AS ring FROM %[1]s.%[3]s FINAL WHERE (producer, incarnation, %[7]s) IN (%[8]s) AND %[11]s) AS p
-WHERE (toStartOfMinute(p.window_start), producer, incarnation, %[7]s, ring) NOT IN
-(SELECT window_start, producer, incarnation, %[7]s, %[10]s FROM %[1]s.%[2]s WHERE (producer, incarnation, %[7]s) IN (%[8]s) AND %[12]s)
-GROUP BY minute, %[4]s, producer, incarnation, %[7]s, ring`,
-			s.database, into, from, keys, columns, values, epoch, sources, last, ring, where, strings.Replace(where, "= 1000000000", "= 60000000000", 1))
+	minute, second := grainAt(minuteGrain), grainAt(secondGrain)
+	return []folding{
+		{
+			minutes: minute.table(), seconds: second.table(), minutesKey: minute.KeyStart, secondsKey: second.KeyStart, ofMinutes: "1", ofSeconds: "1",
+			keys:    "signal, source_kind, encoding, src_group, dst_group, location",
+			columns: "observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist",
+			values: sums("observations", "bytes", "measured", "sum") + ", minIf(p.min, p.measured > 0), max(p.max), " + sums("untouched", "trimmed", "heavy", "heavy_sum") +
+				", " + saturatedMap("sumMap(CAST(p.dist, 'Map(UInt16, UInt128)'))"),
+			nothing: "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, CAST(map(), 'Map(UInt16, UInt64)')",
+		},
+		{
+			minutes: "flows", seconds: "flows", minutesKey: "toStartOfHour", secondsKey: "toStartOfHour",
+			ofMinutes: "resolution_ns = 60000000000", ofSeconds: "resolution_ns = 1000000000",
+			keys:    "signal, source_kind, src_group, dst_group, src, dst, src_port, dst_port, proto",
+			columns: "resolution_ns, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy",
+			values: "60000000000, " + sums("observations", "bytes", "measured", "sum") + ", minIf(p.min, p.measured > 0), max(p.max), " + sums("heavy", "heavy_sum") +
+				", argMax(p.location, p.location_heavy), " + sums("location_heavy"),
+			nothing: "60000000000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0",
+		},
 	}
-	minute, second := grainAt(minuteGrain).table(), grainAt(secondGrain).table()
-	const flowKeys = "signal, source_kind, src_group, dst_group, src, dst, src_port, dst_port, proto"
-	for _, statement := range []string{
-		fold(minute, second, "observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist",
-			"signal, source_kind, encoding, src_group, dst_group, location",
-			sums("observations", "bytes", "measured", "sum")+", minIf(p.min, p.measured > 0), max(p.max), "+sums("untouched", "trimmed", "heavy", "heavy_sum")+
-				", "+saturatedMap("sumMap(CAST(p.dist, 'Map(UInt16, UInt128)'))"), "config_epoch", "1"),
-		fold("flows", "flows", "resolution_ns, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy", flowKeys,
-			"60000000000, "+sums("observations", "bytes", "measured", "sum")+", minIf(p.min, p.measured > 0), max(p.max), "+sums("heavy", "heavy_sum")+
-				", argMax(p.location, p.location_heavy), "+sums("location_heavy"), "config_epoch", "resolution_ns = 1000000000"),
-	} {
-		err := s.retry.do(ctx, func(ctx context.Context) error { return s.names.Exec(ctx, statement) })
-		if err != nil {
-			return s.describe("make minutes again", err)
+}
+
+// rebuild makes windows of 1 min of those of 1 s, of sources that no rows come of any more
+// and of windows from a time on, where a ring has rows of the second and none of the minute:
+// it was open when the process was killed. The rows that it makes have one identity each, so
+// that making them again changes nothing. It repairs minutes that it made too early, since
+// rows still waited in the outbox of another process: with more seconds they are replaced,
+// and once the ring's own rows of the minute are there, by rows of nothing.
+func (s *Store) rebuild(ctx context.Context, sources string, since time.Time) error {
+	for _, f := range foldings() {
+		during := func(key string) string {
+			return fmt.Sprintf("(producer, incarnation, config_epoch) IN (%s) AND window_start >= '%s' AND indexHint(%s(window_start) >= %[3]s(toDateTime64('%[2]s', 9, 'UTC')))",
+				sources, stamp(since), key)
+		}
+		text := strings.NewReplacer(
+			"{minutes}", s.database+"."+f.minutes, "{of minutes}", f.ofMinutes+" AND "+during(f.minutesKey),
+			"{seconds}", s.database+"."+f.seconds, "{of seconds}", f.ofSeconds+" AND "+during(f.secondsKey),
+			"{keys}", f.keys, "{columns}", f.columns, "{values}", f.values, "{nothing}", f.nothing,
+			"{ring}", fmt.Sprintf("bitShiftRight(seq, %d)", ringBits), "{made}", fmt.Sprintf("bitAnd(seq, %d) = %[1]d", lastSeq),
+			"{last}", fmt.Sprintf("bitOr(bitShiftLeft(ring, %d), %d)", ringBits, lastSeq),
+		)
+		for _, statement := range []string{`INSERT INTO {minutes} (window_start, {keys}, producer, incarnation, config_epoch, seq, {columns})
+SELECT toStartOfMinute(p.window_start) AS minute, {keys}, producer, incarnation, config_epoch, {last}, {values}
+FROM (SELECT *, {ring} AS ring FROM {seconds} FINAL WHERE {of seconds}) AS p
+WHERE (toStartOfMinute(p.window_start), producer, incarnation, config_epoch, ring) IN
+(
+SELECT minute, producer, incarnation, config_epoch, ring FROM
+(
+SELECT toStartOfMinute(window_start) AS minute, producer, incarnation, config_epoch, {ring} AS ring, toUInt128(observations) AS there, toUInt128(0) AS made, 0 AS own FROM {seconds} FINAL WHERE {of seconds}
+UNION ALL
+SELECT toStartOfMinute(window_start), producer, incarnation, config_epoch, {ring}, toUInt128(0), if({made}, toUInt128(observations), toUInt128(0)), NOT {made} FROM {minutes} FINAL WHERE {of minutes}
+)
+GROUP BY minute, producer, incarnation, config_epoch, ring HAVING sum(own) = 0 AND sum(there) > sum(made)
+)
+GROUP BY minute, {keys}, producer, incarnation, config_epoch, ring`, `INSERT INTO {minutes} (window_start, {keys}, producer, incarnation, config_epoch, seq, {columns})
+SELECT window_start, {keys}, producer, incarnation, config_epoch, seq, {nothing} FROM {minutes} FINAL WHERE {of minutes} AND {made} AND observations > 0
+AND (window_start, producer, incarnation, config_epoch, {ring}) IN
+(SELECT window_start, producer, incarnation, config_epoch, {ring} FROM {minutes} WHERE {of minutes} AND NOT {made})`} {
+			if err := s.names.Exec(ctx, text.Replace(statement)); err != nil {
+				return s.describe("make minutes again", err)
+			}
 		}
 	}
 	return nil
+}
+
+// How often RunRebuild looks, and for how long after a gap of a killed run was written.
+const (
+	rebuildEvery = 10 * time.Minute
+	rebuildFor   = 6 * time.Hour
+)
+
+// RunRebuild repairs the minutes of killed runs whose rows still waited in the outbox of
+// another process when the run was ended, such as a second collector: at once and then every
+// 10 minutes, for 6 hours after each kill, once the server is ready and until ctx ends. Until
+// then such a minute is short or counts twice, which Verify finds. A pass that fails is
+// logged and tried again by the next. Several stores may do it on one database.
+func (s *Store) RunRebuild(ctx context.Context) error {
+	if s.server.wait(ctx) != nil {
+		return nil
+	}
+	tick := time.NewTicker(rebuildEvery)
+	defer tick.Stop()
+	for {
+		if err := s.rebuildRecent(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Warn("minutes of killed processes are not repaired", slog.String("error", oneLine(err)))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// rebuildRecent is one pass. Each killed process leaves a gap of its open windows; no other
+// run does.
+func (s *Store) rebuildRecent(ctx context.Context) error {
+	var list []Run
+	since := time.Now()
+	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, min(window_from) FROM %[1]s.gaps
+WHERE reason = '%[2]s' AND at > now() - %[3]d AND (producer, incarnation, epoch) IN (SELECT producer, incarnation, epoch FROM %[1]s.runs WHERE mode = 'live' AND state = 'done')
+GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seconds()))
+	err := s.query(ctx, s.reader, "read gaps", query, func(rows driver.Rows) error {
+		var r Run
+		var open time.Time
+		if err := rows.Scan(&r.Producer, &r.Incarnation, &r.Epoch, &open); err != nil {
+			return err
+		}
+		if list = append(list, r); open.Before(since) {
+			since = open
+		}
+		return nil
+	})
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	// Minutes are open for up to 3 min: a window is late by two lengths at most.
+	return s.rebuild(ctx, sourceList(list), since.Add(-5*time.Minute).Truncate(time.Minute))
 }
 
 // missAfter records of processes without a gap of a restart that all is missing that came
@@ -159,5 +253,9 @@ func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	if err != nil || len(gaps) == 0 {
 		return err
 	}
-	return s.WriteGaps(ctx, gaps)
+	rows := make([]gap, len(gaps))
+	for i := range gaps {
+		rows[i] = gaps[i].row(time.Now())
+	}
+	return s.sendGaps(ctx, rows)
 }

@@ -45,8 +45,11 @@ ORDER BY version`,
 
 // checksum tells whether a migration's text has changed since it was applied. Every
 // statement can run again, so a changed migration is applied again: that replaces views,
-// and leaves tables as they are, which change by further migrations only.
-func (m migration) checksum() uint64 { return xxhash.Sum64String(strings.Join(m.Statements, ";\n")) }
+// and leaves tables as they are, which change by further migrations only. Views are applied
+// again with every further migration too, since they keep the columns that they began with.
+func (m migration) checksum() uint64 {
+	return xxhash.Sum64String(strings.Join(m.Statements, ";\n")) + uint64(m.tables)
+}
 
 // Migrate brings the database to the schema of this program, creating it if it does
 // not exist. It changes nothing in a database that is current, and refuses one that a

@@ -10,7 +10,7 @@ import (
 
 func TestMigrate(t *testing.T) {
 	s := open(t, engineOptions(t))
-	if _, err := s.Cells(t.Context(), testQuery()); !errors.Is(err, ErrNoSchema) {
+	if _, err := s.Cells(t.Context(), testQuestion()); !errors.Is(err, ErrNoSchema) {
 		t.Errorf("question before migrating: %v, want ErrNoSchema", err)
 	}
 	for range 2 {
@@ -30,7 +30,7 @@ func TestMigrate(t *testing.T) {
 	if len(status) < 2 || status[len(status)-1].Name != "views" {
 		t.Errorf("migrations %+v, want tables and then the views", status)
 	}
-	if rows, err := s.Cells(t.Context(), testQuery()); err != nil || len(rows) != 0 {
+	if rows, err := s.Cells(t.Context(), testQuestion()); err != nil || len(rows) != 0 {
 		t.Errorf("empty store: %d rows, %v", len(rows), err)
 	}
 }
@@ -87,7 +87,7 @@ func TestMigrateChanged(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Cells(t.Context(), testQuery()); err != nil {
+	if _, err := s.Cells(t.Context(), testQuestion()); err != nil {
 		t.Errorf("question after the view was replaced: %v", err)
 	}
 	record(9999, "from_the_future")

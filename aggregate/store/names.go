@@ -21,20 +21,88 @@ const (
 	pinColumns      = "exporter, pinned"
 )
 
+// nameRecord is a record of the meaning of numbers in rows, and of runs that begin.
+type nameRecord struct {
+	Epochs    []epochText       `json:",omitempty"`
+	Groups    []fabric.Group    `json:",omitempty"`
+	Locations []fabric.Location `json:",omitempty"`
+	Runs      []Run             `json:",omitempty"`
+	Pins      []fabric.Name     `json:",omitempty"`
+}
+
+// epochText is the text of an epoch, of any bytes.
+type epochText struct {
+	Epoch uint64
+	Text  []byte
+}
+
+// namesTarget takes names.
+type namesTarget interface {
+	sendRecords(ctx context.Context, in insertion) error
+	pinNames(ctx context.Context, list []fabric.Name) error
+}
+
+// send writes names once; writing them again replaces them.
+func (r *nameRecord) send(ctx context.Context, to namesTarget) error {
+	for _, in := range []insertion{
+		epochTable.insertion(r.Epochs), groupTable.insertion(r.Groups), locationTable.insertion(r.Locations), runTable("started").insertion(r.Runs),
+	} {
+		if in.rows == 0 {
+			continue
+		}
+		if err := to.sendRecords(ctx, in); err != nil {
+			return err
+		}
+	}
+	if len(r.Pins) == 0 {
+		return nil
+	}
+	return to.pinNames(ctx, r.Pins)
+}
+
+// writeNames stores a list of one kind. With an outbox it is on disk when writeNames returns,
+// and is sent before all rows; without one it waits for the server.
+func writeNames[T any](ctx context.Context, s *Store, what string, list []T, add func(*nameRecord, []T)) error {
+	if s.writer == nil {
+		return ErrReadOnly
+	}
+	for part := range slices.Chunk(list, namesAtOnce) {
+		var r nameRecord
+		add(&r, part)
+		var err error
+		if len(s.deliveries) > 0 {
+			err = s.deliveries[0].takeJSON(namesClass, &r)
+		} else {
+			err = s.retry.do(ctx, func(ctx context.Context) error { return r.send(ctx, s) })
+		}
+		if err != nil {
+			return s.describe(what, err)
+		}
+	}
+	return nil
+}
+
 // WriteGroups stores what group ids stand for, as a fabric file says. Groups that are there
-// already are replaced, whoever described them.
+// already are replaced, whoever described them. With an outbox it returns when they are on
+// disk, as all that writes names does.
 func (s *Store) WriteGroups(ctx context.Context, groups []fabric.Group) error {
-	return s.insert(ctx, "write groups", "groups ("+groupColumns+")", len(groups), func(to driver.Batch, i int) error {
-		return to.Append(groupRow(&groups[i])...)
-	})
+	return writeNames(ctx, s, "write groups", groups, func(r *nameRecord, part []fabric.Group) { r.Groups = part })
+}
+
+var groupTable = recordTable[fabric.Group]{
+	into:   "groups (" + groupColumns + ")",
+	append: func(to driver.Batch, g *fabric.Group) error { return to.Append(groupRow(g)...) },
 }
 
 // WriteLocations stores what location ids stand for, and which coarser locations they
 // belong to: the levels of questions. Locations that are there already are replaced.
 func (s *Store) WriteLocations(ctx context.Context, locations []fabric.Location) error {
-	return s.insert(ctx, "write locations", "locations ("+locationColumns+")", len(locations), func(to driver.Batch, i int) error {
-		return to.Append(locationRow(&locations[i])...)
-	})
+	return writeNames(ctx, s, "write locations", locations, func(r *nameRecord, part []fabric.Location) { r.Locations = part })
+}
+
+var locationTable = recordTable[fabric.Location]{
+	into:   "locations (" + locationColumns + ")",
+	append: func(to driver.Batch, l *fabric.Location) error { return to.Append(locationRow(l)...) },
 }
 
 func groupRow(g *fabric.Group) []any {
@@ -48,29 +116,89 @@ func locationRow(l *fabric.Location) []any {
 	}
 }
 
-// PinNames stores groups and locations as exporters described them. Whoever writes them has
-// seen by Names that no other description is pinned.
+// PinNames stores groups and locations as exporters described them, but for those of which
+// another description is pinned: see NotifyContested.
 func (s *Store) PinNames(ctx context.Context, list []fabric.Name) error {
-	var groups, locations []fabric.Name
-	for _, n := range list {
-		if n.Group != nil {
-			groups = append(groups, n)
+	return writeNames(ctx, s, "write names", list, func(r *nameRecord, part []fabric.Name) { r.Pins = part })
+}
+
+// NotifyContested has f called for each name that PinNames was given and that is not stored,
+// since another description of it holds. Several goroutines may call it.
+func (s *Store) NotifyContested(f func(refused, held fabric.Name)) { s.contested.Store(&f) }
+
+// pinNames stores those names that nobody holds, and reports the others. Of two processes
+// that do so at once, the later one wins.
+func (s *Store) pinNames(ctx context.Context, list []fabric.Name) error {
+	var groups []aggregate.GroupID
+	var locations []aggregate.LocationID
+	for i := range list {
+		if g := list[i].Group; g != nil {
+			groups = append(groups, g.ID)
 		} else {
-			locations = append(locations, n)
+			locations = append(locations, list[i].Location.ID)
 		}
 	}
-	err := s.insert(ctx, "write groups", "groups ("+groupColumns+", "+pinColumns+")", len(groups), func(to driver.Batch, i int) error {
-		return to.Append(append(groupRow(groups[i].Group), groups[i].Exporter, groups[i].Pinned)...)
-	})
+	stored, err := s.Names(ctx, groups, locations)
 	if err != nil {
 		return err
 	}
-	return s.insert(ctx, "write locations", "locations ("+locationColumns+", "+pinColumns+")", len(locations), func(to driver.Batch, i int) error {
-		return to.Append(append(locationRow(locations[i].Location), locations[i].Exporter, locations[i].Pinned)...)
-	})
+	pinnedGroups, pinnedLocations := map[aggregate.GroupID]*fabric.Name{}, map[aggregate.LocationID]*fabric.Name{}
+	for i := range stored {
+		switch n := &stored[i]; {
+		case !n.Pinned:
+		case n.Group != nil:
+			pinnedGroups[n.Group.ID] = n
+		default:
+			pinnedLocations[n.Location.ID] = n
+		}
+	}
+	var freeGroups, freeLocations []fabric.Name
+	var refused, held []fabric.Name
+	for _, n := range list {
+		free, holder := &freeGroups, (*fabric.Name)(nil)
+		if n.Group != nil {
+			holder = pinnedGroups[n.Group.ID]
+		} else {
+			free, holder = &freeLocations, pinnedLocations[n.Location.ID]
+		}
+		switch {
+		case holder == nil:
+			*free = append(*free, n)
+		case !holder.Means(&n):
+			refused, held = append(refused, n), append(held, *holder)
+		}
+	}
+	for _, in := range []insertion{pinnedGroupTable.insertion(freeGroups), pinnedLocationTable.insertion(freeLocations)} {
+		if in.rows == 0 {
+			continue
+		}
+		if err := s.sendRecords(ctx, in); err != nil {
+			return err
+		}
+	}
+	if f := s.contested.Load(); f != nil {
+		for i := range refused {
+			(*f)(refused[i], held[i])
+		}
+	}
+	return nil
 }
 
-// namesAtOnce is how many ids fit into a query.
+var pinnedGroupTable = recordTable[fabric.Name]{
+	into: "groups (" + groupColumns + ", " + pinColumns + ")",
+	append: func(to driver.Batch, n *fabric.Name) error {
+		return to.Append(append(groupRow(n.Group), n.Exporter, n.Pinned)...)
+	},
+}
+
+var pinnedLocationTable = recordTable[fabric.Name]{
+	into: "locations (" + locationColumns + ", " + pinColumns + ")",
+	append: func(to driver.Batch, n *fabric.Name) error {
+		return to.Append(append(locationRow(n.Location), n.Exporter, n.Pinned)...)
+	},
+}
+
+// namesAtOnce is how many names fit into a record, and how many ids into a query.
 const namesAtOnce = 4096
 
 // Names are those of these groups and locations that are stored, in no order.
@@ -158,9 +286,13 @@ func (s *Store) Unpin(ctx context.Context, names []string) (list []UnpinnedName,
 // WriteEpoch stores the configuration that rows of an epoch were made under; epoch is
 // a hash of text.
 func (s *Store) WriteEpoch(ctx context.Context, epoch uint64, text string) error {
-	return s.insert(ctx, "write epoch", "epochs (epoch, text)", 1, func(to driver.Batch, _ int) error {
-		return to.Append(epoch, text)
-	})
+	list := []epochText{{epoch, []byte(text)}}
+	return writeNames(ctx, s, "write epoch", list, func(r *nameRecord, part []epochText) { r.Epochs = part })
+}
+
+var epochTable = recordTable[epochText]{
+	into:   "epochs (epoch, text)",
+	append: func(to driver.Batch, e *epochText) error { return to.Append(e.Epoch, e.Text) },
 }
 
 // longestEpoch bounds the text of an epoch that is read back.
@@ -172,34 +304,6 @@ func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
 	query := fmt.Sprintf("SELECT if(length(text) <= %d, text, '') FROM %s.epochs ORDER BY at DESC, epoch LIMIT 1", longestEpoch, s.database)
 	err = s.query(ctx, s.reader, "read epoch", query, func(rows driver.Rows) error { return rows.Scan(&text) })
 	return text, err
-}
-
-// insert writes n rows to a table of names, once the server is ready. Writing them again
-// replaces them, so it is repeated while the server is away.
-func (s *Store) insert(ctx context.Context, what, into string, n int, row func(to driver.Batch, i int) error) error {
-	if s.writer == nil {
-		return ErrReadOnly
-	}
-	if n == 0 {
-		return nil
-	}
-	if err := s.server.wait(ctx); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	err := s.retry.do(ctx, func(ctx context.Context) error {
-		to, err := s.names.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+into)
-		if err != nil {
-			return err
-		}
-		defer to.Close()
-		for i := range n {
-			if err := row(to, i); err != nil {
-				return err
-			}
-		}
-		return to.Send()
-	})
-	return s.describe(what, err)
 }
 
 // Groups are the groups that cells may name, in the order of the axes. Those that no

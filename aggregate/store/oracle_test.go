@@ -149,28 +149,24 @@ func chosen(rows []row, signal csig.Signal) map[cell][]row {
 }
 
 // cellsOf works out by brute force what Cells answers from rows that are all visible.
-func cellsOf(rows []row, signal csig.Signal, level func(uint64) uint64) []CellRow {
-	var cells []CellRow
+func cellsOf(rows []row, signal csig.Signal, level func(uint64) uint64) []aggregate.CellStats {
+	var cells []aggregate.CellStats
 	for _, rows := range chosen(rows, signal) {
 		cells = append(cells, oneCell(rows, signal, level))
 	}
-	slices.SortFunc(cells, byEnds)
+	slices.SortFunc(cells, aggregate.CompareCells)
 	return cells
 }
 
-func byEnds(a, b CellRow) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) }
-
 // cellWindowsOf is the same for CellWindows.
-func cellWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64, step time.Duration) []CellWindowRow {
-	var list []CellWindowRow
+func cellWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64, step time.Duration) []aggregate.CellWindow {
+	var list []aggregate.CellWindow
 	for _, rows := range chosen(rows, signal) {
 		for start, rows := range byWindow(rows, step) {
-			list = append(list, CellWindowRow{time.Unix(0, start).UTC(), oneCell(rows, signal, level)})
+			list = append(list, aggregate.CellWindow{Start: start, CellStats: oneCell(rows, signal, level)})
 		}
 	}
-	slices.SortFunc(list, func(a, b CellWindowRow) int {
-		return cmp.Or(a.Window.Compare(b.Window), byEnds(a.CellRow, b.CellRow))
-	})
+	slices.SortFunc(list, aggregate.CompareCellWindows)
 	return list
 }
 
@@ -184,12 +180,16 @@ func byWindow(rows []row, step time.Duration) map[int64][]row {
 }
 
 // locationWindowsOf is the same for LocationWindows.
-func locationWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64, step time.Duration) []LocationWindowRow {
-	sums := map[LocationWindowRow]LocationWindowRow{}
+func locationWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64, step time.Duration) []aggregate.LocationWindow {
+	type at struct {
+		start    int64
+		location aggregate.LocationID
+	}
+	sums := map[at]aggregate.LocationWindow{}
 	for _, rows := range chosen(rows, signal) {
 		for start, rows := range byWindow(rows, step) {
 			for _, r := range rows {
-				key := LocationWindowRow{Window: time.Unix(0, start).UTC(), Location: aggregate.LocationID(level(r.location))}
+				key := at{start, aggregate.LocationID(level(r.location))}
 				sum := sums[key]
 				sum.Observations += r.observations
 				sum.Heavy += r.heavy
@@ -198,26 +198,26 @@ func locationWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64
 			}
 		}
 	}
-	var list []LocationWindowRow
+	var list []aggregate.LocationWindow
 	for key, sum := range sums {
-		sum.Window, sum.Location = key.Window, key.Location
+		sum.Start, sum.Location = key.start, key.location
 		list = append(list, sum)
 	}
-	slices.SortFunc(list, func(a, b LocationWindowRow) int {
-		return cmp.Or(a.Window.Compare(b.Window), cmp.Compare(a.Location, b.Location))
+	slices.SortFunc(list, func(a, b aggregate.LocationWindow) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Location, b.Location))
 	})
 	return list
 }
 
 // topLocationsOf is the same for TopLocations.
-func topLocationsOf(rows []row, signal csig.Signal, level func(uint64) uint64) []LocationRow {
-	sums := map[uint64]*LocationRow{}
+func topLocationsOf(rows []row, signal csig.Signal, level func(uint64) uint64) []aggregate.LocationStats {
+	sums := map[uint64]*aggregate.LocationStats{}
 	for _, rows := range chosen(rows, signal) {
 		heavyIn := map[uint64]bool{}
 		for _, r := range rows {
 			id := level(r.location)
 			if sums[id] == nil {
-				sums[id] = &LocationRow{Location: aggregate.LocationID(id)}
+				sums[id] = &aggregate.LocationStats{Location: aggregate.LocationID(id)}
 			}
 			sums[id].Observations += r.observations
 			sums[id].Heavy += r.heavy
@@ -228,18 +228,18 @@ func topLocationsOf(rows []row, signal csig.Signal, level func(uint64) uint64) [
 			}
 		}
 	}
-	var list []LocationRow
+	var list []aggregate.LocationStats
 	for _, sum := range sums {
 		list = append(list, *sum)
 	}
-	slices.SortFunc(list, func(a, b LocationRow) int {
+	slices.SortFunc(list, func(a, b aggregate.LocationStats) int {
 		return cmp.Or(-cmp.Compare(a.Heavy, b.Heavy), cmp.Compare(a.Location, b.Location))
 	})
 	return list
 }
 
-func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) CellRow {
-	c := CellRow{Src: aggregate.GroupID(rows[0].src), Dst: aggregate.GroupID(rows[0].dst), Kind: kindOf(rows[0].kind)}
+func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregate.CellStats {
+	c := aggregate.CellStats{Src: aggregate.GroupID(rows[0].src), Dst: aggregate.GroupID(rows[0].dst), Signal: signal, Kind: kindOf(rows[0].kind)}
 	places := map[uint64]*place{}
 	for _, r := range rows {
 		c.Observations += r.observations
@@ -264,7 +264,7 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) CellRow 
 			places[id].sum += r.heavySum
 		}
 	}
-	c.setMode(places, signal)
+	setMode(&c, places)
 	return c
 }
 
@@ -272,7 +272,7 @@ type place struct{ id, heavy, sum uint64 }
 
 // setMode compares means as fractions: more heavy observations first, then the more
 // severe mean, then the lower id.
-func (c *CellRow) setMode(places map[uint64]*place, signal csig.Signal) {
+func setMode(c *aggregate.CellStats, places map[uint64]*place) {
 	var order []*place
 	for _, p := range places {
 		order = append(order, p)
@@ -282,7 +282,7 @@ func (c *CellRow) setMode(places map[uint64]*place, signal csig.Signal) {
 	}
 	slices.SortFunc(order, func(a, b *place) int {
 		severity := mean(a).Cmp(mean(b))
-		if signal.Direction() == csig.Max {
+		if c.Signal.Direction() == csig.Max {
 			severity = -severity
 		}
 		return cmp.Or(-cmp.Compare(a.heavy, b.heavy), severity, cmp.Compare(a.id, b.id))
@@ -295,10 +295,10 @@ func (c *CellRow) setMode(places map[uint64]*place, signal csig.Signal) {
 	}
 	switch {
 	case c.Observations-c.Trimmed < 10:
-		c.State = "too_few"
+		c.State = aggregate.TooFew
 	case c.Heavy > 0:
-		c.State = "congested"
+		c.State = aggregate.Congested
 	default:
-		c.State = "clear"
+		c.State = aggregate.Clear
 	}
 }

@@ -75,14 +75,17 @@ func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
 	classes := make([]outbox.Class, numClasses)
 	for i := range numGrains {
-		classes[i].Name = grainAt(i).Suffix
+		classes[i].Name = className(i)
 	}
-	for _, few := range []int{gapsClass, tapsClass, findingsClass, newerClass} {
+	for _, few := range []int{gapsClass, tapsClass, findingsClass, newerClass, endsClass} {
 		classes[few] = outbox.Class{Name: className(few), Exempt: true}
 	}
 	classes[flowsClass] = outbox.Class{Name: className(flowsClass), Expendable: true}
+	classes[marksClass] = outbox.Class{Name: className(marksClass), Latest: true}
+	classes[namesClass] = outbox.Class{Name: className(namesClass)}
+	order := []int{namesClass, newerClass, minuteGrain, secondGrain, fineGrain, gapsClass, findingsClass, flowsClass, tapsClass, endsClass}
 	return outbox.Options{
-		Dir: dir, Classes: classes, FS: o.FS, Now: o.Now, Logger: logger,
+		Dir: dir, Classes: classes, Order: order, FS: o.FS, Now: o.Now, Logger: logger,
 		MaxBytes:   defaultTo(o.MaxBytes, DefaultOutboxBytes),
 		SegmentAge: max(defaultTo(o.Keep, DefaultOutboxKeep)/4, time.Second),
 	}
@@ -97,5 +100,23 @@ func (s *Store) openOutboxes(o *Outbox, to target, retry time.Duration) error {
 	for _, l := range logs {
 		s.deliveries = append(s.deliveries, newDelivery(l, to, &s.server, o, retry, s.logger))
 	}
+	for _, d := range s.deliveries {
+		d.beside = s.deliveries
+	}
 	return nil
+}
+
+// Marks are those that earlier processes have committed last, one of each of their outboxes.
+// It is for the beginning: whoever commits marks replaces those of this process's own.
+func (s *Store) Marks() (list [][]byte, err error) {
+	for _, d := range s.deliveries {
+		e, ok, err := d.log.Latest(marksClass)
+		if err != nil {
+			return nil, s.describe("read marks", err)
+		}
+		if ok {
+			list = append(list, e.Payload)
+		}
+	}
+	return list, nil
 }

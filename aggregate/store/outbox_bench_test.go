@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // devNull is a server that takes everything at once.
@@ -19,6 +21,10 @@ func (*devNull) sendGaps(context.Context, []gap) error { return nil }
 
 func (*devNull) sendRecords(context.Context, insertion) error { return nil }
 
+func (*devNull) pinNames(context.Context, []fabric.Name) error { return nil }
+
+func (*devNull) endRuns(context.Context, *ending) error { return nil }
+
 func (*devNull) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
 	found := map[probe]bool{}
 	for _, p := range probes {
@@ -27,8 +33,20 @@ func (*devNull) present(_ context.Context, _ int, probes []probe) (map[probe]boo
 	return found, nil
 }
 
+func (*devNull) trimmed(_ context.Context, _ int, list []part) ([]bool, error) {
+	return make([]bool, len(list)), nil
+}
+
 // BenchmarkOutbox takes full batches through the outbox on a disk: encoded, synced, read
 // back, decoded and acknowledged.
+// takenBytes are the bytes of the records that were taken last.
+func takenBytes(d *delivery) (n float64) {
+	for _, r := range d.records {
+		n += float64(len(r))
+	}
+	return n
+}
+
 func BenchmarkOutbox(b *testing.B) {
 	full := new(batch)
 	full.reset(batchKey{grain: secondGrain}, time.Time{})
@@ -43,7 +61,7 @@ func BenchmarkOutbox(b *testing.B) {
 	}
 	d := s.deliveries[0]
 	for b.Loop() {
-		if err := d.take(b.Context(), full); err != nil {
+		if err := d.take(b.Context(), []*batch{full}, nil); err != nil {
 			b.Fatal(err)
 		}
 		if err := d.flush(b.Context()); err != nil {
@@ -52,7 +70,7 @@ func BenchmarkOutbox(b *testing.B) {
 	}
 	rows := float64(b.N) * maxBatchRows
 	b.ReportMetric(rows/b.Elapsed().Seconds(), "rows/s")
-	b.ReportMetric(float64(len(d.record))/maxBatchRows, "bytes/row")
+	b.ReportMetric(takenBytes(d)/maxBatchRows, "bytes/row")
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}

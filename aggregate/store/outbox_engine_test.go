@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,19 +69,82 @@ func TestOutboxOnEngine(t *testing.T) {
 	}
 }
 
-// TestTrimmedStaysTrimmed: the outbox does not bring back what was deleted on purpose.
+// TestTrimmedStaysTrimmed: no outbox brings back rows that were deleted on purpose, neither
+// of the store that deleted them nor of another one; both bring back rows that the server
+// lost.
 func TestTrimmedStaysTrimmed(t *testing.T) {
-	s := openWithOutbox(t)
-	g := traffic{resolution: 10 * time.Millisecond, windows: 20, groups: 3, locations: 5, signals: allSignals[:1]}
-	write(t, s, blocks(g.rows(rand.New(rand.NewPCG(8, 8)), aggregate.Source{Producer: 1})))
-	if rawRows(t, s, "partials_fine") == 0 {
-		t.Fatal("nothing was written")
+	o := engineOptions(t)
+	var stores []*Store
+	for producer := range uint64(2) {
+		o.Outbox = &Outbox{Dir: t.TempDir()}
+		s := open(t, o)
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		writeTrimmed(t, s, aggregate.Source{Producer: producer + 1}, testStart, 1)
+		stores = append(stores, s)
 	}
-	if _, err := s.Trim(t.Context(), 1); !errors.Is(err, ErrDisk) {
+	tables := []string{"partials_fine", "partials_1s", "taps", "findings"}
+	expect := func(when string, want ...uint64) {
+		t.Helper()
+		for _, s := range stores {
+			if !s.deliveries[0].verify(t.Context()) {
+				t.Fatal("the server could not be asked")
+			}
+		}
+		for i, table := range tables {
+			var got uint64
+			if err := stores[0].reader.QueryRow(t.Context(), "SELECT count() FROM csigscope."+table+" FINAL").Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if got != want[i] {
+				t.Errorf("%s: %d rows of %s, want %d", when, got, table, want[i])
+			}
+		}
+	}
+	expect("stored", 80, 80, 2, 2)
+	if _, err := stores[0].Trim(t.Context(), 1); !errors.Is(err, ErrDisk) {
 		t.Errorf("trim: %v, want ErrDisk", err)
 	}
-	if !s.deliveries[0].verify(t.Context()) || rawRows(t, s, "partials_fine") != 0 {
-		t.Errorf("%d rows are back", rawRows(t, s, "partials_fine"))
+	expect("trimmed", 0, 0, 0, 0)
+	writeTrimmed(t, stores[1], aggregate.Source{Producer: 2}, testStart, 2)
+	expect("come late", 40, 40, 1, 1)
+	if _, err := stores[0].Trim(t.Context(), 1); !errors.Is(err, ErrDisk) {
+		t.Errorf("trim again: %v, want ErrDisk", err)
+	}
+	expect("trimmed again", 0, 0, 0, 0)
+	gaps := readStrings(t, stores[0], "SELECT toString((count(), sum(rows))) FROM csigscope.gaps FINAL WHERE reason LIKE 'trimmed%' GROUP BY producer ORDER BY producer")
+	if want := []string{"(4,82)", "(8,164)"}; !slices.Equal(gaps, want) {
+		t.Errorf("gaps and their rows %q, want %q", gaps, want)
+	}
+	writeTrimmed(t, stores[1], aggregate.Source{Producer: 2}, testStart.Add(time.Minute), 3)
+	for _, table := range tables {
+		if err := stores[0].migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope."+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("of a server that lost later rows", 40, 40, 1, 1)
+}
+
+// writeTrimmed writes rows into each table that is trimmed and whose rows are sent again.
+func writeTrimmed(t *testing.T, s *Store, source aggregate.Source, at time.Time, seq uint64) {
+	t.Helper()
+	for _, resolution := range []time.Duration{10 * time.Millisecond, time.Second} {
+		var rows []row
+		for i := range 40 {
+			rows = append(rows, row{
+				resolution: int64(resolution), window: at.Add(time.Duration(i%4) * resolution).UnixNano(), source: source,
+				seq: seq, kind: 1, src: uint64(i), observations: 1,
+			})
+		}
+		write(t, s, blocks(rows))
+	}
+	if err := errors.Join(
+		s.WriteTaps(t.Context(), []TapRow{aTap(source, seq, at)}),
+		s.WriteFindings(t.Context(), []FindingRow{aFinding(source, seq, at)}),
+		s.Flush(t.Context()),
+	); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -113,7 +178,7 @@ func TestGapsTable(t *testing.T) {
 	s := openStore(t)
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	p := part{1 << 63, 2, 3, int64(time.Second), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 40, 500}
-	list := append(gapsOf([]part{p}, "full", 9, at), gapsOf(nil, "missing", 10, at)...)
+	list := append(inLog(gapsOf([]part{p}, "full", 9, at), "1s", 7, 8), gapsOf(nil, "missing", 10, at)...)
 	for range 2 {
 		if err := s.sendGaps(t.Context(), list); err != nil {
 			t.Fatal(err)
@@ -142,16 +207,30 @@ func TestGapsTable(t *testing.T) {
 	}
 }
 
+// TestGapReasons: the comment of the column reason explains every reason.
+func TestGapReasons(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	list := make([]string, len(gapReasons))
+	for i, r := range gapReasons {
+		list[i] = r.reason + ": " + r.meaning
+	}
+	got := readStrings(t, s, "SELECT comment FROM system.columns WHERE database = 'csigscope' AND table = 'gaps' AND name = 'reason'")
+	if want := strings.Join(list, "; "); !slices.Equal(got, []string{want}) {
+		t.Errorf("comment of reason:\n%q\nwant\n%q", got, want)
+	}
+}
+
 // storedGaps reads the table of gaps.
 func storedGaps(t *testing.T, s *Store) []gap {
 	t.Helper()
 	var got []gap
-	err := s.query(t.Context(), s.reader, "read gaps", `SELECT producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at
+	err := s.query(t.Context(), s.reader, "read gaps", `SELECT producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at, log_class, first_seq, last_seq
 FROM csigscope.gaps FINAL ORDER BY id`, func(rows driver.Rows) error {
 		var g gap
 		var resolution uint64
 		var from, to, at time.Time
-		err := rows.Scan(&g.Producer, &g.Incarnation, &g.Epoch, &resolution, &from, &to, &g.Rows, &g.Observations, &g.Reason, &g.ID, &at)
+		err := rows.Scan(&g.Producer, &g.Incarnation, &g.Epoch, &resolution, &from, &to, &g.Rows, &g.Observations, &g.Reason, &g.ID, &at, &g.LogClass, &g.FirstSeq, &g.LastSeq)
 		g.Resolution, g.From, g.To, g.At = int64(resolution), from.UnixNano(), to.UnixNano(), at.UnixNano()
 		got = append(got, g)
 		return err

@@ -17,8 +17,8 @@ import (
 // ErrQuestion is the error of questions that have no answer as they are put.
 var ErrQuestion = errors.New("invalid question")
 
-// Query asks for one signal over the windows that start in [From, To).
-type Query struct {
+// Question asks for one signal over the windows that start in [From, To).
+type Question struct {
 	Signal   csig.Signal
 	From, To time.Time
 
@@ -40,7 +40,7 @@ type Query struct {
 type Cell struct{ Src, Dst aggregate.GroupID }
 
 // check finds what is wrong with a question whose resolution is known.
-func (q *Query) check(windowed bool) error {
+func (q *Question) check(windowed bool) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrQuestion}, args...)...)
 	}
@@ -76,7 +76,7 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.0000
 
 // view is the call of one of the parameterized views, with its parameters as literals
 // of our own making.
-func (q *Query) view(database, name string, windowed bool) string {
+func (q *Question) view(database, name string, windowed bool) string {
 	args := []string{q.signalArgs(), q.spanArgs(), fmt.Sprintf("level = %d", q.Level)}
 	if windowed {
 		args = append(args, q.stepArgs())
@@ -85,15 +85,15 @@ func (q *Query) view(database, name string, windowed bool) string {
 }
 
 // call names the view of the question's resolution.
-func (q *Query) call(database, name string, args ...string) string {
+func (q *Question) call(database, name string, args ...string) string {
 	g, _ := grainOf(q.Resolution)
 	return fmt.Sprintf("%s.%s_%s(%s)", database, name, grainAt(g).Suffix, strings.Join(args, ", "))
 }
 
-func (q *Query) signalArgs() string { return fmt.Sprintf("signal = %d", q.Signal) }
+func (q *Question) signalArgs() string { return fmt.Sprintf("signal = %d", q.Signal) }
 
 // spanArgs are the range, and the length of the windows where the table has several.
-func (q *Query) spanArgs() string {
+func (q *Question) spanArgs() string {
 	args := fmt.Sprintf("from = '%s', to = '%s'", stamp(q.From), stamp(q.To))
 	if g, _ := grainOf(q.Resolution); g == fineGrain {
 		args += fmt.Sprintf(", resolution_ns = %d", q.Resolution.Nanoseconds())
@@ -101,10 +101,10 @@ func (q *Query) spanArgs() string {
 	return args
 }
 
-func (q *Query) stepArgs() string { return fmt.Sprintf("step_ns = %d", q.Step.Nanoseconds()) }
+func (q *Question) stepArgs() string { return fmt.Sprintf("step_ns = %d", q.Step.Nanoseconds()) }
 
 // cells is the condition that chooses cells.
-func (q *Query) cells() string {
+func (q *Question) cells() string {
 	where := "1"
 	if q.Src != nil {
 		where += fmt.Sprintf(" AND src_group = %d", *q.Src)
@@ -123,7 +123,7 @@ func (q *Query) cells() string {
 }
 
 // resolve fills in the resolution and checks the question.
-func (s *Store) resolve(ctx context.Context, q *Query, windowed bool) error {
+func (s *Store) resolve(ctx context.Context, q *Question, windowed bool) error {
 	if q.Resolution == 0 {
 		resolution, err := s.coarsest(ctx, q, windowed)
 		if err != nil {
@@ -135,7 +135,7 @@ func (s *Store) resolve(ctx context.Context, q *Query, windowed bool) error {
 }
 
 // coarsest is the coarsest resolution that answers the question as the finest would.
-func (s *Store) coarsest(ctx context.Context, q *Query, windowed bool) (time.Duration, error) {
+func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.Duration, error) {
 	divides := func(d time.Duration) bool {
 		return q.From.UnixNano()%int64(d) == 0 && q.To.UnixNano()%int64(d) == 0 && (!windowed || q.Step%d == 0)
 	}
@@ -162,7 +162,7 @@ func (s *Store) coarsest(ctx context.Context, q *Query, windowed bool) (time.Dur
 
 // lastWindow is the start of the last window of the signal in the range, zero without
 // one.
-func (s *Store) lastWindow(ctx context.Context, q *Query, g int) (time.Time, error) {
+func (s *Store) lastWindow(ctx context.Context, q *Question, g int) (time.Time, error) {
 	at := grainAt(g)
 	query := fmt.Sprintf(`SELECT max(window_start) AS last, count() AS n FROM %s.%s
 WHERE signal = %d AND %[4]s(window_start) >= %[4]s(toDateTime64('%[5]s', 9, 'UTC')) AND window_start >= '%[5]s' AND window_start < '%[6]s'`,

@@ -69,7 +69,7 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 
 	for name, begin := range map[string]func(ctx context.Context, busy *sync.WaitGroup){
 		"heavy questions": func(ctx context.Context, busy *sync.WaitGroup) {
-			q := testQuery()
+			q := testQuestion()
 			q.To, q.Step = q.From.Add(time.Hour), time.Second
 			for range 3 {
 				busy.Go(func() {
@@ -163,7 +163,7 @@ func TestReadersAreLimited(t *testing.T) {
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	q := testQuery()
+	q := testQuestion()
 	if _, err := s.Cells(t.Context(), q); !errors.Is(err, ErrTooManyRows) {
 		t.Errorf("an answer of 4096 rows: %v, want ErrTooManyRows", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // ErrNotReady is the error of questions to a server that was not found yet, or that
@@ -67,7 +69,8 @@ func (r *readiness) wait(ctx context.Context) error {
 	}
 }
 
-// openLater takes rows from now on, and prepares the server in the background.
+// openLater takes rows from now on, and prepares the server in the background. Who does not
+// wait for a server has rows that cannot be had again.
 func (s *Store) openLater(ctx context.Context, o *Options) error {
 	if o.Outbox == nil || o.Writer == nil {
 		return errors.New("open store: expected a writer with an outbox, in which rows wait for the server")
@@ -80,6 +83,7 @@ func (s *Store) openLater(ctx context.Context, o *Options) error {
 		return err
 	}
 	for _, d := range s.deliveries {
+		d.live.Store(true)
 		d.start()
 	}
 	return s.prepareInBackground(ctx, o)
@@ -128,27 +132,23 @@ func refuses(err error) bool { return err != nil && !transient(err) }
 // prepareUntilReady prepares the server, however often that takes, until ctx ends. err is
 // the error of the previous attempt.
 func (s *Store) prepareUntilReady(ctx context.Context, o *Options, err error) {
-	var told time.Time
-	var refused bool
-	for pause := firstPause; err != nil; pause = min(2*pause, longestPause) {
-		if ctx.Err() != nil {
+	away, refused := retry.LogThrottle{Every: tellReadyEvery}, retry.LogThrottle{Every: tellReadyEvery}
+	for backoff := newBackoff(); err != nil; err = s.prepareOnce(ctx, o) {
+		why, rows := slog.String("error", oneLine(err)), slog.Uint64("rows", s.WriterStats().Waiting)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case refuses(err):
+			backoff.Slow()
+			refused.Log(s.logger, slog.LevelError, time.Now(), "the server cannot take rows until this is mended: they wait in the outbox", rows, why)
+		default:
+			away.Warn(s.logger, time.Now(), "the server is away: rows wait in the outbox until it comes", rows, why)
+		}
+		if !backoff.Wait(ctx) {
 			return
 		}
-		if refuses(err) {
-			pause = longestPause
-		}
-		if told.IsZero() || refuses(err) != refused || time.Since(told) >= tellReadyEvery {
-			told, refused = time.Now(), refuses(err)
-			s.tellNotReady(err)
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		err = s.prepareOnce(ctx, o)
 	}
-	if !told.IsZero() {
+	if away.Over() || refused.Over() {
 		s.logger.Warn("the server is ready", slog.Uint64("rows", s.WriterStats().Waiting))
 	}
 }
@@ -185,14 +185,4 @@ func (s *Store) prepare(ctx context.Context, o *Options) error {
 		return err
 	}
 	return s.SetRetention(ctx, o.Later.Retention)
-}
-
-// tellNotReady logs why the server is not ready.
-func (s *Store) tellNotReady(err error) {
-	why, rows := slog.String("error", oneLine(err)), slog.Uint64("rows", s.WriterStats().Waiting)
-	if refuses(err) {
-		s.logger.Error("the server cannot take rows until this is mended: they wait in the outbox", rows, why)
-		return
-	}
-	s.logger.Warn("the server is away: rows wait in the outbox until it comes", rows, why)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -93,26 +94,23 @@ func TestServerComesLater(t *testing.T) {
 	if err := s.Ready(t.Context()); !errors.Is(err, ErrNotReady) || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("ready while the server is away: %v, want ErrNotReady and ErrUnreachable", err)
 	}
-	if _, err := s.Cells(t.Context(), testQuery()); !errors.Is(err, ErrNotReady) {
+	if _, err := s.Cells(t.Context(), testQuestion()); !errors.Is(err, ErrNotReady) {
 		t.Errorf("a question while the server is away: %v, want ErrNotReady", err)
 	}
 	of := aggregate.Source{Producer: 5, Incarnation: 1, Epoch: 9}
 	run := Run{Source: of, Mode: RunLive, Name: "eth1"}
-	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if err := s.BeginRun(short, run); !errors.Is(err, ErrNotReady) {
-		t.Errorf("a run that begins while the server is away: %v, want ErrNotReady", err)
+	if err := errors.Join(s.WriteEpoch(t.Context(), of.Epoch, "\xff"), s.WriteGroups(t.Context(), []fabric.Group{{ID: 77, Name: "rack"}}), s.BeginRun(t.Context(), run)); err != nil {
+		t.Fatal(err)
 	}
-	begun := make(chan error, 1)
-	go func() {
-		begun <- errors.Join(s.BeginRun(t.Context(), run), s.WriteGroups(t.Context(), []fabric.Group{{ID: 77, Name: "rack"}}), s.EndRun(t.Context(), run))
-	}()
 	rows := writeAway(t, s, of)
+	if err := s.EndRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
 	if got := s.WriterStats().Waiting; got < uint64(len(rows)) {
 		t.Errorf("%d rows wait, want at least %d", got, len(rows))
 	}
 	doors.shut.Store(false)
-	if err := errors.Join(<-begun, s.Flush(t.Context()), s.Ready(t.Context())); err != nil {
+	if err := errors.Join(s.Flush(t.Context()), s.Ready(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	writeAncestry(t, s)
@@ -135,6 +133,13 @@ func TestServerComesLater(t *testing.T) {
 	}
 	if groups, err := s.Groups(t.Context()); err != nil || len(groups) != 1 || groups[0].Name != "rack" {
 		t.Errorf("groups %+v, %v", groups, err)
+	}
+	got := readStrings(t, s, "SELECT concat(state, ' ', mode, ' ', name) FROM csigscope.runs FINAL ORDER BY state")
+	if want := []string{"started live eth1", "done live eth1"}; !slices.Equal(got, want) {
+		t.Errorf("runs %q, want %q", got, want)
+	}
+	if text, err := s.LatestEpoch(t.Context()); err != nil || text != "\xff" {
+		t.Errorf("configuration %q, %v", text, err)
 	}
 }
 

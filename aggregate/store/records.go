@@ -19,6 +19,9 @@ const (
 	findingsClass
 	flowsClass
 	newerClass // records that another version wrote and this one cannot read
+	marksClass // how far a process has come, of which the last one counts
+	namesClass // the meaning of numbers in rows, and runs that begin: sent before rows
+	endsClass  // of runs: sent once the rows before are
 	numClasses
 )
 
@@ -33,11 +36,14 @@ type insertion struct {
 	into string // table and columns
 	rows int
 	fill func(to driver.Batch) error
+
+	parts   func() []part               // of each row
+	without func(gone []bool) insertion // all rows but those; of a single record, as parts is
 }
 
 // join makes one insertion of two into the same table.
 func (in insertion) join(o insertion) insertion {
-	return insertion{in.into, in.rows + o.rows, func(to driver.Batch) error {
+	return insertion{into: in.into, rows: in.rows + o.rows, fill: func(to driver.Batch) error {
 		if err := in.fill(to); err != nil {
 			return err
 		}
@@ -61,7 +67,8 @@ type recordTable[T any] struct {
 }
 
 func (t *recordTable[T]) insertion(rows []T) insertion {
-	return insertion{t.into, len(rows), func(to driver.Batch) error {
+	in := insertion{into: t.into, rows: len(rows)}
+	in.fill = func(to driver.Batch) error {
 		if t.fill != nil {
 			return t.fill(to, rows)
 		}
@@ -71,7 +78,24 @@ func (t *recordTable[T]) insertion(rows []T) insertion {
 			}
 		}
 		return nil
-	}}
+	}
+	in.parts = func() []part {
+		list := make([]part, len(rows))
+		for i := range rows {
+			list[i] = t.part(&rows[i])
+		}
+		return list
+	}
+	in.without = func(gone []bool) insertion {
+		var left []T
+		for i := range rows {
+			if !gone[i] {
+				left = append(left, rows[i])
+			}
+		}
+		return t.insertion(left)
+	}
+	return in
 }
 
 // writeRecords stores rows. With an outbox they are on disk when it returns, and wait
@@ -105,6 +129,15 @@ func writeRecords[T any](ctx context.Context, s *Store, t *recordTable[T], rows 
 // takeRecords puts rows into the outbox as one record.
 func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {
 	d.start()
+	p, err := recordOf(t, rows)
+	if err != nil {
+		return err
+	}
+	return d.append(p)
+}
+
+// recordOf makes one record of rows.
+func recordOf[T any](t *recordTable[T], rows []T) (pending, error) {
 	var l label
 	for i := range rows {
 		p := t.part(&rows[i])
@@ -113,9 +146,9 @@ func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {
 	}
 	payload, err := t.encodeRows(rows)
 	if err != nil {
-		return err
+		return pending{}, err
 	}
-	return d.append(t.class, uint64(len(rows)), &l, payload)
+	return newPending(t.class, uint64(len(rows)), &l, payload)
 }
 
 func (t *recordTable[T]) encodeRows(rows []T) ([]byte, error) {
@@ -152,12 +185,34 @@ func decodeRows[T any](t *recordTable[T], payload []byte) (insertion, error) {
 		return t.insertion(rows), nil
 	}
 	var rows []T
-	d := json.NewDecoder(bytes.NewReader(payload))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&rows); err != nil {
-		return insertion{}, fmt.Errorf("decode %s: %w: %w", t.what, errNewerBatch, err)
+	if err := decodeJSON(t.class, payload, &rows); err != nil {
+		return insertion{}, err
 	}
 	return t.insertion(rows), nil
+}
+
+// decodeJSON wants no key that this version does not know.
+func decodeJSON(class int, payload []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return fmt.Errorf("decode %s: %w: %w", className(class), errNewerBatch, err)
+	}
+	return nil
+}
+
+// takeJSON puts a record without rows into the outbox.
+func (d *delivery) takeJSON(class int, record any) error {
+	d.start()
+	payload, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", className(class), err)
+	}
+	p, err := newPending(class, 0, &label{}, payload)
+	if err != nil {
+		return err
+	}
+	return d.append(p)
 }
 
 // sendRecords writes rows once.
@@ -183,8 +238,8 @@ func className(class int) string {
 		return grainAt(class).table()
 	case class == gapsClass:
 		return "gaps"
-	case class == newerClass:
-		return "newer"
+	case class >= newerClass:
+		return [...]string{"newer", "marks", "names", "ends"}[class-newerClass]
 	}
 	return recordTables()[class-tapsClass]
 }
@@ -226,6 +281,6 @@ func (s *Store) recordView(name string, from, to time.Time) string {
 
 // checkRange is the check of questions for records.
 func checkRange(from, to time.Time) error {
-	q := Query{From: from, To: to, Resolution: time.Second}
+	q := Question{From: from, To: to, Resolution: time.Second}
 	return q.check(false)
 }

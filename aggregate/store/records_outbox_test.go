@@ -151,11 +151,11 @@ func TestRecordsOnEngine(t *testing.T) {
 	if err != nil || len(taps) != 1 || taps[0].Packets != 10 || taps[0].Rejected["orphan"] != 2 {
 		t.Errorf("taps %+v, %v", taps, err)
 	}
-	flows, err := s.TopFlows(t.Context(), Query{Signal: aFlow(source, 1, from, 1).Signal, From: from, To: to}, 5)
+	flows, err := s.Flows(t.Context(), FlowQuestion{Signal: aFlow(source, 1, from, 1).Signal, From: from, To: to, Limit: 5})
 	if err != nil || len(flows) != 1 || flows[0].Flow != aFlow(source, 1, from, 1).Flow {
 		t.Errorf("flows %+v, %v", flows, err)
 	}
-	findings, err := s.Findings(t.Context(), from, to)
+	findings, err := s.Findings(t.Context(), FindingQuestion{From: from, To: to, Limit: 5})
 	if err != nil || len(findings) != 1 || findings[0].Evidence != finding.Evidence || findings[0].Packets[1] != 1<<63 {
 		t.Errorf("findings %+v, %v", findings, err)
 	}

@@ -112,29 +112,28 @@ func TestFlows(t *testing.T) {
 		mean := float64(r.Sum) / float64(r.Measured)
 		return FlowTotal{
 			Flow: r.Flow, SrcGroup: r.SrcGroup, DstGroup: r.DstGroup, Kind: r.Kind, Observations: r.Observations * windows, Bytes: r.Bytes * windows,
-			Measured: r.Measured * windows, Mean: mean, Min: r.Min, Max: r.Max, Heavy: r.Heavy * windows, Windows: windows, Location: r.Location, LocationHeavy: r.LocationHeavy,
+			Mean: mean, Min: float64(r.Min), Max: float64(r.Max), Heavy: r.Heavy * windows, Windows: windows, Location: r.Location, LocationHeavy: r.LocationHeavy,
 		}
 	}
 	added := total(a, 2)
 	added.Location, added.LocationHeavy = 4, 4
 	nothing := total(b, 1)
-	nothing.Mean = math.NaN()
-	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute)}
-	got, err := s.TopFlows(t.Context(), q, 10)
+	nothing.Mean, nothing.Min, nothing.Max = math.NaN(), math.NaN(), math.NaN()
+	q := FlowQuestion{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute), Limit: 10}
+	got, err := s.Flows(t.Context(), q)
 	if diff := cmp.Diff([]FlowTotal{total(others, 1), added, nothing}, got, cmpopts.EquateNaNs(), cmpopts.EquateComparable(netip.Addr{})); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	q.Resolution = time.Minute
-	if got, err := s.TopFlows(t.Context(), q, 1); err != nil || len(got) != 1 || got[0].SrcPort != 3 {
+	q.Resolution, q.Limit = time.Minute, 1
+	if got, err := s.Flows(t.Context(), q); err != nil || len(got) != 1 || got[0].SrcPort != 3 {
 		t.Errorf("minutes: %+v, %v", got, err)
 	}
-	nobody := aggregate.GroupID(99)
-	q.Src = &nobody
-	if got, err := s.TopFlows(t.Context(), q, 1); err != nil || len(got) != 0 {
+	q.SrcGroups = []aggregate.GroupID{99}
+	if got, err := s.Flows(t.Context(), q); err != nil || len(got) != 0 {
 		t.Errorf("of nobody: %+v, %v", got, err)
 	}
 	q.Resolution = time.Millisecond
-	if _, err := s.TopFlows(t.Context(), q, 1); err == nil {
+	if _, err := s.Flows(t.Context(), q); err == nil {
 		t.Error("fine windows: no error")
 	}
 }
@@ -156,7 +155,7 @@ func TestFindings(t *testing.T) {
 	}
 	first.Source, first.Seq, first.Count, first.To = aggregate.Source{}, 0, 6, again.To
 	long.Source, long.Seq, long.Evidence, long.Packets = aggregate.Source{}, 0, long.Evidence[:maxEvidence], long.Packets[:maxFindingPackets]
-	got, err := s.Findings(t.Context(), testStart, testStart.Add(time.Hour))
+	got, err := s.Findings(t.Context(), FindingQuestion{From: testStart, To: testStart.Add(time.Hour), Limit: 100})
 	if diff := cmp.Diff([]FindingRow{first, long}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -1,11 +1,17 @@
 package store
 
 import (
+	"errors"
+	"os"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -46,7 +52,7 @@ func (t runTest) end(r Run) {
 
 func (t runTest) want(when string, observations uint64) {
 	t.Helper()
-	q := testQuery()
+	q := testQuestion()
 	q.Step = time.Second
 	cells, err := t.s.Cells(t.Context(), q)
 	if err != nil || len(cells) != 1 {
@@ -187,6 +193,116 @@ func TestEndEarlier(t *testing.T) {
 	if want := []string{"1 11 4 host/eth0", "1 11 5 host/eth0"}; !slices.Equal(got, want) {
 		t.Errorf("ended %q, want %q", got, want)
 	}
+}
+
+// TestRunsOutliveKill: names, beginnings and ends of runs that a killed process has taken are
+// there for the next one. Names come before rows, ends after the rows before them.
+func TestRunsOutliveKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir(), Interval: 10 * time.Second}
+		f.setErr(errAway)
+		s := storeBefore(t, f, o)
+		run := Run{Source: aggregate.Source{Producer: 1}, Mode: RunLive, Name: "eth0"}
+		killed := Run{Source: aggregate.Source{Producer: 2}, Mode: RunLive, Name: "eth0"}
+		put(t, s, 1, 1, time.Second, 10)
+		put(t, s, 1, 2, time.Minute, 10)
+		if err := errors.Join(
+			s.WriteEpoch(t.Context(), 7, "text"),
+			s.PinNames(t.Context(), []fabric.Name{{Group: &fabric.Group{ID: 7, Name: "rack"}, Exporter: "a", Pinned: true}}),
+			s.BeginRun(t.Context(), run), s.EndRun(t.Context(), run), s.EndKilled(t.Context(), []Run{killed}),
+		); err != nil {
+			t.Fatal(err)
+		}
+		next := *o
+		next.Dir = t.TempDir()
+		if err := os.CopyFS(next.Dir, os.DirFS(o.Dir)); err != nil { // as a kill leaves it
+			t.Fatal(err)
+		}
+		closeStore(t, s)
+		f.setErr(nil)
+		s = storeBefore(t, f, &next)
+		s.deliveries[0].start()
+		time.Sleep(time.Minute) // nobody hurries
+		synctest.Wait()
+		if want := []string{"epochs", "runs", "rows", "rows", "ends", "ends"}; !slices.Equal(f.order, want) || !slices.Equal(f.ended, []Run{run, killed}) || len(f.pins) != 1 {
+			t.Errorf("came %q, want %q; pinned %v, ended %v", f.order, want, f.pins, f.ended)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestEndsWait: runs end once the rows that earlier processes left in other outboxes are
+// sent. While an end fails, rows and names are sent.
+func TestEndsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		f.setErr(errAway)
+		first, second := storeBefore(t, f, o), storeBefore(t, f, o)
+		run := Run{Source: aggregate.Source{Producer: 2}, Mode: RunLive, Name: "eth0"}
+		put(t, second, 2, 1, time.Second, 10)
+		closeStore(t, second)
+		closeStore(t, first)
+
+		f.setErr(nil)
+		s := storeBefore(t, f, o) // has both
+		if err := s.EndKilled(t.Context(), []Run{run}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(f.order) != 0 {
+			t.Errorf("came %q before the other outbox is sent", f.order)
+		}
+		f.endErr = errAway
+		s.deliveries[1].start()
+		time.Sleep(time.Minute)
+		put(t, s, 3, 1, time.Second, 10)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := s.BeginRun(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		f.endErr = nil
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"rows", "rows", "runs", "ends"}; !slices.Equal(f.order, want) {
+			t.Errorf("came %q, want %q", f.order, want)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestNamesFindNoRoom: names take the place of live rows in a full outbox, and are an error
+// where there is none left, instead of a gap.
+func TestNamesFindNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), smallOutbox(t)
+		f.setErr(errAway)
+		s := storeBefore(t, f, o)
+		if err := s.BeginRun(t.Context(), Run{Mode: RunLive}); err != nil {
+			t.Fatal(err)
+		}
+		for seq := range uint64(60) {
+			put(t, s, 1, seq, 10*time.Millisecond, 40)
+		}
+		var err error
+		named, text := 0, strings.Repeat("x", 1000)
+		for ; err == nil; named++ {
+			err = s.WriteEpoch(t.Context(), uint64(named), text)
+		}
+		log := s.deliveries[0].log.Stats()
+		if !errors.Is(err, outbox.ErrFull) || named < 20 || log.Lost[lostFull].Weight == 0 || log.Waiting.Weight >= 60*40 {
+			t.Errorf("%v after %d names, %+v", err, named, log)
+		}
+		f.setErr(nil)
+		if err := s.Flush(t.Context()); err != nil || f.records["epochs"] != named-1 {
+			t.Errorf("%v, %d names came, want %d", err, f.records["epochs"], named-1)
+		}
+		closeStore(t, s)
+	})
 }
 
 // TestWriteGaps: gaps of one beginning are apart by what they are of, and replace

@@ -91,6 +91,7 @@ type migration struct {
 	Version    uint32 // 0: the views
 	Name       string
 	Statements []string
+	tables     uint32 // of the views: the version of the tables that they read
 }
 
 // sqlData is the data of the migration files, which are templates.
@@ -154,6 +155,7 @@ func migrations(database string, server version) ([]migration, error) {
 		}
 		list = append(list, m)
 	}
+	list[len(list)-1].tables = list[len(list)-2].Version
 	return list, nil
 }
 

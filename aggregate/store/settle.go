@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -16,6 +17,16 @@ type Settled struct {
 	// Strangers are runs that rows are of and that the database does not know: their
 	// names and their end were not in the outbox. Replays of them make them whole.
 	Strangers uint64
+}
+
+// WriteText writes for people what the database got.
+func (s *Settled) WriteText(w io.Writer) {
+	if s.Sent > 0 || s.Resent > 0 {
+		fmt.Fprintf(w, "from the outbox: %d rows that had waited, %d batches that the backup lacks\n", s.Sent, s.Resent)
+	}
+	if s.Strangers > 0 {
+		fmt.Fprintf(w, "%d runs came back without their names, perhaps in part: replay their captures again (schema verify names them)\n", s.Strangers)
+	}
 }
 
 // Settle sends what waits in the outboxes, looks for what they keep of rows that the

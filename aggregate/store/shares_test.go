@@ -36,7 +36,7 @@ func TestShares(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 11))
 	g := traffic{resolution: time.Second, windows: 5, groups: 4, locations: 12, signals: allSignals}
 	write(t, s, blocks(g.rows(rng, aggregate.Source{Producer: 1})))
-	q := testQuery()
+	q := testQuestion()
 	q.Level, q.Step = fabric.LevelSet, 2*time.Second
 	for _, view := range []struct{ name, of, whole, got string }{
 		{q.view(s.database, "location_windows", true), "heavy", "sum(heavy) OVER (PARTITION BY window_start)", "share"},

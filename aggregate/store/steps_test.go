@@ -19,7 +19,7 @@ type step struct {
 	Period *float64
 }
 
-func steps(t *testing.T, s *Store, q *Query, group string) (list []step) {
+func steps(t *testing.T, s *Store, q *Question, group string) (list []step) {
 	t.Helper()
 	rows, err := s.reader.Query(t.Context(), "SELECT start, idle, period FROM "+
 		q.call(s.database, "group_steps", q.signalArgs(), q.spanArgs(), q.stepArgs(), fmt.Sprintf("group = '%s'", group))+" ORDER BY start")
@@ -80,7 +80,7 @@ func TestGroupSteps(t *testing.T) {
 	sequential(t)
 	const pattern = "  ##-  ###   ##--  ##"
 	s := worked(t, pattern)
-	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Duration(len(pattern)) * time.Second), Resolution: time.Second, Step: time.Second}
+	q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Duration(len(pattern)) * time.Second), Resolution: time.Second, Step: time.Second}
 	of := func(v float64) *float64 { return &v }
 	// The first step has nothing before it that is known.
 	want := []step{{7 * time.Second, 3, nil}, {13 * time.Second, 3, of(6)}, {19 * time.Second, 4, of(6)}}
@@ -107,7 +107,7 @@ func TestGroupSteps(t *testing.T) {
 func TestGroupWindows(t *testing.T) {
 	sequential(t)
 	s := worked(t, "# -")
-	q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(3 * time.Second), Resolution: time.Second, Step: time.Second}
+	q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(3 * time.Second), Resolution: time.Second, Step: time.Second}
 	got := readStrings(t, s, "SELECT toString(tuple(toUnixTimestamp(window_start) - "+fmt.Sprint(testStart.Unix())+", bytes, observations, heavy, rate, heavy_share)) FROM "+
 		q.call(s.database, "group_windows", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'job''s'"))
 	if want := []string{"(0,1000000,10,4,8000000,0.4)", "(2,1000,10,4,8000,0.4)"}; !cmp.Equal(got, want) {

@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store/native"
 )
 
@@ -53,13 +55,14 @@ type Store struct {
 	settings clickhouse.Settings // the limits that the reader's user may set
 	maxRows  int
 
-	conns    []driver.Conn
-	migrator driver.Conn
-	reader   driver.Conn
-	names    driver.Conn // of the writer
-	writer   *writer     // nil without a writer
-	retry    retry
-	latency  latency
+	conns     []driver.Conn
+	migrator  driver.Conn
+	reader    driver.Conn
+	names     driver.Conn // of the writer
+	writer    *writer     // nil without a writer
+	retry     attempts
+	latency   latency
+	contested atomic.Pointer[func(refused, held fabric.Name)]
 
 	server        readiness
 	stopPreparing func() // nil without Later
@@ -75,8 +78,8 @@ type Store struct {
 //
 // With Later Open does not need the server. Rows go into the outbox at once, and all of
 // that, Migrate included, is done in the background, again and again until it succeeds.
-// Until then names wait, and questions fail with ErrNotReady. A server that answers in time
-// and refuses the store is an error of Open as without Later.
+// Until then questions fail with ErrNotReady. A server that answers in time and refuses the
+// store is an error of Open as without Later.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		database: defaultTo(o.Database, DefaultDatabase),
@@ -159,14 +162,14 @@ func (s *Store) openWriter(o *Options) error {
 		return err
 	}
 	s.names = conn
-	s.retry = retry{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
+	s.retry = attempts{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
 	insert := &inserter{conn: conn, database: s.database}
 	to := &server{s, insert}
-	send := func(ctx context.Context, b *batch) error {
-		if err := to.sendBatch(ctx, b, ""); err != nil || len(b.flows) == 0 {
+	send := func(ctx context.Context, list []*batch, _ []byte) error {
+		if err := to.sendBatch(ctx, list[0], ""); err != nil || len(list[0].flows) == 0 {
 			return err
 		}
-		return s.sendRecords(ctx, flowTable.insertion(b.flows))
+		return s.sendRecords(ctx, flowTable.insertion(list[0].flows))
 	}
 	sending := s.retry
 	if o.Outbox != nil {
@@ -178,7 +181,7 @@ func (s *Store) openWriter(o *Options) error {
 		s.retry.limit = math.MaxInt64
 		sending.limit = 0 // take knows itself how long to try
 	}
-	s.writer = newWriter(send, sending)
+	s.writer = newWriter(send, o.Outbox != nil, sending)
 	s.writer.start()
 	return nil
 }

@@ -15,75 +15,134 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// take puts a batch into the outbox; it is on disk when take returns nil, or given up
-// and counted. The writer calls it.
-func (d *delivery) take(_ context.Context, b *batch) error {
+// pending is a record on its way into the outbox.
+type pending struct {
+	outbox.Record
+	label *label
+}
+
+// newPending makes a record of rows. It is the payload's.
+func newPending(class int, rows uint64, l *label, payload []byte) (pending, error) {
+	text, err := l.encode()
+	return pending{outbox.Record{Class: class, Weight: rows, Extent: l.extent(), Label: text, Payload: payload}, l}, err
+}
+
+// maxGroupBytes bounds the records that are appended at once, as does a 16th of the outbox:
+// rows that had to wait for their turn may be more.
+const maxGroupBytes = 32 << 20
+
+// take puts batches into the outbox, and marks behind them; they are on disk when take
+// returns nil, or given up and counted. The writer calls it.
+func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 	d.start()
-	for from := 0; from < b.rows(); {
-		to := b.cut(from)
-		d.record = d.taking.append(d.record[:0], b, from, to)
-		if err := d.append(b.grain, uint64(to-from), b.label(from, to), d.record); err != nil {
+	var group []pending
+	size, used := int64(0), 0
+	add := func(p pending, err error) error {
+		if err != nil {
 			return err
 		}
-		from = to
+		group = append(group, p)
+		if size += int64(len(p.Payload)); size < min(maxGroupBytes, d.limit/16) {
+			return nil
+		}
+		err = d.append(group...)
+		group, size, used = group[:0], 0, 0
+		return err
 	}
-	for rows := range slices.Chunk(b.flows, maxFlowRows) {
-		if err := takeRecords(d, &flowTable, rows); err != nil {
-			return err
+	for _, b := range list {
+		for from := 0; from < b.rows(); {
+			to := b.cut(from)
+			if used == len(d.records) {
+				d.records = append(d.records, nil)
+			}
+			d.records[used] = d.taking.append(d.records[used][:0], b, from, to)
+			used++
+			if err := add(newPending(b.grain, uint64(to-from), b.label(from, to), d.records[used-1])); err != nil {
+				return err
+			}
+			from = to
+		}
+		for rows := range slices.Chunk(b.flows, maxFlowRows) {
+			if err := add(recordOf(&flowTable, rows)); err != nil {
+				return err
+			}
+		}
+	}
+	if marks != nil {
+		group = append(group, pending{Record: outbox.Record{Class: marksClass, Payload: marks}})
+	}
+	return d.append(group...)
+}
+
+// append writes records. At the bound of the outbox, and on a disk that is full while rows
+// wait on it, live rows make room, finest and oldest first, and never for finer ones; rows
+// that can be had again wait for the server. A disk that fails is tried again for a while.
+// Names and ends that find no room are an error: no gap could stand for them.
+func (d *delivery) append(group ...pending) error {
+	started, backoff := time.Now(), newBackoff()
+	for len(group) > 0 {
+		d.mu.Lock()
+		changed := d.changed
+		d.mu.Unlock()
+		records := make([]outbox.Record, len(group))
+		for i := range group {
+			records[i] = group[i].Record
+		}
+		waiting := d.rowsWait() // asked before: what is sent while Append fails leaves room
+		err := d.log.Append(records...)
+		full := errors.Is(err, outbox.ErrFull) || outbox.NoSpace(err) && waiting
+		waited := time.Since(started)
+		live := d.live.Load()
+		expendable := live && group[0].Class < namesClass
+		switch {
+		case err == nil:
+			d.appendPending()
+			return nil
+		case full && waiting && !d.rowsWait():
+			continue
+		case full && live && d.makeRoom(leastOf(group)):
+			continue
+		case full && expendable:
+			group = d.giveUp(lostFull, group, leastOf(group))
+			continue
+		case full && !live && (!d.closing.Load() || waited < closePatience), !full && waited < d.retry && !errors.Is(err, outbox.ErrTooLarge):
+		case expendable:
+			d.giveUp(lostDisk, group, anyClass)
+			return nil
+		default:
+			return fmt.Errorf("%w: %w", ErrOutbox, err)
+		}
+		d.full.Warn(d.logger, time.Now(), "waiting for room in the outbox",
+			slog.String("error", err.Error()), slog.Int64("bytes", d.log.Stats().Bytes))
+		select {
+		case <-changed:
+		case <-time.After(backoff.Pause()):
 		}
 	}
 	return nil
 }
 
-// append writes a record. At the bound of the outbox, and on a disk that is full while
-// rows wait on it, live rows make room, finest and oldest first; rows that can be had
-// again wait for the server. A disk that fails is tried again for a while.
-func (d *delivery) append(class int, rows uint64, l *label, record []byte) error {
-	text, err := l.encode()
-	if err != nil {
-		return err
+// leastOf is the class of a group that gives way first.
+func leastOf(group []pending) int {
+	least := group[0].Class
+	for i := range group {
+		if class := group[i].Class; class == flowsClass || least != flowsClass && class < least {
+			least = class
+		}
 	}
-	started, told, pause := time.Now(), time.Time{}, firstPause
-	for {
-		d.mu.Lock()
-		changed := d.changed
-		d.mu.Unlock()
-		err := d.log.Append(class, rows, l.extent(), text, record)
-		full := errors.Is(err, outbox.ErrFull) || outbox.NoSpace(err) && d.rowsWait()
-		waited := time.Since(started)
-		switch {
-		case err == nil:
-			d.appendPending()
-			return nil
-		case full && d.live.Load():
-			if s, ok := d.log.Oldest(class); ok && d.drop(s, lostFull) {
-				continue
-			}
-			d.giveUp(lostFull, class, rows, l.Parts, text)
-			return nil
-		case full && (!d.closing.Load() || waited < closePatience), !full && waited < d.retry:
-		case d.live.Load():
-			d.giveUp(lostDisk, class, rows, l.Parts, text)
-			return nil
-		default:
-			return fmt.Errorf("%w: %w", ErrOutbox, err)
-		}
-		if time.Since(told) > tellEvery {
-			told = time.Now()
-			d.logger.Warn("waiting for room in the outbox", slog.String("error", err.Error()), slog.Int64("bytes", d.log.Stats().Bytes))
-		}
-		select {
-		case <-changed:
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, longestPause)
-	}
+	return least
 }
 
 // rowsWait tells whether the outbox holds rows whose place others could have.
 func (d *delivery) rowsWait() bool {
 	_, ok := d.log.Oldest(numGrains - 1)
 	return ok
+}
+
+// makeRoom drops rows for a record of a class; it is false where there are none to drop.
+func (d *delivery) makeRoom(class int) bool {
+	s, ok := d.log.Oldest(class)
+	return ok && s.Class != namesClass && d.drop(s, lostFull)
 }
 
 // drop gives up the rows of a segment. The gap goes first: rows are never lost in
@@ -98,7 +157,8 @@ func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
 		c.parts = addPart(c.parts, d.partOf(s.Class, s.Weight-c.sum.Weight, c.extent))
 		c.sum.Weight = s.Weight
 	}
-	noted := d.appendGaps(gapsOf(c.parts, string(reason), c.id, d.now())) == nil
+	gaps := inLog(gapsOf(c.parts, string(reason), c.id, d.now()), d.log.ClassName(s.Class), c.first, c.last)
+	noted := d.appendGaps(gaps) == nil
 	if err := d.log.Discard(s, reason, c.sum); err != nil {
 		d.logger.Error("rows cannot be dropped", slog.String("error", err.Error()))
 		return false
@@ -118,7 +178,8 @@ type contents struct {
 	sum    outbox.Lost
 	extent outbox.Extent
 	id     uint64 // of the first record
-	last   uint64 // sequence number
+	first  uint64 // sequence numbers
+	last   uint64
 }
 
 func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
@@ -136,7 +197,7 @@ func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
 			return c, err
 		}
 		if c.sum.Records == 0 {
-			c.id = xxhash.Sum64String(e.Token())
+			c.id, c.first = xxhash.Sum64String(e.Token()), e.First
 		}
 		c.sum.Records++
 		c.sum.Weight += e.Weight
@@ -148,13 +209,28 @@ func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
 	}
 }
 
-// giveUp counts a record that never came into the outbox.
-func (d *delivery) giveUp(reason outbox.Reason, class int, rows uint64, parts []part, text []byte) {
-	err := d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64(text), d.now()))
-	d.log.Count(reason, outbox.Lost{Records: 1, Weight: rows})
-	d.lose(parts, 1, true)
-	d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(class)),
-		slog.Uint64("rows", rows), slog.Bool("gap", err == nil))
+// anyClass stands for all classes.
+const anyClass = -1
+
+// giveUp counts the records of a class that never came into the outbox, and returns the
+// others.
+func (d *delivery) giveUp(reason outbox.Reason, group []pending, class int) (left []pending) {
+	for i := range group {
+		p := &group[i]
+		if class != anyClass && p.Class != class {
+			left = append(left, *p)
+			continue
+		}
+		if p.label == nil {
+			continue // marks: those before stay
+		}
+		err := d.appendGaps(gapsOf(p.label.Parts, string(reason), xxhash.Sum64(p.Label), d.now()))
+		d.log.Count(reason, outbox.Lost{Records: 1, Weight: p.Weight})
+		d.lose(p.label.Parts, 1, true)
+		d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(p.Class)),
+			slog.Uint64("rows", p.Weight), slog.Bool("gap", err == nil))
+	}
+	return left
 }
 
 // partsOf is what is missing without a record: what its label says or, where that is lost
@@ -179,13 +255,12 @@ func (d *delivery) partOf(class int, rows uint64, at outbox.Extent) part {
 	return p
 }
 
-// report tells of lost records, and leaves a gap in their place. Those that were torn
-// by a crash were never confirmed to anybody, who will have them written again.
+// report tells of lost records, and leaves a gap in the place of rows.
 func (d *delivery) report(reason outbox.Reason, e *outbox.Entry) {
-	parts := d.partsOf(e)
-	gap := reason != outbox.Torn
+	parts, gap := d.partsOf(e), e.Class < namesClass
 	if gap {
-		gap = d.appendGaps(gapsOf(parts, string(reason), xxhash.Sum64String(e.Token()), d.now())) == nil
+		list := gapsOf(parts, string(reason), xxhash.Sum64String(e.Token()), d.now())
+		gap = d.appendGaps(inLog(list, d.log.ClassName(e.Class), e.First, e.Last)) == nil
 	}
 	d.lose(parts, e.Last-e.First+1, e.Last > d.before[e.Class])
 	d.logger.Error("records of the outbox are lost", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(e.Class)),
@@ -221,7 +296,7 @@ func (d *delivery) appendGaps(list []gap) error {
 	}
 	rows, err := json.Marshal(d.pending)
 	if err == nil {
-		err = d.log.Append(gapsClass, uint64(len(d.pending)), l.extent(), text, rows)
+		err = d.log.Append(outbox.Record{Class: gapsClass, Weight: uint64(len(d.pending)), Extent: l.extent(), Label: text, Payload: rows})
 	}
 	if err != nil {
 		d.logger.Error("gap cannot be written yet", slog.String("error", err.Error()))

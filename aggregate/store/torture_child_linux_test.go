@@ -101,7 +101,7 @@ func TestTortureChild(t *testing.T) {
 		if err := s.WriteBlock(t.Context(), blockOf(l.blocks[seq])); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.writer.flush(t.Context()); err != nil {
+		if err := s.writer.flush(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Printf("\nconfirmed %d\n", seq)

@@ -250,7 +250,7 @@ func writeLives(ctx context.Context, s *Store, e *errand) error {
 			}
 		}
 		if seq%3 == 2 || seq == diskBlocks-1 {
-			if err := s.writer.flush(ctx); err != nil {
+			if err := s.writer.flush(ctx, nil); err != nil {
 				return err
 			}
 		}

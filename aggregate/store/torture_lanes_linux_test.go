@@ -4,9 +4,10 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/csigscope/csigscope/aggregate"
 )
@@ -58,7 +59,7 @@ func engineLane(t *testing.T, home *errand, count *tally, rng *rand.Rand, kills 
 			if err := newLife(producer).write(t.Context(), s, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.writer.flush(t.Context()); err != nil {
+			if err := s.writer.flush(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,28 +67,14 @@ func engineLane(t *testing.T, home *errand, count *tally, rng *rand.Rand, kills 
 		if err := s.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		for transient(s.ask(t.Context(), s.reader, "ask", "SELECT 1", func(driver.Rows) error { return nil })) {
+			time.Sleep(firstPause) // all rows had been sent, and the engine is still away
+		}
 		for ; first < producer; first++ {
 			if err := newLife(first).compare(t.Context(), s, always); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-// checkpointLane kills processes while they take checkpoints, hand windows over or go
-// on from a checkpoint.
-func checkpointLane(t *testing.T, count *tally, rng *rand.Rand, kills int) {
-	want := calmRows(t)
-	for killed := 0; killed < kills && !t.Failed(); killed += 2 {
-		o := crashOrder{
-			Dir: t.TempDir(), Life: 1, Point: crashPoints[rng.IntN(len(crashPoints))], At: 8 + rng.IntN(13), Live: rng.IntN(2) == 0,
-		}
-		if strings.HasPrefix(o.Point, "after the ") {
-			o.At = 0
-		}
-		crashTwice(t, o, want)
-		count.add("kills", "checkpoint")
-		count.add("kills", "checkpoint")
 	}
 }
 

@@ -1,10 +1,20 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // ErrDisk is the error of a database that stays above its disk budget.
@@ -22,8 +32,10 @@ type Dropped struct {
 // the oldest first, and never the 1 min windows. Each is logged, and recorded in gaps by
 // producer, with the reason trimmed or, of records, one of their table's own. Gaps stay, as
 // do names, runs and configurations. It returns what it deleted, also with an error; ErrDisk
-// when that was not enough, and ErrForeign as Drop does. Outboxes forget what the server
-// took: they would send it again where it is missing.
+// when that was not enough, and ErrForeign as Drop does. No outbox, of any process, sends
+// rows again that the server took and Trim deleted. Rows that still wait in one are sent,
+// into a deleted partition too: nobody has seen them yet, and a later pass deletes them with
+// a gap of their own if there is no room.
 func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	there, err := s.own(ctx)
 	if err != nil {
@@ -35,9 +47,6 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	}
 	if used <= budget {
 		return nil, nil
-	}
-	for _, d := range s.deliveries {
-		d.trim(0)
 	}
 	partitions, err := s.partitions(ctx)
 	if err != nil {
@@ -66,14 +75,50 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 }
 
 // recordTrimmed leaves in gaps what a partition held of each producer: before it is
-// deleted, so that a failure in between leaves a gap too many and not one too few. Once
-// more it replaces itself.
+// deleted, so that a failure in between leaves a gap too many and not one too few. The same
+// rows once more replace their gap; rows that came into the partition later have another.
 func (s *Store) recordTrimmed(ctx context.Context, p *diskPartition) error {
 	statement := fmt.Sprintf(`INSERT INTO %[1]s.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)
-SELECT producer, incarnation, %[2]s AS run, toUInt64(%[3]s) AS length, min(%[4]s), max(%[5]s), count(), %[6]s, '%[7]s', cityHash64('%[8]s', '%[9]s'), now64(3, 'UTC')
+SELECT producer, incarnation, %[2]s AS run, toUInt64(%[3]s) AS length, min(%[4]s), max(%[5]s), count(), %[6]s, '%[7]s', cityHash64('%[8]s', '%[9]s', sum(cityHash64(seq, stored_at))), now64(3, 'UTC')
 FROM %[1]s.%[8]s FINAL WHERE _partition_id = '%[9]s' GROUP BY producer, incarnation, run, length`,
 		s.database, p.of.epoch, p.of.length, p.of.from, p.of.to, p.of.observations, p.of.reason, p.Table, p.id)
 	return s.describe("record what is trimmed of "+p.Table, s.migrator.Exec(ctx, statement))
+}
+
+// trimmed reports for each of some rows of a class whether a gap of Trim, in any process,
+// covers its source and time: the server did not lose such a row.
+func (s *Store) trimmed(ctx context.Context, class int, list []part) ([]bool, error) {
+	gone := make([]bool, len(list))
+	tables := trimmables()
+	i := slices.IndexFunc(tables, func(t trimmable) bool { return t.table == className(class) })
+	if i < 0 || len(list) == 0 {
+		return gone, nil
+	}
+	lengths := "resolution_ns = " + tables[i].length
+	if class == fineGrain {
+		lengths = fmt.Sprintf("resolution_ns < %d", time.Second.Nanoseconds())
+	}
+	times, sources := list[0], make([]string, len(list))
+	for i, p := range list {
+		times.merge(&p)
+		sources[i] = fmt.Sprintf("(%d, %d, %d)", p.Producer, p.Incarnation, p.Epoch)
+	}
+	slices.Sort(sources)
+	query := fmt.Sprintf(`SELECT DISTINCT producer, incarnation, epoch, window_from, window_to FROM %s.gaps
+WHERE reason = '%s' AND %s AND window_from <= '%s' AND window_to >= '%s' AND (producer, incarnation, epoch) IN (%s) LIMIT %d`, s.database, tables[i].reason, lengths,
+		stamp(time.Unix(0, times.To)), stamp(time.Unix(0, times.From)), strings.Join(slices.Compact(sources), ", "), maxVerifyRows)
+	err := s.query(ctx, s.reader, "read gaps", query, func(rows driver.Rows) error {
+		var of aggregate.Source
+		var from, to time.Time
+		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &from, &to); err != nil {
+			return err
+		}
+		for i := range list {
+			gone[i] = gone[i] || list[i].source() == of && list[i].From >= from.UnixNano() && list[i].To <= to.UnixNano()
+		}
+		return nil
+	})
+	return gone, err
 }
 
 func (s *Store) dropPartition(ctx context.Context, p *diskPartition) error {
@@ -85,4 +130,185 @@ func (s *Store) dropPartition(ctx context.Context, p *diskPartition) error {
 	s.logger.Warn("partition deleted: disk budget", slog.String("table", p.Table), slog.String("partition", p.Partition),
 		slog.Uint64("rows", p.Rows), slog.Uint64("bytes", p.Bytes))
 	return nil
+}
+
+// DefaultTrimEvery is how often RunTrim looks at the disk.
+const DefaultTrimEvery = 10 * time.Minute
+
+// TrimStats counts what RunTrim did since the store was opened.
+type TrimStats struct {
+	Passes     uint64 // started, but for one that was interrupted
+	Failures   uint64 // passes that failed or could not make enough room
+	Partitions uint64 // deleted, with their rows and bytes
+	Rows       uint64
+	Bytes      uint64
+}
+
+// trimCounts are safe for concurrent use.
+type trimCounts struct {
+	mu    sync.Mutex
+	stats TrimStats
+}
+
+func (c *trimCounts) note(dropped []Dropped, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case errors.Is(err, context.Canceled):
+	case err != nil:
+		c.stats.Failures++
+		fallthrough
+	default:
+		c.stats.Passes++
+	}
+	for _, d := range dropped {
+		c.stats.Partitions++
+		c.stats.Rows += d.Rows
+		c.stats.Bytes += d.Bytes
+	}
+}
+
+// TrimStats is a snapshot.
+func (s *Store) TrimStats() TrimStats {
+	s.trims.mu.Lock()
+	defer s.trims.mu.Unlock()
+	return s.trims.stats
+}
+
+// RunTrim trims the database to a disk budget in bytes, at once and then every so often,
+// DefaultTrimEvery for 0, once the server is ready and until ctx ends. Without a budget it returns at once. A pass
+// that fails is logged, counted and tried again by the next; RunTrim gives up only where
+// no later pass could do better: the user may not (ErrDenied), or the database is not
+// csigscope's (ErrForeign). Several stores may trim one database.
+func (s *Store) RunTrim(ctx context.Context, budget uint64, every time.Duration) error {
+	return s.runTrim(ctx, budget, every, s.Trim)
+}
+
+func (s *Store) runTrim(ctx context.Context, budget uint64, every time.Duration, trim func(context.Context, uint64) ([]Dropped, error)) error {
+	if budget == 0 || s.server.wait(ctx) != nil {
+		return nil
+	}
+	tick := time.NewTicker(defaultTo(max(every, 0), DefaultTrimEvery))
+	defer tick.Stop()
+	for {
+		dropped, err := trim(ctx, budget)
+		s.trims.note(dropped, err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrDenied), errors.Is(err, ErrForeign):
+			return err
+		case err != nil:
+			s.logger.Warn("the store is not trimmed to its disk budget", slog.String("error", oneLine(err)))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// untouchedTaps are the reasons of gaps in records after which taps' own rows are still
+// all there, as SQL has them.
+const untouchedTaps = "('" + gapTrimmedFlows + "', '" + gapTrimmedFindings + "')"
+
+// trimmable is how the rows of a table are put into gaps when they are deleted: columns
+// and expressions over them. What is no partial has no length and no observations there,
+// since no window of partials is missing of it.
+type trimmable struct {
+	table, reason          string
+	epoch, length          string
+	from, to, observations string
+}
+
+// trimmables are in the order in which they go where they are of the same time: windows
+// last, so that no flows are left of windows that are gone.
+func trimmables() []trimmable {
+	window := func(g int) trimmable {
+		at := grainAt(g)
+		length := fmt.Sprint(at.Length.Nanoseconds())
+		if at.Fine() {
+			length = "resolution_ns"
+		}
+		return trimmable{at.table(), gapTrimmed, "config_epoch", length, "window_start", windowEnd(length), saturated("sum(toUInt128(observations))")}
+	}
+	return []trimmable{
+		{"flows", gapTrimmedFlows, "config_epoch", "0", "window_start", windowEnd("resolution_ns"), "0"},
+		{"findings", gapTrimmedFindings, "epoch", "0", "time_from", "time_to", "0"},
+		{"taps", gapTrimmedTaps, "epoch", "0", "time_from", "time_to", "0"},
+		window(fineGrain), window(secondGrain),
+	}
+}
+
+func windowEnd(length string) string {
+	return "fromUnixTimestamp64Nano(toUnixTimestamp64Nano(window_start) + toInt64(" + length + "), 'UTC')"
+}
+
+// diskPartition is all active parts of one partition.
+type diskPartition struct {
+	Dropped
+	id    string
+	of    trimmable
+	order int    // of its table in trimmables
+	turn  int    // fine windows, then those of 1 s, then what outlives both
+	begin string // of its windows, as text that sorts
+}
+
+// The turns of partitions.
+const (
+	fineTurn = iota
+	secondTurn
+	recordTurn
+)
+
+// together tells whether two partitions are of the same turn and time.
+func (p *diskPartition) together(o *diskPartition) bool {
+	return p.turn == o.turn && p.begin == o.begin
+}
+
+// partitions are those that Trim may delete with what they hold, in the order in which it
+// does.
+func (s *Store) partitions(ctx context.Context) ([]diskPartition, error) {
+	tables := trimmables()
+	names := make([]string, 0, len(tables))
+	for _, t := range tables {
+		names = append(names, "'"+t.table+"'")
+	}
+	query := fmt.Sprintf(`SELECT table, partition, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts
+WHERE database = '%s' AND table IN (%s) AND active GROUP BY table, partition, partition_id LIMIT %d`, s.database, strings.Join(names, ", "), maxVerifyRows)
+	var list []diskPartition
+	err := s.query(ctx, s.migrator, "list partitions", query, func(rows driver.Rows) error {
+		var p diskPartition
+		if err := rows.Scan(&p.Table, &p.Partition, &p.id, &p.Rows, &p.Bytes); err != nil {
+			return err
+		}
+		p.order = slices.IndexFunc(tables, func(t trimmable) bool { return t.table == p.Table })
+		p.of = tables[p.order]
+		p.turn, p.begin = turnOf(p.Table, p.Partition)
+		list = append(list, p)
+		return nil
+	})
+	slices.SortFunc(list, func(a, b diskPartition) int {
+		return cmp.Or(a.turn-b.turn, cmp.Compare(a.begin, b.begin), a.order-b.order)
+	})
+	return list, err
+}
+
+// turnOf reads the partition of a table as the server prints it. That of flows is the
+// length of their windows and a day, or a month of those of 1 min.
+func turnOf(table, partition string) (turn int, begin string) {
+	switch table {
+	case grainAt(fineGrain).table():
+		return fineTurn, partition
+	case grainAt(secondGrain).table():
+		return secondTurn, partition
+	case "flows":
+		length, day, _ := strings.Cut(strings.Trim(partition, "()"), ",")
+		if ns, err := strconv.ParseInt(length, 10, 64); err == nil && ns < time.Minute.Nanoseconds() {
+			return secondTurn, day
+		}
+		return recordTurn, day
+	}
+	return recordTurn, partition
 }

@@ -251,7 +251,7 @@ func TestVerifyRuns(t *testing.T) {
 	check("a tap's next life", 2*time.Hour, map[string]uint64{"run never ended": 2})
 	run(1, 2, RunReplay, true)
 	check("a second pass", 0, map[string]uint64{"run superseded by a later one": 1, partial: 1})
-	if err := s.writeRuns(t.Context(), "end run", "done", Run{Source: aggregate.Source{Producer: 8, Epoch: 3}, Mode: RunReplay, Name: "run"}); err != nil {
+	if err := s.endNow(t.Context(), &ending{Done: []Run{{Source: aggregate.Source{Producer: 8, Epoch: 3}, Mode: RunReplay, Name: "run"}}}); err != nil {
 		t.Fatal(err)
 	}
 	check("an end without a beginning", 0, map[string]uint64{"run superseded by a later one": 1, "run ended that never began": 1, partial: 1})

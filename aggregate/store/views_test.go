@@ -189,7 +189,7 @@ func TestViewsDoNotWrap(t *testing.T) {
 		}
 	}
 	for _, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
-		q := Query{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute), Resolution: resolution, Step: resolution}
+		q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute), Resolution: resolution, Step: resolution}
 		signal, span, step := q.signalArgs(), q.spanArgs(), q.stepArgs()
 		ask(q.view(s.database, "cells", false), "state = 'congested'", cell)
 		ask(q.view(s.database, "cell_windows", true), "state = 'congested'", cell)
@@ -208,12 +208,11 @@ func TestViewsDoNotWrap(t *testing.T) {
 		c := cells[0]
 		sum, _ := new(big.Float).SetInt(filled).Float64()
 		all, _ := new(big.Float).SetInt(measured).Float64()
-		near("mean", c.Mean, sum/all)
-		c.Mean = 0
-		if want := (CellRow{
-			Src: 10, Dst: 11, Kind: 1, Observations: saturatedInt(seen), Bytes: saturatedInt(filled), Measured: saturatedInt(measured),
-			Sum: saturatedInt(filled), Min: 1, Max: 2, Untouched: saturatedInt(untouched), Trimmed: saturatedInt(trimmed), Heavy: saturatedInt(heavy),
-			HeavySum: saturatedInt(filled), Mode: 5, ModeCount: saturatedInt(mode), ModeSum: saturatedInt(records), RunnerUp: 6, RunnerUpCount: otherHeavy, State: "congested",
+		near("mean", c.MeanValue(), sum/all)
+		c.Sum, c.Measured = 0, 0 // both scaled
+		if want := (aggregate.CellStats{
+			Src: 10, Dst: 11, Signal: csig.MaxDelay, Kind: 1, Observations: saturatedInt(seen), Bytes: saturatedInt(filled), Min: 1, Max: 2, Untouched: saturatedInt(untouched), Trimmed: saturatedInt(trimmed), Heavy: saturatedInt(heavy),
+			HeavySum: saturatedInt(filled), Mode: 5, ModeCount: saturatedInt(mode), ModeSum: saturatedInt(records), RunnerUp: 6, RunnerUpCount: otherHeavy, State: aggregate.Congested,
 		}); c != want {
 			t.Errorf("cell %+v, want %+v", c, want)
 		}
@@ -226,7 +225,7 @@ func TestViewsDoNotWrap(t *testing.T) {
 			t.Errorf("location windows %+v, %v", places, err)
 		}
 		top, err := s.TopLocations(t.Context(), q, 1)
-		if want := (LocationRow{5, math.MaxUint64, math.MaxUint64, math.MaxUint64, 1}); err != nil || len(top) != 1 || top[0] != want {
+		if want := (aggregate.LocationStats{Location: 5, Observations: math.MaxUint64, Heavy: math.MaxUint64, HeavySum: math.MaxUint64, Cells: 1}); err != nil || len(top) != 1 || top[0] != want {
 			t.Errorf("top locations %+v, %v, want %+v", top, err, want)
 		}
 		codes, err := s.Codes(t.Context(), q)
@@ -245,12 +244,13 @@ func TestViewsDoNotWrap(t *testing.T) {
 			t.Errorf("coverage of cells %+v, %v", known, err)
 		}
 	}
-	q := testQuery()
+	q := testQuestion()
 	q.Signal = csig.MaxDelay
-	ask(s.flowView(&q), "1", answers{"observations": times(hugeRows, hugeSeen), "bytes": records, "measured": times(hugeRows, hugeMeasured), "heavy": mode, "location_heavy": mode})
+	worst := FlowQuestion{Signal: q.Signal, From: q.From, To: q.To, Resolution: time.Second, Limit: 1}
+	ask(s.flowView(&worst), "1", answers{"observations": times(hugeRows, hugeSeen), "bytes": records, "measured": times(hugeRows, hugeMeasured), "heavy": mode, "location_heavy": mode})
 	ask(s.recordView("tap_totals", q.From, q.To), "1", tap)
 	ask(s.recordView("finding_totals", q.From, q.To), "1", answers{"count": records})
-	flows, err := s.TopFlows(t.Context(), q, 1)
+	flows, err := s.Flows(t.Context(), worst)
 	if err != nil || len(flows) != 1 || flows[0].Observations != math.MaxUint64 || flows[0].LocationHeavy != math.MaxUint64 {
 		t.Fatalf("flows %+v, %v", flows, err)
 	}
@@ -259,7 +259,7 @@ func TestViewsDoNotWrap(t *testing.T) {
 	if err != nil || len(taps) != 1 || taps[0].Packets != math.MaxUint64 || taps[0].Frames["ok"] != math.MaxUint64 || taps[0].Rejected["orphan"] != math.MaxUint64 {
 		t.Errorf("taps %+v, %v", taps, err)
 	}
-	findings, err := s.Findings(t.Context(), q.From, q.To)
+	findings, err := s.Findings(t.Context(), FindingQuestion{From: q.From, To: q.To, Limit: 10})
 	if err != nil || len(findings) != 1 || findings[0].Count != math.MaxUint64 {
 		t.Errorf("findings %+v, %v", findings, err)
 	}

@@ -36,7 +36,7 @@ func TestWindows(t *testing.T) {
 	} {
 		for _, signal := range allSignals {
 			for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
-				q := testQuery()
+				q := testQuestion()
 				q.Signal, q.Level, q.Resolution, q.Step = signal, level, c.resolution, c.step
 				q.To = q.From.Add(20 * c.resolution)
 				compareWindows(t, s, c.rows, q)
@@ -45,15 +45,12 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-func compareWindows(t *testing.T, s *Store, rows []row, q Query) {
+func compareWindows(t *testing.T, s *Store, rows []row, q Question) {
 	t.Helper()
 	level := ancestry(q.Level)
 	cells, err := s.CellWindows(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i := range cells {
-		checkMean(t, q.Signal, &cells[i].CellRow)
 	}
 	if diff := cmp.Diff(cellWindowsOf(rows, q.Signal, level, q.Step), cells); diff != "" {
 		t.Fatalf("cell windows of %+v (-want +got):\n%s", q, diff)
@@ -91,13 +88,10 @@ func TestFilters(t *testing.T) {
 			part = append(part, r)
 		}
 	}
-	q := Query{Signal: csig.MinABWRatio, From: from, To: to, Resolution: time.Second, Src: &src, Dst: &dst}
+	q := Question{Signal: csig.MinABWRatio, From: from, To: to, Resolution: time.Second, Src: &src, Dst: &dst}
 	got, err := s.Cells(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i := range got {
-		checkMean(t, q.Signal, &got[i])
 	}
 	if diff := cmp.Diff(cellsOf(part, q.Signal, ancestry(0)), got); diff != "" || len(got) != 1 {
 		t.Errorf("%d cells (-want +got):\n%s", len(got), diff)
@@ -121,7 +115,7 @@ func TestResolution(t *testing.T) {
 	write(t, s, blocks([]row{r}))
 	ask := func(from, to time.Duration) uint64 {
 		t.Helper()
-		cells, err := s.Cells(t.Context(), Query{Signal: csig.MinABWRatio, From: testStart.Add(from), To: testStart.Add(to)})
+		cells, err := s.Cells(t.Context(), Question{Signal: csig.MinABWRatio, From: testStart.Add(from), To: testStart.Add(to)})
 		if err != nil || len(cells) != 1 {
 			t.Fatalf("%d cells, %v", len(cells), err)
 		}
@@ -141,7 +135,7 @@ func TestResolution(t *testing.T) {
 			t.Errorf("%s: %d observations, want %d", c.name, got, c.want)
 		}
 	}
-	_, err := s.Cells(t.Context(), Query{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(time.Millisecond)})
+	_, err := s.Cells(t.Context(), Question{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(time.Millisecond)})
 	if !errors.Is(err, ErrQuestion) {
 		t.Errorf("range below 1 s without a resolution: %v", err)
 	}
@@ -150,17 +144,17 @@ func TestResolution(t *testing.T) {
 func TestBadQuestions(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
-	for name, change := range map[string]func(*Query){
-		"empty range":       func(q *Query) { q.To = q.From },
-		"before 1970":       func(q *Query) { q.From = time.Unix(-1, 0) },
-		"after 2105":        func(q *Query) { q.To = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"level":             func(q *Query) { q.Level = 4 },
-		"step of nothing":   func(q *Query) { q.Step = 0 },
-		"step not multiple": func(q *Query) { q.Step = 1500 * time.Millisecond },
-		"too many windows":  func(q *Query) { q.To = q.From.Add(365 * 24 * time.Hour) },
-		"resolution":        func(q *Query) { q.Resolution = 7 * time.Second; q.Step = 7 * time.Second },
+	for name, change := range map[string]func(*Question){
+		"empty range":       func(q *Question) { q.To = q.From },
+		"before 1970":       func(q *Question) { q.From = time.Unix(-1, 0) },
+		"after 2105":        func(q *Question) { q.To = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"level":             func(q *Question) { q.Level = 4 },
+		"step of nothing":   func(q *Question) { q.Step = 0 },
+		"step not multiple": func(q *Question) { q.Step = 1500 * time.Millisecond },
+		"too many windows":  func(q *Question) { q.To = q.From.Add(365 * 24 * time.Hour) },
+		"resolution":        func(q *Question) { q.Resolution = 7 * time.Second; q.Step = 7 * time.Second },
 	} {
-		q := testQuery()
+		q := testQuestion()
 		q.Step = time.Second
 		change(&q)
 		if _, err := s.CellWindows(t.Context(), q); err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,17 +37,20 @@ type WriterStats struct {
 	Waiting   uint64 // rows in the outbox
 }
 
-// writer collects rows in batches of one partition and sends one batch at a time.
+// writer collects rows in batches of one partition and sends one batch at a time, or all at
+// once to a log.
 type writer struct {
-	send   func(context.Context, *batch) error
-	logger *slog.Logger
-	retry  retry
-	wake   chan struct{} // holds a token when there may be something to send
-	done   chan struct{} // closed when the sender has ended
+	send    func(ctx context.Context, list []*batch, marks []byte) error
+	grouped bool // send takes any number of batches, and marks
+	logger  *slog.Logger
+	retry   attempts
+	wake    chan struct{} // holds a token when there may be something to send
+	done    chan struct{} // closed when the sender has ended
 
 	mu       sync.Mutex
 	open     map[batchKey]*batch
 	ready    []*batch
+	marks    []byte // to be sent behind all that is ready; nil for none
 	free     []*batch
 	buffered int
 	closing  bool
@@ -55,9 +59,10 @@ type writer struct {
 	stats    WriterStats
 }
 
-func newWriter(send func(context.Context, *batch) error, r retry) *writer {
+func newWriter(send func(context.Context, []*batch, []byte) error, grouped bool, r attempts) *writer {
 	w := &writer{
 		send:    send,
+		grouped: grouped,
 		logger:  r.logger,
 		retry:   r,
 		wake:    make(chan struct{}, 1),
@@ -104,13 +109,17 @@ func keyOf(b *aggregate.Block) (batchKey, error) {
 	return batchKey{g, partition(g, b.WindowStart)}, nil
 }
 
-// Flush waits until all rows taken so far are written. With an outbox it also waits for
-// what earlier stores left there, and as long as the server is away.
+// Flush waits until all rows, names and ends of runs taken so far are written. With an outbox
+// it also waits for records that earlier stores left there, and as long as the server is away.
 func (s *Store) Flush(ctx context.Context) error {
 	if s.writer == nil {
 		return nil
 	}
-	err := s.writer.flush(ctx)
+	err := s.writer.flush(ctx, nil)
+	for _, d := range s.deliveries { // of one outbox, some records wait for the others
+		d.start()
+		defer d.hurry()()
+	}
 	for _, d := range s.deliveries {
 		if err == nil {
 			err = d.flush(ctx)
@@ -125,7 +134,20 @@ func (s *Store) Sync(ctx context.Context) error {
 	if s.writer == nil {
 		return nil
 	}
-	return s.describe("write partials", s.writer.flush(ctx))
+	return s.describe("write partials", s.writer.flush(ctx, nil))
+}
+
+// Commit is a Sync that makes marks durable with the rows, in the place of those before: after
+// a crash both are in the outbox or neither is, unless the rows were more than fit into memory.
+// Without an outbox marks are not kept. One goroutine at a time may call it.
+func (s *Store) Commit(ctx context.Context, marks []byte) error {
+	if s.writer == nil {
+		return nil
+	}
+	if !s.writer.grouped {
+		marks = nil
+	}
+	return s.describe("write partials", s.writer.flush(ctx, marks))
 }
 
 // WriterStats is a snapshot of the writer's counts.
@@ -236,12 +258,15 @@ func (w *writer) shutAll() {
 	}
 }
 
-func (w *writer) flush(ctx context.Context) error {
+func (w *writer) flush(ctx context.Context, marks []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.shutAll()
+	if marks != nil {
+		w.marks = marks
+	}
 	target := w.stats.Rows + w.stats.Lost + uint64(w.buffered)
-	return w.waitFor(ctx, func() bool { return w.stats.Rows+w.stats.Lost >= target })
+	return w.waitFor(ctx, func() bool { return w.stats.Rows+w.stats.Lost >= target && (marks == nil || w.marks == nil) })
 }
 
 // close writes what is left and ends the sender.
@@ -259,10 +284,10 @@ func (w *writer) close() error {
 
 func (w *writer) run(ctx context.Context) {
 	for {
-		b, wait, end := w.next(time.Now())
+		list, marks, wait, end := w.next(time.Now())
 		switch {
-		case b != nil:
-			w.finish(b, w.deliver(ctx, b))
+		case len(list) > 0 || marks != nil:
+			w.finish(list, marks, w.deliver(ctx, list, marks))
 		case end:
 			return
 		default:
@@ -276,11 +301,11 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// next is the batch to send now, or how long to wait for one.
-func (w *writer) next(now time.Time) (b *batch, wait time.Duration, end bool) {
+// next is what is to be sent now, or how long to wait for it.
+func (w *writer) next(now time.Time) (list []*batch, marks []byte, wait time.Duration, end bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.ready) == 0 {
+	if len(w.ready) == 0 && w.marks == nil {
 		wait = maxBatchAge
 		if oldest := w.oldest(); oldest != nil {
 			wait = oldest.opened.Add(maxBatchAge).Sub(now)
@@ -289,12 +314,16 @@ func (w *writer) next(now time.Time) (b *batch, wait time.Duration, end bool) {
 			}
 		}
 	}
-	if len(w.ready) == 0 {
-		return nil, wait, w.closing
+	n := len(w.ready)
+	if n == 0 && w.marks == nil {
+		return nil, nil, wait, w.closing
 	}
-	b = w.ready[0]
-	w.ready = append(w.ready[:0], w.ready[1:]...)
-	return b, 0, false
+	if !w.grouped {
+		n = 1
+	}
+	list = slices.Clone(w.ready[:n])
+	w.ready = slices.Delete(w.ready, 0, n)
+	return list, w.marks, 0, false
 }
 
 func (w *writer) oldest() *batch {
@@ -307,13 +336,13 @@ func (w *writer) oldest() *batch {
 	return oldest
 }
 
-// deliver sends the batch, unless rows were given up before: what follows a gap is
-// not written either.
-func (w *writer) deliver(ctx context.Context, b *batch) error {
+// deliver sends batches, unless rows were given up before: what follows a gap is not
+// written either.
+func (w *writer) deliver(ctx context.Context, list []*batch, marks []byte) error {
 	if err := w.failed(); err != nil {
 		return err
 	}
-	return w.retry.do(ctx, func(ctx context.Context) error { return w.send(ctx, b) })
+	return w.retry.do(ctx, func(ctx context.Context) error { return w.send(ctx, list, marks) })
 }
 
 // retried counts a further attempt.
@@ -329,24 +358,29 @@ func (w *writer) failed() error {
 	return w.err
 }
 
-// finish counts the batch and takes its memory back.
-func (w *writer) finish(b *batch, err error) {
+// finish counts batches and takes their memory back.
+func (w *writer) finish(list []*batch, marks []byte, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rows := b.all()
-	if err == nil {
-		w.stats.Rows += uint64(rows)
-		w.stats.Batches++
-	} else {
-		w.stats.Lost += uint64(rows)
-		if w.err == nil {
-			w.err = err
-			w.logger.Error("rows given up", slog.String("error", oneLine(err)))
+	if err != nil && w.err == nil {
+		w.err = err
+		w.logger.Error("rows given up", slog.String("error", oneLine(err)))
+	}
+	for _, b := range list {
+		rows := b.all()
+		if err == nil {
+			w.stats.Rows += uint64(rows)
+			w.stats.Batches++
+		} else {
+			w.stats.Lost += uint64(rows)
+		}
+		w.buffered -= rows
+		if len(w.free) < maxFreeBatches {
+			w.free = append(w.free, b)
 		}
 	}
-	w.buffered -= rows
-	if len(w.free) < maxFreeBatches {
-		w.free = append(w.free, b)
+	if marks != nil {
+		w.marks = nil
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})

@@ -29,8 +29,9 @@ type sent struct {
 	sum  uint64        // of the observations
 }
 
-func (r *recorder) send(began time.Time) func(context.Context, *batch) error {
-	return func(_ context.Context, b *batch) error {
+func (r *recorder) send(began time.Time) func(context.Context, []*batch, []byte) error {
+	return func(_ context.Context, list []*batch, _ []byte) error {
+		b := list[0]
 		time.Sleep(r.delay)
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -51,7 +52,7 @@ func (r *recorder) send(began time.Time) func(context.Context, *batch) error {
 
 // start runs a writer inside a bubble of fake time.
 func (r *recorder) start(t *testing.T) *writer {
-	w := newWriter(r.send(time.Now()), retry{limit: time.Minute, logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	w := newWriter(r.send(time.Now()), false, attempts{limit: time.Minute, logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	w.start()
 	return w
 }
@@ -125,7 +126,7 @@ func TestRetry(t *testing.T) {
 		}}
 		w := r.start(t)
 		r.write(t, w, testStart, 9)
-		if err := w.flush(t.Context()); err != nil {
+		if err := w.flush(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
 		if len(r.sent) != 1 || r.sent[0].sum != 9 || r.tries != 4 || w.stats.Retries != 3 {
@@ -147,7 +148,7 @@ func TestGivingUp(t *testing.T) {
 				r := &recorder{fail: func(int) error { return cause }}
 				w := r.start(t)
 				r.write(t, w, testStart, 9)
-				if err := w.flush(t.Context()); !errors.Is(err, cause) {
+				if err := w.flush(t.Context(), nil); !errors.Is(err, cause) {
 					t.Errorf("flush: %v", err)
 				}
 				if err := w.write(t.Context(), batchKey{grain: secondGrain}, blockAt(testStart, 1)); !errors.Is(err, cause) {

@@ -66,14 +66,16 @@ type Memory struct {
 	opts  MemoryOptions
 	dirty chan struct{} // holds one when there is something to publish
 
-	mu        sync.Mutex // of the fields up to old
+	mu        sync.Mutex // of the fields up to durable
 	table     tableSteps
 	windows   map[int64]*openWindow // of the table's steps, by their start
 	producers map[uint64]int64      // the newest window that each wrote
 	complete  bool                  // the newest window became complete since the last revision
 	old       uint64                // blocks
+	written   uint64                // blocks, without old ones
+	durable   uint64                // of them, the first that are on disk
 
-	publishing sync.Mutex // held while a revision is made
+	publishing sync.Mutex // held while a state is made
 	state      atomic.Pointer[State]
 }
 
@@ -83,6 +85,7 @@ type openWindow struct {
 	// pending is how many blocks of each producer the window needs before it is complete: as
 	// many as the window before it had. It is nil where the window waits for nobody.
 	pending map[uint64]int
+	last    uint64  // Memory.written after its last block
 	changed bool    // since the last revision
 	known   *Window // of the last revision
 }
@@ -106,7 +109,8 @@ func (m *Memory) newState(revision uint64) *State {
 }
 
 // WriteBlock implements aggregate.Sink. It adds the block's rows to its window, if it is of
-// the memory's resolution. It never fails and waits for no reader.
+// the memory's resolution. It never fails and waits for no reader. Where there is a log, the
+// log takes the block first: see Sync.
 func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if !m.table.takes(b) || b.Len() == 0 {
 		return nil
@@ -119,6 +123,8 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 		return nil
 	}
 	w := m.open(s.start)
+	m.written++
+	w.last = m.written
 	writeBlock(&m.table, s, b)
 	m.count(w, b)
 	m.forget()
@@ -128,6 +134,31 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	select {
 	case m.dirty <- struct{}{}:
 	default:
+	}
+	return nil
+}
+
+// Sync calls flush, which returns nil once all blocks that the log took before are on disk.
+// Windows are durable then if the memory had all of their blocks before the call. Without
+// Sync, no window ever is.
+func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) error {
+	m.mu.Lock()
+	written := m.written
+	m.mu.Unlock()
+	if err := flush(ctx); err != nil {
+		return err
+	}
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
+	m.mu.Lock()
+	m.durable = max(m.durable, written)
+	written = m.durable
+	m.mu.Unlock()
+	if last := m.state.Load(); written > last.durable {
+		s := *last // the same revision
+		s.durable, s.next = written, make(chan struct{})
+		m.state.Store(&s)
+		close(last.next)
 	}
 	return nil
 }
@@ -214,18 +245,27 @@ func (m *Memory) isComplete() bool {
 
 // Publish makes a revision of what has changed since the last one, if anything has.
 func (m *Memory) Publish() {
+	// Waiting clients compute their answers themselves, at the same time.
+	for _, w := range m.publish() {
+		w.warm()
+	}
+}
+
+// publish returns the windows of the revision, none without one.
+func (m *Memory) publish() (changed []*Window) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
 	last := m.state.Load()
 	s := m.newState(last.Revision + 1)
-	var changed []*Window
 	m.mu.Lock()
+	s.durable = m.durable
 	for _, step := range m.table.list {
 		w := m.windows[step.start]
 		if w.changed {
 			w.changed, w.known = false, &Window{
 				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
-				Producers: len(w.producers), Expected: len(m.producers), Rows: Rows{step.share(), m.table.stepRows()}, Memo: NewMemo(),
+				Producers: len(w.producers), Expected: len(m.producers), Rows: Rows{rows: step.share(), most: m.table.stepRows()}, Memo: NewMemo(),
+				Durable: w.last <= s.durable, last: w.last,
 			}
 			changed = append(changed, w.known)
 		}
@@ -238,15 +278,12 @@ func (m *Memory) Publish() {
 	}
 	m.mu.Unlock()
 	if len(changed) == 0 {
-		return
+		return nil
 	}
 	s.log = m.logged(last.log, s, changed)
 	m.state.Store(s)
 	close(last.next)
-	// Waiting clients compute their answers themselves, at the same time.
-	for _, w := range changed {
-		w.warm()
-	}
+	return changed
 }
 
 // logged is the log with a further revision, within the bounds on revisions and rows. Its

@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -263,5 +264,94 @@ func TestWatchers(t *testing.T) {
 	cancel()
 	if _, err := slow.Next(ctx); err == nil {
 		t.Error("waiting ended without an error")
+	}
+}
+
+// TestDurable: windows are durable when a Sync that began after their last block has ended,
+// and watchers learn of it without another revision.
+func TestDurable(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{})
+	w := m.Watch(0)
+	next := func(w *table.Watcher, kind table.StepKind, starts ...int) table.Step {
+		t.Helper()
+		step, err := w.Next(t.Context())
+		if err != nil || step.Kind != kind || kind != table.Snapshot && len(step.Windows) != len(starts) {
+			t.Fatalf("step %+v, %v, want kind %d of windows %v", step, err, kind, starts)
+		}
+		for i, second := range starts {
+			if !step.Windows[i].Start.Equal(begin.Add(time.Duration(second) * time.Second)) {
+				t.Errorf("window %s, want second %d", step.Windows[i].Start, second)
+			}
+		}
+		return step
+	}
+	sync := func(during func() error) error {
+		return m.Sync(t.Context(), func(context.Context) error { return during() })
+	}
+	done := func() error { return nil }
+	next(w, table.Snapshot)
+
+	write(t, m, block(1, 0, 4))
+	m.Publish()
+	if step := next(w, table.Changed, 0); step.Windows[0].Durable || step.State.Durable(step.State.Windows) {
+		t.Error("a window is durable before a Sync")
+	}
+	failed := errors.New("disk full")
+	if err := sync(func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("Sync: %v, want %v", err, failed)
+	}
+	err := sync(func() error {
+		if s := m.State(); s.Durable(s.Windows) {
+			t.Error("a window is durable while it is written")
+		}
+		write(t, m, block(1, 1, 4)) // too late for this one
+		m.Publish()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next(w, table.Changed, 1)
+	if step := next(w, table.Durable, 0); step.State.Revision != 2 || step.State.Durable(step.State.Windows) || !step.State.Durable(step.State.Windows[:1]) {
+		t.Errorf("after the first Sync %+v", step)
+	}
+	if old, ok := m.State().At(1); !ok || !old.Durable(old.Windows) {
+		t.Error("a state in the log does not know of a later Sync")
+	}
+
+	// Late rows make a window of the past not durable again; rows of a revision that is made
+	// after the Sync are durable in it.
+	write(t, m, block(2, 0, 4), block(1, 2, 4))
+	if err := sync(done); err != nil {
+		t.Fatal(err)
+	}
+	m.Publish()
+	if step := next(w, table.Changed, 0, 2); !step.Windows[0].Durable || !step.Windows[1].Durable {
+		t.Error("windows are not durable whose rows were on disk before they were published")
+	}
+	next(w, table.Durable, 1)
+	write(t, m, block(3, 0, 4))
+	m.Publish()
+	if step := next(w, table.Changed, 0); step.Windows[0].Durable {
+		t.Error("late rows are durable before a Sync")
+	}
+	if err := sync(done); err != nil {
+		t.Fatal(err)
+	}
+	if err := sync(done); err != nil {
+		t.Fatal(err)
+	}
+	next(w, table.Durable, 0)
+
+	s := m.State()
+	again := m.Resume(0, s.Epoch, s.Revision-1)
+	next(again, table.Changed, 0)
+	next(again, table.Durable, 0, 1)
+	for _, w := range []*table.Watcher{w, again, m.Watch(0)} {
+		write(t, m, block(1, 9, 4))
+		m.Publish()
+		if step, err := w.Next(t.Context()); err != nil || step.Kind == table.Durable {
+			t.Errorf("told again of durable windows: %+v, %v", step, err)
+		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// State is everything that is known at one revision. It never changes, apart from its Memo.
+// State is everything that is known at one revision. It never changes, apart from its Memo:
+// when windows become durable, another State of the same revision takes its place.
 type State struct {
 	Epoch      uint64 // of the memory: revisions of different epochs do not compare
 	Revision   uint64 // 0 before the first window
@@ -19,8 +20,9 @@ type State struct {
 	Windows    []*Window // ascending, without those in which nothing was observed
 	Memo       *Memo
 
-	log  []change
-	next chan struct{}
+	log     []change
+	durable uint64 // Memory.durable
+	next    chan struct{}
 }
 
 // change is what a revision changed.
@@ -40,8 +42,10 @@ func (s *State) Newest() *Window {
 // Last are the last n windows, or all where there are fewer.
 func (s *State) Last(n int) []*Window { return s.Windows[max(len(s.Windows)-n, 0):] }
 
-// Next is closed when there is a later revision.
-func (s *State) Next() <-chan struct{} { return s.next }
+// Durable reports whether all rows of the windows, which are the state's, are on disk.
+func (s *State) Durable(windows []*Window) bool {
+	return !slices.ContainsFunc(windows, func(w *Window) bool { return w.last > s.durable })
+}
 
 // At is the State of an earlier revision, if it is at hand.
 func (s *State) At(revision uint64) (*State, bool) {
@@ -50,7 +54,9 @@ func (s *State) At(revision uint64) (*State, bool) {
 	}
 	for _, c := range s.log {
 		if c.state.Revision == revision {
-			return c.state, true
+			at := *c.state
+			at.durable = s.durable
+			return &at, true
 		}
 	}
 	return nil, false
@@ -82,8 +88,13 @@ type Window struct {
 	// Producers wrote this window, of the Expected ones that wrote any window kept then. A
 	// tap that observes nothing looks the same as one that is silent.
 	Producers, Expected int
-	Rows                Rows
-	Memo                *Memo
+	// Durable is whether all of its rows were on disk when it was published; State.Durable
+	// reports whether they are now.
+	Durable bool
+	Rows    Rows
+	Memo    *Memo
+
+	last uint64 // Memory.written after its last block
 }
 
 // Completeness is the share of the known producers that wrote the window.
@@ -162,7 +173,7 @@ func (m *Memo) Get(key any, make func() any) any {
 type Step struct {
 	Kind  StepKind
 	State *State
-	// Windows are those that changed, of a Changed step; Missed is how many revisions were
+	// Windows are those of a Changed or Durable step; Missed is how many revisions were
 	// passed over, of a Lagging or Gap step of the same epoch.
 	Windows []*Window
 	Missed  uint64
@@ -177,6 +188,10 @@ const (
 	Changed                  // windows that are new or have changed
 	Lagging                  // the watcher was too slow, and has missed revisions
 	Gap                      // the watcher resumes from a revision that is no longer at hand
+	// Durable is for windows that an earlier step had, and that are on disk now. A window that
+	// changes again before that comes with its later rows. After Resume the first one has all
+	// that are on disk.
+	Durable
 )
 
 // Watcher follows the revisions of a Memory, at its own speed: it holds a revision and no
@@ -184,6 +199,7 @@ const (
 type Watcher struct {
 	memory   *Memory
 	revision uint64
+	durable  uint64 // Memory.durable of the last Snapshot or Durable step
 	pending  []Step
 	maxLag   int
 }
@@ -222,7 +238,7 @@ func (m *Memory) lag(n int) int {
 }
 
 func (w *Watcher) restart(s *State) {
-	w.revision = s.Revision
+	w.revision, w.durable = s.Revision, s.durable
 	w.pending = append(w.pending, Step{Kind: Snapshot, State: s})
 }
 
@@ -240,9 +256,17 @@ func (w *Watcher) Next(ctx context.Context) (Step, error) {
 
 // wait fills pending.
 func (w *Watcher) wait(ctx context.Context) error {
-	s, later := w.memory.Wait(ctx, w.memory.opts.Epoch, w.revision)
-	if !later {
-		return ctx.Err()
+	s := w.memory.State()
+	for ; s.Revision == w.revision; s = w.memory.State() {
+		if list := w.becameDurable(s); len(list) > 0 {
+			w.pending = append(w.pending, Step{Kind: Durable, State: s, Windows: list})
+			return nil
+		}
+		select {
+		case <-s.next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	behind := s.Revision - w.revision
 	if behind > uint64(w.maxLag) || behind > uint64(len(s.log)) {
@@ -254,4 +278,16 @@ func (w *Watcher) wait(ctx context.Context) error {
 	w.revision = next.state.Revision
 	w.pending = append(w.pending, Step{Kind: Changed, State: next.state, Windows: next.windows})
 	return nil
+}
+
+// becameDurable are the windows, all of which the watcher knows, that are on disk since the
+// last call.
+func (w *Watcher) becameDurable(s *State) (list []*Window) {
+	for _, window := range s.Windows {
+		if !window.Durable && window.last > w.durable && window.last <= s.durable {
+			list = append(list, window)
+		}
+	}
+	w.durable = s.durable
+	return list
 }

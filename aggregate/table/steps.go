@@ -213,8 +213,7 @@ func (t *steps[K, V]) Full() bool {
 	return t.full
 }
 
-// Extent is from the start of the first window to that of the last one, Unix ns; both are 0
-// without any.
+// Extent returns when the first and the last window begin, Unix ns; both are 0 if there are none.
 func (t *steps[K, V]) Extent() (first, last int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,21 +1,18 @@
-// Package table holds rows in memory, bounded: what a replay came to, what a report shows
-// over time, and the last closed windows for clients that ask often or wait for the next.
+// Package table keeps rows of closed windows in memory, up to a bound: the totals of a replay,
+// the time series of a report, and the latest windows for live clients.
 //
-// Everything but SampledSeries is one structure, rows by (step of time, cell, key), with one
-// bound on rows and one rule at the bound (Bounds). Table has locations as keys,
-// TopBottlenecks the same without groups, Distributions has codes, and FlowTotals flows.
-// Memory is a sliding table whose windows readers share.
+// All types but SampledSeries share one structure: rows by (time step, cell, key), one bound
+// on their number, and one rule for reaching it (Bounds). The key is a location in Table, a
+// location of any groups in TopBottlenecks, a code in Distributions, and a flow in FlowTotals.
+// Memory is a sliding table with revisions, which many clients read at the same time.
 //
-// The package knows closed windows and their revisions, and takes the definitions of mode
-// and state from package aggregate. It must never know who asks, names of groups and
-// locations, or where windows come from or are stored.
+// Package aggregate defines mode and state. This package must never know clients, names of
+// groups and locations, or where windows come from or are stored.
 package table
 
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -81,7 +78,7 @@ func (t *Table) Steps() []StepRows {
 	defer t.mu.Unlock()
 	list := make([]StepRows, len(t.list))
 	for i, s := range t.list {
-		list[i] = StepRows{s.start, Rows{s.share(), t.stepRows()}}
+		list[i] = StepRows{s.start, Rows{rows: s.share(), most: t.stepRows()}}
 	}
 	return list
 }
@@ -90,7 +87,7 @@ func (t *Table) Steps() []StepRows {
 func (t *Table) Total() Rows {
 	list := t.Steps()
 	if len(list) == 0 {
-		return Rows{newRows[aggregate.LocationID, aggregate.Sums](), t.stepRows()}
+		return Rows{rows: newRows[aggregate.LocationID, aggregate.Sums](), most: t.stepRows()}
 	}
 	return sum(list, func(s StepRows) Rows { return s.Rows })
 }
@@ -109,82 +106,21 @@ func sum[T any](parts []T, of func(T) Rows) Rows {
 			t.add(s, k, v)
 		}
 	}
-	return Rows{s.rows, first.most}
-}
-
-// stateVersion is the version of a table's state.
-const stateVersion = 1
-
-// AppendState appends the rows of a table with one step for all of time, for RestoreState.
-// There is no checksum.
-func (t *Table) AppendState(b []byte) []byte {
-	type entry struct {
-		tableKey
-		sums *aggregate.Sums
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	entries := make([]entry, 0, t.held)
-	for _, s := range t.list {
-		for k, sums := range s.rows.all {
-			entries = append(entries, entry{k, sums})
-		}
-	}
-	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(
-			cmp.Compare(a.cell.Signal, b.cell.Signal), cmp.Compare(a.cell.Kind, b.cell.Kind),
-			cmp.Compare(a.cell.Src, b.cell.Src), cmp.Compare(a.cell.Dst, b.cell.Dst), cmp.Compare(a.key, b.key),
-		)
-	})
-	b = append(b, stateVersion)
-	b = binary.AppendUvarint(b, uint64(t.bounds.Resolution))
-	b = binary.AppendUvarint(b, uint64(t.bounds.Rows))
-	b = binary.AppendUvarint(b, uint64(len(entries)))
-	for _, e := range entries {
-		b = append(b, uint8(e.cell.Signal), uint8(e.cell.Kind))
-		for _, id := range [...]uint64{uint64(e.cell.Src), uint64(e.cell.Dst), uint64(e.key)} {
-			b = binary.LittleEndian.AppendUint64(b, id)
-		}
-		for _, v := range e.sums.Fields() {
-			b = binary.AppendUvarint(b, *v)
-		}
-	}
-	return b
-}
-
-// RestoreState replaces the rows by those of AppendState on a table within the same bounds.
-// Any other state is an ErrState, which leaves the table unchanged.
-func (t *Table) RestoreState(state []byte) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := aggregate.NewStateReader(state)
-	r.Check(r.U8() == stateVersion && t.width == wholeTime)
-	if resolution, most := r.Uvarint(), r.Uvarint(); r.Ok() && (int64(resolution) != int64(t.bounds.Resolution) || most != uint64(t.bounds.Rows)) {
-		return fmt.Errorf("restore table: other settings: %w", aggregate.ErrState)
-	}
-	rows := newRows[aggregate.LocationID, aggregate.Sums]()
-	for n := r.Count(2 + 3*8 + 10); n > 0 && r.Ok(); n-- {
-		cell := aggregate.CellKey{Signal: csig.Signal(r.U8()), Kind: decode.Kind(r.U8())}
-		cell.Src, cell.Dst = aggregate.GroupID(r.U64()), aggregate.GroupID(r.U64())
-		k := tableKey{cell, aggregate.LocationID(r.U64())}
-		r.Check(cell.Signal < csig.NumSignals && rows.find(k) == nil)
-		var sums aggregate.Sums
-		for _, v := range sums.Fields() {
-			*v = r.Uvarint()
-		}
-		rows.insert(k, &sums)
-	}
-	if err := r.End("table"); err != nil {
-		return err
-	}
-	t.list, t.held = []*tableStep{{rows: rows}}, len(rows.list)
-	return nil
+	return Rows{rows: s.rows, most: first.most}
 }
 
 // Rows are what cells and locations came to, in a step or in several. They never change.
 type Rows struct {
-	rows *tableRows
-	most int
+	rows  *tableRows
+	most  int
+	whole *tableRows // says which cells have tags; nil: rows
+}
+
+// Within is the same rows as a part of others: a cell is made of the kind that it is made of
+// there, so that the parts of a range add up to it.
+func (r Rows) Within(whole Rows) Rows {
+	r.whole = whole.rows
+	return r
 }
 
 // Len is the number of rows of a cell and a location.
@@ -231,9 +167,7 @@ func (r Rows) Cells(sig csig.Signal, level func(aggregate.LocationID) aggregate.
 		stats.SetState()
 		out = append(out, stats)
 	})
-	slices.SortFunc(out, func(a, b aggregate.CellStats) int {
-		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
-	})
+	slices.SortFunc(out, aggregate.CompareCells)
 	return out
 }
 
@@ -288,7 +222,7 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 // tagged reports whether a cell has tags.
 func (r Rows) tagged(k aggregate.CellKey) bool {
 	k.Kind = decode.Tag
-	_, ok := r.rows.places[k]
+	_, ok := cmp.Or(r.whole, r.rows).places[k]
 	return ok
 }
 

@@ -2,9 +2,14 @@ package window
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"net/netip"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
 // minCompactAt is the number of series below which dead ones are left alone.
@@ -157,4 +162,148 @@ func (s *Shard) tallyEntry(id uint32, n uint64) {
 	case classRaw, classCount:
 		c.Unknown += n
 	}
+}
+
+// end numbers a class of addresses that the resolver does not tell apart. The two
+// roles of an address are numbered apart. End 0 is that of no address.
+type end = uint32
+
+// endBits bounds the ends of a role.
+const endBits = 18
+
+// endSlot is what one address is as a source and as a destination. Its ends are 0
+// in an empty slot.
+type endSlot struct {
+	hi, lo   uint64
+	src, dst end
+}
+
+// endKey is what makes addresses a class.
+type endKey struct {
+	dst     bool
+	group   aggregate.GroupID
+	class   uint64
+	strange bool
+}
+
+// endCache remembers addresses.
+type endCache struct {
+	resolver aggregate.Resolver
+	classes  aggregate.Classifier // nil when the resolver is none
+
+	slots  []endSlot // a power of two, at most half full
+	shift  uint8     // 64 - log2(len(slots))
+	n      int
+	limit  int // largest len(slots), at most 2<<endBits
+	seeds  *flow.Seeds
+	resets uint64
+
+	ids      map[endKey]end      // with classes; else each address has ends of its own
+	src, dst []aggregate.GroupID // by end
+	watch    Watch               // nil for nobody
+	strange  []bool              // by end of a source
+}
+
+func newEndCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) endCache {
+	c := endCache{resolver: r, watch: w, limit: min(limit, 2<<endBits), seeds: seeds}
+	c.classes, _ = r.(aggregate.Classifier)
+	c.resize(1024)
+	c.clear()
+	return c
+}
+
+func (c *endCache) resize(n int) {
+	c.slots, c.n = make([]endSlot, n), 0
+	c.shift = uint8(64 - bits.Len(uint(n-1)))
+}
+
+// clear forgets all addresses and numbers ends anew.
+func (c *endCache) clear() {
+	clear(c.slots)
+	c.n = 0
+	c.ids = make(map[endKey]end)
+	c.src, c.dst = append(c.src[:0], aggregate.UnknownGroup), append(c.dst[:0], aggregate.UnknownGroup)
+	c.strange = append(c.strange[:0], false)
+}
+
+// full tells whether n more addresses are more than the cache holds.
+func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit }
+
+// get is the address's slot, and its hash. It has to be one of a cache that is not full.
+func (c *endCache) get(a *[16]byte) (*endSlot, uint64) {
+	hi, lo := binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
+	mask := uint64(len(c.slots) - 1)
+	hash := c.seeds.Address(hi, lo)
+	for i := hash >> c.shift; ; i++ {
+		s := &c.slots[i&mask]
+		if (s.hi^hi)|(s.lo^lo) == 0 && s.src != 0 {
+			return s, hash
+		}
+		if s.src == 0 {
+			return c.add(a), hash
+		}
+	}
+}
+
+// add resolves an address that the cache does not have.
+func (c *endCache) add(a *[16]byte) *endSlot {
+	if c.n*2 >= len(c.slots) {
+		c.grow()
+	}
+	addr := netip.AddrFrom16(*a).Unmap()
+	group := c.resolver.Group(addr)
+	s := endSlot{hi: binary.LittleEndian.Uint64(a[:8]), lo: binary.LittleEndian.Uint64(a[8:])}
+	strange := c.watch != nil && c.watch.Strange(addr)
+	if c.classes == nil {
+		s.src, s.dst = number(&c.src, group), number(&c.dst, group)
+	} else {
+		src, dst := c.classes.Classes(addr)
+		s.src, s.dst = c.known(&c.src, endKey{false, group, src, strange}), c.known(&c.dst, endKey{dst: true, group: group, class: dst})
+	}
+	if int(s.src) == len(c.strange) {
+		c.strange = append(c.strange, strange)
+	}
+	return c.insert(s)
+}
+
+// known is the end of a class.
+func (c *endCache) known(groups *[]aggregate.GroupID, k endKey) end {
+	id, ok := c.ids[k]
+	if !ok {
+		id = number(groups, k.group)
+		c.ids[k] = id
+	}
+	return id
+}
+
+// number is a new end.
+func number(groups *[]aggregate.GroupID, g aggregate.GroupID) end {
+	*groups = append(*groups, g)
+	return end(len(*groups) - 1)
+}
+
+func (c *endCache) grow() {
+	old := c.slots
+	c.resize(2 * len(old))
+	for _, s := range old {
+		if s.src != 0 {
+			c.insert(s)
+		}
+	}
+}
+
+func (c *endCache) insert(s endSlot) *endSlot {
+	mask := uint64(len(c.slots) - 1)
+	i := c.seeds.Address(s.hi, s.lo) >> c.shift
+	for c.slots[i&mask].src != 0 {
+		i++
+	}
+	c.n++
+	c.slots[i&mask] = s
+	return &c.slots[i&mask]
+}
+
+func (c *endCache) bytes() uint64 {
+	const mapSlotBytes = 48
+	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(cap(c.strange)) + uint64(len(c.ids))*mapSlotBytes
 }

@@ -156,54 +156,51 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 	b.AppendDist(r.dist[:], min(r.lo, r.hi), r.hi)
 }
 
+// addCompact adds an entry to the row's sums, and its codes to the row's distribution.
 func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, e *compactEntry) {
-	tr := &s.traits[sr.traits]
-	weight := s.cfg.Weight
-	sum.Bytes = aggregate.AddSat(sum.Bytes, aggregate.MulSat(e.bytes, weight))
+	value := &s.traits[sr.traits].value
+	own := aggregate.Sums{Bytes: e.bytes}
 	for used := e.used; used != 0; used &= used - 1 {
 		c := uint32(bits.TrailingZeros32(used) & 31)
-		n := uint64(e.hist[c]) * weight
-		sum.Observations = aggregate.AddSat(sum.Observations, n)
-		switch sr.class {
-		case classTrimmed:
-			sum.Trimmed = aggregate.AddSat(sum.Trimmed, n)
-			continue
-		case classCount:
-			continue
-		case classUntouched:
-			sum.Untouched = aggregate.AddSat(sum.Untouched, n)
-		}
-		s.rows.count(c, n)
-		if sr.class == classRaw {
-			continue
-		}
-		v := tr.value[c]
-		total := aggregate.MulSat(n, v)
-		sum.AddValues(n, v, v, total)
+		n := uint64(e.hist[c])
+		total := aggregate.MulSat(n, value[c])
+		own.AddValues(n, value[c], value[c], total)
 		if sr.heavyMask>>c&1 != 0 {
-			sum.Heavy = aggregate.AddSat(sum.Heavy, n)
-			sum.HeavySum = aggregate.AddSat(sum.HeavySum, total)
+			own.Heavy += n
+			own.HeavySum = aggregate.AddSat(own.HeavySum, total)
+		}
+		if sr.class != classTrimmed && sr.class != classCount {
+			s.rows.count(c, n*s.cfg.Weight)
 		}
 	}
+	s.addEntry(sum, sr.class, &own)
 }
 
 func (s *Shard) addWide(sum *aggregate.Sums, sr *series, e *wideEntry) {
+	s.addEntry(sum, sr.class, &aggregate.Sums{
+		Bytes: e.bytes, Measured: uint64(e.count), Sum: e.sum, Min: e.min, Max: e.max, Heavy: uint64(e.heavy), HeavySum: e.heavySum,
+	})
+}
+
+// addEntry adds an entry to the row's sums, as its class and the weight want it. The entry's
+// sums are those of unweighted observations that all have a value.
+func (s *Shard) addEntry(sum *aggregate.Sums, class class, e *aggregate.Sums) {
 	weight := s.cfg.Weight
-	n := uint64(e.count) * weight
+	n := aggregate.MulSat(e.Measured, weight)
 	sum.Observations = aggregate.AddSat(sum.Observations, n)
-	sum.Bytes = aggregate.AddSat(sum.Bytes, aggregate.MulSat(e.bytes, weight))
-	switch sr.class {
+	sum.Bytes = aggregate.AddSat(sum.Bytes, aggregate.MulSat(e.Bytes, weight))
+	switch class {
 	case classTrimmed:
 		sum.Trimmed = aggregate.AddSat(sum.Trimmed, n)
 		return
-	case classCount:
+	case classCount, classRaw:
 		return
 	case classUntouched:
 		sum.Untouched = aggregate.AddSat(sum.Untouched, n)
 	}
-	sum.AddValues(n, e.min, e.max, aggregate.MulSat(e.sum, weight))
-	sum.Heavy = aggregate.AddSat(sum.Heavy, uint64(e.heavy)*weight)
-	sum.HeavySum = aggregate.AddSat(sum.HeavySum, aggregate.MulSat(e.heavySum, weight))
+	sum.AddValues(n, e.Min, e.Max, aggregate.MulSat(e.Sum, weight))
+	sum.Heavy = aggregate.AddSat(sum.Heavy, aggregate.MulSat(e.Heavy, weight))
+	sum.HeavySum = aggregate.AddSat(sum.HeavySum, aggregate.MulSat(e.HeavySum, weight))
 }
 
 // addCells adds a wide entry's distribution.

@@ -23,7 +23,7 @@ const maxPending = 256 - decode.MaxObservations
 // Origin is where the frames of a Stream come from, and how its rows are identified.
 type Origin struct {
 	Link    decode.Link      // how frames start
-	Source  aggregate.Source // of the rows; its Epoch is that of the settings
+	Source  aggregate.Source // written with every row; the Epoch of the Settings replaces its own
 	SeqBase uint64           // number of the first block
 
 	File     string // that packets are numbered in; empty for live ones, which have no numbers
@@ -50,10 +50,9 @@ type Stream struct {
 	n      int
 }
 
-// NewStream makes a stream that writes its rows to the sink. It goes on from the state of a
-// Shard (AppendState) unless that is nil. Frames of a link type that is not Known are counted
-// and skipped.
-func NewStream(s *Settings, tap Tap, from Origin, sink aggregate.Sink, state []byte) (*Stream, error) {
+// NewStream makes a stream that writes its rows to the sink. Frames of a link type that is not
+// Known are counted and skipped.
+func NewStream(s *Settings, tap Tap, from Origin, sink aggregate.Sink) (*Stream, error) {
 	l := &Stream{settings: *s, tap: tap, origin: from}
 	if !from.Link.Known() {
 		return l, nil
@@ -66,12 +65,7 @@ func NewStream(s *Settings, tap Tap, from Origin, sink aggregate.Sink, state []b
 	if err != nil {
 		return nil, err
 	}
-	if state == nil {
-		l.shard, err = NewShard(cfg, sink)
-	} else {
-		l.shard, err = RestoreShard(cfg, sink, state)
-	}
-	if err != nil {
+	if l.shard, err = NewShard(cfg, sink); err != nil {
 		return nil, err
 	}
 	l.watch = watch
@@ -114,10 +108,13 @@ func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
 	if err != nil {
 		return err
 	}
-	found, passage := l.Findings(), l.Passage()
+	found := l.Findings()
+	if l.watch != nil && watch != nil {
+		watch.ResumeRuns(l.watch.Runs())
+	}
 	l.decoded = l.Decoded()
 	l.settings, l.tap, l.decoder, l.shard, l.watch = *s, tap, decoder, shard, watch
-	l.Resume(found, passage)
+	l.Resume(found)
 	return nil
 }
 
@@ -214,7 +211,8 @@ func (l *Stream) Findings() []finding.Finding {
 	return l.watch.Findings()
 }
 
-// Passage is what further findings may come of, nil where nothing is looked for.
+// Passage is what a piece of a file leaves for findings over several pieces, nil where nothing
+// is looked for. Only with Origin.InPieces.
 func (l *Stream) Passage() *finding.Passage {
 	if l.watch == nil {
 		return nil
@@ -222,14 +220,30 @@ func (l *Stream) Passage() *finding.Passage {
 	return l.watch.Passage()
 }
 
-// Resume goes on from the Findings of an earlier stream of the tap, and from its Passage
-// unless that is nil. It keeps the list.
-func (l *Stream) Resume(found []finding.Finding, p *finding.Passage) {
-	if l.found = found; l.watch == nil {
-		return
+// Resume adds to the Findings of an earlier stream of the tap. It keeps the list.
+func (l *Stream) Resume(found []finding.Finding) {
+	l.found = found
+	if l.watch != nil {
+		l.watch.Resume(found)
 	}
-	l.watch.Resume(found)
-	if p != nil {
-		l.watch.ResumePassage(p)
+}
+
+// LinkOf is the link type of a capture interface; ok is false for one that the
+// decoder cannot read.
+func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok bool) {
+	if int(index) >= len(interfaces) {
+		return decode.Ethernet, true
 	}
+	link = decode.Link(interfaces[index].Link)
+	return link, link.Known()
+}
+
+// FrameOf is what a decoder reads of a captured frame.
+func FrameOf(f *capture.Frame) decode.Frame {
+	return decode.Frame{Data: f.Data, WireLen: f.WireLen, TPID: f.TPID, TCI: f.TCI}
+}
+
+// Stamp sets what the capture knows of an observation.
+func Stamp(o *decode.Observation, f *capture.Frame, wireLen uint32) {
+	o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, wireLen
 }

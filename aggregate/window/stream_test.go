@@ -29,7 +29,7 @@ func stream(t *testing.T, link decode.Link, holds decode.Mirrors) *window.Stream
 	settings := window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain)}
 	tap := window.TapAt("", 1)
 	tap.Mirrors = holds
-	s, err := window.NewStream(&settings, tap, window.Origin{Link: link}, nothing{}, nil)
+	s, err := window.NewStream(&settings, tap, window.Origin{Link: link}, nothing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/capture"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // EveryEncapsulation returns whole frames of every encapsulation that the emitter
@@ -18,26 +19,26 @@ import (
 // layout.
 func EveryEncapsulation(t testing.TB) [][]byte {
 	t.Helper()
-	s := emitter.Scenario{
+	s := scenario.Scenario{
 		Name: "encapsulations", Seed: 7, Duration: 100 * time.Millisecond,
-		Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostSpeed: 100 * emitter.Mbps, UplinkSpeed: 100 * emitter.Mbps,
+		Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostSpeed: 100 * scenario.Mbps, UplinkSpeed: 100 * scenario.Mbps,
 		TagEvery: 2, AckEvery: 2, SnapLen: 9000, SingleFile: true, CaptureUntagged: true,
-		Taps: []emitter.Tap{{Racks: true}, {Name: "to-spine", Before: []string{"spine*"}}},
+		Taps: []scenario.Tap{{Racks: true}, {Name: "to-spine", Before: []string{"spine*"}}},
 	}
-	for i, encap := range emitter.Encapsulations() {
+	for i, encap := range scenario.Encapsulations() {
 		for j, at := range []string{"hosts", "leaves"} {
 			if at == "leaves" && slices.Contains([]string{"none", "esp", "psp"}, encap) {
 				continue
 			}
 			for _, underlay := range []int{4, 6} {
-				s.Workloads = append(s.Workloads, emitter.Workload{
-					Kind: emitter.Background, Pairs: 1, Rate: emitter.Mbps / 2,
+				s.Workloads = append(s.Workloads, scenario.Workload{
+					Kind: scenario.Background, Pairs: 1, Rate: scenario.Mbps / 2,
 					Encap: encap, EncapAt: at, IP: 4 + 2*((i+j)%2), Underlay: underlay,
 				})
 			}
 		}
 	}
-	r, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	r, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

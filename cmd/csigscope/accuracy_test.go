@@ -18,10 +18,12 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // accuracyEnv asks for the full durations of scenarios, and names a file for the table;
@@ -63,8 +65,8 @@ func TestAccuracy(t *testing.T) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "scenario\tlocator\theavy\texact\tcontains\toutweighs\twrong\tcandidates")
-	for _, name := range emitter.Names() {
-		s, err := emitter.Named(name)
+	for _, name := range scenario.Names() {
+		s, err := scenario.Named(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +82,7 @@ func TestAccuracy(t *testing.T) {
 		for _, l := range locatorLayouts {
 			t.Run(name+" "+l.name, func(t *testing.T) {
 				s := s.WithLayout(l.layout)
-				if _, err := emitter.Fabric(s); (err != nil) != unfit[name+" "+l.name] {
+				if _, err := scenario.Fabric(s); (err != nil) != unfit[name+" "+l.name] {
 					t.Fatal(err)
 				} else if err != nil {
 					fmt.Fprintf(w, "%s\t%s\t%v\n", name, l.name, err)
@@ -130,10 +132,10 @@ func (a *accuracy) write(w io.Writer, scenario, locator string) {
 
 // judge emits a scenario, replays it in memory and compares every cell and window with
 // the truth, or of imperfect captures their modes alone.
-func judge(t *testing.T, s emitter.Scenario, imperfect bool) accuracy {
+func judge(t *testing.T, s scenario.Scenario, imperfect bool) accuracy {
 	t.Helper()
 	dir := t.TempDir()
-	report, err := emitter.Run(t.Context(), s, dir, nil)
+	report, err := simulation.Run(t.Context(), s, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +146,8 @@ func judge(t *testing.T, s emitter.Scenario, imperfect bool) accuracy {
 	got := &modes{rows: map[modeKey]*modeRow{}}
 	r, err := replay.New(replay.Config{
 		Files: report.Captures, Sink: got, Workers: 1, Logger: slog.New(slog.DiscardHandler),
-		Tap:      func(name string) window.Tap { return n.tap(name, tapFlags{place: "receiver"}) },
-		Settings: window.Settings{Decode: n.decode, Resolver: n.fabric, Epoch: n.epoch, Resolutions: []time.Duration{s.Window}, MaxKeys: 1 << 20},
+		Tap:      func(name string) window.Tap { return n.Tap(name, config.TapDefaults{Place: "receiver"}) },
+		Settings: window.Settings{Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Resolutions: []time.Duration{s.Window}, MaxKeys: 1 << 20},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func judge(t *testing.T, s emitter.Scenario, imperfect bool) accuracy {
 		t.Errorf("observations are not conserved: %+v", r.Result().Counts)
 	}
 	truth := truthCells(t, emitted{filepath.Clean(dir)}, "tag")
-	stored := got.windows(n.fabric)
+	stored := got.windows(n.Fabric)
 	if !imperfect {
 		for key := range stored { // cells without tags have reflections, whose truth is apart
 			if stored[key].Kind != "tag" {
@@ -169,7 +171,7 @@ func judge(t *testing.T, s emitter.Scenario, imperfect bool) accuracy {
 	var a accuracy
 	for key, want := range truth {
 		if want.Faithful != nil {
-			want.TruthMode = want.Faithful.TruthMode
+			want.Mode = want.Faithful.Mode
 		}
 		if have, ok := stored[key]; ok && want.Heavy > 0 && have.Heavy > 0 {
 			a.judge(&want, &have)

@@ -55,8 +55,8 @@ func TestBadInput(t *testing.T) {
 		"no part of 1s":      {[]string{"replay", "--store", "none", "--fine", "7ms", empty}, exitUsage, []string{"--fine 7ms", "whole part of 1s", "10ms"}},
 		"backwards":          {[]string{"replay", "--store", "none", "--pace", "-1", empty}, exitUsage, []string{"--pace -1", "0 (as fast as possible)"}},
 		"no cores":           {[]string{"replay", "--store", "none", "--workers", "0", empty}, exitUsage, []string{"--workers 0", "at least 1"}},
-		"negative duration":  {[]string{"emit", "--duration", "-1s", "--out", dir}, exitUsage, []string{"--duration -1s"}},
-		"unknown encap":      {[]string{"emit", "--encap", "x", "--out", dir}, exitUsage, []string{`encap "x"`, "vxlan"}},
+		"negative duration":  {[]string{"emit", "--set", "duration=-1s", "--out", dir}, exitUsage, []string{"duration -1s"}},
+		"unknown encap":      {[]string{"emit", "--set", "encap=x", "--out", dir}, exitUsage, []string{`encap "x"`, "vxlan"}},
 		"no date":            {[]string{"query", "cells", "--from", "yesterday"}, exitUsage, []string{`--from "yesterday"`, "2026-01-05T09:30:00Z"}},
 		"top of nothing":     {[]string{"query", "flows", "--top", "0"}, exitUsage, []string{"--top 0", "at least 1"}},
 		"step backwards":     {[]string{"query", "cells", "--step", "-1s"}, exitUsage, []string{"--step -1s", "above 0"}},
@@ -76,7 +76,7 @@ func TestBadInput(t *testing.T) {
 		"folder as config":   {[]string{"config", "check", "--config", dir}, exitUsage, []string{dir, "is a directory"}},
 		"no backup folder":   {[]string{"schema", "backup"}, exitUsage, []string{"backup: expected one FOLDER, got 0"}},
 		"one capture":        {[]string{"trace", empty}, exitUsage, []string{"csigscope: trace: expected 2 to", "--help"}},
-		"nobody serves":      {[]string{"query", "path", "--server", "http://127.0.0.1:1"}, exitFailed, []string{"127.0.0.1:1", "refused", "collect with --api-listen"}},
+		"nobody serves":      {[]string{"query", "path", "--src", "a", "--dst", "b", "--server", "http://127.0.0.1:1"}, exitFailed, []string{"127.0.0.1:1", "refused", "collect with --api-listen"}},
 		"no store":           {[]string{"query", "extent", "--store", "embedded:" + dir}, exitFailed, []string{dir, "nothing is stored", "replay first"}},
 		"demo's public page": {[]string{"demo", "--dir", dir, "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "no TLS certificate"}},
 		"annotated itself":   {[]string{"decode", nonsense, "--annotate", filepath.Join(dir, ".", "nonsense.pcap")}, exitUsage, []string{"--annotate", nonsense, "is a capture that is read"}},
@@ -106,7 +106,7 @@ func TestBadInput(t *testing.T) {
 // TestCaptureIsKept: a capture that an output was to replace is as it was.
 func TestCaptureIsKept(t *testing.T) {
 	t.Parallel()
-	e := emit(t, "--scenario", "quickstart", "--duration", "50ms")
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=50ms")
 	path := e.captures(t)[0]
 	before, err := os.ReadFile(path)
 	if err != nil {
@@ -147,7 +147,7 @@ hosts:
 // says how to get it.
 func TestMissingEngine(t *testing.T) {
 	t.Parallel()
-	e := emit(t, "--scenario", "quickstart", "--duration", "200ms")
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=200ms")
 	env := append(os.Environ(), "CSIGSCOPE_ENGINE="+filepath.Join(t.TempDir(), "none.so"))
 	args := append([]string{"replay", "--fabric", e.fabric()}, e.captures(t)...)
 	r := runBinary(t, env, append(args, "--store", "embedded:"+t.TempDir())...)
@@ -162,7 +162,7 @@ func TestMissingEngine(t *testing.T) {
 func TestCutFile(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--scenario", "quickstart", "--duration", "500ms", "--classic")
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=500ms", "--set", "classic=true")
 	files := e.captures(t)
 	whole := decodeJSON[summaryOutput](t, mustRun(t, env, append([]string{"replay", "--store", "none", "-o", "json"}, files...)...))
 	data, err := os.ReadFile(files[0])
@@ -191,7 +191,7 @@ func TestCutFile(t *testing.T) {
 func TestUnknownAddress(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--scenario", "quickstart", "--duration", "500ms")
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=500ms")
 	text, err := os.ReadFile(e.fabric())
 	if err != nil {
 		t.Fatal(err)

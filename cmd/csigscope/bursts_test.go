@@ -8,37 +8,37 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // using is how a link is used, and whether that is bursts shorter than a window.
 type using struct {
 	name   string
-	rate   emitter.Rate
+	rate   scenario.Rate
 	period time.Duration // 0: all the time
 	bursty bool
 }
 
 var usings = []using{
-	{"nine tenths of a link", 900 * emitter.Mbps, 0, false},
-	{"more than a link", 1200 * emitter.Mbps, 0, false},
-	{"bursts of 80 ms", 1000 * emitter.Mbps, 200 * time.Millisecond, true},
-	{"bursts of 20 ms", 1200 * emitter.Mbps, 50 * time.Millisecond, true},
+	{"nine tenths of a link", 900 * scenario.Mbps, 0, false},
+	{"more than a link", 1200 * scenario.Mbps, 0, false},
+	{"bursts of 80 ms", 1000 * scenario.Mbps, 200 * time.Millisecond, true},
+	{"bursts of 20 ms", 1200 * scenario.Mbps, 50 * time.Millisecond, true},
 }
 
 // used is a link down to a host, whose traffic few other packets measure.
-func (u *using) used(t *testing.T, layout csig.Layout, seed uint64) emitter.Scenario {
+func (u *using) used(t *testing.T, layout csig.Layout, seed uint64) scenario.Scenario {
 	t.Helper()
-	s, err := emitter.Named("incast")
+	s, err := scenario.Named("incast")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s = s.WithSize(2, 2, 2).WithLayout(layout)
 	s.Seed, s.Duration, s.TagEvery, s.SnapLen, s.ABWInterval = seed, 3*time.Second, 1, 96, 2*time.Millisecond
-	target := emitter.Host{Rack: 2, Host: 1}
-	s.Workloads = []emitter.Workload{
-		{Kind: emitter.Incast, Racks: []int{1}, Target: target, Rate: u.rate / 2, Connections: 4, Period: u.period, Burst: u.period * 2 / 5},
-		{Kind: emitter.Flows, Flows: []emitter.Pair{{From: emitter.Host{Rack: 1, Host: 2}, To: target}}, Rate: 20 * emitter.Mbps, PacketBytes: 256},
+	target := scenario.Host{Rack: 2, Host: 1}
+	s.Workloads = []scenario.Workload{
+		{Kind: scenario.Incast, Racks: []int{1}, Target: target, Rate: u.rate / 2, Connections: 4, Period: u.period, Burst: u.period * 2 / 5},
+		{Kind: scenario.Flows, Flows: []scenario.Pair{{From: scenario.Host{Rack: 1, Host: 2}, To: target}}, Rate: 20 * scenario.Mbps, PacketBytes: 256},
 	}
 	return s
 }

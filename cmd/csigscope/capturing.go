@@ -1,109 +1,116 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
+	"github.com/csigscope/csigscope/dashboards/metrics"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
-	"github.com/csigscope/csigscope/ingest/local/journal"
-	"github.com/csigscope/csigscope/ingest/local/taps"
+	"github.com/csigscope/csigscope/ingest/local/agent"
 )
 
-// capturing is what commands that capture live packets have in common: taps, the pipeline
-// behind them, and reloads.
+// capturer is what collect and export run, once it is open.
+type capturer interface {
+	// watch makes it part of the process's metrics and health.
+	watch(*operations) error
+	// run captures until ctx ends, and reads the files again when it is told to.
+	run(ctx context.Context, reload <-chan os.Signal) error
+	// lastWords are what ending at once means.
+	lastWords() string
+	// close lets go of what is open.
+	close() error
+}
+
+// runCapturing opens a capturer and runs it until the command is told to end.
+func runCapturing(cmd *cobra.Command, f *operationsFlags, open func() (capturer, error)) error {
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	o, err := newOperations(cmd, f)
+	if err != nil {
+		return err
+	}
+	c, err := open()
+	if err != nil {
+		return err
+	}
+	if err = c.watch(o); err == nil {
+		daemon.ExitOnSecond(cmd.Context(), exitFailed, c.lastWords)
+		err = o.Run(cmd.Context(), func(ctx context.Context) error { return c.run(ctx, reload) })
+	}
+	return errors.Join(err, c.close())
+}
+
+// capturing is what commands that capture live packets have in common: an agent, and reloads of
+// the files that it is set up by.
 type capturing struct {
 	cmd    *cobra.Command
 	logger *slog.Logger
-	read   func() (*network, *collectConfig, error) // the files as they are now, under the flags
-	unsaid tapFlags                                 // of taps
+	read   func() (*network, error) // the files as they are now, under the flags
+	taps   tapFlags
+	// section is what is captured under a network.
+	section func(*network) (*config.Capture, []config.Mirror)
 	// fixed are settings that a reload does not take over, started those that are in use.
-	fixed   func(*network, *collectConfig) (settings, error)
-	started settings
+	fixed   func(*network) (config.Settings, error)
+	started config.Settings
 
 	network *network
 	using   atomic.Pointer[network] // the same, for other goroutines
-	config  *collectConfig
-	taps    taps.Set
-	opened  time.Time                // the first taps
-	open    atomic.Pointer[taps.Set] // the same, for other goroutines
-	live    *local.Pipeline
-	names   namesWriter
+	agent   *agent.Agent
 	ops     *operations
-	// reloaded takes over a configuration that has been checked, before windows do; nil for
-	// nothing.
-	reloaded func(*network, *collectConfig) error
-
-	file    *checkpoint.File // of marks, nil for none
-	journal *journal.Journal
-	records *journal.Recorder
-	ending  func() bool // no more frames are taken; set by run
+	// reloaded takes over a configuration that has been checked, before windows do.
+	reloaded func(*network) error
 }
 
-// namesWriter says what the numbers in rows stand for, beside the rows.
-type namesWriter interface {
-	// Use names what rows under a network mean, from now on. Rows under the one before
-	// may still come.
-	Use(journal.Network)
-	// Run writes names until ctx ends, and the last ones then.
-	Run(ctx context.Context) error
-}
-
-// begin reads the files and opens the taps, whose rings hold what comes while the rest
-// starts.
-func (c *capturing) begin() (instance string, err error) {
-	if c.network, c.config, err = c.read(); err != nil {
-		return "", err
-	}
-	if instance, err = c.config.instance(); err != nil {
-		return "", err
-	}
-	if c.started, err = c.fixed(c.network, c.config); err != nil {
-		return "", err
+// begin reads the files and opens the taps.
+func (c *capturing) begin() (err error) {
+	if c.network, err = c.read(); err != nil {
+		return err
 	}
 	c.using.Store(c.network)
-	c.taps, err = openTaps(c.config, c.network, c.unsaid, nil, c.logger)
-	c.opened = time.Now()
-	return instance, err
+	if c.started, err = c.fixed(c.network); err != nil {
+		return err
+	}
+	setup, err := c.setup(c.network)
+	if err != nil {
+		return err
+	}
+	c.agent, err = agent.Open(setup, c.logger)
+	return err
 }
 
-// use has everybody see what is captured, and how.
-func (c *capturing) use(n *network, set taps.Set) {
-	c.names.Use(n.naming())
-	c.using.Store(n)
-	c.open.Store(&set)
+// setup is what is captured under a network, and how.
+func (c *capturing) setup(n *network) (s agent.Setup, err error) {
+	section, mirrors := c.section(n)
+	s = agent.Setup{Settings: n.Settings(), Network: n.Naming(), Interval: time.Duration(section.CommitInterval)}
+	if s.Instance, err = orUsage(section.Name()); err != nil {
+		return s, err
+	}
+	s.Taps, err = n.Taps(section.Taps, mirrors, c.taps.defaults())
+	s.Taps.Logger = c.logger
+	return s, err
 }
 
-// run captures until ctx ends. What comes before the pipeline ends with ctx; what others do
-// for the pipeline goes on until it has ended.
+// run captures until ctx ends, with further work before and behind the pipeline.
 func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, behind []func(context.Context) error) error {
-	c.ending = func() bool { return ctx.Err() != nil }
-	around, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	back, around := errgroup.WithContext(around)
-	for _, work := range append(behind, c.names.Run, c.beat, c.watchTags, c.watchPrefixes) {
-		back.Go(func() error { return work(around) })
-	}
-	front, ctx := errgroup.WithContext(ctx)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(around, stop)()
-	for _, work := range before {
-		front.Go(func() error { return work(ctx) })
-	}
-	front.Go(func() error {
-		defer stop()
-		return c.live.Run(ctx)
-	})
-	front.Go(func() error {
+	return c.agent.Run(ctx, append(before, func(ctx context.Context) error {
 		for {
 			select {
 			case <-ctx.Done():
@@ -112,49 +119,196 @@ func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, be
 				c.reload(ctx)
 			}
 		}
-	})
-	err := front.Wait()
-	end()
-	return errors.Join(err, back.Wait())
+	}), append(behind, c.beat, c.watchTags, c.watchPrefixes))
 }
 
 // reload goes on under the files as they are now, or tells why not.
 func (c *capturing) reload(ctx context.Context) {
-	c.ops.notifier.Reloading()
-	defer c.ops.notifier.Ready()
+	c.ops.Notifier.Reloading()
+	defer c.ops.Notifier.Ready()
 	if err := c.tryReload(ctx); err != nil {
 		c.logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
 		return
 	}
-	c.logger.Warn("reloaded", slog.String("epoch", fmt.Sprintf("%016x", c.network.epoch)), slog.String("taps", c.taps.String()))
+	c.logger.Warn("reloaded", slog.String("epoch", fmt.Sprintf("%016x", c.network.Epoch)), slog.String("taps", c.agent.Taps().String()))
 }
 
 func (c *capturing) tryReload(ctx context.Context) error {
-	n, config, err := c.read()
+	n, err := c.read()
 	if err != nil {
 		return err
 	}
-	if n.epoch == c.network.epoch {
-		n.fabric, n.domain, n.decode = c.network.fabric, c.network.domain, c.network.decode // what it has met stays known
+	if n.Epoch == c.network.Epoch {
+		n.Fabric, n.Domain, n.Decode = c.network.Fabric, c.network.Domain, c.network.Decode // what it has met stays known
 	}
-	if a, b := c.config.Instance, config.Instance; a.text != b.text {
-		return fmt.Errorf("instance %q was %q: changing it takes a restart", b.text, a.text)
-	}
-	set, err := openTaps(config, n, c.unsaid, c.taps, c.logger)
+	setup, err := c.setup(n)
 	if err != nil {
 		return err
 	}
-	if c.reloaded != nil { // at once: windows take their time to close, and credentials may have been revoked
-		if err := c.reloaded(n, config); err != nil {
-			return err
+	if err := c.agent.Reload(ctx, setup, func() error { return c.reloaded(n) }); err != nil {
+		return err
+	}
+	c.network = n
+	c.using.Store(n)
+	c.warnFixed(n)
+	return nil
+}
+
+// warnFixed warns of what a reload has not taken over.
+func (c *capturing) warnFixed(n *network) {
+	now, err := c.fixed(n)
+	if err != nil {
+		c.logger.Warn("changed settings may need a restart", slog.String("error", err.Error()))
+		return
+	}
+	if list := c.started.Differ(now); len(list) > 0 {
+		c.logger.Warn("changed settings need a restart", slog.String("settings", strings.Join(list, " ")))
+	}
+}
+
+const (
+	// pulse is the time between two looks at the pipeline.
+	pulse = time.Second
+	// patientIntervals is how many intervals may pass without a commit, and patience how
+	// long at least, before the process is not alive.
+	patientIntervals = 10
+	patience         = 30 * time.Second
+)
+
+// watchPipeline makes the taps and what is behind them part of metrics and health.
+func (c *capturing) watchPipeline(o *operations) error {
+	c.ops = o
+	o.Health.Require("taps", c.tapsUp)
+	stats := c.agent.Stats
+	return o.Export(
+		metrics.NewTaps(c.tapMetrics),
+		metrics.NewMirrors(c.mirrorMetrics),
+		metrics.NewDecode(func() decode.Counters { return stats().Decoded() }),
+		metrics.NewAggregate(func() aggregate.Counts { return stats().Counts() }),
+		metrics.NewProducers(time.Now, c.producers),
+		metrics.NewFabric(func() fabric.Counts { return c.using.Load().Fabric.Counts() }),
+	)
+}
+
+// beat tells health that commits go on, until ctx ends.
+func (c *capturing) beat(ctx context.Context) error {
+	section, _ := c.section(c.using.Load())
+	beat := c.ops.Health.Watch("commits", max(patience, patientIntervals*time.Duration(section.CommitInterval)))
+	defer beat.End()
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
+	for last := uint64(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if n := c.agent.Stats().Barriers; n != last {
+			beat.Turn()
+			last = n
 		}
 	}
-	c.names.Use(n.naming())
-	if err := c.live.Reload(ctx, n.plan(set, c.taps)); err != nil {
-		return err
+}
+
+// tapsUp is nil while the links of all taps are up.
+func (c *capturing) tapsUp(context.Context) error { return c.agent.Taps().Up() }
+
+// tapMetrics are the taps that are open.
+func (c *capturing) tapMetrics() (list []metrics.Tap) {
+	frames := make(map[string]time.Time)
+	for _, r := range c.agent.Stats().Rings {
+		if of := cmp.Or(r.Of, r.Name); r.LastFrame.After(frames[of]) {
+			frames[of] = r.LastFrame
+		}
 	}
-	c.network, c.config, c.taps = n, config, set
-	c.use(n, set)
-	c.tellFixed(n, config)
+	for _, t := range c.agent.Taps() {
+		n := t.Counters()
+		m := metrics.Tap{
+			Name: t.Name(), Up: t.State() == capture.LinkUp, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
+			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,
+			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.Name()],
+		}
+		// Frames from the future are of a clock that is ahead; one that is behind looks
+		// like silence.
+		m.ClockOffset = max(time.Until(m.LastFrame), 0)
+		list = append(list, m)
+	}
+	return list
+}
+
+// mirrorMetrics are the mirrors that are open. A fixed set of results is what packets came
+// to.
+func (c *capturing) mirrorMetrics() (list []metrics.Mirror) {
+	for _, t := range c.agent.Taps() {
+		mirror := t.Mirror()
+		if mirror == nil {
+			continue
+		}
+		counts := mirror.Counters()
+		m := metrics.Mirror{Name: t.Name(), Packets: make(map[string]uint64), Excess: counts.Excess}
+		for result, n := range counts.Results {
+			m.Packets[decode.Mirror(result).String()] = n
+		}
+		for _, s := range mirror.Sessions()[1:] {
+			m.Sessions = append(m.Sessions, metrics.MirrorSession{
+				Name: t.SessionName(s.Name), Frames: s.Frames, Lost: s.Lost, SwitchTimes: s.SwitchTimes, Unusable: s.Unusable,
+			})
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func (c *capturing) producers() (list []metrics.Producer) {
+	for _, r := range c.agent.Stats().Rings {
+		list = append(list, metrics.Producer{Name: r.Name, Watermark: r.Watermark, StateBytes: r.StateBytes})
+	}
+	return list
+}
+
+// liveMetrics is what the pipeline counts of itself, and its commits.
+func (c *capturing) liveMetrics() metrics.Live {
+	s := c.agent.Stats()
+	m := metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads}
+	st := c.agent.Commits()
+	m.Commits, m.Failed, m.LastCommit = st.Taken, st.Failed, st.Last
+	return m
+}
+
+// watchTags says in the log that there is no CSIG, until some comes or ctx ends.
+func (c *capturing) watchTags(ctx context.Context) error {
+	local.WatchTags(ctx, local.TagSource{
+		Packets: c.passed,
+		Seen: func() (tags, reflections uint64) {
+			d := c.agent.Stats().Decoded()
+			return d.Tags, d.Reflections
+		},
+		About: func() []slog.Attr {
+			return []slog.Attr{slog.String("tpids", c.using.Load().Domain.TPIDNames()), slog.String("taps", c.agent.Taps().String())}
+		},
+	}, c.logger)
 	return nil
+}
+
+// watchPrefixes says in the log when there is no room for prefixes of addresses, until ctx ends.
+func (c *capturing) watchPrefixes(ctx context.Context) error {
+	fabric.WatchGroups(ctx, func() *fabric.Fabric { return c.using.Load().Fabric }, c.logger)
+	return nil
+}
+
+// passed is how many packets have passed the taps. Most of those without CSIG the kernel
+// keeps from them, so that interfaces are asked.
+func (c *capturing) passed() (packets uint64) {
+	if len(c.agent.Taps()) == 0 {
+		return 0 // a collector of exporters alone, which systemd may keep from asking
+	}
+	passed, err := capture.Passed()
+	if err != nil {
+		c.logger.Debug("interfaces are not asked", slog.String("error", err.Error()))
+	}
+	for _, t := range c.agent.Taps() {
+		_, from := t.At("")
+		packets += max(passed[from], t.Counters().Frames) // a mirror's address is no interface
+	}
+	return packets
 }

@@ -39,7 +39,7 @@ func freeAddress(t *testing.T) string {
 func TestClickHouseListen(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--duration", "2s", "--seed", "3")
+	e := emit(t, "--set", "duration=2s", "--set", "seed=3")
 	dir := filepath.Join(t.TempDir(), "store")
 	store := "--store=embedded:" + dir
 	mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), store}, e.captures(t)...)...)
@@ -90,7 +90,7 @@ func ask(t *testing.T, address, sql string) string {
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--duration", "2s", "--seed", "3")
+	e := emit(t, "--set", "duration=2s", "--set", "seed=3")
 	dir := t.TempDir()
 	from, to, backup := "--store=embedded:"+filepath.Join(dir, "from"), "--store=embedded:"+filepath.Join(dir, "to"), filepath.Join(dir, "backup")
 	mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), from}, e.captures(t)...)...)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
+	"github.com/csigscope/csigscope/aggregate/store/outbox/outboxtest"
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/ingest/local"
 )
@@ -141,20 +142,41 @@ func (c *collecting) waitLog(text string, n int) {
 	}
 }
 
-// waitCheckpoints waits for so many more checkpoints of a command that stores in the folder.
-func (c *collecting) waitCheckpoints(dir string, more uint64) {
+// lastRound is the number of the last round of the one command whose outbox or spool is in
+// the folder, 0 for none, and its marks.
+func lastRound(dir string) (number uint64, marks []byte) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "position" {
+			if n, b := outboxtest.Last(filepath.Dir(path), isMarks); n > number {
+				number, marks = n, b
+			}
+		}
+		return nil
+	})
+	return number, marks
+}
+
+func isMarks(payload []byte) bool { return bytes.HasPrefix(payload, []byte(`{"Name":"`)) }
+
+// waitRounds waits for so many more rounds of a command that stores in the folder.
+func (c *collecting) waitRounds(dir string, more uint64) {
 	c.t.Helper()
-	if !reachCheckpoint(dir, checkpointNumber(dir)+more) {
-		c.t.Fatalf("no checkpoint in %s:\n%s", dir, c.log())
+	before, _ := lastRound(dir)
+	done := func() bool {
+		number, _ := lastRound(dir)
+		return number >= before+more
+	}
+	if !comes(done) {
+		c.t.Fatalf("no rounds in %s:\n%s", dir, c.log())
 	}
 }
 
-// waitCounted waits until a checkpoint has so many observations: metrics tell of them when
+// waitCounted waits until a round has so many observations: metrics tell of them when
 // it is about to be made.
 func (c *collecting) waitCounted(address, dir string, observations int) {
 	c.t.Helper()
 	c.waitSaid(address+"/metrics", fmt.Sprintf("\ncsigscope_observations_total %d\n", observations))
-	c.waitCheckpoints(dir, 1)
+	c.waitRounds(dir, 1)
 }
 
 // tapFrames are the lines of metrics with what a tap took in, and what the kernel dropped.
@@ -239,7 +261,7 @@ func collectTruth(t *testing.T, env []string) {
 		livetest.Missing(t, "tcpreplay is not installed")
 	}
 	dir := t.TempDir()
-	e := emit(t, "--scenario", "quickstart", "--classic")
+	e := emit(t, "--scenario", "quickstart", "--set", "classic=true")
 	live, replayed := "embedded:"+filepath.Join(dir, "live"), "embedded:"+filepath.Join(dir, "replayed")
 	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--fabric", e.fabric(), "--store", live)
 	for _, file := range e.captures(t) {
@@ -316,7 +338,7 @@ func outside(sent []time.Time, from, to int64) (n uint64) {
 func (c *collecting) kept(dir string) (by time.Time) {
 	c.t.Helper()
 	by = time.Now()
-	c.waitCheckpoints(dir, 20)
+	c.waitRounds(dir, 20)
 	c.end(syscall.SIGKILL)
 	return by
 }
@@ -349,7 +371,7 @@ func collectReload(t *testing.T, env []string) {
 	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n"
 	writeFile(t, config, section)
 	address := freeAddress(t)
-	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--ops-listen", address)
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--metrics-listen", address)
 	stop := traffic(t, 5000)
 	reloaded, refused := 0, 0
 	for i := range 20 {
@@ -367,7 +389,7 @@ func collectReload(t *testing.T, env []string) {
 		c.waitLog("reload refused", refused)
 	}
 	sent := stop()
-	// Metrics are those of the last checkpoint.
+	// Metrics are those of the last round.
 	taken := len(sent) - c.waitTaken(address, len(sent))
 	c.waitCounted(address, filepath.Join(dir, "store"), taken)
 	metrics := fetch(t, address+"/metrics")
@@ -404,23 +426,23 @@ func collectReload(t *testing.T, env []string) {
 }
 
 // collectKill kills collect under traffic. What was sent outside of the gap that the next
-// one records is stored, and the gap begins where the last checkpoint ended.
+// one records is stored, and the gap begins where the last round ended.
 func collectKill(t *testing.T, env []string) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
 	address := freeAddress(t)
-	args := []string{"collect", "--interface", livetest.TapEnd, "--store", "embedded:" + store, "--instance", "one", "--checkpoint", "500ms"}
+	args := []string{"collect", "--interface", livetest.TapEnd, "--store", "embedded:" + store, "--instance", "one", "--commit-interval", "500ms"}
 	c := runUntil(t, env, "collecting", args...)
 	stop := traffic(t, 2000)
-	c.waitCheckpoints(store, 4)
-	last := checkpointNumber(store)
+	c.waitRounds(store, 4)
+	last, _ := lastRound(store)
 	time.Sleep(200 * time.Millisecond) // between two of them, as a rule
 	killed := time.Now()
 	c.end(syscall.SIGKILL)
-	number, until := checkpointLeft(t, store)
+	number, until := roundLeft(t, store)
 	c = runUntil(t, env, "collecting", args...)
 	again := time.Now()
-	c.waitCheckpoints(store, 3)
+	c.waitRounds(store, 3)
 	sent := stop()
 	c.end(syscall.SIGTERM)
 
@@ -447,7 +469,7 @@ func collectKill(t *testing.T, env []string) {
 		t.Errorf("%d packets were sent outside of the gap and %d in all, %d are stored", beside, len(sent), got)
 	}
 	if from != until || number < last || time.Unix(0, from).After(killed) {
-		t.Errorf("the gap begins %s before the kill; checkpoint %d ended %s before it, and %d was there",
+		t.Errorf("the gap begins %s before the kill; round %d ended %s before it, and %d was there",
 			killed.Sub(time.Unix(0, from)), number, killed.Sub(time.Unix(0, until)), last)
 	}
 	if time.Unix(0, to).After(again) || time.Unix(0, to).Before(killed) {
@@ -455,22 +477,14 @@ func collectKill(t *testing.T, env []string) {
 	}
 }
 
-// checkpointLeft is the number of the checkpoint that a killed collect left, and the time
-// (Unix ns) up to which it has what its one tap saw.
-func checkpointLeft(t *testing.T, dir string) (number uint64, until int64) {
+// roundLeft is the number of the last round of a killed collect, and the time (Unix ns) up
+// to which it has what its one tap saw.
+func roundLeft(t *testing.T, dir string) (number uint64, until int64) {
 	t.Helper()
-	f, err := checkpoint.Open(checkpoint.Options{Dir: filepath.Dir(filepath.Dir(checkpointFile(dir))), Name: "collect one"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	saved, err := f.Load()
-	if err != nil || saved == nil {
-		t.Fatalf("checkpoint: %v, %v", saved, err)
-	}
+	number, marks := lastRound(dir)
 	var last struct{ Marks []local.Mark }
-	if err := json.Unmarshal(saved.Section("marks"), &last); err != nil || len(last.Marks) != 1 {
-		t.Fatalf("%d marks in the checkpoint, %v", len(last.Marks), err)
+	if err := json.Unmarshal(marks, &last); err != nil || len(last.Marks) != 1 {
+		t.Fatalf("%d marks in the last round, %v", len(last.Marks), err)
 	}
-	return saved.Number, last.Marks[0].At
+	return number, last.Marks[0].At
 }

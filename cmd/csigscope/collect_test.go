@@ -1,11 +1,21 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // TestCollectExample: the annotated example is a good configuration, and dumped it is
@@ -17,7 +27,7 @@ func TestCollectExample(t *testing.T) {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
 	dumped := mustRun(t, os.Environ(), "config", "dump", "--config", example)
-	for _, want := range []string{"interface: eth1", "rings: 2", "every: 1s", "timestamps: auto", "store_time: 30s", "tpid: 0x9900"} {
+	for _, want := range []string{"interface: eth1", "rings: 2", "commit_interval: 1s", "timestamps: auto", "store_time: 30s", "tpid: 0x9900"} {
 		if !strings.Contains(dumped, want) {
 			t.Errorf("the dump has no %q", want)
 		}
@@ -39,8 +49,8 @@ func TestCollectMistakes(t *testing.T) {
 		{"place", "collect:\n  taps:\n  - interface: lo\n    place: moon\n", `line 4: collect: taps: place: "moon": expected one of [receiver sender mid]`},
 		{"direction", "collect:\n  taps:\n  - {interface: lo, direction: up}\n", "expected one of [in both]"},
 		{"rings", "collect:\n  taps:\n  - {interface: lo, rings: 1000}\n", "expected 1 to 256"},
-		{"twice", "collect:\n  taps:\n  - {interface: lo}\n  - {interface: lo}\n", `line 4: collect: taps: "lo" is there twice`},
-		{"mirror kind", "collect:\n  mirrors:\n  - {listen: 127.0.0.1}\n", "line 3: collect: mirrors: mirror \"127.0.0.1\": expected a kind"},
+		{"twice", "collect:\n  taps:\n  - {interface: lo}\n  - {interface: lo}\n", `line 4: collect: taps[1]: "lo" is there twice`},
+		{"mirror kind", "collect:\n  mirrors:\n  - {listen: 127.0.0.1}\n", "line 3: collect: mirrors[0]: mirror \"127.0.0.1\": expected a kind"},
 		{"mirror port", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: vxlan}\n", "expected IP:PORT such as 192.0.2.1:4789"},
 		{"mirror host", "collect:\n  mirrors:\n  - {listen: \"127.0.0.1:1\", kind: erspan}\n", "without a port: GRE has none"},
 		{"mirror session", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, sessions: {1024: {}}}\n", `erspan 127.0.0.1: session "1024" of erspan: expected a session of 0 to 1023`},
@@ -49,7 +59,7 @@ func TestCollectMistakes(t *testing.T) {
 		{"mirror clock", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, clock: sun}\n", `line 3: collect: mirrors: clock: "sun": expected one of [collector switch]`},
 		{"mirror sessions", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, max_sessions: 1, sessions: {1: {}, 2: {}}}\n", "2 sessions: expected at most max_sessions, 1"},
 		{"mirror session key", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, sessions: {7: {plaice: mid}}}\n", `line 3: unknown key "plaice"`},
-		{"interval", "collect:\n  checkpoint: {every: 1ms}\n", "line 2: collect: checkpoint: every: 1ms: expected"},
+		{"interval", "collect:\n  commit_interval: 1ms\n", "line 2: collect: commit_interval: 1ms: expected 10ms to 1h"},
 		{"name", "collect:\n  instance: [a]\n", "line 2: collect: instance: expected a text"},
 	} {
 		path := writeFile(t, filepath.Join(dir, "config.yaml"), tt.config)
@@ -65,7 +75,7 @@ func TestCollectMistakes(t *testing.T) {
 	}{
 		{[]string{"--interface", "no-such-if"}, 1, "no-such-if"},
 		{[]string{"--interface", "lo", "--place", "moon"}, 2, `--place "moon"`},
-		{[]string{"--interface", "lo", "--checkpoint", "1ns"}, 2, "expected 10ms to 1h0m0s"},
+		{[]string{"--interface", "lo", "--commit-interval", "1ns"}, 2, `--commit-interval "1ns": expected 10ms to 1h`},
 		{[]string{"--ingest-listen", "0.0.0.0:4319"}, 2, "is reachable from other machines, and there is no TLS certificate"},
 		{[]string{"--ingest-listen", "4319"}, 2, "expected HOST:PORT"},
 		{[]string{"extra"}, 2, "extra"},
@@ -77,51 +87,71 @@ func TestCollectMistakes(t *testing.T) {
 	}
 }
 
-// TestWhoMayExport: mistakes about exporters and collectors are found when the file is read, a
-// list of exporters is no reason for a restart, and the way to a store is.
-func TestWhoMayExport(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "config.yaml")
-	load := func(text string) (config, error) {
+// TestCollectSettings: a list of exporters and their limits are no reason for a restart, and who
+// may be an exporter at all is.
+func TestCollectSettings(t *testing.T) {
+	t.Parallel()
+	settings := func(text string) config.Settings {
 		t.Helper()
-		return loadConfig(writeFile(t, name, text))
-	}
-	for text, want := range map[string]string{
-		"collect: {ingest: {tls: {cert: c, key: k, ca: a}}}":                                           "any certificate of this authority could export",
-		"collect: {ingest: {tls: {cert: c, key: k, ca: a}, exporters: [{name: \"*\"}]}}":               "",
-		"collect: {ingest: {tokens: t, exporters: [{name: rack1-*, rows: 100000}]}}":                   "",
-		"collect: {ingest: {tokens: t, exporters: [{name: host1, rows: 100}]}}":                        "exporters: host1: limits",
-		"collect: {ingest: {tokens: t, exporters: [{rows: 100000}]}}":                                  "expected 1 to 256 bytes",
-		"collect: {ingest: {tokens: t, exporters: [{name: host1, rate: 100}]}}":                        "rate",
-		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                            "anonymous: local is not among the exporters",
-		"collect: {ingest: {tokens: t, expect: [host1]}}":                                              "expect",
-		"export: {collectors: [\"http://collector.example:4319\"]}":                                    "expected https",
-		"export: {collectors: [\"http://127.0.0.1:4319\", \"https://collector.example\"]}":             "",
-		"export: {collectors: [\"http://127.0.0.1:4319\"], tls: {ca: a}}":                              "expected https",
-		"collect: {ingest: {limits: {rows: 100000, exporters: 7}, exporters: [{name: h, rows: 2e5}]}}": "",
-	} {
-		if _, err := load(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-	fixed := func(text string) settings {
-		t.Helper()
-		c, err := load(text)
+		n, err := openNetwork(writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &collector{}
-		f.cmd = newCollectCommand()
-		s, err := f.fixedSettings(&network{config: c.merge()}, &c.Collect)
+		s, err := collectSettings(n)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	before := fixed("collect: {ingest: {tokens: t, exporters: [{name: h}], limits: {rows: 1e5, exporters: 7}}}")
-	if list := before.differ(fixed("collect: {ingest: {tokens: t, exporters: [{name: g, rows: 2e5}], limits: {rows: 3e5, exporters: 7}}}")); len(list) > 0 {
+	before := settings("collect: {ingest: {tokens: t, exporters: [{name: h}], limits: {rows: 1e5, exporters: 7}}}")
+	if list := before.Differ(settings("collect: {ingest: {tokens: t, exporters: [{name: g, rows: 2e5}], limits: {rows: 3e5, exporters: 7}}}")); len(list) > 0 {
 		t.Errorf("a restart is wanted for %v", list)
 	}
-	if list := before.differ(fixed("collect: {ingest: {tokens: u, limits: {exporters: 8}}}")); !slices.Equal(list, []string{"collect.ingest.limits.exporters", "collect.ingest.tokens"}) {
+	if list := before.Differ(settings("collect: {ingest: {tokens: u, limits: {exporters: 8}}}")); !slices.Equal(list, []string{"collect.ingest.limits.exporters", "collect.ingest.tokens"}) {
 		t.Errorf("a restart is wanted for %v", list)
+	}
+}
+
+// slowLog takes blocks unless it is full, and makes them durable when it is released.
+type slowLog struct {
+	rowLog
+	full    error
+	release chan error
+}
+
+func (l *slowLog) WriteBlock(context.Context, *aggregate.Block) error { return l.full }
+
+func (l *slowLog) Commit(context.Context, []byte) error { return <-l.release }
+
+// TestWatchedStore: live readers see the blocks that the store has taken, as durable when a
+// round is committed.
+func TestWatchedStore(t *testing.T) {
+	log, live := &slowLog{release: make(chan error)}, table.NewMemory(table.MemoryOptions{})
+	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{newTopBottlenecks(), live}, live: live}
+	write := func() error {
+		defer live.Publish()
+		return s.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, time.Unix(1e9, 0), 4, csig.MaxDelay))
+	}
+	log.full = errors.New("disk full")
+	if err := write(); !errors.Is(err, log.full) || len(live.State().Windows) > 0 {
+		t.Errorf("write to a full log: %v, %d windows are shown", err, len(live.State().Windows))
+	}
+	log.full = nil
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	synced := make(chan error)
+	for _, want := range []error{errors.New("disk is slow"), nil} {
+		go func() { synced <- s.Commit(t.Context(), nil) }()
+		if state := live.State(); len(state.Windows) != 1 || state.Durable(state.Windows) {
+			t.Errorf("before Commit returned: %d windows, durable %v", len(state.Windows), state.Durable(state.Windows))
+		}
+		log.release <- want
+		if err := <-synced; !errors.Is(err, want) {
+			t.Errorf("Commit: %v, want %v", err, want)
+		}
+		if state := live.State(); state.Durable(state.Windows) != (want == nil) {
+			t.Errorf("after Commit returned %v: durable %v", want, state.Durable(state.Windows))
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 )
 
 // hangingEngine makes an empty folder of a store whose engine takes connections and does
@@ -46,14 +47,14 @@ func hangingEngine(t *testing.T) (dir string, letGo func()) {
 }
 
 // sendCounted sends packets, and waits until a collect that stores nothing yet has them in
-// a checkpoint.
-func (c *collecting) sendCounted(address, checkpoints string, n int) {
+// a round.
+func (c *collecting) sendCounted(address, rounds string, n int) {
 	c.t.Helper()
 	s := livetest.NewSender(c.t, livetest.SendEnd)
 	for range n {
 		s.Send(livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85))
 	}
-	c.waitCounted(address, checkpoints, n)
+	c.waitCounted(address, rounds, n)
 }
 
 // wholeStore checks that a store has what so many taps saw of all packets that were sent,
@@ -79,7 +80,7 @@ func collectAway(t *testing.T, env []string) {
 	dir, letGo := hangingEngine(t)
 	dsn, address, ingest, spool := "embedded:"+dir, freeAddress(t), freeAddress(t), t.TempDir()
 	config := writeFile(t, filepath.Join(spool, "collect.yaml"), "collect:\n  ingest: {listen: "+ingest+", anonymous: host1}\n")
-	c := runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", dsn, "--checkpoint", "200ms", "--ops-listen", address)
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", dsn, "--commit-interval", "200ms", "--metrics-listen", address)
 	host := runUntil(t, env, "exporting from", "export", "--interface", livetest.TapEnd, "--collector", "http://"+ingest, "--spool", spool)
 	c.waitSaid(address+"/readyz", "store: the store is not ready: the server has not answered yet")
 	c.sendCounted(address, dir, sent)
@@ -99,7 +100,7 @@ func collectNeverCame(t *testing.T, env []string) {
 	box, nowhere, address := t.TempDir(), freeAddress(t), freeAddress(t)
 	capture := func(dsn string) {
 		t.Helper()
-		c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", dsn, "--outbox", box, "--checkpoint", "200ms", "--ops-listen", address)
+		c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", dsn, "--outbox", box, "--commit-interval", "200ms", "--metrics-listen", address)
 		c.sendCounted(address, box, sent)
 		if code := c.endsAfter(syscall.SIGTERM); code != exitFailed || !strings.Contains(c.log(), "they wait in the outbox for the next command") {
 			t.Errorf("%s never came: exit code %d: %s", dsn, code, c.log())
@@ -107,7 +108,7 @@ func collectNeverCame(t *testing.T, env []string) {
 	}
 	folder := func(target store.Target) string {
 		t.Helper()
-		path, err := (&outboxFlags{dir: box}).folder(target)
+		path, err := (&config.Outbox{Dir: box}).Folder(target, dataFolder)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,7 @@ func exportAway(t *testing.T, env []string) {
 	}
 	host := export()
 	stop := traffic(t, 1000)
-	host.waitCheckpoints(dir, 3)
+	host.waitRounds(dir, 3)
 	sent := uint64(len(stop()))
 	host.end(syscall.SIGTERM)
 	if !strings.Contains(host.log(), "windows wait in the spool") {

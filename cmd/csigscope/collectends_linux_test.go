@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -49,11 +48,7 @@ func collectHanging(t *testing.T, env []string) {
 	run := func(i int) *collecting {
 		instance := strconv.Itoa(i)
 		return runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(dir, instance),
-			"--instance", instance, "--checkpoint", "200ms", "--ops-listen", addresses[i])
-	}
-	names := func(i int) bool {
-		_, err := os.Stat(filepath.Join(dir, strconv.Itoa(i), "outbox", "checkpoints", "names", "1", "checkpoint"))
-		return err == nil
+			"--instance", instance, "--commit-interval", "200ms", "--metrics-listen", addresses[i])
 	}
 	for i := range hang {
 		hang[i] = run(i)
@@ -97,18 +92,12 @@ func collectHanging(t *testing.T, env []string) {
 	}
 	quantum(3)
 	for i := range hang {
-		if !names(i) {
-			t.Errorf("store %d: no names wait for it", i)
-		}
-		next := run(i)
-		if !comes(func() bool { return !names(i) }) {
-			t.Errorf("store %d does not get to know all names: %s", i, next.log())
-		}
-		next.end(syscall.SIGTERM)
+		run(i).end(syscall.SIGTERM)
 		dsn := "embedded:" + filepath.Join(dir, strconv.Itoa(i))
 		if got := askTaps(t, env, dsn)[livetest.TapEnd]; got.Packets != sentEach || got.Stored != sentEach {
 			t.Errorf("store %d: %+v of %d packets are stored", i, got, sentEach)
 		}
+		mustRun(t, env, "schema", "verify", "--store", dsn) // configurations, names and runs are there
 	}
 }
 
@@ -172,7 +161,7 @@ func collectUnderSystemd(t *testing.T, env []string) {
 			t.Errorf("while it runs: %q", state)
 		}
 	}
-	writeFile(t, config, section+"  checkpoint: {every: 7s}\n  ingest: {listen: 127.0.0.1:4319, anonymous: host}\nstore:\n  dsn: embedded:elsewhere\n  retention: {fine: 5h}\n")
+	writeFile(t, config, section+"  commit_interval: 7s\n  ingest: {listen: 127.0.0.1:4319, anonymous: host}\nstore:\n  dsn: embedded:elsewhere\n  retention: {fine: 5h}\n")
 	signalAll(t, syscall.SIGHUP, c.cmd.Process.Pid)
 	if state := hear(); !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=[1-9]\d+$`).MatchString(state) {
 		t.Errorf("at a reload: %q", state)
@@ -180,9 +169,120 @@ func collectUnderSystemd(t *testing.T, env []string) {
 	if state := hear(); state != "READY=1" {
 		t.Errorf("after the reload: %q", state)
 	}
-	c.waitLog(`msg="changed settings need a restart" settings="collect.checkpoint.every collect.ingest.anonymous collect.ingest.listen store.retention.fine"`, 1)
+	c.waitLog(`msg="changed settings need a restart" settings="collect.commit_interval collect.ingest.anonymous collect.ingest.listen store.retention.fine"`, 1)
 	c.end(syscall.SIGTERM)
 	if state := hear(); state != "STOPPING=1" {
 		t.Errorf("at the end: %q", state)
+	}
+}
+
+// collectDrops stops collect while more comes than its ring holds: what the kernel dropped
+// is in a gap of that time, coverage tells how much it was, and all that is stored adds up.
+func collectDrops(t *testing.T, env []string) {
+	dir := t.TempDir()
+	dsn := "embedded:" + filepath.Join(dir, "store")
+	config := writeFile(t, filepath.Join(dir, "config.yaml"), "collect:\n  taps:\n  - {interface: "+livetest.TapEnd+", name: leaf, blocks: 2, weight: 3}\n")
+	begun, address := time.Now(), freeAddress(t)
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--commit-interval", "200ms", "--metrics-listen", address)
+	signal := func(s syscall.Signal) {
+		if err := c.cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	s := livetest.NewSender(t, livetest.SendEnd)
+	const sent = 40_000 // a ring of 2 MiB holds a third of them
+	for range sent {
+		s.Send(livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85))
+	}
+	signal(syscall.SIGCONT)
+	c.waitTaken(address, sent)
+	c.end(syscall.SIGTERM)
+	ended := time.Now()
+
+	tap := askTaps(t, env, dsn)["leaf"]
+	if tap.KernelDrops == 0 || tap.Packets+tap.KernelDrops != sent || tap.Stored != 3*tap.Packets {
+		t.Errorf("of %d packets sent: %+v", sent, tap)
+	}
+	lost := uint64(0)
+	earliest := begun.Add(-time.Second).Truncate(time.Second) // what the kernel counts may be a second old
+	for _, w := range decodeJSON[[]struct {
+		Window   time.Time `json:"window_start"`
+		Lost     uint64
+		GapShare float64 `json:"gap_share"`
+	}](t, mustRun(t, env, "query", "coverage", "--store", dsn, "--resolution", "1s", "-o", "json",
+		"--from", begun.Add(-10*time.Second).UTC().Format(time.RFC3339), "--to", ended.Add(10*time.Second).UTC().Format(time.RFC3339))) {
+		lost += w.Lost
+		if w.GapShare != 0 || w.Lost > 0 && (w.Window.Before(earliest) || w.Window.After(ended)) {
+			t.Errorf("packets were dropped between %s and %s, coverage says %+v", begun, ended, w)
+		}
+	}
+	// The part of a gap in each window is rounded down.
+	if want := 3 * tap.KernelDrops; lost > want || lost+20 < want {
+		t.Errorf("coverage is missing %d observations, the kernel dropped %d packets that stand for 3 each", lost, tap.KernelDrops)
+	}
+	if r := runBinary(t, env, "schema", "verify", "--store", dsn); r.code != 0 {
+		t.Errorf("schema verify: exit code %d: %s%s\n%s", r.code, r.stdout, r.stderr, c.log())
+	}
+}
+
+// apart is how much two numbers differ.
+func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+
+// collectTapRows: what taps took in before and after a kill is what is stored, but
+// for windows that were open at the kill, as schema verify checks for whole runs, also of a configuration that went before; and what they
+// found, each packet of senders that may not send, is as much.
+func collectTapRows(t *testing.T, env []string) {
+	dir := t.TempDir()
+	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + ", name: leaf}\nfindings: {senders: [192.0.2.0/24]}\n"
+	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: 7us, heavy: 20us}\n"
+	store := filepath.Join(dir, "store")
+	config, dsn := writeFile(t, filepath.Join(dir, "config.yaml"), section), "embedded:"+store
+	start := func() *collecting {
+		return runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--commit-interval", "300ms")
+	}
+	c := start()
+	stop := traffic(t, 2000)
+	c.waitRounds(store, 3)
+	writeFile(t, config, section+table)
+	if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	c.waitLog("msg=reloaded", 1)
+	kept := c.kept(store)
+	c = start()
+	again := time.Now()
+	c.waitRounds(store, 3)
+	times := stop()
+	c.end(syscall.SIGTERM)
+	sent, beside := uint64(len(times)), outside(times, kept.UnixNano(), again.UnixNano())
+	mustRun(t, env, "schema", "verify", "--store", dsn)
+	// A process that has nothing to take in goes on from the last round, and tells
+	// the same rows again.
+	start().end(syscall.SIGTERM)
+	out := mustRun(t, env, "schema", "verify", "--store", dsn)
+	taps := decodeJSON[[]struct {
+		Tap, Place, Link, Frames                      string
+		Packets, Observations, Stored, Late, Overflow uint64
+		Tags, Reflections                             uint64
+	}](t, mustRun(t, env, "query", "taps", "--store", dsn, "-o", "json"))
+	got := stored(t, env, dsn)
+	if len(taps) != 1 || got == 0 {
+		t.Fatalf("%d observations stored, taps %+v", got, taps)
+	}
+	if tap := taps[0]; tap.Tap != "leaf" || tap.Place != "receiver" || tap.Stored+tap.Overflow != tap.Observations || tap.Tags != tap.Observations || apart(tap.Observations, got) > sent-beside || tap.Packets > sent {
+		t.Errorf("%d observations stored of %d packets sent, the tap has %+v\n%s", got, sent, tap, out)
+	}
+	found := uint64(0)
+	for _, f := range storedFindingsOf(t, env, dsn) {
+		if found += f.Count; f.Kind != "unauthorised-sender" || f.First > f.Last {
+			t.Errorf("found %+v", f)
+		}
+	}
+	if apart(found, got) > sent-beside {
+		t.Errorf("%d observations stored, %d found to be of others than the senders", got, found)
+	}
+	if dropped := droppedBy(t, env, dsn); got+dropped > sent || got+dropped < beside {
+		t.Errorf("%d observations stored of %d packets sent, %d of them not around the kill; the kernel dropped %d", got, sent, beside, dropped)
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,11 +15,13 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
+	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/local/journal"
 	"github.com/csigscope/csigscope/ingest/remote"
+	"github.com/csigscope/csigscope/ingest/remote/handover"
 )
 
 // collector is what collect runs.
@@ -29,107 +29,121 @@ type collector struct {
 	capturing
 	flags *collectFlags
 	db    *openedStore
+	log   watchedStore // db's store
 
-	server *remote.Server   // nil unless exporters are listened for
-	told   *checkpoint.File // names that wait for the store; nil for none
-	handed *checkpoint.File // those of exporters; nil for none
+	server *remote.Server // nil unless exporters are listened for
 	top    *table.TopBottlenecks
 	feed   *liveFeed // nil without --api-listen
-
-	watching sinks // what sees closed windows beside the store
 }
 
 // newCollector reads the configuration, and opens what it names.
 func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error) {
 	c = &collector{flags: f}
-	c.cmd, c.logger, c.unsaid = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
-	c.read = func() (*network, *collectConfig, error) { return f.read(cmd) }
-	c.fixed = c.fixedSettings
+	c.cmd, c.logger, c.taps = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
+	c.read = func() (*network, error) { return f.read(cmd) }
+	c.section = func(n *network) (*config.Capture, []config.Mirror) {
+		return &n.Config.Collect.Capture, n.Config.Collect.Mirrors
+	}
+	c.fixed, c.reloaded = collectSettings, c.takeOver
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
 		}
 	}()
-	instance, err := c.begin()
-	if err != nil {
+	if err := c.begin(); err != nil {
 		return c, err
 	}
-	if c.live, err = c.newPipeline(instance); err != nil {
-		return c, errors.Join(err, c.taps.Close())
+	if err := c.openPipeline(); err != nil {
+		return c, errors.Join(err, c.agent.Close())
 	}
-	if c.config.Ingest.Listen.text != "" {
-		c.handed = c.openNames("ingest " + instance)
-		if c.server, err = c.config.Ingest.server(c.db.store, &watchedSink{c.db.store, &c.watching}, c.handed, f.exposed, c.logger); err != nil {
-			return c, errors.Join(err, c.taps.Close())
-		}
+	if err := c.openServer(); err != nil {
+		return c, errors.Join(err, c.agent.Close())
 	}
-	c.reloaded = c.takeOver
-	c.use(c.network, c.taps)
 	c.holdNames(c.network)
 	return c, nil
+}
+
+// openServer makes the side of exporters, where there is an address for it.
+func (c *collector) openServer() (err error) {
+	ingest := &c.network.Config.Collect.Ingest
+	if ingest.Listen == "" {
+		return nil
+	}
+	cfg := remote.ServerConfig{
+		Listen: string(ingest.Listen), DangerouslyExposed: c.flags.exposed, Logger: c.logger,
+		Auth: ingest.Auth(), Admission: ingest.Admission(),
+	}
+	if c.server, err = remote.NewServer(cfg, &c.log, handover.Directory{Store: c.db.store}); err != nil {
+		return usageError{fmt.Errorf("collect: ingest: %w", err)}
+	}
+	return nil
+}
+
+// collectSettings are those of collect that a reload does not take over. Flags, which do not
+// change with the files, are over them.
+func collectSettings(n *network) (config.Settings, error) {
+	own := n.Config.Collect
+	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Limits.Limits = nil, nil, nil, config.Limits{}
+	s, err := config.SettingsOf(map[string]any{"store": n.Config.Store, "collect": own})
+	if err != nil {
+		return nil, err
+	}
+	s["store.dsn"] = n.Config.Store.DSN.Secret() // which is not printed
+	return s, nil
 }
 
 // holdNames keeps exporters from changing what the fabric file names. Without one, what the
 // first exporter says of a name holds.
 func (c *collector) holdNames(n *network) {
 	if c.server != nil && c.flags.network.fabric != "" {
-		c.server.HoldNames(remote.Description{Text: n.text, Groups: n.fabric.Groups(), Locations: n.fabric.Locations()})
+		c.server.HoldNames(remote.Description{Text: n.Text, Groups: n.Fabric.Groups(), Locations: n.Fabric.Locations()})
 	}
 }
 
 // takeOver gives a reloaded configuration to the listeners: who may come in, and the names of
 // the fabric file.
-func (c *collector) takeOver(n *network, config *collectConfig) error {
+func (c *collector) takeOver(n *network) error {
 	c.holdNames(n)
 	if c.server != nil {
-		if err := c.server.Use(config.Ingest.admission()); err != nil {
+		if err := c.server.Use(n.Config.Collect.Ingest.Admission()); err != nil {
 			return err
 		}
 	}
 	if c.feed != nil {
-		return c.feed.door.Use(n.config.API.settings())
+		return c.feed.door.Use(n.Config.API.Settings())
 	}
 	return nil
 }
 
-// newPipeline opens the store, and what an earlier process left.
-func (c *collector) newPipeline(instance string) (*local.Pipeline, error) {
+// openPipeline opens the store, and goes on from what an earlier process left.
+func (c *collector) openPipeline() error {
 	var err error
-	if c.db, err = c.flags.openStore(c.cmd, c.config, &c.network.config.API); err != nil {
-		return nil, err
+	if c.db, err = c.flags.openStore(c.cmd, c.network); err != nil {
+		return err
 	}
 	if c.db == nil {
-		return nil, usageError{errors.New("collect: --store none keeps nothing")}
+		return usageError{errors.New("collect: --store none keeps nothing")}
 	}
-	c.recordTaps(journal.ToStore(c.db.store))
 	c.top = newTopBottlenecks()
-	c.watching = sinks{c.top}
+	c.log = watchedStore{rowLog: c.db.store, watching: aggregate.Sinks{c.top}}
 	if err := c.openFeed(); err != nil {
-		return nil, err
+		return err
 	}
-	dir, err := c.marksFolder()
+	instance, err := c.network.Config.Collect.Name()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var names *journal.Names
-	err = c.openJournal(dir, "collect "+instance, journal.Config{
-		Log: c.db.store, Seen: []aggregate.Sink{&c.watching},
+	marks, err := c.agent.Resume(journal.Config{
+		Name: "collect " + instance, Log: &c.log,
 		Begin: func(wrote map[aggregate.Source]bool, marks []local.Mark) { names.Begin(wrote, marks) },
-	})
+		End:   func(ctx context.Context, marks []local.Mark) { names.End(ctx, marks) },
+	}, journal.ToStore(c.db.store), func(_ *local.Mark, gaps []store.Gap) error { return c.db.store.WriteGaps(c.cmd.Context(), gaps) })
 	if err != nil {
-		return nil, err
-	}
-	marks, after, err := c.resume(func(_ *local.Mark, gaps []store.Gap) error { return c.db.store.WriteGaps(c.cmd.Context(), gaps) })
-	if err != nil {
-		return nil, err
+		return err
 	}
 	names = journal.NewNames(c.db.store, marks, c.logger)
-	if c.told = c.openNames("collect " + instance); c.told != nil {
-		names.KeepIn(c.told)
-	}
-	c.names = names
-	cfg := local.Config{Instance: instance, Interval: c.config.Checkpoint.Every.d, Journal: c.journal, After: after, Logger: c.logger}
-	return local.New(cfg, c.network.plan(c.taps, nil))
+	return c.agent.Start(names)
 }
 
 // openFeed makes the live windows for --api-listen.
@@ -137,64 +151,31 @@ func (c *collector) openFeed() error {
 	if c.flags.api == "" {
 		return nil
 	}
-	names := &api.BothNames{Fabric: func() *fabric.Fabric { return c.using.Load().fabric }}
-	if c.config.Ingest.Listen.text != "" {
+	names := &api.BothNames{Fabric: func() *fabric.Fabric { return c.using.Load().Fabric }}
+	if c.network.Config.Collect.Ingest.Listen != "" {
 		names.Stored = query.FromStore(c.db.store)
 	}
-	access := &c.network.config.API
-	d, err := access.open(c.cmd.Context(), "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
+	d, err := openDoor(c.cmd.Context(), &c.network.Config.API, "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
 	if err != nil {
 		return err
 	}
 	if c.feed, err = newLiveFeed(c.cmd, d, names, c.db); err != nil {
 		return errors.Join(err, d.Close())
 	}
-	c.watching = append(c.watching, c.feed.memory)
-	return nil
-}
-
-// marksFolder is the one that was asked for, or beside the outbox.
-func (c *collector) marksFolder() (string, error) {
-	at := &c.config.Checkpoint
-	if at.Every.d == 0 && c.db.outbox.dir == "none" {
-		return "", nil
-	}
-	if at.Every.d > 0 && at.Dir != "" {
-		return at.Dir, nil
-	}
-	return c.db.checkpointFolder()
-}
-
-// namesWait is how long names wait for a process that writes them: rows do so for ever.
-const namesWait = 366 * 24 * time.Hour
-
-// openNames is where names wait for the store: on disk where rows do, in a place of the
-// name. It is nil where nothing waits there, or where that cannot be, which the log says.
-func (c *collector) openNames(name string) *checkpoint.File {
-	if c.config.Checkpoint.Every.d == 0 && c.db.outbox.dir == "none" {
-		return nil
-	}
-	dir, err := c.marksFolder()
-	if err == nil {
-		var file *checkpoint.File
-		o := checkpoint.Options{Dir: filepath.Join(dir, "names"), Name: name, MaxAge: namesWait, Logger: c.logger}
-		if file, err = checkpoint.Open(o); err == nil {
-			return file
-		}
-	}
-	c.logger.Error("names cannot wait on disk: those that are not stored when this process ends are lost", slog.String("error", err.Error()))
+	c.log.live = c.feed.memory
+	c.log.watching = append(c.log.watching, c.feed.memory)
 	return nil
 }
 
 // run captures until ctx ends.
 func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
-	from := c.taps.String()
+	from := c.agent.Taps().String()
 	var before []func(context.Context) error
 	if c.server != nil {
-		from = strings.TrimPrefix(from+", exporters at "+c.config.Ingest.Listen.text, ", ")
+		from = strings.TrimPrefix(from+", exporters at "+string(c.network.Config.Collect.Ingest.Listen), ", ")
 		before = append(before, c.server.Run)
 	}
-	var behind []func(context.Context) error
+	behind := []func(context.Context) error{c.db.store.RunRebuild}
 	if c.feed != nil {
 		behind = append(behind, c.feed.run)
 	}
@@ -204,7 +185,7 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 }
 
 // lastWords are what ending at once means.
-func (c *collector) lastWords() string { return c.left() + "; rows in the outbox wait for it" }
+func (c *collector) lastWords() string { return c.agent.Left() + "; rows in the outbox wait for it" }
 
 // close lets go of what is open.
 func (c *collector) close() error {
@@ -218,10 +199,104 @@ func (c *collector) close() error {
 			failed = errors.Join(failed, fmt.Errorf("end: the store did not take %d rows in time: they wait in the outbox for the next command that stores there", c.db.left))
 		}
 	}
-	for _, names := range []*checkpoint.File{c.told, c.handed} {
-		if names != nil {
-			failed = errors.Join(failed, names.Close())
+	return failed
+}
+
+// watch makes the pipeline part of the process's metrics and health.
+func (c *collector) watch(o *operations) error {
+	if err := errors.Join(c.watchPipeline(o), o.watchStore(c.db)); err != nil {
+		return err
+	}
+	if c.feed != nil {
+		if err := o.watchDoor(c.feed.door, c.feed.api); err != nil {
+			return err
 		}
 	}
-	return errors.Join(failed, c.closeMarks())
+	if c.server != nil {
+		if err := o.Export(metrics.NewIngest(func() metrics.Ingest { return ingestMetrics(c.server) })); err != nil {
+			return err
+		}
+	}
+	return o.Export(
+		metrics.NewLive(c.liveMetrics), metrics.NewStore(c.db.store.WriterStatus), metrics.NewLatency(c.db.store.Latency),
+		metrics.NewBottlenecks(time.Now, topCount, c.placeName, c.top.Top),
+	)
+}
+
+// ingestMetrics are what exporters handed in.
+func ingestMetrics(s *remote.Server) metrics.Ingest {
+	st := s.Stats()
+	m := metrics.Ingest{Refused: make(map[string]uint64)}
+	for _, counts := range []*remote.Counts{&st.Total, &st.Strangers} {
+		for reason, n := range counts.Refused {
+			m.Refused[remote.Reason(reason).String()] += n
+		}
+	}
+	for _, e := range st.Exporters {
+		m.Exporters = append(m.Exporters, metrics.Exporter{
+			Name: e.Name, LastSeen: e.Last, ClockOffset: e.ClockOffset, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
+			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Repeated: e.RepeatedItems,
+			Findings: e.StoredFindings, Flows: e.StoredFlows, FoldedFlows: e.OverflowFlows, Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems, Contested: e.Refused[remote.ReasonContested],
+		})
+	}
+	return m
+}
+
+const (
+	// topSpan is the range of time, up to now, of the top bottlenecks.
+	topSpan = time.Minute
+	// topRows bounds the locations that are followed in it.
+	topRows = 6 << 14
+	// topCount is how many locations of each signal are exported.
+	topCount = 10
+)
+
+func newTopBottlenecks() *table.TopBottlenecks {
+	return table.NewTopBottlenecks(time.Second, topSpan, topRows)
+}
+
+// watchedStore is a store whose blocks others see once it has taken them, before they are on
+// disk.
+type watchedStore struct {
+	rowLog
+	watching aggregate.Sinks
+	live     *table.Memory // one of them; nil without --api-listen
+}
+
+// rowLog is where taps and exporters make rows durable.
+type rowLog interface {
+	journal.Log
+	remote.Sink
+}
+
+// WriteBlock implements rowLog.
+func (s *watchedStore) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if err := s.rowLog.WriteBlock(ctx, b); err != nil {
+		return err
+	}
+	return s.watching.WriteBlock(ctx, b)
+}
+
+// Sync implements rowLog.
+func (s *watchedStore) Sync(ctx context.Context) error { return s.durable(ctx, s.rowLog.Sync) }
+
+// Commit implements rowLog.
+func (s *watchedStore) Commit(ctx context.Context, marks []byte) error {
+	return s.durable(ctx, func(ctx context.Context) error { return s.rowLog.Commit(ctx, marks) })
+}
+
+// durable has live readers know which blocks a flush makes durable.
+func (s *watchedStore) durable(ctx context.Context, flush func(context.Context) error) error {
+	if s.live == nil {
+		return flush(ctx)
+	}
+	return s.live.Sync(ctx, flush)
+}
+
+// placeName is the name of a location under the configuration in use.
+func (c *collector) placeName(id aggregate.LocationID) string {
+	if l, ok := c.using.Load().Fabric.Location(id); ok {
+		return l.Name
+	}
+	return fmt.Sprintf("location %016x", uint64(id))
 }

@@ -53,7 +53,7 @@ func collectMirrored(t *testing.T, env []string) {
 	dir := t.TempDir()
 	dsn, address, metrics := "embedded:"+filepath.Join(dir, "store"), "127.0.0.1:4789", freeAddress(t)
 	const section = `collect:
-  checkpoint: {every: 200ms}
+  commit_interval: 200ms
   mirrors:
   - listen: "127.0.0.1:4789"
     kind: vxlan
@@ -67,7 +67,7 @@ func collectMirrored(t *testing.T, env []string) {
 	config := filepath.Join(dir, "config.yaml")
 	writeFile(t, config, fmt.Sprintf(section, 1, "switch"))
 	start := func() *collecting {
-		return runUntil(t, env, "collecting from leaf (127.0.0.1), spine ("+address+")", "collect", "--config", config, "--store", dsn, "--ops-listen", metrics)
+		return runUntil(t, env, "collecting from leaf (127.0.0.1), spine ("+address+")", "collect", "--config", config, "--store", dsn, "--metrics-listen", metrics)
 	}
 	c := start()
 	vxlan, erspan := mirrorTo(t, "udp", address), mirrorTo(t, "ip:47", "127.0.0.1")
@@ -89,7 +89,7 @@ func collectMirrored(t *testing.T, env []string) {
 	}
 	send()
 	c.waitCounted(metrics, filepath.Join(dir, "store"), 21*packets+packets*9/10)
-	c.waitCheckpoints(filepath.Join(dir, "store"), 30) // windows close
+	c.waitRounds(filepath.Join(dir, "store"), 30) // windows close
 	c.end(syscall.SIGKILL)
 	c = start()
 	writeFile(t, config, fmt.Sprintf(section, 5, "switch"))
@@ -139,7 +139,7 @@ func collectForged(t *testing.T, env []string) {
 	dir := t.TempDir()
 	dsn, metrics := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
 	const section = `collect:
-  checkpoint: {every: 200ms}
+  commit_interval: 200ms
   taps: [{interface: %s, mirrors: [%s]}]
   mirrors: [{listen: "127.0.0.1:4789", kind: vxlan, name: spine}]
 taps:
@@ -148,7 +148,7 @@ taps:
 `
 	config := filepath.Join(dir, "config.yaml")
 	writeFile(t, config, fmt.Sprintf(section, livetest.TapEnd, ""))
-	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--ops-listen", metrics)
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--metrics-listen", metrics)
 	spine, err := net.Dial("udp", "127.0.0.1:4789")
 	if err != nil {
 		t.Fatal(err)

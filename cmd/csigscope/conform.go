@@ -1,21 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -32,8 +25,8 @@ type conformFlags struct {
 	slack         time.Duration
 	packets       int
 	device        string
-	junit         string
-	format        string
+	junit         outputFile
+	out           output
 }
 
 func newConformCommand() *cobra.Command {
@@ -48,12 +41,12 @@ locator metadata goes with them, types and reserved bits stay, tags are neither 
 nor duplicated, ports strip all tags or none, trimmed packets are left alone, tagged
 packets are neither lost nor sent another way.
 
-Packets are known again by what no device may change, not by clocks: addresses, ports,
-identification and content. Packets that look alike are matched in their order; what
-proves nothing is counted and not judged. Captures may be pcap or pcapng, plain or
+Packets are recognized by fields that no device may change, not by clocks: addresses, ports,
+identification and content. Packets that look alike are matched in their order; packets that
+prove nothing are counted and not judged. Captures may be pcap or pcapng, plain or
 compressed; a folder stands for the captures in it, and several interfaces in one pcapng
-file are several ports. With --fabric and ports named as there, such as leaf3:up1, what
-locator metadata a port has to write is known; else what it writes most is taken for it.
+file are several ports. With --fabric and ports named as there, such as leaf3:up1, the
+locator metadata of each port is known; else the one that it writes most is taken for it.
 
 With --metrics, a CSV of the device's own counters with the header
 "time,port,signal,value", values are judged as well. A value holds from its time until the
@@ -72,72 +65,49 @@ The command exits with 3 if a rule was broken.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: f.run,
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
-	flags.StringVar(&f.role, "role", "transit", "what the device is between the captures: `ROLE` transit, ingress (scrubs what it does not trust) or pass-through")
-	flags.StringVar(&f.strip, "strip", "unknown", "what the ports after the device are configured to do with tags: `HOW` never, always or unknown")
-	flags.StringVar(&f.match, "match", "packet", "what the device leaves alone: `WHAT` packet, or payload where it changes addresses or tunnels")
+	flags.StringVar(&f.role, "role", "transit", "`ROLE` of the device between the captures: transit, ingress (scrubs what it does not trust) or pass-through")
+	flags.StringVar(&f.strip, "strip", "unknown", "`WHEN` the ports after the device strip tags, by their configuration: never, always or unknown")
+	flags.StringVar(&f.match, "match", "packet", "`PART` that the device leaves alone: packet, or payload where it changes addresses or tunnels")
 	flags.StringSliceVar(&f.signals, "signals", nil, "`SIGNALS` that the device supports, such as min_abw,max_delay (default all)")
 	flags.BoolVar(&f.uninitialized, "uninitialized", false, "the first hop may write its locator metadata beside an initial value (IBCS 6.1, rule 1)")
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
 	flags.DurationVar(&f.slack, "slack", time.Millisecond, "how far the counters' clock may be off the captures'")
 	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "`N` packets at most are held in memory, some 120 bytes each; of larger captures one part after the other")
 	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file")
-	flags.StringVar(&f.junit, "junit", "", "also write the result to a JUnit `FILE`, one test case a rule")
-	flags.StringVarP(&f.format, "output", "o", "table", "output `FORMAT`: table or json")
+	f.junit.add(cmd, "junit", "also write the result to a JUnit `FILE`, one test case a rule")
+	f.out.add(cmd, "table", "json")
 	return cmd
 }
 
-func (f *conformFlags) run(cmd *cobra.Command, args []string) (err error) {
+func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	cfg, err := f.config()
 	if err != nil {
 		return usageError{err}
-	}
-	if f.junit != "" {
-		if err := expectFolder("--junit", f.junit); err != nil {
-			return err
-		}
-		captures := slices.Clone(args)
-		for _, arg := range args {
-			if _, file, named := strings.Cut(arg, "="); named {
-				captures = append(captures, file)
-			}
-		}
-		if err := keepCaptures("--junit", f.junit, inFolders(captures)); err != nil {
-			return err
-		}
 	}
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
 		return err
 	}
-	cfg.Decode = n.decode
+	cfg.Decode = n.Decode
 	if f.metrics != "" {
 		if cfg.Metrics, err = readMetrics(f.metrics, f.slack); err != nil {
 			return usageError{err}
 		}
 	}
-	ports, paths := f.ports(args)
-	files, remove, err := replay.Spool(cmd.Context(), paths)
-	defer func() { err = errors.Join(err, remove()) }()
-	if err != nil {
-		return err
-	}
-	run := replay.ConformConfig{Judge: cfg, Before: files[:1]}
-	for i, path := range files[1:] {
-		run.After = append(run.After, replay.PortCapture{Port: ports[i+1], Path: path})
-	}
-	run.Own = func(port string, l csig.Layout, t uint8, lm uint16) (own, known bool) {
-		device, name, _ := strings.Cut(port, ":")
-		return n.fabric.Writes(fabric.PortLocationID(device, name), l, t, lm)
-	}
-	c, failed := f.conform(cmd.Context(), cmd.ErrOrStderr(), run)
+	c, failed := judgeCaptures(cmd, replay.ConformConfig{Judge: cfg, Before: args[:1], After: replay.PortCaptures(args[1:]), Own: n.Fabric.Writes})
 	if c == nil {
 		return failed
 	}
-	if err := f.write(cmd.OutOrStdout(), c); err != nil {
+	if f.junit.path != "" {
+		if err := f.junit.write(cmd, func(w io.Writer) error { return c.WriteJUnit(w, f.device) }); err != nil {
+			return err
+		}
+	}
+	if err := f.out.json(cmd, c, c.WriteText); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -149,25 +119,7 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) (err error) {
 	return nil
 }
 
-// ports are the names that arguments give to the ports of captures, and their paths. A
-// file whose name has an = is taken for what it is.
-func (f *conformFlags) ports(args []string) (ports, paths []string) {
-	ports, paths = make([]string, len(args)), slices.Clone(args)
-	for i, arg := range args[1:] {
-		if _, err := os.Stat(arg); err == nil {
-			continue
-		}
-		if port, path, named := strings.Cut(arg, "="); named {
-			ports[i+1], paths[i+1] = port, path
-		}
-	}
-	return ports, paths
-}
-
 func (f *conformFlags) config() (cfg conform.Config, err error) {
-	if f.format != "table" && f.format != "json" {
-		return cfg, fmt.Errorf("output format %q: expected table or json", f.format)
-	}
 	if cfg.Role, err = conform.ParseRole(f.role); err != nil {
 		return cfg, fmt.Errorf("--role: %w", err)
 	}
@@ -207,72 +159,16 @@ func readMetrics(path string, slack time.Duration) (*conform.Metrics, error) {
 	return m, nil
 }
 
-func (f *conformFlags) conform(ctx context.Context, w io.Writer, cfg replay.ConformConfig) (*replay.Conformance, error) {
+// judgeCaptures judges the device, with a progress bar.
+func judgeCaptures(cmd *cobra.Command, cfg replay.ConformConfig) (*replay.Conformance, error) {
 	var done, total atomic.Int64
-	stop := showProgress(w, 100, false, func() (int64, string) {
+	stop := showProgress(cmd, 0, func() (int64, string) {
 		if all := total.Load(); all > 0 {
-			return 100 * done.Load() / all, "judging"
+			return 1000 * done.Load() / all, "judging"
 		}
 		return 0, "reading"
 	})
 	defer stop()
 	cfg.Progress = func(d, t int64) { done.Store(d); total.Store(t) }
-	return replay.Conform(ctx, cfg)
-}
-
-func (f *conformFlags) write(w io.Writer, c *replay.Conformance) error {
-	if f.junit != "" {
-		if err := createFile(f.junit, func(w io.Writer) error { return c.WriteJUnit(w, f.device) }); err != nil {
-			return err
-		}
-	}
-	if f.format == "json" {
-		return writeIndented(w, c)
-	}
-	return writeConformance(w, c)
-}
-
-// writeConformance prints a result for people.
-func writeConformance(w io.Writer, c *replay.Conformance) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name string, n uint64, about string) {
-		if n > 0 {
-			fmt.Fprintf(tw, "%s\t%d\t%s\n", name, n, about)
-		}
-	}
-	n := &c.Counts
-	line("before", n.Before, strconv.FormatUint(n.BeforeTagged, 10)+" tagged")
-	line("after", n.After, strconv.FormatUint(n.AfterTagged, 10)+" tagged, by "+strings.Join(c.Ports, ", "))
-	line("matched", n.Matched, strconv.FormatUint(n.Updated, 10)+" updated by the device")
-	line("  trimmed", n.Trimmed, "of those, known by their headers")
-	line("lost", n.Lost, "did not come out")
-	line("extra", n.Extra, "did not go in")
-	line("copies", n.Copies, "came out more often than they went in")
-	line("not judged", n.Ambiguous, "look alike, and some are missing")
-	line("not judged", n.Forgotten, "beyond the memory (--memory-packets)")
-	line("not judged", n.Unknown, "have nothing to be known by: cut, encrypted, or empty")
-	line("not judged", n.NoTable, "of a signal type without a table: which value is tighter")
-	line("not judged", n.OwnUnknown, "updates that kept the locator metadata, perhaps the device's own")
-	line("not judged", n.LossUnknown, "lost tagged packets, too few of either kind to compare")
-	line("not judged", n.PathsIgnored, "of too many flows: which way they took")
-	line("not judged", n.NoMetric, "without a metric of their port at the time")
-	line("cut", c.Cut, strconv.Itoa(c.Prefix)+" bytes of each packet are compared")
-	for link, packets := range c.SkippedLink {
-		line("not read", packets, "of "+link.String())
-	}
-	line("damaged", c.Damaged.Bytes, "bytes left out, in "+strconv.FormatUint(c.Damaged.Places, 10)+" places")
-	if err := tw.Flush(); err != nil {
-		return fmt.Errorf("write output: %w", err)
-	}
-	for i := range c.Findings {
-		f := &c.Findings[i]
-		fmt.Fprintf(w, "\n%s: %s: %d packets\n  demanded   %s (%s)\n  otherwise  %s\n", f.Severity, f.Rule, f.Count, f.Demand, f.Source, f.Otherwise)
-		for k := range f.Examples {
-			fmt.Fprintf(w, "  %s\n", f.Examples[k].String())
-		}
-	}
-	if c.Broken() == 0 {
-		fmt.Fprintln(w, "\nno rule is broken")
-	}
-	return nil
+	return replay.Conform(cmd.Context(), cfg)
 }

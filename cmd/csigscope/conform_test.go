@@ -69,7 +69,7 @@ func TestConform(t *testing.T) {
 				yaml = strings.Replace(yaml, "before: [leaf3]", "after: [host3-1, host3-2, host3-3, host3-4]", 1)
 			}
 			file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+yaml+"\n")
-			e := emit(t, "--scenario-file", file, "--capture-untagged")
+			e := emit(t, "--scenario-file", file, "--set", "capture_untagged=true")
 			args := append([]string{"conform", "-o", "json", "--fabric", e.fabric()}, test.args...)
 			r := runBinary(t, os.Environ(), append(args, e.leaf3()...)...)
 			if r.code != test.code {
@@ -94,7 +94,7 @@ func TestConformMetrics(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[string]int{"": exitDone, `faults: [{match: "leaf3", kind: misbucketed, shift: 300}]`: exitFound} {
 		file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps+fault+"\n")
-		e := emit(t, "--scenario-file", file, "--capture-untagged", "--counters", "leaf3")
+		e := emit(t, "--scenario-file", file, "--set", "capture_untagged=true", "--set", "counters=leaf3")
 		args := []string{"conform", "--fabric", e.fabric(), "--metrics", filepath.Join(e.dir, "counters.csv"), "--slack", "50us"}
 		r := runBinary(t, os.Environ(), append(args, e.leaf3()...)...)
 		if found := strings.Contains(r.stdout, "error: written-value: "); r.code != want || found != (want == exitFound) {
@@ -107,7 +107,7 @@ func TestConformMetrics(t *testing.T) {
 func TestConformForPeople(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps+`faults: [{match: "leaf3:*", kind: lm-only}]`+"\n")
-	e := emit(t, "--scenario-file", file, "--capture-untagged")
+	e := emit(t, "--scenario-file", file, "--set", "capture_untagged=true")
 	in, up1 := filepath.Join(e.dir, "in.pcapng"), filepath.Join(e.dir, "up1.pcapng")
 	junit := filepath.Join(t.TempDir(), "leaf3.xml")
 	r := runBinary(t, os.Environ(), "conform", in, up1, "--device", "leaf3", "--junit", junit)

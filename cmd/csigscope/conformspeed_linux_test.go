@@ -34,7 +34,7 @@ func TestConformSpeed(t *testing.T) {
 		t.Skip("SKIPPED: make bench-conform runs it (" + pairsEnv + ")")
 	}
 	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps)
-	e := emit(t, "--scenario-file", file, "--capture-untagged", "--duration", "1h", "--packets", strconv.Itoa(2*pairs))
+	e := emit(t, "--scenario-file", file, "--set", "capture_untagged=true", "--set", "duration=1h", "--set", "packets="+strconv.Itoa(2*pairs))
 	args := append([]string{"conform", "-o", "json", "--fabric", e.fabric()}, e.leaf3()...)
 	var times []time.Duration
 	var matched uint64

@@ -1,18 +1,18 @@
 package main
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/dashboards/grafana"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// dashboardFlags say what dashboards are made for.
+// dashboardFlags are those of all commands that make dashboards.
 type dashboardFlags struct {
 	network    networkFlags
 	clickhouse string
@@ -27,7 +27,7 @@ func newDashboardsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboards",
 		Short: "Write Grafana dashboards, or push them",
-		Long: `dashboards makes Grafana's dashboards of what is stored:
+		Long: `dashboards makes Grafana's dashboards of stored rows:
 
   Fabric    bottlenecks over time, top locations, the state of each cell, coverage
   Cells     source by destination: mean and mode; then one cell, its path, flows, findings
@@ -35,7 +35,7 @@ func newDashboardsCommand() *cobra.Command {
   Pipeline  csigscope itself and its alerts, from Prometheus
 
 They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse
-server or at what query serve opens with --clickhouse-listen. With --fabric every location
+server or at the address of query serve --clickhouse-listen. With --fabric every location
 has the colour that it has on the page. They are made for Grafana 12 and 13: every
 query is run against the store and its answer through Grafana's own code of data, types are
 checked against its own, and they were never seen in a running Grafana.`,
@@ -61,7 +61,7 @@ func (f *dashboardFlags) options() (grafana.Options, error) {
 		return o, err
 	}
 	if f.network.fabric != "" {
-		o.Locations = n.fabric.Locations()
+		o.Locations = n.Fabric.Locations()
 	}
 	return o, nil
 }
@@ -78,7 +78,7 @@ data sources. The store's password is read by Grafana from its environment varia
 CSIGSCOPE_STORE_PASSWORD; the embedded engine takes any. Alert rules are not among the
 files: Prometheus evaluates those that ship with csigscope, and Grafana shows them. Where
 Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
-		Example: `  csigscope dashboards write --dir grafana --fabric fabric.yaml
+		Example: `  csigscope dashboards write --out grafana --fabric fabric.yaml
   cp -r grafana/provisioning/. /etc/grafana/provisioning/
   cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/`,
 		Args: noArgs,
@@ -86,7 +86,7 @@ Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 	f.add(cmd)
 	d := grafana.DefaultOptions()
 	flags := cmd.Flags()
-	flags.StringVar(&dir, "dir", "grafana", "`FOLDER` to write to")
+	flags.StringVar(&dir, "out", "grafana", "`FOLDER` to write to; it is made if it does not exist")
 	flags.BoolVar(&alerts, "alerts", false, "also write the alert rules, for Grafana to evaluate; where Prometheus does as well, each alert comes twice")
 	flags.StringVar(&f.clickhouse, "clickhouse", fmt.Sprintf("http://%s:%d", d.Store.Host, d.Store.Port), "`URL` at which Grafana's server reaches ClickHouse over HTTP")
 	flags.StringVar(&f.database, "database", d.Store.Database, "`NAME` of the store's database")
@@ -97,8 +97,8 @@ Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 		if err != nil {
 			return err
 		}
-		if o.Store, err = storeAddress(f.clickhouse); err != nil {
-			return usageError{err}
+		if o.Store, err = grafana.ParseStoreAddress(f.clickhouse); err != nil {
+			return usageError{fmt.Errorf("--clickhouse: %w", err)}
 		}
 		if u, err := url.Parse(f.prometheus); err != nil || u.Host == "" {
 			return usageError{fmt.Errorf("--prometheus %q: expected a URL such as %s", f.prometheus, d.Prometheus)}
@@ -113,18 +113,55 @@ Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 	return cmd
 }
 
-func storeAddress(text string) (a grafana.StoreAddress, err error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "" && u.Path != "/" || u.User != nil {
-		return a, fmt.Errorf("--clickhouse %q: expected a URL such as http://127.0.0.1:8123", text)
+func newDashboardsPushCommand() *cobra.Command {
+	var f dashboardFlags
+	var address, tokenFile string
+	var force, plain bool
+	cmd := &cobra.Command{
+		Use:   "push",
+		Short: "Put dashboards into a running Grafana",
+		Long: `push writes the dashboards over Grafana's HTTP API into the folder csigscope, which it
+makes. It needs a service account token with the role Editor. A dashboard that somebody
+saved in Grafana since the last push is left alone without --force; one that is provisioned
+from a file is left alone anyhow. Data sources are chosen in the dashboards themselves.`,
+		Example: `  csigscope dashboards push --url https://grafana.example --token-file token --fabric fabric.yaml`,
+		Args:    noArgs,
 	}
-	a.Host, a.Secure = u.Hostname(), u.Scheme == "https"
-	usual := "8123"
-	if a.Secure {
-		usual = "8443"
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&address, "url", "", "`URL` of Grafana")
+	flags.StringVar(&tokenFile, "token-file", "", "`FILE` with the token of a service account")
+	flags.BoolVar(&force, "force", false, "replace dashboards that somebody changed in Grafana")
+	flags.BoolVar(&plain, "insecure-token", false, "send the token without TLS to another machine")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		u, err := grafana.ParseURL(address)
+		switch {
+		case err != nil:
+			return usageError{fmt.Errorf("--url: %w", err)}
+		case edge.InClear(u) && !plain:
+			return usageError{fmt.Errorf("--url %s: the token would travel without TLS: use https, or allow it with --insecure-token", address)}
+		}
+		if tokenFile == "" {
+			return usageError{errors.New("--token-file is missing: expected a file with the token of a service account")}
+		}
+		token, err := edge.ReadToken(tokenFile)
+		if err != nil {
+			return usageError{err}
+		}
+		o, err := f.options()
+		if err != nil {
+			return err
+		}
+		all, err := grafana.Dashboards(o)
+		if err != nil {
+			return err
+		}
+		p := grafana.Pusher{URL: address, Token: token, Force: force}
+		done, err := p.Push(cmd.Context(), all)
+		for _, d := range done {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s, version %d: %s\n", d.Title, d.Version, d.URL)
+		}
+		return err
 	}
-	if a.Port, err = strconv.Atoi(cmp.Or(u.Port(), usual)); err != nil {
-		return a, fmt.Errorf("--clickhouse %q: %w", text, err)
-	}
-	return a, nil
+	return cmd
 }

@@ -34,7 +34,7 @@ func TestDashboardQueries(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
-	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "10s", "--fine", "10ms", store)
+	mustRun(t, env, "replay", "--scenario", "demo", "--set", "duration=10s", "--fine", "10ms", store)
 	address := freeAddress(t)
 	page := serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
@@ -289,9 +289,9 @@ func checkSquare(t *testing.T, title string, frame *data.Frame) {
 // TestDashboardsWrite: colours come from the fabric file, and mistakes are named.
 func TestDashboardsWrite(t *testing.T) {
 	t.Parallel()
-	e := emit(t, "--duration", "100ms")
+	e := emit(t, "--set", "duration=100ms")
 	dir := filepath.Join(t.TempDir(), "grafana")
-	out := mustRun(t, os.Environ(), "dashboards", "write", "--dir", dir, "--fabric", e.fabric(), "--clickhouse", "https://db.example")
+	out := mustRun(t, os.Environ(), "dashboards", "write", "--out", dir, "--fabric", e.fabric(), "--clickhouse", "https://db.example")
 	for path := range strings.Lines(out) {
 		text, err := os.ReadFile(strings.TrimSpace(path))
 		if err != nil {
@@ -310,7 +310,7 @@ func TestDashboardsWrite(t *testing.T) {
 	for _, args := range [][]string{
 		{"--clickhouse", "127.0.0.1:8123"}, {"--clickhouse", "tcp://db:9000"}, {"--prometheus", "nowhere"}, {"--fine", "1s"}, {"--fabric", filepath.Join(dir, "missing.yaml")}, {"extra"},
 	} {
-		r := runBinary(t, os.Environ(), append([]string{"dashboards", "write", "--dir", dir}, args...)...)
+		r := runBinary(t, os.Environ(), append([]string{"dashboards", "write", "--out", dir}, args...)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, strings.TrimPrefix(args[0], "--")) && !strings.Contains(r.stderr, "missing.yaml") {
 			t.Errorf("%q: exit code %d, %s", args, r.code, r.stderr)
 		}

@@ -30,7 +30,7 @@ type storePanel struct {
 func writtenBoards(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	dir := t.TempDir()
-	mustRun(t, os.Environ(), "dashboards", "write", "--dir", dir, "--fabric", emit(t, "--duration", "1ms").fabric())
+	mustRun(t, os.Environ(), "dashboards", "write", "--out", dir, "--fabric", emit(t, "--set", "duration=1ms").fabric())
 	boards := map[string]json.RawMessage{}
 	for _, name := range []string{"fabric", "cells", "job", "pipeline"} {
 		text, err := os.ReadFile(filepath.Join(dir, "dashboards", name+".json"))

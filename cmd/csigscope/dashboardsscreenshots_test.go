@@ -25,7 +25,7 @@ func TestDashboardScreenshots(t *testing.T) {
 	}
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
-	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "40s", store)
+	mustRun(t, env, "replay", "--scenario", "demo", "--set", "duration=40s", store)
 	address := freeAddress(t)
 	serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)

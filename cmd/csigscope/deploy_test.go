@@ -25,29 +25,19 @@ type deployed struct {
 	environment map[string]string
 }
 
-// deployedContainers are those of the Compose file and of the manifests.
+// deployedContainers are those of the Compose file and of the DaemonSet.
 func deployedContainers(t *testing.T) (list []deployed) {
 	t.Helper()
-	files, err := filepath.Glob(deployment + "/kubernetes/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts, err := filepath.Glob(deployment + "/kubernetes/hosts/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range append(append(files, hosts...), deployment+"/compose.yaml") {
-		text, err := os.ReadFile(file)
+	for _, file := range []string{"compose.yaml", "daemonset.yaml"} {
+		text, err := os.ReadFile(filepath.Join(deployment, file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			var tree any
-			if err := yaml.Unmarshal([]byte(document), &tree); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			findContainers(filepath.Base(file), tree, &list)
+		var tree any
+		if err := yaml.Unmarshal(text, &tree); err != nil {
+			t.Fatalf("%s: %v", file, err)
 		}
+		findContainers(file, tree, &list)
 	}
 	return list
 }
@@ -106,20 +96,17 @@ func TestDeployedCommands(t *testing.T) {
 		for name, value := range d.environment {
 			checkVariable(t, d.where, cmd, name, value)
 		}
-		if remote := cmd.Flags().Lookup("ops-unauthenticated"); remote != nil {
-			listen := cmd.Flags().Lookup("ops-listen").Value.String()
+		if remote := cmd.Flags().Lookup("metrics-unauthenticated"); remote != nil {
+			listen := cmd.Flags().Lookup("metrics-listen").Value.String()
 			if (remote.Value.String() == "true") != (listen != "" && !strings.HasPrefix(listen, "127.")) {
 				t.Errorf("%s: listens on %q", d.where, listen)
 			}
 		}
 	}
 	slices.Sort(commands)
-	want := []string{
-		"csigscope collect", "csigscope collect", "csigscope export", "csigscope export",
-		"csigscope query serve", "csigscope query serve", "csigscope schema migrate", "csigscope schema migrate",
-	}
+	want := []string{"csigscope collect", "csigscope export", "csigscope export", "csigscope query serve", "csigscope schema migrate"}
 	if !slices.Equal(commands, want) {
-		t.Errorf("commands %q, want each once in each deployment", commands)
+		t.Errorf("commands %q, want %q", commands, want)
 	}
 }
 
@@ -159,12 +146,12 @@ func TestDeployedConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := n.config.Collect
-	if err := c.Ingest.checkListen(false); err != nil || c.Ingest.Listen.text != "0.0.0.0:4319" || c.Ingest.Tokens == "" || c.Instance.text == "" {
+	c := n.Config.Collect
+	if err := c.Ingest.CheckListen(); err != nil || c.Ingest.Listen != "0.0.0.0:4319" || c.Ingest.Tokens == "" || c.Instance == "" {
 		t.Errorf("%v: %+v", err, c.Ingest)
 	}
-	api := n.config.API
-	if err := api.checkListen("--api-listen", "0.0.0.0:9465", false); err != nil || api.gate().Anonymous.Role != "" {
+	api := &n.Config.API
+	if err := checkDoor(api, "--api-listen", "0.0.0.0:9465", false); err != nil || api.Auth().Anonymous.Role != "" {
 		t.Errorf("%v: %+v", err, api)
 	}
 }

@@ -34,13 +34,13 @@ const digestsFile = "testdata/digests.txt"
 // cuts keep captures small: as much of each scenario as shows congestion, several windows of
 // a second, flows and findings.
 var cuts = map[string][]string{
-	"":                   {"--duration", "2500ms", "--packets", "150000"},
-	"fairness":           {"--packets", "30000"}, // these last milliseconds
-	"fairness-e2e":       {"--packets", "30000"},
-	"fairness-swift":     {"--packets", "30000"},
-	"fairness-swift-e2e": {"--packets", "30000"},
+	"":                   {"--set", "duration=2500ms", "--set", "packets=150000"},
+	"fairness":           {"--set", "packets=30000"}, // these last milliseconds
+	"fairness-e2e":       {"--set", "packets=30000"},
+	"fairness-swift":     {"--set", "packets=30000"},
+	"fairness-swift-e2e": {"--set", "packets=30000"},
 	"rogue":              {}, // its faults take turns until the end
-	"worst-case":         {"--duration", "2500ms", "--packets", "10000"},
+	"worst-case":         {"--set", "duration=2500ms", "--set", "packets=10000"},
 }
 
 // thorough is the run in which views and the API are asked for every value of every parameter.
@@ -355,7 +355,8 @@ func (r *digestRun) make(template string) {
 	if !special {
 		cut = cuts[""]
 	}
-	r.output(append([]string{"emit", "--scenario", r.scenario, "--format", r.format, "--out", "captures"}, cut...)...)
+	layout := []string{"--set", "format=" + r.format, "--set", "profile=" + map[string]string{"wide": "uec050", "compact": "ietf01"}[r.format]}
+	r.output(slices.Concat([]string{"emit", "--scenario", r.scenario, "--out", "captures"}, layout, cut)...)
 	r.emitted()
 	r.digests.add(t, digestKey{r.scenario, r.format, "decode", "ndjson"}, r.run("decode", "captures"), -1)
 

@@ -210,7 +210,8 @@ func (r *digestRun) makeGaps(socket string) {
 	transport := &http.Transport{DialContext: dial}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Post("http://engine/writer?database=csigscope", "text/plain", strings.NewReader(
-		`INSERT INTO gaps SELECT producer, incarnation, epoch, g.1, toDateTime64(g.2, 9, 'UTC'), toDateTime64(g.3, 9, 'UTC'), g.4, g.5, g.6, 7, now64(3)
+		`INSERT INTO gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)
+		 SELECT producer, incarnation, epoch, g.1, toDateTime64(g.2, 9, 'UTC'), toDateTime64(g.3, 9, 'UTC'), g.4, g.5, g.6, 7, now64(3)
 		 FROM (SELECT * FROM runs FINAL WHERE (producer, incarnation, epoch) NOT IN superseded ORDER BY name LIMIT 1)
 		 ARRAY JOIN [(0, '2026-01-05 00:00:00.100', '2026-01-05 00:00:01.300', 0, 1000, 'drops'), (1000000000, '2026-01-05 00:00:00', '2026-01-05 00:00:01', 3, 70, 'full')] AS g`))
 	if err != nil {
@@ -410,7 +411,7 @@ type apiParameter struct {
 // first two they are of the thorough run.
 var pageQuestions = []string{
 	"/api/v1/extent", "/api/v1/frames?fields=all&signal=min_abw_ratio",
-	"/api/v1/frames?fields=lean&signal=max_delay&level=device&step=2s", "/api/v1/bundle", "/api/v1/bundle?cells=total&level=location,set,device,stage",
+	"/api/v1/frames?fields=lean&signal=max_delay&level=device&step=2s", "/api/v1/bundle", "/api/v1/bundle?level=location,set,device,stage",
 }
 
 // askAPI asks every question of the API's description. In the thorough run that is once with

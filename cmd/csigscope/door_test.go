@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -17,19 +16,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/query/access"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/client"
-	"github.com/csigscope/csigscope/aggregate/query/door"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // openTestDoor serves one window of 4 cells as the configuration says.
-func openTestDoor(t *testing.T, c *apiConfig) *door.Door {
+func openTestDoor(t *testing.T, c *config.API) *edge.Server {
 	t.Helper()
 	memory := table.NewMemory(table.MemoryOptions{})
 	start := time.Now().Truncate(time.Second)
@@ -41,7 +40,7 @@ func openTestDoor(t *testing.T, c *apiConfig) *door.Door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := c.open(t.Context(), "--listen", "127.0.0.1:0", false, slog.New(slog.DiscardHandler))
+	d, err := openDoor(t.Context(), c, "--listen", "127.0.0.1:0", false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,15 +70,12 @@ func newTestAsker(t *testing.T, server string, flags ...string) (*client.Client,
 // TestDoor: behind TLS, who has a token or a certificate that the file lists is answered, and
 // nobody else is but for the page's files.
 func TestDoor(t *testing.T) {
-	dir, ca := t.TempDir(), credentialtest.NewAuthority(t)
+	dir, ca := t.TempDir(), edgetest.NewAuthority(t)
 	server, noc, stranger := ca.Server(), ca.Issue("noc.example", time.Now().Add(time.Hour)), ca.Issue("stranger", time.Now().Add(time.Hour))
 	clients := filepath.Join(dir, "clients")
-	credentialtest.WriteTokens(t, clients, credentialtest.TokenLine("te", "read", "sesame", ""), "noc.example: admin certificate")
-	config := &apiConfig{TLS: tlsConfig{Cert: server.Cert, Key: server.Key, CA: server.CA}, Clients: clients}
-	if err := config.check(); err != nil {
-		t.Fatal(err)
-	}
-	d := openTestDoor(t, config)
+	edgetest.WriteTokens(t, clients, edgetest.TokenLine("te", "read", "sesame", ""), "noc.example: admin certificate")
+	section := &config.API{TLS: config.TLS{Cert: server.Cert, Key: server.Key, CA: server.CA}, Clients: clients}
+	d := openTestDoor(t, section)
 	if !strings.HasPrefix(d.URL(), "https://") {
 		t.Fatalf("at %s", d.URL())
 	}
@@ -100,7 +96,7 @@ func TestDoor(t *testing.T) {
 			t.Fatal(err)
 		}
 		cells, err := c.AllCells(t.Context(), url.Values{})
-		if tc.want == "" && (err != nil || len(cells.Values) != 4) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+		if tc.want == "" && (err != nil || len(cells.Cells) != 4) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
@@ -117,7 +113,7 @@ func TestDoor(t *testing.T) {
 }
 
 // getStatus asks without a credential.
-func getStatus(t *testing.T, ca *credentialtest.Authority, url string) int {
+func getStatus(t *testing.T, ca *edgetest.Authority, url string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
 	if err != nil {
@@ -136,27 +132,27 @@ func getStatus(t *testing.T, ca *credentialtest.Authority, url string) int {
 // TestDoorBeyondLoopback: an address that others reach takes TLS and credentials, or the flag
 // that names the danger.
 func TestDoorBeyondLoopback(t *testing.T) {
-	ca := credentialtest.NewAuthority(t)
+	ca := edgetest.NewAuthority(t)
 	server := ca.Server()
-	files := tlsConfig{Cert: server.Cert, Key: server.Key, CA: server.CA}
+	files := config.TLS{Cert: server.Cert, Key: server.Key, CA: server.CA}
 	clients := filepath.Join(t.TempDir(), "clients")
-	credentialtest.WriteTokens(t, clients, credentialtest.TokenLine("te", "read", "sesame", ""))
+	edgetest.WriteTokens(t, clients, edgetest.TokenLine("te", "read", "sesame", ""))
 	for name, tc := range map[string]struct {
-		config  apiConfig
+		config  config.API
 		address string
 		exposed bool
 		want    string
 	}{
-		"plain":               {apiConfig{}, "0.0.0.0:0", false, "no TLS certificate"},
-		"tokens in the clear": {apiConfig{Clients: clients}, "0.0.0.0:0", false, "no TLS certificate"},
-		"nobody is known":     {apiConfig{TLS: tlsConfig{Cert: server.Cert, Key: server.Key}}, "[::]:0", false, "without a credential"},
-		"strangers too":       {apiConfig{TLS: files, Clients: clients, Anonymous: choice[anonymousRoles]{word{text: "read"}}}, "0.0.0.0:0", false, "without a credential"},
-		"safe":                {apiConfig{TLS: files, Clients: clients}, "0.0.0.0:0", false, ""},
-		"dangerous":           {apiConfig{}, "0.0.0.0:0", true, ""},
-		"loopback":            {apiConfig{}, "localhost:0", false, ""},
-		"no address":          {apiConfig{}, "nonsense", true, "expected HOST:PORT"},
+		"plain":               {config.API{}, "0.0.0.0:0", false, "no TLS certificate"},
+		"tokens in the clear": {config.API{Clients: clients}, "0.0.0.0:0", false, "no TLS certificate"},
+		"nobody is known":     {config.API{TLS: config.TLS{Cert: server.Cert, Key: server.Key}}, "[::]:0", false, "without a credential"},
+		"strangers too":       {config.API{TLS: files, Clients: clients, Anonymous: "read"}, "0.0.0.0:0", false, "without a credential"},
+		"safe":                {config.API{TLS: files, Clients: clients}, "0.0.0.0:0", false, ""},
+		"dangerous":           {config.API{}, "0.0.0.0:0", true, ""},
+		"loopback":            {config.API{}, "localhost:0", false, ""},
+		"no address":          {config.API{}, "nonsense", true, "expected HOST:PORT"},
 	} {
-		d, err := tc.config.open(t.Context(), "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler))
+		d, err := openDoor(t.Context(), &tc.config, "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler))
 		if err == nil {
 			d.Close()
 		}
@@ -169,7 +165,7 @@ func TestDoorBeyondLoopback(t *testing.T) {
 // TestDoorAnonymous: on loopback everybody reads by default; web sites that point their name
 // here do not.
 func TestDoorAnonymous(t *testing.T) {
-	d := openTestDoor(t, &apiConfig{})
+	d := openTestDoor(t, &config.API{})
 	ask := func(method, path, host string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, d.URL()+path, nil)
@@ -193,38 +189,5 @@ func TestDoorAnonymous(t *testing.T) {
 	}
 	if code, body := ask("GET", "/api/v1/health", "localhost"); code != 200 {
 		t.Errorf("this machine: %d %s", code, body)
-	}
-}
-
-// TestAPILimits: what the section says is what askers may.
-func TestAPILimits(t *testing.T) {
-	path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"),
-		"api: {origins: [\"https://te.example\"], limits: {requests: 5, concurrent: 6, watchers: 7, store_time: 8s, askers: 9}}")
-	config, err := loadConfig(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := access.Settings{Origins: []string{"https://te.example"}, Limits: access.Limits{Requests: 5, Concurrent: 6, Watchers: 7, StoreTime: 8 * time.Second, Askers: 9}}
-	if got := config.API.settings(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// TestAPISection: mistakes in the section are named.
-func TestAPISection(t *testing.T) {
-	for text, want := range map[string]string{
-		"api: {anonymous: root}":                        "line 1: api: anonymous",
-		"api: {tls: {ca: x}}":                           "without a file of clients",
-		"api: {origins: [te.example]}":                  "origins",
-		"api: {limits: {concurrent: 99999999999}}":      "concurrent",
-		"api: {limits: {store_time: 2h}}":               "store_time",
-		"api: {limits: {requests: 9e9}}":                "requests",
-		"api: {token: x}":                               `unknown key "token"`,
-		"api: {limits: {requests: 5, store_time: 10s}}": "",
-	} {
-		path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text)
-		if _, err := loadConfig(path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
 	}
 }

@@ -52,7 +52,7 @@ func TestModeEqualsTruth(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		t.Run("seed "+seed, func(t *testing.T) {
-			e := emit(t, "--scenario", "demo", "--seed", seed)
+			e := emit(t, "--scenario", "demo", "--set", "seed="+seed)
 			dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 			replayInto(t, env, dsn, e, e.captures(t))
 			a := compareWithTruth(t, truthCells(t, e, "tag"), storedWindows(t, env, dsn), units)
@@ -69,7 +69,7 @@ func TestModeEqualsTruth(t *testing.T) {
 func TestCompactLocator(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--scenario", "demo", "--format", "compact")
+	e := emit(t, "--scenario", "demo", "--set", "format=compact", "--set", "profile=ietf01")
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 	s := replayInto(t, env, dsn, e, e.captures(t))
 	a := compareWithTruth(t, truthCells(t, e, "tag"), storedWindows(t, env, dsn), units)
@@ -88,7 +88,7 @@ func TestCompactLocator(t *testing.T) {
 func TestReflections(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--scenario", "demo", "--seed", "5")
+	e := emit(t, "--scenario", "demo", "--set", "seed=5")
 	config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "csig:\n  tpids: []\n")
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 	s := replayInto(t, env, dsn, e, e.captures(t), "--config", config)
@@ -106,7 +106,7 @@ func TestReflections(t *testing.T) {
 func TestReplayIsIdempotent(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--scenario", "quickstart", "--classic")
+	e := emit(t, "--scenario", "quickstart", "--set", "classic=true")
 	files := e.captures(t)
 	dir := t.TempDir()
 	dsn := "embedded:" + filepath.Join(dir, "store")

@@ -67,7 +67,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"CSIGSCOPE_FABRIC": "CSIGSCOPE_CONFIG_CHECK_FABRIC", "CSIGSCOPE_CONFIG_CHECK_FABRICS": "CSIGSCOPE_CONFIG_CHECK_FABRIC",
-		"CSIGSCOPE_QUERY_SERV_LISTEN": "CSIGSCOPE_QUERY_SERVE_LISTEN", "CSIGSCOPE_CONFG": "CSIGSCOPE_CONFIG", "CSIGSCOPE_OPS_LISTEN": "CSIGSCOPE_COLLECT_OPS_LISTEN",
+		"CSIGSCOPE_QUERY_SERV_LISTEN": "CSIGSCOPE_QUERY_SERVE_LISTEN", "CSIGSCOPE_CONFG": "CSIGSCOPE_CONFIG", "CSIGSCOPE_METRICS_LISTEN": "CSIGSCOPE_COLLECT_METRICS_LISTEN",
 		"CSIGSCOPE_STORE_PASWORD": "CSIGSCOPE_STORE_PASSWORD",
 	} {
 		r := runBinary(t, append(os.Environ(), name+"=secret"), "config", "check")
@@ -91,7 +91,7 @@ func TestEngineEnvironment(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	store := "embedded:" + filepath.Join(t.TempDir(), "store")
-	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "1s", "--store", store)
+	mustRun(t, env, "replay", "--scenario", "demo", "--set", "duration=1s", "--store", store)
 	engine := freeAddress(t)
 	p := startDaemon(t, append(env, "CSIGSCOPE_LISTEN="+engine, "CSIGSCOPE_ENGINE_LISTEN="+engine, "CSIGSCOPE_QUERY_SERVE_LISTEN=127.0.0.1:0",
 		"CSIGSCOPE_QUERY_SERVE_STORE="+store, "CSIGSCOPE_STORE_PASSWORD=secret"), "query", "serve", "--name", "fabric")

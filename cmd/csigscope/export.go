@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/local/journal"
@@ -19,59 +20,49 @@ import (
 	"github.com/csigscope/csigscope/ingest/remote/handover"
 )
 
-// exportFlags are what export's command line says.
+// exportFlags are what export's command line says, beside flags of the section export.
 type exportFlags struct {
 	network    networkFlags
 	ops        operationsFlags
-	instance   string
 	interfaces []string
 	taps       tapFlags
-	collectors []string
-	tokenFile  string
-	tls        tlsConfig
-	spool      string
-	every      time.Duration // between rounds
 }
 
 func newExportCommand() *cobra.Command {
 	var f exportFlags
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Capture live packets on a host and hand windows to a collector",
-		Long: `export captures as collect does, and hands the windows that close to a csigscope collect
-elsewhere, which stores them. What is handed over waits in a spool on disk until a
-collector has it for good, over outages of the network and of either side, and counts
-once. Who the exporter is, the collector knows by a certificate or a token.
+		Short: "Capture live packets on a host and send windows to a collector",
+		Long: `export captures as collect does, and sends closed windows to a csigscope collect elsewhere,
+which stores them. Windows wait in a spool on disk until a collector has stored them, across
+outages of the network and of either side, and count once. The collector knows the exporter
+by a certificate or a token.
 
-SIGTERM or Ctrl-C takes in what was captured by then and closes all windows; what the
-collector does not take at once is sent by the next export. SIGHUP reads the files again,
-as collect does.
+SIGTERM or Ctrl-C closes all windows and ends the process; what the collector does not take
+at once is sent by the next export. SIGHUP reads the files again, as in collect.
 
-What single packets show that breaks the protocol or the configuration, and ports that are
-stuck from window to window, goes along by the minute, and is stored beside what the
-collector's own taps find (section findings of the configuration).
+Packets that violate the protocol or the configuration, and ports that are stuck from window
+to window, are sent every minute and stored beside the findings of the collector's own taps
+(section findings of the configuration).
 
-Once a second the windows that have closed go to the spool. A process that is killed loses
-those of 1 s and shorter that are open, about the last 3 s: the next one tells the
-collector, whose store records them as a gap and makes windows of 1 min of the seconds
-that it has. The table gaps also has windows that gave way in a full spool, or that the
-collector refused.`,
+Closed windows are committed to the spool once a second. A killed process loses its open
+windows of 1 s and shorter, about the last 3 s: the next one reports them to the collector,
+which stores a gap and rebuilds windows of 1 min from the seconds that it has. Windows that
+gave way in a full spool, or that the collector refused, are in the table gaps too.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
   csigscope export --config csigscope.yaml --fabric fabric.yaml`,
 		Args: noArgs,
 	}
 	f.network.add(cmd.Flags())
 	flags := cmd.Flags()
-	flags.StringVar(&f.instance, "instance", "", "`NAME` of this host, by which its streams are told apart (default the host's name)")
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
 	f.taps.add(flags)
-	flags.StringSliceVar(&f.collectors, "collector", nil, "`URL` of a collector; of several, the first that answers is used")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the bearer token of this host")
-	flags.StringVar(&f.tls.Cert, "tls-cert", "", "`FILE` with the certificate of this host")
-	flags.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its key")
-	flags.StringVar(&f.tls.CA, "tls-ca", "", "`FILE` with the authority of the collectors, unless it is one of the system's")
-	flags.StringVar(&f.spool, "spool", "", "`FOLDER` in which windows wait on disk for a collector (default in the user's data folder)")
-	flags.DurationVar(&f.every, "checkpoint", local.DefaultInterval, "time between rounds that make closed windows durable; 0 is one every second, without marks of what a killed process missed")
+	for name, key := range map[string]string{
+		"instance": "instance", "commit-interval": "commit_interval", "collector": "collectors", "token-file": "token_file",
+		"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-ca": "tls.ca", "spool": "spool.dir",
+	} {
+		config.Flag(flags, name, "export."+key)
+	}
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runCapturing(cmd, &f.ops, func() (capturer, error) { return newExporting(cmd, &f) })
@@ -80,38 +71,21 @@ collector refused.`,
 }
 
 // read reads the configuration and the fabric file, with the flags over them.
-func (f *exportFlags) read(cmd *cobra.Command) (*network, *exportConfig, error) {
+func (f *exportFlags) read(cmd *cobra.Command) (*network, error) {
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	c := n.config.Export
-	if f.instance != "" {
-		c.Instance = word{text: f.instance}
-	}
-	if len(f.collectors) > 0 {
-		c.Collectors = f.collectors
-	}
-	if f.tokenFile != "" {
-		c.TokenFile = f.tokenFile
-	}
-	if f.tls != (tlsConfig{}) {
-		c.TLS = f.tls
-	}
-	if f.spool != "" {
-		c.Spool.Dir = f.spool
-	}
-	if cmd.Flags().Changed("checkpoint") {
-		c.Checkpoint.Every = intervalOf(f.every)
-	}
-	c.Taps = append(c.Taps[:len(c.Taps):len(c.Taps)], tapsOf(f.interfaces)...)
-	if err := errors.Join(c.check(), f.taps.check()); err != nil {
-		return nil, nil, usageError{err}
+	n.Config.Override(cmd.Flags())
+	c := &n.Config.Export
+	c.Taps = withInterfaces(c.Taps, f.interfaces)
+	if err := errors.Join(c.Check(), f.taps.check()); err != nil {
+		return nil, usageError{err}
 	}
 	if len(c.Taps) == 0 || len(c.Collectors) == 0 {
-		return nil, nil, usageError{errors.New("export: expected something to capture from and whom to hand it to: name an --interface and a --collector, or taps and collectors in the section export of --config")}
+		return nil, usageError{errors.New("export: expected taps and a collector: name an --interface and a --collector, or taps and collectors in the section export of --config")}
 	}
-	return n, &c, nil
+	return n, nil
 }
 
 // exporting is what export runs.
@@ -122,89 +96,97 @@ type exporting struct {
 }
 
 // lastWords are what ending at once means.
-func (e *exporting) lastWords() string { return e.left() + "; windows in the spool wait for it" }
+func (e *exporting) lastWords() string { return e.agent.Left() + "; windows in the spool wait for it" }
 
 // close lets go of what is open.
-func (e *exporting) close() error { return errors.Join(e.client.Close(), e.closeMarks()) }
+func (e *exporting) close() error { return e.client.Close() }
 
 func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e := &exporting{}
-	e.cmd, e.logger, e.unsaid = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
-	var config *exportConfig
-	e.read = func() (*network, *collectConfig, error) {
-		n, c, err := f.read(cmd)
+	e.cmd, e.logger, e.taps = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
+	e.section = func(n *network) (*config.Capture, []config.Mirror) { return &n.Config.Export.Capture, nil }
+	e.read = func() (*network, error) {
+		n, err := f.read(cmd)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		config = c
-		capture := c.capture()
-		return n, &capture, e.know(&capture)
+		return n, e.know(n)
 	}
-	e.fixed = func(*network, *collectConfig) (settings, error) {
-		own := *config
+	e.fixed = func(n *network) (config.Settings, error) {
+		own := n.Config.Export
 		own.Taps = nil
-		return settingsOf(map[string]any{"export": own})
+		return config.SettingsOf(map[string]any{"export": own})
 	}
-	instance, err := e.begin()
-	if err != nil {
+	e.reloaded = func(*network) error { return nil }
+	if err := e.begin(); err != nil {
 		return nil, err
 	}
-	spool, err := config.spoolFolder()
-	if err == nil {
-		err = f.restrict(cmd, config, spool)
+	if err := e.openSpool(f); err != nil {
+		return nil, errors.Join(err, e.agent.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(err, e.taps.Close())
+	if err := e.openPipeline(); err != nil {
+		return nil, errors.Join(err, e.agent.Close(), e.client.Close())
 	}
-	if e.client, err = openClient(config, spool, e.logger); err != nil {
-		return nil, errors.Join(err, e.taps.Close())
-	}
-	if err = e.openPipeline(instance, spool); err != nil {
-		return nil, errors.Join(err, e.taps.Close(), e.client.Close(), e.closeMarks())
-	}
-	e.use(e.network, e.taps)
 	return e, nil
 }
 
-// openPipeline goes on from what an earlier process left.
-func (e *exporting) openPipeline(instance, spool string) error {
-	names := handover.NewDescriber(e.client, e.logger)
-	names.Use(e.network.naming())
-	e.names, e.spool = names, handover.NewSpool(e.client, names, e.logger)
-	if err := e.know(e.config); err != nil {
-		return err
-	}
-	e.recordTaps(e.spool.Writers())
-	err := e.openJournal(filepath.Join(spool, "checkpoints"), "export "+instance, journal.Config{Log: e.spool, End: e.spool.Round})
+// openSpool opens the way to collectors, in a process that gives up all other files.
+func (e *exporting) openSpool(f *exportFlags) error {
+	section := &e.network.Config.Export
+	dir, err := spoolFolder(section)
 	if err != nil {
 		return err
 	}
-	_, after, err := e.resume(func(m *local.Mark, gaps []store.Gap) error {
+	if err := f.restrict(e.cmd, section, dir); err != nil {
+		return err
+	}
+	e.client, err = remote.OpenClient(remote.ClientConfig{
+		Collectors: section.Collectors, TLS: section.TLS.Files(), TokenFile: section.TokenFile,
+		Dir: dir, MaxBytes: int64(section.Spool.Size), Logger: e.logger,
+	})
+	if err != nil {
+		return usageError{fmt.Errorf("export: %w", err)}
+	}
+	return nil
+}
+
+// openPipeline goes on from what an earlier process left.
+func (e *exporting) openPipeline() error {
+	names := handover.NewDescriber(e.client, e.logger)
+	names.Use(e.network.Naming())
+	e.spool = handover.NewSpool(e.client, names, e.logger)
+	if err := e.know(e.network); err != nil {
+		return err
+	}
+	instance, err := e.network.Config.Export.Name()
+	if err != nil {
+		return err
+	}
+	_, err = e.agent.Resume(journal.Config{Name: "export " + instance, Log: e.spool, End: e.spool.Round}, e.spool.Writers(), func(m *local.Mark, gaps []store.Gap) error {
 		e.spool.Resume(e.cmd.Context(), m, gaps)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	cfg := local.Config{Instance: instance, Interval: e.config.Checkpoint.Every.d, Journal: e.journal, After: after, Logger: e.logger}
-	e.live, err = local.New(cfg, e.network.plan(e.taps, nil))
-	return err
+	return e.agent.Start(names)
 }
 
 // know tells the spool the names of taps, before blocks of theirs come.
-func (e *exporting) know(c *collectConfig) error {
-	instance, err := c.instance()
+func (e *exporting) know(n *network) error {
+	section, _ := e.section(n)
+	instance, err := orUsage(section.Name())
 	if e.spool == nil || err != nil {
 		return err
 	}
-	for i := range c.Taps {
-		e.spool.Know(instance, c.Taps[i].name())
+	for i := range section.Taps {
+		e.spool.Know(instance, section.Taps[i].TapName())
 	}
 	return nil
 }
 
 // spoolFolder is where windows wait.
-func (c *exportConfig) spoolFolder() (string, error) {
+func spoolFolder(c *config.Export) (string, error) {
 	if c.Spool.Dir != "" {
 		return c.Spool.Dir, nil
 	}
@@ -215,22 +197,12 @@ func (c *exportConfig) spoolFolder() (string, error) {
 	return filepath.Join(data, "spool"), nil
 }
 
-func openClient(c *exportConfig, dir string, logger *slog.Logger) (*remote.Client, error) {
-	client, err := remote.OpenClient(remote.ClientConfig{
-		Collectors: c.Collectors, TLS: c.TLS.files(), TokenFile: c.TokenFile, Dir: dir, MaxBytes: int64(c.Spool.Size.n), Logger: logger,
-	})
-	if err != nil {
-		return nil, usageError{fmt.Errorf("export: %w", err)}
-	}
-	return client, nil
-}
-
 // lastPush is how long the last windows may take to a collector that answers.
 const lastPush = 5 * time.Second
 
 // run captures until ctx ends.
 func (e *exporting) run(ctx context.Context, reload <-chan os.Signal) error {
-	fmt.Fprintf(e.cmd.OutOrStdout(), "exporting from %s to %s\n", e.taps, e.client.Stats().Collector)
+	fmt.Fprintf(e.cmd.OutOrStdout(), "exporting from %s to %s\n", e.agent.Taps(), e.client.Stats().Collector)
 	return e.capturing.run(ctx, reload, nil, []func(context.Context) error{e.push})
 }
 
@@ -255,7 +227,7 @@ func (e *exporting) watch(o *operations) error {
 	if err := e.watchPipeline(o); err != nil {
 		return err
 	}
-	return o.export(metrics.NewLive(e.liveMetrics), metrics.NewSpool(func() metrics.Spool {
+	return o.Export(metrics.NewLive(e.liveMetrics), metrics.NewSpool(func() metrics.Spool {
 		s := e.client.Stats()
 		m := metrics.Spool{
 			Connected: s.Answering, Bytes: s.SpoolBytes, Limit: s.SpoolLimit, Waiting: s.Waiting,

@@ -35,7 +35,7 @@ func kindsFound(list []storedFinding) []string {
 // every tag.
 func rogueScenario(t *testing.T, dir string) string {
 	t.Helper()
-	text := mustRun(t, nil, "emit", "--scenario", "quickstart", "--duration", "1s", "--dump")
+	text := mustRun(t, nil, "emit", "--scenario", "quickstart", "--set", "duration=1s", "--dump")
 	return writeFile(t, filepath.Join(dir, "rogue.yaml"), text+"faults: [{match: 'leaf1:down*', kind: overwrite, values: {min_abw: 5Gbps}}]\n")
 }
 
@@ -87,7 +87,7 @@ func TestFindingsOfReplay(t *testing.T) {
 		t.Errorf("schema verify: %s", out)
 	}
 	dsn = "embedded:" + filepath.Join(dir, "sound")
-	if found := run(emit(t, "--scenario", "quickstart", "--duration", "1s")); len(found) != 0 {
+	if found := run(emit(t, "--scenario", "quickstart", "--set", "duration=1s")); len(found) != 0 {
 		t.Errorf("without a fault: found %+v", found)
 	}
 }
@@ -115,27 +115,5 @@ func TestFindingsWithoutStore(t *testing.T) {
 		if !maps.Equal(s.Findings, test.json) || (s.Findings == nil) != (test.json == nil) {
 			t.Errorf("%s: %v, want %v", name, s.Findings, test.json)
 		}
-	}
-}
-
-func TestFindingsConfig(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"findings:\n  senders: [10.0.0.0/8, rack1]": `line 2: findings: senders: "rack1": expected a prefix`,
-		"findings: {sender: [10.0.0.0/8]}":          "sender",
-		"findings: {detect: perhaps}":               "line 1",
-	} {
-		config := writeFile(t, filepath.Join(t.TempDir(), "c.yaml"), text+"\n")
-		if r := runBinary(t, nil, "config", "check", "--config", config); r.code != exitUsage || !strings.Contains(r.stderr, want) {
-			t.Errorf("%s: exit code %d, %s", text, r.code, r.stderr)
-		}
-	}
-	config := writeFile(t, filepath.Join(t.TempDir(), "c.yaml"), "findings: {senders: [10.1.2.3/8]}\n")
-	n, err := openNetwork(writeFile(t, filepath.Join(t.TempDir(), "off.yaml"), "findings: {detect: false}\n"), "")
-	if err != nil || n.finding() != nil {
-		t.Errorf("switched off: %v, %v", n.finding(), err)
-	}
-	if out := mustRun(t, nil, "config", "dump", "--config", config); !strings.Contains(out, "findings:\n  detect: true\n  senders: [10.0.0.0/8]\n") {
-		t.Errorf("dumped %s", out)
 	}
 }

@@ -1,20 +1,27 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"math"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // environmentPrefix begins the names of all environment variables of the program.
@@ -126,6 +133,37 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
+// flagTypes is what the values of a flag look like, by the type that pflag has for it.
+var flagTypes = map[string]string{
+	"bool":     "true or false",
+	"duration": "a time with a unit, such as 500ms, 10s or 1h30m",
+	"float64":  "a number",
+	"int":      "a whole number",
+	"uint64":   "a whole number of at least 0",
+}
+
+// plainFlagError says what a flag's value should look like, in place of the parser's words.
+func plainFlagError(err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	name, value, cause := wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap()
+	if strings.HasPrefix(cause.Error(), "expected ") { // of the types of package config
+		return fmt.Errorf("--%s %q: %w", name, value, cause)
+	}
+	if expected, ok := flagTypes[wrong.GetFlag().Value.Type()]; ok {
+		return fmt.Errorf("--%s %q: expected %s", name, value, expected)
+	}
+	return fmt.Errorf("--%s: %w", name, cause)
+}
+
+// addByteFlag adds a flag for a size in bytes, which begins as what n is.
+func addByteFlag(flags *pflag.FlagSet, n *int64, name string, value int64, usage string) {
+	*n = value
+	flags.Var((*config.Bytes)(n), name, usage)
+}
+
 // noArgs refuses arguments. Most are files that a flag was forgotten before.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -164,4 +202,34 @@ func newLogger(cmd *cobra.Command, w io.Writer) *slog.Logger {
 		level = slog.LevelDebug
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// addCredentialFlags are for commands that ask a server.
+func addCredentialFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.String("token-file", "", "with --server: `FILE` that holds the bearer token to show")
+	flags.String("server-ca", "", "with --server: `FILE` of the authorities that vouch for it (PEM), instead of the system's")
+	flags.String("client-cert", "", "with --server: `FILE` of the certificate to show (PEM)")
+	flags.String("client-key", "", "with --server: `FILE` of its key (PEM)")
+}
+
+// newServerClient asks the server of a URL with the credentials that the flags name.
+func newServerClient(cmd *cobra.Command, server string) (*client.Client, error) {
+	wrong := func(err error) error { return usageError{fmt.Errorf("--server: %w", err)} }
+	files := edge.TLSFiles{Cert: flagText(cmd, "client-cert"), Key: flagText(cmd, "client-key"), CA: flagText(cmd, "server-ca")}
+	tokenFile := flagText(cmd, "token-file")
+	u, err := url.Parse(server)
+	if err == nil && (u.Scheme == "http" && files != edge.TLSFiles{} || edge.InClear(u) && tokenFile != "") {
+		return nil, wrong(errors.New("expected https, since credentials would travel in the clear"))
+	}
+	base := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second}
+	h, err := edge.NewClient(base, files, tokenFile, time.Now, newLogger(cmd, cmd.ErrOrStderr()))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	c, err := client.New(server, h)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return c, nil
 }

@@ -81,7 +81,7 @@ func storedFlows(t *testing.T, env []string, args ...string) (flows flowCounts, 
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	e := emit(t, "--scenario", "permutation", "--duration", "2s", "--classic")
+	e := emit(t, "--scenario", "permutation", "--set", "duration=2s", "--set", "classic=true")
 	files := e.captures(t)
 	want, all := decodedFlows(t, files)
 	if len(want) < 8 {
@@ -108,25 +108,5 @@ func TestFlows(t *testing.T) {
 		if got, total, _ := storedFlows(t, env, none); len(got) != 0 || total != 0 {
 			t.Errorf("%d flows of %d observations although none were asked for", len(got), total)
 		}
-	}
-}
-
-func TestFlowsConfig(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"flows: {top: -1}":               "line 1",
-		"flows: {top: 100000}":           "line 1: flows: top flows 100000: expected 0 to 10000",
-		"flows:\n  top: 10\n  budget: 5": "line 3: flows: flow budget 5",
-		"flows:\n  budget: 0":            "line 2: flows: budget",
-		"flows: {tops: 1}":               "tops",
-	} {
-		path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text+"\n")
-		if r := runBinary(t, nil, "config", "check", "--config", path); r.code != exitUsage || !strings.Contains(r.stderr, want) {
-			t.Errorf("%q: exit code %d, %q", text, r.code, r.stderr)
-		}
-	}
-	path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "flows: {top: 2000}\n")
-	if out := mustRun(t, nil, "config", "dump", "--config", path); !strings.Contains(out, "flows:\n  top: 2000\n  budget: 8000\n") {
-		t.Errorf("dumped %s", out)
 	}
 }

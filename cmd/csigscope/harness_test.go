@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,11 +51,12 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, os.Setenv(binaryEnv, path)
 })
 
-// TestMain runs the tests without the settings that whoever runs them has for csigscope,
-// but for the engine's library.
+// TestMain runs the tests without the developer's settings of csigscope, known to it or not, but
+// for the engine's library.
 func TestMain(m *testing.M) {
-	for name := range variables(newRoot()) {
-		if name != chdb.LibraryEnv {
+	for _, assignment := range os.Environ() {
+		name, _, _ := strings.Cut(assignment, "=")
+		if strings.HasPrefix(name, environmentPrefix) && !strings.HasPrefix(name, testPrefix) && name != chdb.LibraryEnv {
 			_ = os.Unsetenv(name)
 		}
 	}
@@ -102,9 +104,15 @@ type result struct {
 	code           int
 }
 
-// runBinary runs the built binary to its end.
+// runBinary runs a command to its end: in this process, unless it is to have another
+// environment, as what starts an engine has. That takes the built binary.
 func runBinary(t *testing.T, env []string, args ...string) result {
 	t.Helper()
+	if env == nil || slices.Equal(env, os.Environ()) {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), args, &stdout, &stderr)
+		return result{stdout.String(), stderr.String(), code}
+	}
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +130,7 @@ func runBinary(t *testing.T, env []string, args ...string) result {
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// mustRun runs the binary and fails the test unless it exits 0.
+// mustRun runs a command and fails the test unless it exits 0.
 func mustRun(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	r := runBinary(t, env, args...)

@@ -1,22 +1,24 @@
 package main
 
 import (
-	"io"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 )
 
 // TestWithoutTags: captures without a tag say what tags are looked for, and where to say what
 // else; those with tags do not.
 func TestWithoutTags(t *testing.T) {
 	t.Parallel()
-	none := emit(t, "--scenario", "quickstart", "--duration", "100ms", "--tag-every", "-1", "--capture-untagged")
-	some := emit(t, "--scenario", "quickstart", "--duration", "100ms")
+	none := emit(t, "--scenario", "quickstart", "--set", "duration=100ms", "--set", "tag_every=-1", "--set", "capture_untagged=true")
+	some := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
 	for _, args := range [][]string{{"replay", "--store", "none"}, {"decode"}, {"report", "--out", filepath.Join(t.TempDir(), "r.html")}} {
 		r := runBinary(t, os.Environ(), append(args, none.captures(t)[0])...)
 		for _, want := range []string{"0x9900, 0x88b5, 0x88b6", "csig: tpids", "config dump"} {
@@ -45,7 +47,7 @@ func TestDemoTellsBefore(t *testing.T) {
 		want string
 	}{
 		{os.Environ(), []string{"--listen", l.Addr().String()}, "choose another port with --listen"},
-		{missing, []string{"--once"}, "make engine"},
+		{missing, []string{"--listen", "127.0.0.1:0"}, "make engine"},
 	} {
 		r := runBinary(t, tt.env, append([]string{"demo", "--dir", t.TempDir()}, tt.args...)...)
 		if r.code != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, tt.want) {
@@ -63,11 +65,11 @@ func TestNothingThatFits(t *testing.T) {
 	if r := runBinary(t, env, "query", "extent", "--store", dsn, "-o", "csv"); r.code != exitDone || strings.Contains(r.stdout, "0001") || !strings.Contains(r.stderr, "nothing is stored in "+dsn) {
 		t.Errorf("extent: exit code %d, %q, %q", r.code, r.stdout, r.stderr)
 	}
-	e := emit(t, "--scenario", "quickstart", "--duration", "100ms")
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
 	mustRun(t, env, append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, e.captures(t)...)...)
 	for want, args := range map[string][]string{
-		"query extent says":         {"query", "windows", "--resolution", "10ms"},
-		"there are no such finding": {"query", "findings", "--kind", "stuck-port"},
+		"see csigscope query extent": {"query", "windows", "--resolution", "10ms"},
+		"there are no such finding":  {"query", "findings", "--kind", "stuck-port"},
 	} {
 		if r := runBinary(t, env, append(args, "--store", dsn)...); r.code != exitDone || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: exit code %d, %q does not say %q", args, r.code, r.stderr, want)
@@ -83,9 +85,11 @@ func TestNothingThatFits(t *testing.T) {
 // TestServerWithoutRows: a server's answer without rows says that it is one.
 func TestServerWithoutRows(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"values": []}`)
-	}))
+	h, err := api.New(api.Config{Memory: table.NewMemory(table.MemoryOptions{}), Names: tabletest.Names{Racks: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
 	defer server.Close()
 	r := runBinary(t, os.Environ(), "query", "cells", "--server", server.URL)
 	if r.code != exitDone || !strings.Contains(r.stderr, server.URL+"/api/v1/health") {

@@ -42,8 +42,11 @@ func runWithInput(t *testing.T, input string, args ...string) result {
 
 // TestPipes: standard input and named pipes give what the file does.
 func TestPipes(t *testing.T) {
-	e := emit(t, "--scenario", "quickstart", "--duration", "300ms")
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=300ms")
 	file := e.captures(t)[0]
+	if _, err := binary(); err != nil { // which is not to lie in the folder below
+		t.Fatal(err)
+	}
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	decodeArgs := []string{"decode"}
@@ -104,8 +107,8 @@ func feedFile(fifo, file string) error {
 // TestNoCSIG: a capture of plain traffic is no mistake; there is just nothing in it.
 func TestNoCSIG(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"--classic=true", "--classic=false"} {
-		e := emit(t, "--scenario", "quickstart", "--duration", "300ms", "--tag-every", "-1", "--ack-every", "-1", "--capture-untagged", format)
+	for _, format := range []string{"classic=true", "classic=false"} {
+		e := emit(t, "--scenario", "quickstart", "--set", "duration=300ms", "--set", "tag_every=-1", "--set", "ack_every=-1", "--set", "capture_untagged=true", "--set", format)
 		r := runBinary(t, os.Environ(), append([]string{"decode"}, e.captures(t)...)...)
 		if r.code != exitDone || r.stdout != "" || !strings.Contains(r.stderr, " packets, 0 observations") {
 			t.Errorf("decode: exit code %d, prints %d bytes, says %q", r.code, len(r.stdout), r.stderr)

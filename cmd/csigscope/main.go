@@ -1,16 +1,20 @@
 // Command csigscope collects CSIG tags and reflections, works out where the
 // bottlenecks of a fabric are, and shows them.
 //
-// It knows flags, configuration and wiring. It must never hold logic: what a
-// command does is in the package that knows the matter.
+// It knows flags, configuration and wiring. It must never hold logic: a command's
+// work is done by the package that knows the matter.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,23 +41,26 @@ type findingsError struct{ error }
 func (e findingsError) Unwrap() error { return e.error }
 
 func main() {
-	os.Exit(run(os.Args[1:]))
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+// run runs a command until it ends, ctx does or a signal comes, and gives its exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "csigscope: interrupted")
+		fmt.Fprintln(errOut, "csigscope: interrupted")
 		return exitFailed
 	}
-	fmt.Fprintln(os.Stderr, "csigscope:", err)
+	fmt.Fprintln(errOut, "csigscope:", err)
 	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, store.ErrQuestion) {
 		return exitUsage
 	}
@@ -98,13 +105,72 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 	addGroup(root, "try", "Trying it:", newDemoCommand(), newEmitCommand())
 	addGroup(root, "captures", "Captures:", newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newTraceCommand())
 	addGroup(root, "live", "Live:", newCollectCommand(), newExportCommand())
-	addGroup(root, "stored", "What is stored:", newQueryCommand(), newDashboardsCommand(), newSchemaCommand())
+	addGroup(root, "stored", "Stored rows:", newQueryCommand(), newDashboardsCommand(), newSchemaCommand())
 	addGroup(root, "tool", "This tool:", newConfigCommand(), newVersionCommand())
 	root.SetHelpCommandGroupID("tool")
 	root.SetCompletionCommandGroupID("tool")
 	root.AddCommand(newEngineCommand(), newReferenceCommand(root))
 	refuseUnknown(root)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.PersistentFlags().BoolP("verbose", "v", false, "log what is going on to standard error")
+	root.PersistentFlags().BoolP("verbose", "v", false, "log progress to standard error")
 	return root
+}
+
+// addGroup adds commands under a title of their own in the help.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+	root.AddCommand(commands...)
+}
+
+// refuseUnknown makes commands that only have subcommands refuse unknown ones, where cobra would
+// print the help and succeed: a script that runs `schema migrat` has to fail.
+func refuseUnknown(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		refuseUnknown(sub)
+	}
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		see := cmd.CommandPath() + " --help"
+		cmd.SuggestionsMinimumDistance = 2 // as cobra has it where it suggests by itself
+		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+			return usageError{fmt.Errorf("unknown command %q of %s: did you mean %s? (see %s)", args[0], cmd.CommandPath(), strings.Join(like, " or "), see)}
+		}
+		return usageError{fmt.Errorf("unknown command %q of %s (see %s)", args[0], cmd.CommandPath(), see)}
+	}
+	// They can be run, but nobody has to know.
+	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
+}
+
+// version is set by the linker to the tag or commit that was built.
+var version = "unknown"
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and how it was built",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "csigscope %s\n", version)
+			fmt.Fprintf(out, "built with %s for %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, d := range info.Deps {
+					switch d.Path {
+					case "github.com/google/gopacket", "github.com/ClickHouse/clickhouse-go/v2":
+						fmt.Fprintf(out, "%s %s\n", d.Path, d.Version)
+					}
+				}
+			}
+			return nil
+		},
+	}
 }

@@ -108,8 +108,8 @@ func TestServeOperations(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	store := filepath.Join(t.TempDir(), "store")
-	mustRun(t, env, "replay", "--scenario", "ring", "--duration", "1s", "--store", "embedded:"+store)
-	p := startDaemon(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--pprof")
+	mustRun(t, env, "replay", "--scenario", "ring", "--set", "duration=1s", "--store", "embedded:"+store)
+	p := startDaemon(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--pprof")
 	const aPage, ops = "the page", "metrics and"
 	for _, test := range []struct {
 		server, path, want string
@@ -208,13 +208,13 @@ func findChild(pid int) (int, error) {
 func TestOperationsUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--ops-listen", "0.0.0.0:9464"},
-		{"--ops-listen", "nonsense"},
-		{"--ops-listen", "0.0.0.0:9464", "--ops-unauthenticated", "--pprof"},
+		{"--metrics-listen", "0.0.0.0:9464"},
+		{"--metrics-listen", "nonsense"},
+		{"--metrics-listen", "0.0.0.0:9464", "--metrics-unauthenticated", "--pprof"},
 		{"--pprof"},
 	} {
 		r := runBinary(t, os.Environ(), append([]string{"query", "serve"}, args...)...)
-		if r.code != exitUsage || !strings.Contains(r.stderr, "--ops-listen") {
+		if r.code != exitUsage || !strings.Contains(r.stderr, "--metrics-listen") {
 			t.Errorf("%q: exit code %d: %s", args, r.code, r.stderr)
 		}
 	}

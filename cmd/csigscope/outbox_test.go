@@ -58,7 +58,7 @@ func TestOutboxFlags(t *testing.T) {
 	run := func(args ...string) result {
 		return runBinary(t, env, append(append([]string{"replay", "--fabric", e.fabric(), "--store", "embedded:" + store}, args...), e.captures(t)...)...)
 	}
-	for _, args := range [][]string{{"--outbox-size", "1000"}, {"--outbox-keep", "-1s"}, {"--outbox-keep", "2h"}} {
+	for _, args := range [][]string{{"--outbox-size", "1000"}, {"--outbox-retention", "-1s"}, {"--outbox-retention", "2h"}} {
 		if r := run(args...); r.code != exitUsage || !strings.Contains(r.stderr, args[0]) {
 			t.Errorf("%s: exit code %d: %s", args, r.code, r.stderr)
 		}

@@ -2,43 +2,252 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/capture"
 )
 
-func checkOutput(format string) error {
-	if list := tabular.ListingFormats(); !slices.Contains(list, format) {
-		return usageError{fmt.Errorf("output format %q: expected one of %s", format, strings.Join(list, ", "))}
-	}
-	return nil
+// output is the result of a command: a format, which -o names, to standard output or to the
+// file that --out names.
+type output struct {
+	outputFile
+	format  string
+	formats []string // the first one is the default
 }
 
-// writeIndented prints a value as JSON.
-func writeIndented(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("write output: %w", err)
-	}
-	return nil
+// add adds both flags, which are checked before the command runs.
+func (o *output) add(cmd *cobra.Command, formats ...string) {
+	o.addFormat(cmd, formats...)
+	o.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (the default)")
 }
 
-func addOutputFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "table", "output `FORMAT`: "+strings.Join(tabular.ListingFormats(), ", "))
-	run := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
-		if run != nil {
-			return run(cmd, args)
+// addFormat adds the format alone, for commands that print without end.
+func (o *output) addFormat(cmd *cobra.Command, formats ...string) {
+	o.formats = formats
+	cmd.Flags().StringVarP(&o.format, "output", "o", formats[0], "output `FORMAT`: "+o.known())
+	before(cmd, func([]string) error {
+		if !slices.Contains(formats, o.format) {
+			return fmt.Errorf("--output %q: expected %s", o.format, o.known())
 		}
 		return nil
+	})
+}
+
+// known are the formats, for people.
+func (o *output) known() string {
+	last := len(o.formats) - 1
+	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
+}
+
+// list writes a listing.
+func (o *output) list(cmd *cobra.Command, t *tabular.Listing) error {
+	return o.write(cmd, func(w io.Writer) error { return t.Write(w, o.format) })
+}
+
+// json writes a value as JSON, where that is the format, and else calls the other function.
+func (o *output) json(cmd *cobra.Command, v any, otherwise func(io.Writer) error) error {
+	if o.format != "json" {
+		return o.write(cmd, otherwise)
+	}
+	return o.write(cmd, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		if err := e.Encode(v); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+		return nil
+	})
+}
+
+// before lets a command check something before it runs. Mistakes are those of usage.
+func before(cmd *cobra.Command, check func(args []string) error) {
+	first := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if first != nil {
+			if err := first(cmd, args); err != nil {
+				return err
+			}
+		}
+		if err := check(args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+}
+
+// outputFile is a file that a command writes, "" or - for standard output.
+type outputFile struct {
+	flag, path string
+	// rotating lets no file lie in a folder among the arguments, whose captures are read as
+	// they come.
+	rotating bool
+}
+
+// add adds the flag. Before the command runs, it is refused where its folder is missing, or
+// where it would destroy a capture among the arguments.
+func (f *outputFile) add(cmd *cobra.Command, name, usage string) {
+	f.flag = "--" + name
+	cmd.Flags().StringVar(&f.path, name, "", usage)
+	before(cmd, func(args []string) error {
+		if f.named() {
+			return errors.Join(f.checkFolder(), f.spare(args))
+		}
+		return nil
+	})
+}
+
+func (f *outputFile) named() bool { return f.path != "" && f.path != "-" }
+
+// checkFolder fails where the file's folder is missing, so that minutes of work are not lost in
+// the end.
+func (f *outputFile) checkFolder() error {
+	folder := filepath.Dir(f.path)
+	info, err := os.Stat(folder)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", f.flag, f.path, err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s %q: %s is no folder", f.flag, f.path, folder)
+	}
+	return nil
+}
+
+// spare fails where the file is one of the captures, or of those in a folder of them.
+func (f *outputFile) spare(args []string) error {
+	out, err := os.Stat(f.path)
+	folder, folderErr := os.Stat(filepath.Dir(f.path))
+	for _, name := range f.captures(args) {
+		in, inErr := os.Stat(name)
+		switch {
+		case inErr != nil: // whoever reads it says so
+		case err == nil && os.SameFile(in, out):
+			return fmt.Errorf("%s %q: is a capture that is read: name another file", f.flag, f.path)
+		case f.rotating && folderErr == nil && os.SameFile(in, folder):
+			return fmt.Errorf("%s %q: lies in the folder that is read: name another one", f.flag, f.path)
+		}
+	}
+	return nil
+}
+
+// captures are those that arguments name, also as PORT=FILE, and those in folders.
+func (f *outputFile) captures(args []string) []string {
+	list := slices.Clone(args)
+	for _, arg := range args {
+		if _, file, named := strings.Cut(arg, "="); named {
+			list = append(list, file)
+		}
+		if info, err := os.Stat(arg); err == nil && info.IsDir() {
+			found, _ := capture.Files(arg) // whoever reads the folder reports its errors
+			list = append(list, found...)
+		}
+	}
+	return list
+}
+
+// write writes the file, or standard output. An earlier file is replaced when the new one is
+// complete, and stays if writing fails.
+func (f *outputFile) write(cmd *cobra.Command, write func(io.Writer) error) error {
+	if !f.named() {
+		return write(cmd.OutOrStdout())
+	}
+	path := f.path
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	mode := os.FileMode(0o666)
+	if info, err := os.Stat(path); err == nil {
+		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
+			return writeTo(path, os.O_WRONLY, mode, write) // a pipe or a device is not replaced
+		}
+	}
+	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid()))
+	err := writeTo(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode, write)
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s %q: %w", f.flag, f.path, err), removed(part))
+	}
+	return nil
+}
+
+func writeTo(path string, flags int, mode os.FileMode, write func(io.Writer) error) error {
+	out, err := os.OpenFile(path, flags, mode)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(out), out.Close())
+}
+
+// removed removes a file that may not be there.
+func removed(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// progressInterval is how often a progress bar is drawn.
+const progressInterval = 100 * time.Millisecond
+
+// isTerminal tells whether a person is looking at w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// showProgress draws a bar on standard error until the returned function is called; poll returns
+// the part of total that is done, and a note beside the bar. A total above 0 is in bytes; with 0,
+// done is in thousandths. Nothing is drawn when standard error is not a terminal.
+func showProgress(cmd *cobra.Command, total int64, poll func() (done int64, note string)) (stop func()) {
+	w := cmd.ErrOrStderr()
+	if !isTerminal(w) {
+		return func() {}
+	}
+	bytes := total > 0
+	if !bytes {
+		total = 1000
+	}
+	bar := progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionShowBytes(bytes),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionThrottle(progressInterval/2),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionClearOnFinish(),
+	)
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		for {
+			at, note := poll()
+			bar.Describe(note)
+			_ = bar.Set64(min(at, total))
+			select {
+			case <-quit:
+				_ = bar.Clear()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
 	}
 }

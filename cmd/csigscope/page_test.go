@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -146,31 +145,4 @@ func rackNumber(t *testing.T, name string) int {
 		t.Fatalf("group %q is no rack", name)
 	}
 	return n - 1
-}
-
-// TestDemoOnce: the report and its data are written, and the report asks no one for
-// anything.
-func TestDemoOnce(t *testing.T) {
-	t.Parallel()
-	env := engineEnv(t)
-	dir := t.TempDir()
-	mustRun(t, env, "demo", "--once", "--dir", dir, "--duration", "3s")
-	report, err := os.ReadFile(filepath.Join(dir, demoReportFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if elsewhere := regexp.MustCompile(`(src|href)="?https?://`).Find(report); elsewhere != nil {
-		t.Errorf("the report loads %q", elsewhere)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, demoDataFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle := decodeJSON[struct {
-		Windows []string         `json:"windows"`
-		Data    []map[string]any `json:"data"`
-	}](t, string(data))
-	if len(bundle.Windows) < 3 || len(bundle.Data) != 4 {
-		t.Errorf("the data has %d windows and %d signals, want at least 3 and 4", len(bundle.Windows), len(bundle.Data))
-	}
 }

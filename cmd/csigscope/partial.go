@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/replay/persist"
 )
 
 // lookPatience bounds a last look at the store after an interrupt.
@@ -21,23 +20,14 @@ const lookPatience = 10 * time.Second
 const maxNamed = 5
 
 // tellPartial says what became of files whose replay failed or was interrupted.
-func (r *replayRun) tellPartial(cmd *cobra.Command, db *openedStore) {
+func tellPartial(cmd *cobra.Command, db *openedStore, r *persist.Recorder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), lookPatience)
 	defer cancel()
-	shown, err := db.store.PartialRuns(ctx)
+	partial, earlier, err := r.Interrupted(ctx, db.store)
 	if err != nil {
 		db.logger.Debug("read runs", slog.Any("error", err))
 		fmt.Fprintln(cmd.ErrOrStderr(), "the replay was not done: run it again; what an earlier one gave stays visible")
 		return
-	}
-	var partial, earlier []string
-	for _, s := range r.replay.Sources() {
-		run := runOf(s)
-		if slices.ContainsFunc(shown, func(p store.PartialRun) bool { return p.Source == run.Source }) {
-			partial = append(partial, run.Name)
-		} else {
-			earlier = append(earlier, run.Name)
-		}
 	}
 	if len(partial) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "stored in part, and named as incomplete until a replay is done: %s: run it again\n", someOf(partial))

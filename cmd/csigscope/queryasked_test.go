@@ -101,7 +101,6 @@ func TestAskServer(t *testing.T) {
 		"path --src rack1 " + server:              "dst",
 		"export --table x " + server:              "expected cells, windows",
 		"export --step 1s " + server:              "table=windows",
-		"findings --watch":                        "unknown flag",
 	} {
 		if _, err := runCommand(t, append([]string{"query"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", args, err, says)
@@ -118,9 +117,9 @@ func TestQueryExport(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "table")
 	for args, magic := range map[string]string{
-		"--table windows --windows 2 --format parquet":    "PAR1",
-		"--table flows --signal max_delay --format arrow": "\xff\xff\xff\xff",
-		"--table findings": "kind,id,severity",
+		"--table windows --windows 2 -o parquet":    "PAR1",
+		"--table flows --signal max_delay -o arrow": "\xff\xff\xff\xff",
+		"--table findings":                          "kind,id,severity",
 	} {
 		_, err := runCommand(t, append([]string{"query", "export", server, "--out", path}, strings.Fields(args)...)...)
 		body, readErr := os.ReadFile(path)

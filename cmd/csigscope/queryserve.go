@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/csigscope/csigscope/aggregate/query/door"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // serveFlags are those of query serve.
@@ -25,8 +25,8 @@ func newQueryServe() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the page and its API over what is stored",
-		Long: `serve shows the heatmaps of what is stored on a local page. With --clickhouse-listen
+		Short: "Serve the page and its API over stored rows",
+		Long: `serve shows the heatmaps of stored rows on a local page. With --clickhouse-listen
 it also opens the embedded engine to Grafana, curl, DBeaver and other clients of
 ClickHouse's HTTP interface. They can read and nothing else: statements that change
 anything, settings, and functions that reach files or the network are refused. Any user
@@ -34,14 +34,14 @@ name and password will do, so only this machine is served; reach it from elsewhe
 tunnel. The engine belongs to all commands that use the same store: one of them opens
 its address for all.
 
-Beyond this machine the page and the API are served with TLS, to who has a certificate or
-a token, which the page asks for: the section api of the configuration says to whom, and how
-much each may ask. The page's files, which hold no data, are for everybody.
+Beyond this machine the page and the API are served with TLS, to clients with a certificate
+or a token, which the page asks for: the section api of the configuration lists the clients
+and their limits. The page's files, which hold no data, are for everybody.
 SIGHUP reads its origins and limits again; its files are read again when they change.
 
 Beside the page, for those who may ask, are /metrics for Prometheus, /healthz (200 while it
 works) and /readyz (200 while the store answers, else why not). On Linux with Landlock it
-gives up all files but the store's; systemd is told when it is ready.`,
+gives up all files but the store's; Supports systemd notification (sd_notify).`,
 		Example: `  csigscope query serve
   csigscope query serve --config csigscope.yaml --listen 0.0.0.0:8443
   csigscope query serve --clickhouse-listen 127.0.0.1:8123
@@ -65,16 +65,16 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	path := flagText(cmd, "config")
-	config, err := loadConfig(path)
+	c, err := loadConfig(path)
 	if err != nil {
 		return err
 	}
-	d, err := config.API.open(cmd.Context(), "--listen", f.listen, f.exposed, o.logger)
+	d, err := openDoor(cmd.Context(), &c.API, "--listen", f.listen, f.exposed, o.logger)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	db, err := openRestricted(cmd, f.dsn, &f.ops, append(config.API.files(), path)...)
+	db, err := openRestricted(cmd, f.dsn, &f.ops, append(c.API.Files(), path)...)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	announce(cmd, d)
-	return o.run(cmd.Context(), func(ctx context.Context) error {
+	return o.Run(cmd.Context(), func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return server.run(ctx) })
 		g.Go(func() error { return reloadDoor(ctx, d, path, o.logger) })
@@ -104,7 +104,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 
 // reloadDoor reads the configuration again at each SIGHUP, until ctx ends. One that is wrong
 // changes nothing.
-func reloadDoor(ctx context.Context, d *door.Door, path string, logger *slog.Logger) error {
+func reloadDoor(ctx context.Context, d *edge.Server, path string, logger *slog.Logger) error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)
@@ -114,9 +114,9 @@ func reloadDoor(ctx context.Context, d *door.Door, path string, logger *slog.Log
 			return nil
 		case <-again:
 		}
-		config, err := loadConfig(path)
+		c, err := loadConfig(path)
 		if err == nil {
-			err = d.Use(config.API.settings())
+			err = d.Use(c.API.Settings())
 		}
 		if err != nil {
 			logger.Error("reload refused, going on as before", slog.String("error", err.Error()))

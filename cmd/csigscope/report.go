@@ -1,32 +1,35 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/dashboards/report"
+	"github.com/csigscope/csigscope/dashboards/report/source"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/persist"
 )
 
 // reportFlags are those of the command report.
 type reportFlags struct {
-	network        networkFlags
-	taps           tapFlags
-	out, format    string
-	failOn         string
-	senders        []string
-	steps, workers int
-	memory         string
-	bytes          uint64 // memory
-	engine         string // auto, always or never
-	engineDir      string
+	network           networkFlags
+	taps              tapFlags
+	out               output
+	failOn            string
+	senders           []string
+	maxSteps, workers int
+	memory            int64 // bytes
+	spill, spillDir   string
 }
 
 const (
@@ -34,26 +37,29 @@ const (
 	maxReportSteps  = 100_000 // as a store answers for
 )
 
-// severities that --fail-on knows, the least first.
-var severities = []string{"info", "warning", "error"}
+// severities of findings, the least first.
+var severities = []string{store.SeverityInfo, store.SeverityWarning, store.SeverityError}
+
+// reportFiles are the names of reports by their format.
+var reportFiles = map[string]string{"html": "report.html", "json": "report.json", "markdown": "report.md"}
 
 func newReportCommand() *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Write what captures tell as one document",
+		Short: "Write one document about captures: bottlenecks, flows, findings, coverage",
 		Long: `report reads captures and writes one document: both matrices of every signal, bottlenecks
-over time, the worst cells with their paths and candidates, the flows that suffer, how values
-are distributed, what repeats, what each tap and cell is missing, what is wrong (with the
-packets to open in Wireshark), and what could not be known. The HTML is one file without
-scripts that can be sent along with a ticket.
+over time, the worst cells with their paths and candidates, the heaviest flows, distributions of
+values, repeating patterns, missing data of each tap and cell, findings (with the packets to open
+in Wireshark), and open questions. The HTML is one file without scripts that can be sent along
+with a ticket.
 
-No store is needed. Steps are of 1ms, and of captures with more than --steps of them wider:
-then what repeats faster is looked for in stretches of 1ms steps. What the captures add up to
-takes at most --memory, beside what decoding takes. Where that is too little, they go once
-more through the embedded engine, in a temporary folder or in --engine-dir, and the numbers
-are the same; without the engine steps get wider still, or cells are left out, and the report
-says so.
+No store is needed. Time is divided into steps of 1ms, or into longer ones where captures have
+more than --max-steps of them; faster patterns are then looked for in stretches of 1ms steps. The
+aggregates take at most --memory, beside the memory for decoding. Where that is too little, the
+captures go once more through the embedded engine, in a temporary folder or in --spill-dir, and
+the numbers are the same; without the engine steps get longer still, or cells are left out, and
+the report says so.
 
 With --fail-on, findings of that severity or worse make the exit code 3.`,
 		Example: `  csigscope report capture.pcapng --fabric fabric.yaml                # report.html
@@ -61,113 +67,174 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
   csigscope report capture.pcap -o markdown --out -
   csigscope report capture.pcap -o json --out - --fail-on warning`,
 		Args: filesArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: f.run,
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
-	flags.StringVar(&f.taps.place, "place", "receiver", "where taps stand that neither the fabric file nor the configuration places: receiver, sender, mid or outside")
+	flags.StringVar(&f.taps.place, "place", "receiver", "`PLACE` of taps that neither the fabric file nor the configuration places: receiver, sender, mid or outside")
 	f.taps.addMirrors(flags)
 	flags.StringSliceVar(&f.senders, "senders", nil, "`PREFIXES` of the hosts that may send tags (default those of section findings of the configuration, else all)")
-	flags.StringVarP(&f.format, "output", "o", "html", "output `FORMAT`: html, json or markdown")
-	flags.StringVar(&f.out, "out", "", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
+	f.out.addFormat(cmd, "html", "json", "markdown")
+	before(cmd, func([]string) error {
+		if f.out.path == "" {
+			f.out.path = reportFiles[f.out.format]
+		}
+		return nil
+	})
+	f.out.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are findings of this `SEVERITY` or worse: error, warning or info")
-	flags.IntVar(&f.steps, "steps", 16384, "steps of time that are held apart, at most, and as many of 1ms in stretches of longer captures: what repeats is found in them, from two and a half steps on")
-	flags.StringVar(&f.memory, "memory", "512MiB", "`SIZE` of what the captures add up to in memory")
-	flags.StringVar(&f.engine, "use-engine", engineAuto, "go through the embedded engine: auto, where memory does not suffice, always or never")
-	flags.StringVar(&f.engineDir, "engine-dir", "", "empty `FOLDER` that the engine stores in, and that is kept (default a temporary one)")
+	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps; longer captures also have as many steps of 1ms, in stretches: patterns are found from a period of two and a half steps on")
+	addByteFlag(flags, &f.memory, "memory", 512<<20, "maximum `SIZE` of the aggregates in memory")
+	flags.StringVar(&f.spill, "spill", string(source.SpillAuto), "`WHEN` captures go through the embedded engine: auto (where --memory does not suffice), always or never")
+	flags.StringVar(&f.spillDir, "spill-dir", "", "empty `FOLDER` that the engine stores in, and that is kept (default a temporary one)")
 	flags.IntVar(&f.workers, "workers", 2, "cores that read captures")
+	before(cmd, func([]string) error { return f.check() })
 	return cmd
 }
 
-// reportExtensions are the formats and the names of their files.
-var reportExtensions = map[string]string{"html": "html", "json": "json", "markdown": "md"}
+func (f *reportFlags) check() error {
+	if f.failOn != "" && !slices.Contains(severities, f.failOn) {
+		return fmt.Errorf("--fail-on %q: expected error, warning or info", f.failOn)
+	}
+	if _, err := finding.ParsePlace(f.taps.place); err != nil {
+		return fmt.Errorf("--place: %w", err)
+	}
+	if f.maxSteps < 2 || f.maxSteps > maxReportSteps {
+		return fmt.Errorf("--max-steps %d: expected 2 to %d", f.maxSteps, maxReportSteps)
+	}
+	if f.memory < minReportMemory {
+		return fmt.Errorf("--memory %d: expected a size of at least 1MiB, such as 512MiB", f.memory)
+	}
+	if !slices.Contains([]source.Spill{source.SpillAuto, source.SpillAlways, source.SpillNever}, source.Spill(f.spill)) {
+		return fmt.Errorf("--spill %q: expected auto, always or never", f.spill)
+	}
+	return nil
+}
 
-func (f *reportFlags) run(cmd *cobra.Command, args []string) (err error) {
-	prefixes, err := f.check()
-	if err != nil {
-		return usageError{err}
-	}
-	if f.out != "-" {
-		if err := expectFolder("--out", f.out); err != nil {
-			return err
-		}
-		if err := keepCaptures("--out", f.out, inFolders(args)); err != nil {
-			return err
-		}
-	}
+func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {
 		return err
 	}
-	files, remove, err := replay.Spool(cmd.Context(), args)
-	defer func() { err = errors.Join(err, remove()) }()
-	if err != nil {
-		return err
-	}
-	if len(prefixes) == 0 {
-		prefixes = n.config.Findings.senders()
-	}
-	r, failed := (&reportRun{flags: f, cmd: cmd, files: files, network: n, senders: prefixes}).make()
-	if r == nil {
-		return failed
-	}
-	for _, path := range args {
-		r.Files = append(r.Files, filepath.Base(path))
-	}
-	if err := f.write(cmd, r); err != nil {
-		return err
-	}
-	if failed != nil {
-		return failed
-	}
-	return f.verdict(r)
+	return replay.Spool(cmd.Context(), args, func(files []string) error {
+		captures, err := f.captures(cmd, files, n)
+		if err != nil {
+			return err
+		}
+		r, failed := captures.Report(cmd.Context())
+		if r == nil {
+			return failed
+		}
+		for _, path := range args {
+			r.Files = append(r.Files, filepath.Base(path))
+		}
+		if err := f.write(cmd, r); err != nil {
+			return err
+		}
+		if failed != nil {
+			return failed
+		}
+		return f.verdict(r)
+	})
 }
 
-func (f *reportFlags) check() (senders []netip.Prefix, err error) {
-	extension, known := reportExtensions[f.format]
-	if !known {
-		return nil, fmt.Errorf("output format %q: expected html, json or markdown", f.format)
+// captures describes the report of files, by the flags and the network.
+func (f *reportFlags) captures(cmd *cobra.Command, files []string, n *network) (*source.Captures, error) {
+	taps := f.taps
+	if taps.place == "outside" {
+		taps.place = "mid" // what is seen there enters no heatmap
 	}
-	if f.out == "" {
-		f.out = "report." + extension
+	senders, err := f.prefixes(n)
+	if err != nil {
+		return nil, err
 	}
-	if f.failOn != "" && !slices.Contains(severities, f.failOn) {
-		return nil, fmt.Errorf("--fail-on %q: expected error, warning or info", f.failOn)
+	c, err := (&pipelineFlags{taps: taps, fineAll: true, chunkSize: replay.DefaultChunkBytes, workers: f.workers}).config(files, n)
+	if err != nil {
+		return nil, err
 	}
-	if _, err := finding.ParsePlace(f.taps.place); err != nil {
-		return nil, fmt.Errorf("--place: %w", err)
-	}
-	if f.steps < 2 || f.steps > maxReportSteps {
-		return nil, fmt.Errorf("--steps %d: expected 2 to %d", f.steps, maxReportSteps)
-	}
-	if f.bytes, err = parseBytes(f.memory); err != nil || f.bytes < minReportMemory {
-		return nil, fmt.Errorf("--memory %q: expected a size of at least 1MiB, such as 512MiB", f.memory)
-	}
-	if !slices.Contains([]string{engineAuto, engineAlways, engineNever}, f.engine) {
-		return nil, fmt.Errorf("--use-engine %q: expected auto, always or never", f.engine)
-	}
+	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
+	return &source.Captures{
+		Replay: c, Network: persist.Network(n.Naming()), Domain: n.Domain, Names: n.Fabric.Names(), Taps: n.TapNames(),
+		Examine: replay.ExamineConfig{
+			Decode: n.Decode, Group: n.Fabric.Group, Tap: func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
+			Finding: finding.Config{Domain: n.Domain, Locator: n.Fabric, Senders: senders, Uninitialized: n.Config.Windows.LocateUntouched},
+		},
+		Limits: source.Limits{Bytes: uint64(f.memory), Steps: f.maxSteps}, Spill: source.Spill(f.spill),
+		Store:    func(context.Context) (*store.Store, func() error, error) { return f.openSpill(cmd) },
+		Progress: func(total int64, poll func() (int64, string)) (stop func()) { return showProgress(cmd, total, poll) },
+		Notes:    cmd.ErrOrStderr(),
+	}, nil
+}
+
+// prefixes are those of the hosts that may send tags.
+func (f *reportFlags) prefixes(n *network) (list []netip.Prefix, err error) {
 	for _, text := range f.senders {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("--senders: %q: expected a prefix such as 10.0.0.0/8", text)
+			return nil, usageError{fmt.Errorf("--senders: %q: expected a prefix such as 10.0.0.0/8", text)}
 		}
-		senders = append(senders, p)
+		list = append(list, p)
 	}
-	return senders, nil
+	if len(list) == 0 {
+		list = n.Config.Findings.Prefixes()
+	}
+	return list, nil
+}
+
+// openSpill opens a store of the embedded engine in --spill-dir, or in a temporary folder,
+// whatever the configuration says of stores.
+func (f *reportFlags) openSpill(cmd *cobra.Command) (*store.Store, func() error, error) {
+	dir, remove := f.spillDir, func() error { return nil }
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "csigscope-report-"); err != nil {
+			return nil, nil, fmt.Errorf("make folder for the embedded engine: %w", err)
+		}
+		remove = func() error { return os.RemoveAll(dir) }
+	} else if list, err := os.ReadDir(dir); len(list) > 0 {
+		return nil, nil, usageError{fmt.Errorf("--spill-dir %s: expected an empty folder: a report counts all that is stored there", dir)}
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("--spill-dir: %w", err)
+	}
+	db, err := openScratch(cmd, dir)
+	if err != nil {
+		return nil, nil, errors.Join(err, remove())
+	}
+	return db.store, func() error { return errors.Join(db.Close(), remove()) }, nil
+}
+
+// openScratch makes a store of the folder, whatever else the configuration says of stores.
+func openScratch(cmd *cobra.Command, dir string) (*openedStore, error) {
+	db := &openedStore{
+		target: store.Target{Kind: store.KindEmbedded, Dir: dir, Database: store.DefaultDatabase},
+		logger: newLogger(cmd, cmd.ErrOrStderr()),
+	}
+	err := db.startEngine(cmd.Context(), makeMissing)
+	if err == nil {
+		o := store.Options{Database: db.target.Database, Logger: db.logger}
+		db.askEngine(&o)
+		db.store, err = store.Open(cmd.Context(), o)
+	}
+	if err == nil {
+		err = db.store.Migrate(cmd.Context())
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
 func (f *reportFlags) write(cmd *cobra.Command, r *report.Report) error {
-	write := map[string]func(io.Writer) error{
-		"html": r.WriteHTML, "markdown": r.WriteMarkdown,
-		"json": func(w io.Writer) error { return writeIndented(w, r) },
-	}[f.format]
-	if f.out == "-" {
-		return write(cmd.OutOrStdout())
+	write := r.WriteHTML
+	if f.out.format == "markdown" {
+		write = r.WriteMarkdown
 	}
-	if err := createFile(f.out, write); err != nil {
+	if err := f.out.json(cmd, r, write); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d findings, %d signals\n", f.out, len(r.Findings), len(r.Signals))
+	if f.out.named() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d findings, %d signals\n", f.out.path, len(r.Findings), len(r.Signals))
+	}
 	return nil
 }
 

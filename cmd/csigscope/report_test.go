@@ -12,7 +12,7 @@ import (
 // TestReport writes reports of a fabric with every fault, and of one without.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	e := emit(t, "--scenario", "rogue", "--duration", "2600ms")
+	e := emit(t, "--scenario", "rogue", "--set", "duration=2600ms")
 	args := []string{"report", e.dir, "--fabric", e.fabric()}
 	html := filepath.Join(t.TempDir(), "r.html")
 	r := runBinary(t, os.Environ(), append(args, "--out", html, "--fail-on", "error")...)
@@ -30,7 +30,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("%d observations, a replay says %d", c.N, summary.Observations.Stored)
 		}
 	}
-	job := emit(t, "--scenario", "ring", "--duration", "9s")
+	job := emit(t, "--scenario", "ring", "--set", "duration=9s")
 	rhythms := decodeJSON[report.Report](t, mustRun(t, os.Environ(), "report", job.dir, "--fabric", job.fabric(), "-o", "json", "--out", "-"))
 	found := 0
 	for _, s := range rhythms.Signals {
@@ -47,7 +47,7 @@ func TestReport(t *testing.T) {
 	if !strings.Contains(markdown, "**error: forged-value**, 10.0.2.4") || !strings.Contains(markdown, "rack1.pcapng: ") {
 		t.Errorf("%.2000s", markdown)
 	}
-	clean := emit(t, "--scenario", "quickstart", "--duration", "1s")
+	clean := emit(t, "--scenario", "quickstart", "--set", "duration=1s")
 	if r := runBinary(t, os.Environ(), "report", clean.dir, "--fabric", clean.fabric(), "--out", html, "--fail-on", "info"); r.code != exitDone {
 		t.Errorf("without a fault: exit code %d: %s", r.code, r.stderr)
 	}
@@ -68,10 +68,10 @@ func TestReportUsage(t *testing.T) {
 		{[]string{"a.pcap", "-o", "pdf"}, exitUsage, "expected html, json or markdown"},
 		{[]string{"a.pcap", "--fail-on", "fatal"}, exitUsage, "expected error, warning or info"},
 		{[]string{"a.pcap", "--place", "above"}, exitUsage, "expected receiver, mid, sender or outside"},
-		{[]string{"a.pcap", "--steps", "1"}, exitUsage, "expected 2 to 100000"},
+		{[]string{"a.pcap", "--max-steps", "1"}, exitUsage, "expected 2 to 100000"},
 		{[]string{"a.pcap", "--senders", "10"}, exitUsage, "expected a prefix"},
 		{[]string{"a.pcap", "--memory", "1KiB"}, exitUsage, "expected a size of at least 1MiB"},
-		{[]string{"a.pcap", "--use-engine", "perhaps"}, exitUsage, "expected auto, always or never"},
+		{[]string{"a.pcap", "--spill", "perhaps"}, exitUsage, "expected auto, always or never"},
 		{[]string{"missing.pcap"}, exitFailed, "missing.pcap"},
 	} {
 		r := runBinary(t, os.Environ(), append([]string{"report"}, test.args...)...)

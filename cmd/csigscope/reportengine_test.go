@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,12 +17,12 @@ func TestReportThroughEngine(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
 	env := append(engineEnv(t), "TMPDIR="+temporary)
-	e := emit(t, "--scenario", "incast", "--duration", "2s")
+	e := emit(t, "--scenario", "incast", "--set", "duration=2s")
 	const again = "through the embedded engine"
 	document := func(args ...string) report.Report {
 		t.Helper()
 		run := runBinary(t, env, append([]string{"report", e.dir, "--fabric", e.fabric(), "-o", "json", "--out", "-"}, args...)...)
-		if forced := slices.Contains(args, "--use-engine"); run.code != exitDone || !forced != strings.Contains(run.stderr, again) {
+		if forced := slices.Contains(args, "--spill"); run.code != exitDone || !forced != strings.Contains(run.stderr, again) {
 			t.Errorf("%q: exit code %d: %s", args, run.code, run.stderr)
 		}
 		r := decodeJSON[report.Report](t, run.stdout)
@@ -29,16 +30,16 @@ func TestReportThroughEngine(t *testing.T) {
 		return r
 	}
 	text := func(r report.Report) string {
-		var b strings.Builder
-		if err := writeIndented(&b, r); err != nil {
+		b, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
 			t.Fatal(err)
 		}
-		return b.String()
+		return string(b)
 	}
-	memory := document("--use-engine", "never")
+	memory := document("--spill", "never")
 	kept := filepath.Join(t.TempDir(), "kept")
 	for name, args := range map[string][]string{
-		"asked for":          {"--use-engine", "always", "--engine-dir", kept},
+		"asked for":          {"--spill", "always", "--spill-dir", kept},
 		"for want of memory": {"--memory", "1MiB"},
 	} {
 		if got, want := text(document(args...)), text(memory); got != want {
@@ -49,13 +50,13 @@ func TestReportThroughEngine(t *testing.T) {
 			t.Errorf("%s: the documents differ:\n%.300s\nfrom memory\n%.300s", name, got[max(at-100, 0):], want[max(at-100, 0):])
 		}
 	}
-	if r := runBinary(t, env, "report", e.dir, "--use-engine", "always", "--engine-dir", kept, "--out", filepath.Join(t.TempDir(), "r.html")); r.code != exitUsage || !strings.Contains(r.stderr, "expected an empty folder") {
+	if r := runBinary(t, env, "report", e.dir, "--spill", "always", "--spill-dir", kept, "--out", filepath.Join(t.TempDir(), "r.html")); r.code != exitUsage || !strings.Contains(r.stderr, "expected an empty folder") {
 		t.Errorf("into a store with rows: exit code %d: %s", r.code, r.stderr)
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	small := document("--memory", "1MiB", "--use-engine", "never")
+	small := document("--memory", "1MiB", "--spill", "never")
 	limited := func(u string) bool { return strings.Contains(u, "memory") }
 	if !slices.ContainsFunc(small.Unknown, limited) || slices.ContainsFunc(memory.Unknown, limited) {
 		t.Errorf("with 1 MiB, what could not be known is %q", small.Unknown)

@@ -16,7 +16,7 @@ func TestRestoreBesideOutbox(t *testing.T) {
 	flags := []string{"--store=embedded:" + folder, "--outbox", box}
 	replay := func(seed string) {
 		t.Helper()
-		mustRun(t, env, append([]string{"replay", "--scenario", "demo", "--duration", "1s", "--seed", seed}, flags...)...)
+		mustRun(t, env, append([]string{"replay", "--scenario", "demo", "--set", "duration=1s", "--set", "seed=" + seed}, flags...)...)
 	}
 	cells := func() string {
 		return mustRun(t, env, "query", "cells", "--signal", "max_delay", "-o", "csv", flags[0])

@@ -8,47 +8,66 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 )
 
-// openRestricted opens a store for reading, in a process that gives up all files but those
-// of the store, and in the folders of further files, which are read again later. The
-// embedded engine is started after that: it is restricted as well, and may be started again
+// restricted opens a store in a process that gives up all files but those that folders gives.
+// The embedded engine is started after that: it is restricted as well, and may be started again
 // at any time. A server is reached before that: the file with its password is read once.
-func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ...string) (*openedStore, error) {
+func restricted(
+	cmd *cobra.Command, f *operationsFlags, folders func() (allowed daemon.Folders, embedded bool, err error), open func() (*openedStore, error),
+) (*openedStore, error) {
 	if f.noSandbox {
-		return openForReading(cmd, dsn)
+		return open()
+	}
+	allowed, embedded, err := folders()
+	if err != nil {
+		return nil, err
 	}
 	logger := newLogger(cmd, cmd.ErrOrStderr())
-	folders, embedded, err := engineFolders(cmd, dsn)
-	if err != nil {
-		return nil, err
-	}
-	folders.Read = append(folders.Read, daemon.Holding(files...)...)
 	if embedded {
-		if err := daemon.Restrict(folders, logger); err != nil {
+		if err := daemon.Restrict(allowed, logger); err != nil {
 			return nil, err
 		}
-		return openForReading(cmd, dsn)
+		return open()
 	}
-	db, err := openForReading(cmd, dsn)
-	if err != nil {
+	db, err := open()
+	if err != nil || db == nil {
 		return nil, err
 	}
-	if err := daemon.Restrict(folders, logger); err != nil {
+	if err := daemon.Restrict(allowed, logger); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
-// engineFolders are what the embedded engine needs, and the configuration, which is read
+// openRestricted opens a store for reading. The process keeps the files of the store, and the
+// folders of further files, which are read again later.
+func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ...string) (*openedStore, error) {
+	folders := func() (daemon.Folders, bool, error) {
+		allowed, embedded, err := engineFolders(cmd, dsn)
+		allowed.Read = append(allowed.Read, daemon.Holding(files...)...)
+		return allowed, embedded, err
+	}
+	return restricted(cmd, f, folders, func() (*openedStore, error) { return openForReading(cmd, dsn) })
+}
+
+// openStore opens the store of collect. The process keeps the files of the store, and the
+// folders of files that are read again later.
+func (f *collectFlags) openStore(cmd *cobra.Command, n *network) (*openedStore, error) {
+	folders := func() (daemon.Folders, bool, error) { return f.folders(cmd, n) }
+	return restricted(cmd, &f.ops, folders, func() (*openedStore, error) { return openStoreLater(cmd, f.dsn, &f.box) })
+}
+
+// engineFolders are those of the embedded engine and of the configuration, which is read
 // once more; of a server the TLS files, with embedded false.
 func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded bool, err error) {
-	config, err := storeSettings(cmd, dsn)
+	c, err := storeSettings(cmd, dsn)
 	if err != nil {
 		return f, false, err
 	}
-	target, err := config.target()
+	target, err := c.DSN.Target()
 	if err != nil {
 		return f, false, usageError{err}
 	}
@@ -68,4 +87,63 @@ func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded b
 		f.Read = append(f.Read, filepath.Dir(path))
 	}
 	return f, true, err
+}
+
+// folders are those that collect needs; those to write are made. embedded is true for an
+// embedded store.
+func (f *collectFlags) folders(cmd *cobra.Command, n *network) (allowed daemon.Folders, embedded bool, err error) {
+	c, err := storeSettings(cmd, f.dsn)
+	if err != nil {
+		return allowed, false, err
+	}
+	target, err := c.DSN.Target()
+	if err != nil {
+		return allowed, false, usageError{err}
+	}
+	ingest := &n.Config.Collect.Ingest
+	files := []string{f.network.config, f.network.fabric, ingest.Tokens, ingest.TLS.Cert, ingest.TLS.Key, ingest.TLS.CA}
+	if f.api != "" {
+		files = append(files, n.Config.API.Files()...)
+	}
+	allowed.Read = daemon.Holding(files...)
+	switch target.Kind {
+	case store.KindNone:
+		return allowed, false, nil
+	case store.KindServer:
+		allowed.Read = append(allowed.Read, daemon.Holding(target.Files...)...)
+	case store.KindEmbedded:
+		embedded = true
+		if target.Dir, err = embeddedFolder(target); err != nil {
+			return allowed, true, err
+		}
+		write, read, err := chdb.Places(target.Dir, "")
+		if err != nil {
+			return allowed, true, err
+		}
+		allowed.Write, allowed.Read = append(allowed.Write, write...), append(allowed.Read, read...)
+	}
+	if c.Outbox.Dir != config.NoOutbox {
+		dir, err := c.Outbox.Folder(target, dataFolder)
+		if err != nil {
+			return allowed, embedded, err
+		}
+		allowed.Write = append(allowed.Write, dir)
+	}
+	return allowed, embedded, allowed.Make()
+}
+
+// restrict gives up all files but those of the spool, and in the folders of files
+// that are read again later.
+func (f *exportFlags) restrict(cmd *cobra.Command, c *config.Export, spool string) error {
+	if f.ops.noSandbox {
+		return nil
+	}
+	allowed := daemon.Folders{
+		Read:  daemon.Holding(f.network.config, f.network.fabric, c.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.CA),
+		Write: []string{spool},
+	}
+	if err := allowed.Make(); err != nil {
+		return err
+	}
+	return daemon.Restrict(allowed, newLogger(cmd, cmd.ErrOrStderr()))
 }

@@ -31,14 +31,14 @@ func collectSandboxed(t *testing.T, env []string) {
 	config, dsn := writeFile(t, filepath.Join(etc, "config.yaml"), section), "embedded:"+store
 	secret := writeFile(t, filepath.Join(elsewhere, "config.yaml"), section+table)
 	start := func(extra ...string) *collecting {
-		return runUntil(t, env, "collecting", append([]string{"collect", "--config", config, "--store", dsn, "--checkpoint", "300ms"}, extra...)...)
+		return runUntil(t, env, "collecting", append([]string{"collect", "--config", config, "--store", dsn, "--commit-interval", "300ms"}, extra...)...)
 	}
 	c := start()
 	unprivileged(t, c.cmd.Process.Pid)
 	engine := childOf(t, c.cmd.Process.Pid)
 	unprivileged(t, engine)
 	stop := traffic(t, 2000)
-	c.waitCheckpoints(store, 2)
+	c.waitRounds(store, 2)
 
 	replace := func(with func(path string) error) {
 		t.Helper()
@@ -74,10 +74,10 @@ func collectSandboxed(t *testing.T, env []string) {
 	from := c.kept(store)
 	c = start()
 	to := time.Now()
-	c.waitCheckpoints(store, 2)
+	c.waitRounds(store, 2)
 	sent := stop()
 	c.end(syscall.SIGTERM)
-	// What came between the last checkpoint and the second process is in a gap.
+	// What came between the last round and the second process is in a gap.
 	beside := outside(sent, from.UnixNano(), to.UnixNano())
 	got, dropped := stored(t, env, dsn), droppedBy(t, env, dsn)
 	if got == 0 || got+dropped > uint64(len(sent)) || got+dropped < beside {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // TestNamedScenariosReplay emits the scenarios that are about capturing and replays
@@ -17,13 +17,13 @@ func TestNamedScenariosReplay(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"overlay":    nil,
-		"ipv6":       {"--compress", "gzip"},
-		"vlans":      {"--classic", "--compress", "zstd"},
-		"mirrors":    {"--format", "compact"},
-		"noisy-taps": {"--compress", "zstd"},
+		"ipv6":       {"--set", "compress=gzip"},
+		"vlans":      {"--set", "classic=true", "--set", "compress=zstd"},
+		"mirrors":    {"--set", "format=compact", "--set", "profile=ietf01"},
+		"noisy-taps": {"--set", "compress=zstd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			same := []string{"--scenario", name, "--duration", "1500ms"}
+			same := []string{"--scenario", name, "--set", "duration=1500ms"}
 			if name == "mirrors" {
 				same = append(same, args...)
 				args = nil
@@ -58,12 +58,12 @@ func summaryOf(text string) string {
 func TestScenarioIsOneFile(t *testing.T) {
 	t.Parallel()
 	list := mustRun(t, os.Environ(), "emit", "--list")
-	for _, name := range emitter.Names() {
+	for _, name := range scenario.Names() {
 		if !strings.Contains(list, name+"  ") {
 			t.Errorf("%s is not listed in\n%s", name, list)
 		}
 	}
-	short := []string{"--duration", "300ms"}
+	short := []string{"--set", "duration=300ms"}
 	named := emit(t, append(short, "--scenario", "overlay")...)
 	text := mustRun(t, os.Environ(), append([]string{"emit", "--dump", "--scenario", "overlay"}, short...)...)
 	file := writeFile(t, filepath.Join(t.TempDir(), "mine.yaml"), text)

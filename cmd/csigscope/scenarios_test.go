@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 var storedObservations = regexp.MustCompile(`(?m)^observations +\d+ += (\d+) stored .*: every one accounted for$`)
@@ -17,9 +17,9 @@ var storedObservations = regexp.MustCompile(`(?m)^observations +\d+ += (\d+) sto
 // reads with the fabric file beside it.
 func TestEveryScenarioReplays(t *testing.T) {
 	t.Parallel()
-	for _, name := range emitter.Names() {
+	for _, name := range scenario.Names() {
 		t.Run(name, func(t *testing.T) {
-			e := emit(t, "--scenario", name, "--packets", "20000")
+			e := emit(t, "--scenario", name, "--set", "packets=20000")
 			args := append([]string{"replay", "--store", "none", "--fabric", e.fabric()}, e.captures(t)...)
 			out := mustRun(t, os.Environ(), args...)
 			match := storedObservations.FindStringSubmatch(out)
@@ -39,7 +39,7 @@ func TestFairnessIsDrawn(t *testing.T) {
 	ratio := regexp.MustCompile(`the fastest flow gets ([0-9.]+) times the rate`)
 	read := func(name string) float64 {
 		dir := filepath.Join(t.TempDir(), name)
-		out := mustRun(t, os.Environ(), "emit", "--scenario", name, "--duration", "10ms", "--out", dir)
+		out := mustRun(t, os.Environ(), "emit", "--scenario", name, "--set", "duration=10ms", "--out", dir)
 		match := ratio.FindStringSubmatch(out)
 		if match == nil || !strings.Contains(out, "leaf1:up1") {
 			t.Fatalf("emit does not tell the ratio or the bottlenecks:\n%s", out)

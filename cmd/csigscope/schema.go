@@ -1,13 +1,21 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 )
 
 func newSchemaCommand() *cobra.Command {
@@ -22,50 +30,30 @@ func newSchemaCommand() *cobra.Command {
 	return cmd
 }
 
-func newSchemaUnpin() *cobra.Command {
-	var dsn, output string
-	var all bool
-	cmd := &cobra.Command{
-		Use:   "unpin NAME...",
-		Short: "Take the next description of groups and locations, whichever exporter gives it",
-		Long: `Take the next description of groups and locations, whichever exporter gives it. Where
-collect has no fabric file, what the first exporter says of a name (its level, parent,
-capacity, device, set and ports) is pinned: others that say otherwise are refused, which the
-finding contested-name shows. Collectors that run take such a description within seconds; of
-several, the one that was refused first. --all unpins what exporters have described, names
-what fabric files say as well; a collector that runs keeps to its own file in any case.`,
-		Example: `  csigscope query findings
-  csigscope schema unpin leaf3:up1 "leaf3 up"`,
+// asItIs opens the store that --store names and leaves its schema as it is; lacks completes the
+// error of --store none. A box is for commands that write.
+func asItIs(how opening, box *outboxFlags, lacks string) opener {
+	return func(cmd *cobra.Command, dsn string) (*openedStore, error) {
+		db, err := connect(cmd, dsn, how, box)
+		if err == nil && db == nil {
+			err = usageError{fmt.Errorf("schema %s: --store none has %s", cmd.Name(), lacks)}
+		}
+		return db, err
 	}
-	addStoreFlag(cmd, &dsn)
-	addOutputFlag(cmd, &output)
-	cmd.Flags().BoolVar(&all, "all", false, "unpin all names that exporters have described")
-	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		if all == (len(names) > 0) {
-			return usageError{fmt.Errorf("schema unpin: expected names of groups and locations, or --all")}
+}
+
+// embedded opens the embedded store, for commands that no server has.
+func embedded(how opening, box *outboxFlags) opener {
+	return func(cmd *cobra.Command, dsn string) (*openedStore, error) {
+		db, err := connect(cmd, dsn, how, box)
+		if err != nil || db != nil && db.engine != nil {
+			return db, err
 		}
-		db, err := connect(cmd, dsn, mustExist, nil)
-		if err != nil {
-			return err
+		if db != nil {
+			err = db.Close()
 		}
-		if db == nil {
-			return usageError{fmt.Errorf("schema unpin: --store none has no names")}
-		}
-		defer db.Close()
-		list, err := db.store.Unpin(cmd.Context(), names)
-		if err != nil {
-			return err
-		}
-		if len(list) == 0 && !all {
-			return fmt.Errorf("unpin names: none of them is pinned: see the evidence of csigscope query findings for how they are spelled")
-		}
-		t := tabular.Listing{Columns: []string{"kind", "name", "exporter", "pinned"}}
-		for _, u := range list {
-			t.Rows = append(t.Rows, []any{u.Kind, u.Name, u.Exporter, u.At.UTC().Format(time.RFC3339)})
-		}
-		return t.Write(cmd.OutOrStdout(), output)
+		return nil, errors.Join(usageError{fmt.Errorf("%s: --store %s is not the embedded store", cmd.CommandPath(), dsn)}, err)
 	}
-	return cmd
 }
 
 func newSchemaPrint() *cobra.Command {
@@ -103,77 +91,387 @@ choose shards yet. The statements are tested to parse; they were never run on a 
 }
 
 func newSchemaMigrate() *cobra.Command {
-	var dsn string
 	var box outboxFlags
-	var keep []string
+	var retention []string
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring a database to this version's schema, set how long rows are kept, and send what waits in the outbox",
+		Short: "Bring a database to this version's schema, set how long rows are kept, and send rows that wait in the outbox",
 		Example: `  csigscope schema migrate --store clickhouse://csigscope@db.example:9000/csigscope
-  csigscope schema migrate --keep fine=2h,1s=30d`,
+  csigscope schema migrate --retention fine=2h,1s=30d`,
 		Args: noArgs,
 	}
-	addStoreFlag(cmd, &dsn)
-	box.add(cmd.Flags())
-	cmd.Flags().StringSliceVar(&keep, "keep", nil,
-		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; at first fine=6h,1s=14d,1m=400d; holds until it is changed, here or by a command whose configuration file says otherwise")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		retention, err := parseRetention(keep)
+	open := func(cmd *cobra.Command, dsn string) (*openedStore, error) {
+		keep, err := parseRetention(retention)
 		if err != nil {
-			return usageError{fmt.Errorf("--keep: %w", err)}
+			return nil, usageError{fmt.Errorf("--retention: %w", err)}
 		}
-		db, err := openStoreKeeping(cmd, dsn, &box, retention)
-		if err != nil {
-			return err
+		db, err := openStoreKeeping(cmd, dsn, &box, keep)
+		if err == nil && db == nil {
+			err = usageError{fmt.Errorf("schema migrate: --store none has no schema")}
 		}
-		if db == nil {
-			return usageError{fmt.Errorf("schema migrate: --store none has no schema")}
-		}
-		defer db.Close()
+		return db, err
+	}
+	withStore(cmd, open, func(cmd *cobra.Command, db *openedStore, _ []string) error {
 		if err := db.store.Flush(cmd.Context()); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is up to date\n", db.target)
 		return db.Close()
-	}
+	})
+	box.add(cmd.Flags())
+	cmd.Flags().StringSliceVar(&retention, "retention", nil,
+		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; at first fine=6h,1s=14d,1m=400d; holds until it is changed, here or by a command whose configuration file says otherwise")
 	return cmd
 }
 
 func newSchemaStatus() *cobra.Command {
-	var dsn, output string
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "List the migrations and which of them a database has",
-		Args:  noArgs,
-	}
-	addStoreFlag(cmd, &dsn)
-	addOutputFlag(cmd, &output)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		db, err := connectStore(cmd, dsn, mustExist)
-		if err != nil {
-			return err
-		}
-		if db == nil {
-			return usageError{fmt.Errorf("schema status: --store none has no schema")}
-		}
-		defer db.Close()
+	var out output
+	cmd := &cobra.Command{Use: "status", Short: "List the migrations and which of them a database has", Args: noArgs}
+	out.add(cmd, tabular.ListingFormats()...)
+	return withStore(cmd, asItIs(mustExist, nil, "no schema"), func(cmd *cobra.Command, db *openedStore, _ []string) error {
 		status, err := db.store.Status(cmd.Context())
 		if err != nil {
 			return err
 		}
-		t := tabular.Listing{Columns: []string{"version", "name", "applied", "current"}}
-		for _, m := range status {
-			applied := any(nil)
-			if !m.Applied.IsZero() {
-				applied = m.Applied.UTC().Format(time.RFC3339)
-			}
-			version := any(m.Version)
-			if m.Version == 0 {
-				version = nil
-			}
-			t.Rows = append(t.Rows, []any{version, m.Name, applied, m.Current})
+		return out.list(cmd, answers.Migrations(status))
+	})
+}
+
+func newSchemaVerify() *cobra.Command {
+	var out output
+	var o store.VerifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that stored rows add up",
+		Long: `Check what must hold of all stored rows, whatever was measured, and print violations:
+1 s rows add up to 1 min rows and fine rows to no more than 1 s rows (where the run is
+done and neither has expired), what taps counted as stored is there or in gaps, the
+numbers of each row fit together, no identity is of two records, and rows belong to a
+run, a configuration, groups and locations that are known. Every row is read, in pieces
+of a day or less.
+
+Rows of the kind "info" are no faults: runs that a later one superseded, rows
+that were written more than once and count once, rows that were lost and are in gaps. With faults the exit code is 3.`,
+		Args: noArgs,
+	}
+	out.add(cmd, tabular.ListingFormats()...)
+	cmd.Flags().DurationVar(&o.Grace, "grace", time.Hour, "how long a run may be under way before it counts as one that never ended")
+	before(cmd, func([]string) error {
+		if o.Grace <= 0 {
+			return fmt.Errorf("--grace %s: expected a time above 0", o.Grace)
 		}
-		return t.Write(cmd.OutOrStdout(), output)
+		return nil
+	})
+	return withStore(cmd, asItIs(mustExist, nil, "nothing to verify"), func(cmd *cobra.Command, db *openedStore, _ []string) error {
+		o.Now = time.Now()
+		t, faults, err := answers.Verified(cmd.Context(), db.store, o)
+		if err != nil {
+			return err
+		}
+		if err := out.list(cmd, t); err != nil {
+			return err
+		}
+		if faults > 0 {
+			return findingsError{fmt.Errorf("schema verify: %d faults in %s", faults, db.target)}
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "all that is stored in %s adds up\n", db.target)
+		return nil
+	})
+}
+
+func newSchemaTrim() *cobra.Command {
+	var out output
+	var box outboxFlags
+	var budget int64
+	cmd := &cobra.Command{
+		Use:   "trim --max-disk SIZE",
+		Short: "Delete the oldest windows until a database fits its disk budget",
+		Long: `Delete the oldest windows until a database takes no more disk than its budget: fine
+windows by the hour first, then 1 s windows with their flows by the day, then by the month
+the flows of 1 min windows and the rows of taps and findings; never 1 min windows. All
+tables count. What was deleted is printed, and recorded in the table gaps, so that "schema
+verify" still compares the rows that are left with the counts of taps. The budget of the configuration
+file (store: max_disk) is the default; to that, query serve, demo, replay and collect trim by
+themselves while they run.`,
+		Example: "  csigscope schema trim --max-disk 50GB",
+		Args:    noArgs,
+	}
+	withStore(cmd, asItIs(mustExist, &box, "nothing to trim"), func(cmd *cobra.Command, db *openedStore, _ []string) error {
+		if budget == 0 {
+			budget = int64(db.config.MaxDisk)
+		}
+		if budget == 0 {
+			return usageError{errors.New("--max-disk: expected a size such as 50GB, since the configuration file has none")}
+		}
+		dropped, err := db.store.Trim(cmd.Context(), uint64(budget))
+		return errors.Join(out.list(cmd, answers.Dropped(dropped)), err)
+	})
+	box.add(cmd.Flags())
+	out.add(cmd, tabular.ListingFormats()...)
+	addByteFlag(cmd.Flags(), &budget, "max-disk", 0, "`SIZE` such as 50GB or 200GiB, default that of the configuration file")
+	return cmd
+}
+
+func newSchemaUnpin() *cobra.Command {
+	var out output
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "unpin NAME...",
+		Short: "Take the next description of groups and locations, whichever exporter gives it",
+		Long: `Take the next description of groups and locations, whichever exporter gives it. Where
+collect has no fabric file, the first exporter's description of a name (its level, parent,
+capacity, device, set and ports) is pinned: others that say otherwise are refused, which the
+finding contested-name shows. Collectors that run take such a description within seconds; of
+several, the one that was refused first. --all unpins the descriptions of exporters, names
+those of fabric files as well; a collector that runs keeps to its own file in any case.`,
+		Example: `  csigscope query findings
+  csigscope schema unpin leaf3:up1 "leaf3 up"`,
+	}
+	out.add(cmd, tabular.ListingFormats()...)
+	cmd.Flags().BoolVar(&all, "all", false, "unpin all names that exporters have described")
+	before(cmd, func(names []string) error {
+		if all == (len(names) > 0) {
+			return errors.New("schema unpin: expected names of groups and locations, or --all")
+		}
+		return nil
+	})
+	return withStore(cmd, asItIs(mustExist, nil, "no names"), func(cmd *cobra.Command, db *openedStore, names []string) error {
+		list, err := db.store.Unpin(cmd.Context(), names)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 && !all {
+			return fmt.Errorf("unpin names: none of them is pinned: see the evidence of csigscope query findings for how they are spelled")
+		}
+		return out.list(cmd, answers.Unpinned(list))
+	})
+}
+
+func newSchemaDrop() *cobra.Command {
+	var box outboxFlags
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "drop",
+		Short: "Delete a database with all that was stored in it",
+		Long: `Delete a database with all rows in it. It lists the rows and asks first; where nobody can answer, it needs --yes. A database that holds anything that
+csigscope did not make is refused. One from before version 1 of the schema, which all
+other commands refuse, is dropped.`,
+		Example: "  csigscope schema drop --store embedded:old-data",
+		Args:    noArgs,
+	}
+	withStore(cmd, asItIs(toDrop, &box, "nothing to drop"), func(cmd *cobra.Command, db *openedStore, _ []string) error {
+		contents, err := db.store.Contents(cmd.Context())
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		fmt.Fprintf(out, "Database %s of %s:\n", db.target.Database, db.target)
+		contents.WriteText(out)
+		if !yes {
+			if err := askToDrop(cmd, db.target.Database); err != nil {
+				return err
+			}
+		}
+		if err := db.store.Drop(cmd.Context()); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "dropped")
+		return nil
+	})
+	box.add(cmd.Flags())
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// askToDrop wants the name of the database from a person at a terminal.
+func askToDrop(cmd *cobra.Command, database string) error {
+	if in, ok := cmd.InOrStdin().(io.Writer); !ok || !isTerminal(in) {
+		return usageError{fmt.Errorf("schema drop: nobody to ask: give --yes to delete all of this")}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "All of it will be lost. Type %s to go on: ", database)
+	return confirm(cmd.InOrStdin(), database)
+}
+
+func confirm(in io.Reader, want string) error {
+	answer, err := firstLine(in)
+	if strings.TrimSpace(answer) == want {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	return fmt.Errorf("nothing was dropped: expected %s, got %q", want, strings.TrimSpace(answer))
+}
+
+// maxAnswer bounds a person's answer, in bytes.
+const maxAnswer = 1024
+
+// firstLine reads a person's answer.
+func firstLine(in io.Reader) (string, error) {
+	line, err := bufio.NewReader(io.LimitReader(in, maxAnswer)).ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return strings.TrimRight(line, "\r\n"), err
+}
+
+func newSchemaGrants() *cobra.Command {
+	var g store.Grants
+	var access string
+	var password bool
+	var memory int64
+	cmd := &cobra.Command{
+		Use:   "grants --user NAME",
+		Short: "Print the SQL that gives a user access to the database",
+		Long: `Print the SQL that gives a user of a ClickHouse server access to the database, for an
+administrator to run: a role, and for a reader a settings profile and a quota, which
+bound what its queries cost.
+
+With --password-stdin the user is created; the password is printed as a salted hash.
+Without, the user must exist. A writer may store rows, an owner may also run schema
+migrate and schema drop.`,
+		Example: `  csigscope schema grants --user grafana
+  csigscope schema grants --user grafana --password-stdin < password.txt | clickhouse-client --multiquery`,
+		Args: noArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&g.User, "user", "", "`NAME` of the user (required)")
+	flags.StringVar(&access, "access", string(store.AccessReader), "what the user may do: reader, writer or owner")
+	flags.StringVar(&g.Database, "database", store.DefaultDatabase, "`NAME` of the database")
+	flags.BoolVar(&password, "password-stdin", false, "create the user, with the first line of standard input as its password")
+	flags.DurationVar(&g.Limits.Time, "max-time", 30*time.Second, "longest time of a reader's query")
+	flags.Uint64Var(&g.Limits.ReadRows, "max-read-rows", 4e9, "rows that a reader's query reads at most")
+	addByteFlag(flags, &memory, "max-memory", 4<<30, "`SIZE` of the memory of a reader's query")
+	flags.Uint64Var(&g.Limits.ResultRows, "max-result-rows", 1<<20, "rows of an answer at most")
+	flags.Uint64Var(&g.QueriesPerHour, "queries-per-hour", 36_000, "queries of a reader in an hour at most")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		g.Access, g.Limits.Memory = store.Access(access), uint64(memory)
+		if password {
+			if err := readPassword(cmd.InOrStdin(), &g); err != nil {
+				return err
+			}
+		}
+		statements, err := g.Statements()
+		if err != nil {
+			return usageError{fmt.Errorf("schema grants: %w", err)}
+		}
+		for _, s := range statements {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s;\n", s)
+		}
+		return nil
 	}
 	return cmd
+}
+
+// readPassword takes the first line, which must not be empty.
+func readPassword(in io.Reader, g *store.Grants) error {
+	password, err := firstLine(in)
+	if err != nil {
+		return fmt.Errorf("read password: %w", err)
+	}
+	if password == "" {
+		return usageError{errors.New("--password-stdin: expected a password in the first line of standard input")}
+	}
+	g.SetPassword(password)
+	return nil
+}
+
+func newSchemaBackup() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup FOLDER",
+		Short: "Copy the embedded store into a new folder",
+		Long: `backup copies the embedded store into a folder that does not exist yet, with checksums,
+while other commands go on storing: each table as it is at one moment. It is ClickHouse's
+BACKUP; back up a ClickHouse server with its own means.`,
+		Example: `  csigscope schema backup /backup/csigscope-2026-01-22
+  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere`,
+		Args: folderArg,
+	}
+	return withStore(cmd, embedded(mustExist, nil), func(cmd *cobra.Command, db *openedStore, args []string) error {
+		if err := db.engine.Backup(cmd.Context(), db.target.Database, args[0]); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is backed up in %s\n", db.target, args[0])
+		return db.Close()
+	})
+}
+
+func newSchemaRestore() *cobra.Command {
+	var box outboxFlags
+	var discard bool
+	cmd := &cobra.Command{
+		Use:   "restore FOLDER",
+		Short: "Fill a new embedded store from a backup",
+		Long: `restore fills an embedded store that holds nothing yet from a folder that schema backup
+has written, checks all of it against its checksums, and brings it to this version's
+schema. A damaged backup is refused, and leaves the store empty.
+
+Where the outbox of the store is still there, its rows are newer than the backup or in it:
+rows that wait are sent, and so are rows that the store took in the last minutes
+(--outbox-retention) and that the backup lacks. Runs that came back without their names are
+counted: replay their captures again. To have the backup and nothing else, give
+--discard-outbox.`,
+		Example: `  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere
+  csigscope schema restore /backup/csigscope-2026-01-22 --discard-outbox`,
+		Args: folderArg,
+	}
+	withStore(cmd, embedded(makeMissing, &box), func(cmd *cobra.Command, db *openedStore, args []string) error {
+		return restore(cmd, db, args[0], discard)
+	})
+	box.add(cmd.Flags())
+	cmd.Flags().BoolVar(&discard, "discard-outbox", false, "discard the rows in the store's outbox, instead of sending those that the backup lacks")
+	return cmd
+}
+
+// restore fills an empty store from a backup, and makes it and its outbox agree.
+func restore(cmd *cobra.Command, db *openedStore, folder string, discard bool) error {
+	err := db.engine.Restore(cmd.Context(), db.target.Database, folder)
+	if errors.Is(err, chdb.ErrNotEmpty) {
+		return fmt.Errorf("%w: name a new folder with --store embedded:DIR", err)
+	}
+	if err != nil {
+		return err
+	}
+	lost := uint64(0)
+	if discard {
+		if lost, err = db.store.DiscardOutbox(); err != nil { // before Migrate, which begins to send
+			return err
+		}
+	}
+	if err := db.store.Migrate(cmd.Context()); err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s is restored from %s\n", db.target, folder)
+	if discard {
+		fmt.Fprintf(out, "the outbox is discarded, with %d rows that were never stored\n", lost)
+		return db.Close()
+	}
+	done, err := db.store.Settle(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("send rows that the backup lacks: %w", err)
+	}
+	done.WriteText(out)
+	return db.Close()
+}
+
+// retentionNames are the resolutions in the order of the store's tables.
+var retentionNames = []string{"fine", "1s", "1m"}
+
+// parseRetention reads a list of RESOLUTION=TIME.
+func parseRetention(list []string) (store.Retention, error) {
+	var keep store.Retention
+	for _, item := range list {
+		name, text, _ := strings.Cut(item, "=")
+		i := slices.Index(retentionNames, name)
+		if i < 0 {
+			return keep, fmt.Errorf("%q: expected fine=TIME, 1s=TIME or 1m=TIME", item)
+		}
+		var d config.Duration
+		if err := d.Set(text); err != nil || d == 0 {
+			return keep, fmt.Errorf("%q: expected a time such as 6h or 14d", item)
+		}
+		keep[i] = time.Duration(d)
+	}
+	return keep, nil
 }

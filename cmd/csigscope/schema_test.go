@@ -18,7 +18,7 @@ func TestSchemaVerify(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
-	e := emit(t, "--scenario", "demo", "--duration", "2s")
+	e := emit(t, "--scenario", "demo", "--set", "duration=2s")
 	few := filepath.Join(t.TempDir(), "few.yaml")
 	if err := os.WriteFile(few, []byte("windows: {max_keys: 100}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestSchemaDrop(t *testing.T) {
 	env := engineEnv(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	store := "--store=embedded:" + dir
-	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "1s", store)
+	mustRun(t, env, "replay", "--scenario", "demo", "--set", "duration=1s", store)
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -86,7 +86,7 @@ func TestEarlierStore(t *testing.T) {
 		"CREATE TABLE csigscope.partials_1s (window_start DateTime64(9, 'UTC'), observations UInt64) ENGINE = ReplacingMergeTree ORDER BY window_start")
 	store := "--store=embedded:" + dir
 	config := writeFile(t, filepath.Join(t.TempDir(), "collect.yaml"), "collect:\n  ingest: {listen: "+freeAddress(t)+", anonymous: host1}\n")
-	replay := []string{"replay", "--scenario", "demo", "--duration", "1s"}
+	replay := []string{"replay", "--scenario", "demo", "--set", "duration=1s"}
 	for _, args := range [][]string{
 		replay,
 		{"collect", "--config", config},
@@ -163,16 +163,16 @@ func TestSchemaTrim(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
-	mustRun(t, env, "replay", "--scenario", "demo", "--duration", "1s", "--fine", "10ms", "--fine-all", store)
+	mustRun(t, env, "replay", "--scenario", "demo", "--set", "duration=1s", "--fine", "10ms", "--fine-all", store)
 	for _, tt := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"migrate", store, "--keep", "fine=2h,1s=30d"}, 0, "up to date"},
-		{[]string{"migrate", store, "--keep", "1s=1m"}, 2, "at least 1h"},
-		{[]string{"migrate", store, "--keep", "2s=1h"}, 2, "expected fine=TIME"},
-		{[]string{"migrate", store, "--keep", "1s"}, 2, "such as 6h"},
+		{[]string{"migrate", store, "--retention", "fine=2h,1s=30d"}, 0, "up to date"},
+		{[]string{"migrate", store, "--retention", "1s=1m"}, 2, "at least 1h"},
+		{[]string{"migrate", store, "--retention", "2s=1h"}, 2, "expected fine=TIME"},
+		{[]string{"migrate", store, "--retention", "1s"}, 2, "such as 6h"},
 		{[]string{"trim", store}, 2, "--max-disk"},
 		{[]string{"trim", store, "--max-disk", "1TB", "-o", "csv"}, 0, "table,partition,rows,bytes\n"},
 		{[]string{"trim", store, "--max-disk", "1kB"}, 1, "partials_fine"},
@@ -182,17 +182,6 @@ func TestSchemaTrim(t *testing.T) {
 		r := runBinary(t, env, append([]string{"schema"}, tt.args...)...)
 		if text := r.stdout + r.stderr; r.code != tt.code || !strings.Contains(text, tt.want) {
 			t.Errorf("%v: exit code %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.want, text)
-		}
-	}
-}
-
-func TestParseBytes(t *testing.T) {
-	for text, want := range map[string]uint64{
-		"50GB": 50e9, "1.5 GiB": 3 << 29, "7": 7, "7B": 7, "2kB": 2000, "1TB": 1e12,
-		"": 0, "GB": 0, "-1GB": 0, "0": 0, "1e30TB": 0, "NaN": 0, "5 parsecs": 0,
-	} {
-		if got, err := parseBytes(text); got != want || (err == nil) != (want > 0) {
-			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
 		}
 	}
 }

@@ -3,27 +3,67 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/alto"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/door"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
+
+// addExposedFlag adds the flag that opens a door beyond loopback to everybody.
+func addExposedFlag(cmd *cobra.Command, of string, exposed *bool) {
+	cmd.Flags().BoolVar(exposed, "api-dangerously-exposed", false,
+		"let "+of+" be an address that other machines reach without TLS or credentials: everybody there can ask, and read on the way")
+}
+
+// openDoor listens at the address that a flag names, for the clients of the section api. Beyond
+// loopback there has to be a certificate, and clients have to have credentials, unless exposed.
+func openDoor(ctx context.Context, c *config.API, flag, address string, exposed bool, logger *slog.Logger) (*edge.Server, error) {
+	if err := checkDoor(c, flag, address, exposed); err != nil {
+		return nil, err
+	}
+	auth := c.Auth()
+	d, err := edge.New(edge.Config{
+		Auth: &auth, Access: &edge.Access{Settings: c.Settings(), Open: page.IsFile}, Exposed: exposed, Logger: logger,
+	})
+	if err != nil {
+		return nil, usageError{fmt.Errorf("api: %w", err)}
+	}
+	if err := d.Listen(ctx, address); err != nil {
+		return nil, fmt.Errorf("%w: choose another port with %s", err, flag)
+	}
+	return d, nil
+}
+
+// checkDoor refuses what is no address, and one that others can reach where that is not safe.
+func checkDoor(c *config.API, flag, address string, exposed bool) error {
+	var a config.Address
+	if err := a.Set(address); err != nil {
+		return usageError{fmt.Errorf("%s %q: %w", flag, address, err)}
+	}
+	if err := c.CheckListen(a); err != nil && !exposed {
+		return usageError{fmt.Errorf("%s %w", flag, err)}
+	}
+	return nil
+}
 
 // pageServer is the page and the API over a store, behind a door.
 type pageServer struct {
 	handler http.Handler
 	api     *api.API
-	door    *door.Door
+	door    *edge.Server
 }
 
 // newPageServer serves what is stored, and the last windows where memory is not nil.
-func newPageServer(db *openedStore, name string, memory *table.Memory, d *door.Door) (*pageServer, error) {
+func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.Server) (*pageServer, error) {
 	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Logger: db.logger})
 	if err != nil {
 		return nil, err
@@ -39,6 +79,46 @@ func (s *pageServer) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func announce(cmd *cobra.Command, d *door.Door) {
+func announce(cmd *cobra.Command, d *edge.Server) {
 	fmt.Fprintf(cmd.OutOrStdout(), "\nthe page is at %s/ (Ctrl-C ends it)\n", d.URL())
+}
+
+// liveFeed is the query API and the page of a process that windows pass through: memory is
+// a sink of theirs.
+type liveFeed struct {
+	memory  *table.Memory
+	api     *api.API
+	door    *edge.Server
+	handler http.Handler
+}
+
+// newLiveFeed serves behind the door. History is asked of the store, names of the fabric in
+// use.
+func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, db *openedStore) (*liveFeed, error) {
+	f := &liveFeed{memory: table.NewMemory(table.MemoryOptions{}), door: d}
+	var err error
+	f.api, err = api.New(api.Config{Memory: f.memory, Reader: query.FromStore(db.store), Names: names, Logger: db.logger})
+	if err != nil {
+		return nil, err
+	}
+	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.Groups, Prefixes: names.Prefixes, Logger: db.logger})
+	fmt.Fprintf(cmd.OutOrStdout(), "the query API is at %s/openapi.json, the page at %[1]s/\n", d.URL())
+	return f, nil
+}
+
+// run serves until ctx ends.
+func (f *liveFeed) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return f.memory.Run(ctx) })
+	g.Go(func() error { return f.api.Run(ctx) })
+	g.Go(func() error { return f.door.Serve(ctx, f.handler) })
+	return g.Wait()
+}
+
+// withALTO serves ALTO beside what is served already.
+func withALTO(h http.Handler, c alto.Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(alto.Path, alto.New(c))
+	mux.Handle("/", h)
+	return mux
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // soakEnv is how long TestSoak runs.
@@ -62,12 +63,12 @@ func TestSoak(t *testing.T) {
 // taggedFrames are frames of the simulator with one tag, and nothing else to count.
 func taggedFrames(t *testing.T) [][]byte {
 	t.Helper()
-	scenario, err := emitter.Named("quickstart")
+	s, err := scenario.Named("quickstart")
 	if err != nil {
 		t.Fatal(err)
 	}
-	scenario.Duration /= 4
-	report, err := emitter.Run(t.Context(), scenario, t.TempDir(), nil)
+	s.Duration /= 4
+	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

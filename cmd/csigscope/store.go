@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
-	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 )
 
 // storeTargets are what --store names.
@@ -33,6 +36,16 @@ func addStoreConfigFlag(cmd *cobra.Command) {
 	}
 }
 
+// outboxFlags are those of commands that write to the store; commands that only read have none.
+// They come before the file's section store.outbox.
+type outboxFlags struct{}
+
+func (*outboxFlags) add(flags *pflag.FlagSet) {
+	config.Flag(flags, "outbox", "store.outbox.dir")
+	config.Flag(flags, "outbox-size", "store.outbox.size")
+	config.Flag(flags, "outbox-retention", "store.outbox.retention")
+}
+
 // addClickHouseFlag is for commands that keep the store open.
 func addClickHouseFlag(cmd *cobra.Command, address *string) {
 	cmd.Flags().StringVar(address, "clickhouse-listen", "",
@@ -44,8 +57,7 @@ type openedStore struct {
 	store  *store.Store
 	engine *chdb.Engine
 	target store.Target
-	config storeConfig
-	outbox outboxFlags // as they hold, of a store that is written to
+	config config.Store
 	logger *slog.Logger
 
 	stopTrim func() // nil without a trim loop
@@ -84,7 +96,7 @@ func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store
 // it comes. Without an outbox there is nowhere to wait.
 func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, error) {
 	db, err := connect(cmd, dsn, whenThere, f)
-	if err != nil || db == nil || db.outbox.dir != "none" {
+	if err != nil || db == nil || db.config.Outbox.Dir != config.NoOutbox {
 		return db, err
 	}
 	return db, db.migrate(cmd, store.Retention{})
@@ -92,7 +104,7 @@ func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStor
 
 // migrate brings schema and retention up to date, or closes the store.
 func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
-	for g, d := range db.config.retention() {
+	for g, d := range db.config.Retention.Keep() {
 		keep[g] = cmp.Or(keep[g], d)
 	}
 	err := db.store.Migrate(cmd.Context())
@@ -111,19 +123,16 @@ func connectStore(cmd *cobra.Command, dsn string, how opening) (*openedStore, er
 }
 
 func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*openedStore, error) {
-	config, err := storeSettings(cmd, dsn)
+	c, err := storeSettings(cmd, dsn)
 	if err != nil {
 		return nil, err
 	}
-	target, err := config.target()
+	target, err := c.DSN.Target()
 	if err != nil {
 		return nil, usageError{err}
 	}
-	db := &openedStore{target: target, config: config, logger: newLogger(cmd, cmd.ErrOrStderr())}
-	if f != nil {
-		db.outbox = f.over(config.Outbox)
-	}
-	o := store.Options{Database: target.Database, Logger: db.logger, Limits: config.limits(target.Limits), ToDrop: how == toDrop}
+	db := &openedStore{target: target, config: c, logger: newLogger(cmd, cmd.ErrOrStderr())}
+	o := store.Options{Database: target.Database, Logger: db.logger, Limits: c.LimitsOf(target.Limits), ToDrop: how == toDrop}
 	switch target.Kind {
 	case store.KindNone:
 		return nil, nil
@@ -136,12 +145,12 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*open
 		o.Writer = target.Options
 	}
 	if f != nil {
-		if o.Outbox, err = db.outbox.options(db.target); err != nil {
+		if o.Outbox, err = c.Outbox.Options(db.target, dataFolder); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
 	}
 	if how == whenThere && o.Outbox != nil {
-		o.Later = &store.Later{Patience: serverPatience, Retention: config.retention()}
+		o.Later = &store.Later{Patience: serverPatience, Retention: c.Retention.Keep()}
 		if db.engine != nil {
 			o.Later.Started = db.engine.Wait
 		}
@@ -153,34 +162,35 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*open
 	return db, nil
 }
 
-// storeSettings is the section store of the command's configuration file, with the target
-// from the command line unless that is the command's default.
-func storeSettings(cmd *cobra.Command, dsn string) (storeConfig, error) {
+// storeSettings is the section store of the command's configuration file, with the flags of the
+// command over it, and the target from the command line unless that is the command's default.
+func storeSettings(cmd *cobra.Command, dsn string) (config.Store, error) {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
-		return storeConfig{}, fmt.Errorf("find configuration: %w", err)
+		return config.Store{}, fmt.Errorf("find configuration: %w", err)
 	}
 	c, err := loadConfig(path)
 	if err != nil {
-		return storeConfig{}, err
+		return config.Store{}, err
 	}
+	c.Override(cmd.Flags())
 	flag := cmd.Flags().Lookup("store")
-	if flag.Changed || dsn != flag.DefValue || c.Store.DSN.IsZero() {
-		c.Store.DSN = storeTarget{text: dsn}
+	if flag.Changed || dsn != flag.DefValue {
+		c.Store.DSN = config.NewDSN(dsn)
 	}
 	return c.Store, nil
 }
 
 // keepTrimmed trims the store to the budget of the configuration until it is closed.
 func (db *openedStore) keepTrimmed(ctx context.Context) {
-	if db.config.MaxDisk.IsZero() || db.stopTrim != nil {
+	if db.config.MaxDisk == 0 || db.stopTrim != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := db.store.RunTrim(ctx, db.config.MaxDisk.n, db.config.TrimEvery.d); err != nil {
+		if err := db.store.RunTrim(ctx, uint64(db.config.MaxDisk), time.Duration(db.config.TrimEvery)); err != nil {
 			db.logger.Error("the store is not trimmed any more", slog.Any("error", err))
 		}
 	}()
@@ -212,7 +222,7 @@ func (db *openedStore) startEngine(ctx context.Context, how opening) error {
 		return fmt.Errorf("find own executable: %w", err)
 	}
 	start := chdb.Start
-	if how == whenThere && db.outbox.dir != "none" {
+	if how == whenThere && db.config.Outbox.Dir != config.NoOutbox {
 		start = chdb.StartLater
 	}
 	db.engine, err = start(ctx, chdb.Options{
@@ -300,39 +310,34 @@ func (db *openedStore) Close() error {
 	return failed
 }
 
-// begin tells the store which files are coming and under which configuration.
-func (db *openedStore) begin(ctx context.Context, r *replay.Replay, n *network) error {
-	if err := db.store.WriteEpoch(ctx, n.epoch, n.text); err != nil {
-		return err
+// asUsage marks what the user asked for wrongly.
+func asUsage(err error) error {
+	if errors.Is(err, store.ErrRetention) {
+		return usageError{err}
 	}
-	for _, s := range r.Sources() {
-		if err := db.store.BeginRun(ctx, runOf(s)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
-// end writes the names met and declares the files complete: until then an earlier
-// replay of the same files stays the visible one.
-func (db *openedStore) end(ctx context.Context, r *replay.Replay, n *network) error {
-	if err := db.store.Flush(ctx); err != nil {
-		return err
+// newEngineCommand is what the child process of the embedded engine runs.
+func newEngineCommand() *cobra.Command {
+	var o chdb.ServerOptions
+	cmd := &cobra.Command{
+		Use:    "engine --dir DIR",
+		Short:  "Run the embedded ClickHouse engine over a data folder",
+		Hidden: true,
+		Args:   noArgs,
 	}
-	if err := db.store.WriteGroups(ctx, n.fabric.Groups()); err != nil {
-		return err
+	cmd.Flags().StringVar(&o.Dir, "dir", "", "data `FOLDER`")
+	cmd.Flags().StringVar(&o.Library, "library", "", "engine library `FILE`")
+	cmd.Flags().StringVar(&o.Listen, "listen", "", "also answer read-only queries on this loopback `ADDRESS`")
+	cmd.Flags().Uint64Var(&o.MaxMemory, "max-memory", 0, "memory limit in `BYTES`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// A Ctrl-C reaches every process of the terminal; the parent's last rows are
+		// still to be written then. The engine ends when nobody is attached.
+		ctx, stop := signal.NotifyContext(context.WithoutCancel(cmd.Context()), syscall.SIGTERM)
+		defer stop()
+		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		return chdb.Serve(ctx, o)
 	}
-	if err := db.store.WriteLocations(ctx, n.fabric.Locations()); err != nil {
-		return err
-	}
-	for _, s := range r.Sources() {
-		if err := db.store.EndRun(ctx, runOf(s)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func runOf(s replay.Source) store.Run {
-	return store.Run{Source: s.Source, Mode: store.RunReplay, Name: filepath.Base(s.File)}
+	return cmd
 }

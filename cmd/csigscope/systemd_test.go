@@ -89,7 +89,7 @@ func knownCommand(t *testing.T, args []string) {
 		t.Errorf("%q: %v", args, err)
 	}
 	ops := false
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { ops = ops || f.Name == "ops-listen" })
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { ops = ops || f.Name == "metrics-listen" })
 	if !ops {
 		t.Errorf("%s tells systemd nothing: Type=notify would wait for ever", cmd.CommandPath())
 	}

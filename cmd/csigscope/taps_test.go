@@ -12,7 +12,7 @@ func TestQueryTaps(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
-	e := emit(t, "--scenario", "quickstart", "--duration", "2s")
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=2s")
 	var s summaryOutput
 	for _, args := range [][]string{nil, {"--chunk-size", "100000"}} {
 		s = replayInto(t, env, dsn, e, e.captures(t), args...)

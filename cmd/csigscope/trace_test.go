@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/csigscope/csigscope/replay"
 )
 
 // TestTrace follows packets between two taps, one of which has a clock of its own.
@@ -18,14 +20,14 @@ taps:
 - {name: a, before: [leaf1]}
 - {name: b, before: [leaf2], offset: 1ms}
 `)
-	e := emit(t, "--scenario-file", file, "--capture-untagged")
+	e := emit(t, "--scenario-file", file, "--set", "capture_untagged=true")
 	a, b := filepath.Join(e.dir, "a.pcapng"), filepath.Join(e.dir, "b.pcapng")
-	hops := decodeJSON[[]tracedHop](t, mustRun(t, os.Environ(), "trace", a, b, "--fabric", e.fabric(), "-o", "json"))
+	hops := decodeJSON[replay.TracedHops](t, mustRun(t, os.Environ(), "trace", a, b, "--fabric", e.fabric(), "-o", "json"))
 	if len(hops) != 1 || hops[0].OffsetNS == nil || *hops[0].OffsetNS < 998_000 || *hops[0].OffsetNS > 1_002_000 {
 		t.Fatalf("%+v", hops)
 	}
 	// Between the two are the ports of leaf1 and spines, and those of leaf2 on the way back.
-	for i, way := range []tracedWay{hops[0].Forward, hops[0].Backward} {
+	for i, way := range []replay.TracedWay{hops[0].Forward, hops[0].Backward} {
 		for _, c := range way.Changes {
 			if up := fmt.Sprintf("leaf%d:up", i+1); !strings.HasPrefix(c.Location, up) && !strings.HasPrefix(c.Location, "spine") {
 				t.Errorf("a value from %q", c.Location)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
 // storedWindow is one line of query windows.
@@ -58,15 +58,15 @@ func storedWindows(t *testing.T, env []string, dsn string) map[string]storedWind
 }
 
 // truthCells reads the emitter's truth about a source: tag or reflection.
-func truthCells(t *testing.T, e emitted, source string) map[string]emitter.TruthCell {
+func truthCells(t *testing.T, e emitted, source string) map[string]truth.Cell {
 	t.Helper()
-	f, err := os.Open(filepath.Join(e.dir, emitter.TruthFile))
+	f, err := os.Open(filepath.Join(e.dir, truth.File))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	cells := map[string]emitter.TruthCell{}
-	err = emitter.ReadTruth(f, emitter.TruthVisitor{Cell: func(c emitter.TruthCell) error {
+	cells := map[string]truth.Cell{}
+	err = truth.Read(f, truth.Visitor{Cell: func(c truth.Cell) error {
 		pair := c.Signal + " " + c.SrcGroup + ">" + c.DstGroup
 		if c.Source == source {
 			cells[fmt.Sprintf("%s %s", c.WindowStart.UTC().Format(time.RFC3339Nano), pair)] = c
@@ -90,7 +90,7 @@ type accuracy struct {
 
 // compareWithTruth checks every cell and window of the truth against the store:
 // counts and means for all, modes for the heavy ones.
-func compareWithTruth(t *testing.T, truth map[string]emitter.TruthCell, stored map[string]storedWindow, unit map[string]float64) accuracy {
+func compareWithTruth(t *testing.T, truth map[string]truth.Cell, stored map[string]storedWindow, unit map[string]float64) accuracy {
 	t.Helper()
 	var a accuracy
 	for key, want := range truth {
@@ -120,7 +120,7 @@ func compareWithTruth(t *testing.T, truth map[string]emitter.TruthCell, stored m
 
 // add judges one mode, which must be at the true port's stage if it contains that port,
 // and never hold more observations than its ports truly had.
-func (a *accuracy) add(t *testing.T, key string, want *emitter.TruthCell, got *storedWindow) {
+func (a *accuracy) add(t *testing.T, key string, want *truth.Cell, got *storedWindow) {
 	t.Helper()
 	truly := a.judge(want, got)
 	if slices.Contains(strings.Fields(got.ModePorts), want.Bottleneck) && got.ModeStage != want.Stage {
@@ -135,7 +135,7 @@ func (a *accuracy) add(t *testing.T, key string, want *emitter.TruthCell, got *s
 // gives the number of observations that its ports truly had. A set of ports collects the
 // observations of all of its ports, so that it can be the mode although another port is
 // first among ports: then it must outweigh that port.
-func (a *accuracy) judge(want *emitter.TruthCell, got *storedWindow) (truly uint64) {
+func (a *accuracy) judge(want *truth.Cell, got *storedWindow) (truly uint64) {
 	a.heavy++
 	a.candidates = append(a.candidates, got.Candidates)
 	ports := strings.Fields(got.ModePorts)

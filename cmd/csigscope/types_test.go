@@ -249,7 +249,7 @@ func checkSum(t *testing.T, query func(...string) string) {
 		t.Fatalf("type_6: %d cells, want 1", len(cells))
 	}
 	cells[0].check(t, "type_6", typedCell{State: "congested", Mean: new(7.5), Min: new(3.), Max: new(12.), Unit: "count", Heavy: 12})
-	if got := query("locations", "-o", "csv", "--signal", "type_6"); !strings.Contains(got, "\nall hops,,,24,12,12,count,1\n") {
+	if got := query("locations", "-o", "csv", "--signal", "type_6"); !strings.Contains(got, "\nall hops,,24,12,12,count,,1\n") {
 		t.Errorf("locations of a sum:\n%s", got)
 	}
 }

@@ -10,18 +10,35 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/csigscope/csigscope/dashboards/typestest"
 )
 
-func compose(t *testing.T) object {
+type object = map[string]any
+
+// decode reads a YAML document.
+func decode(t *testing.T, file string) (document object) {
 	t.Helper()
-	return decode[object](t, "compose.yaml", read(t, "compose.yaml"))[0]
+	if err := yaml.Unmarshal(read(t, file), &document); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return document
+}
+
+// at walks down maps; what is not there is nil.
+func at(v any, path ...string) any {
+	for _, key := range path {
+		m, _ := v.(object)
+		v = m[key]
+	}
+	return v
 }
 
 func services(t *testing.T) map[string]object {
 	t.Helper()
 	list := make(map[string]object)
-	for key, s := range compose(t)["services"].(object) {
+	for key, s := range decode(t, "compose.yaml")["services"].(object) {
 		list[key] = s.(object)
 	}
 	return list
@@ -36,7 +53,7 @@ func TestComposeSchema(t *testing.T) {
 		}
 		return typestest.ComposeErrors(t, text)
 	}
-	document := compose(t)
+	document := decode(t, "compose.yaml")
 	if out := errorsOf(document); out != "" {
 		t.Error(out)
 	}
@@ -56,7 +73,7 @@ func TestComposeSchema(t *testing.T) {
 func TestComposeReferences(t *testing.T) {
 	made := secrets(t)
 	all := services(t)
-	volumes := compose(t)["volumes"].(object)
+	volumes := decode(t, "compose.yaml")["volumes"].(object)
 	used := make(map[string]bool)
 	for what, s := range all {
 		checkImage(t, fmt.Sprint(s["image"]))
@@ -134,5 +151,20 @@ func TestComposeSecurity(t *testing.T) {
 				t.Errorf("%s: other machines reach %v", what, p)
 			}
 		}
+	}
+}
+
+// secretName tells a variable that holds a secret, rather than the path of one.
+func secretName(variable string) bool {
+	return strings.Contains(variable, "PASSWORD") || strings.HasSuffix(variable, "TOKEN") || strings.HasSuffix(variable, "SECRET")
+}
+
+// checkImage wants a version of images that are not built here.
+func checkImage(t *testing.T, image string) {
+	t.Helper()
+	repository, tag, versioned := strings.Cut(image, ":")
+	built := repository == "csigscope" || repository == "csigscope-tap"
+	if built == versioned || tag == "latest" {
+		t.Errorf("image %s: expected a version, but of what is built here none", image)
 	}
 }

@@ -2,7 +2,6 @@ package deploy_test
 
 import (
 	"fmt"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -80,49 +79,6 @@ func TestComposePaths(t *testing.T) {
 			}
 		}
 		checkPaths(t, what, fmt.Sprint(s["command"], s["entrypoint"], s["environment"]), reads[what], mounts)
-	}
-}
-
-func TestManifestPaths(t *testing.T) {
-	made := secrets(t)
-	for dir := range folders {
-		list := build(t, dir)
-		for what, pod := range pods(list) {
-			volumes := make(map[any]func(string) bool)
-			for _, v := range items(at(pod, "spec", "volumes")) {
-				volumes[v["name"]] = anything
-				for _, o := range list {
-					if o["kind"] == "ConfigMap" && name(o) == at(v, "configMap", "name") {
-						data := o["data"].(object)
-						volumes[v["name"]] = func(file string) bool {
-							for key := range data {
-								if ok, err := path.Match(file, key); ok && err == nil {
-									return true
-								}
-							}
-							return false
-						}
-					}
-				}
-				if s, ok := at(v, "secret", "secretName").(string); ok {
-					volumes[v["name"]] = folder(filepath.Join(made.dir, secretFiles[s]))
-				}
-			}
-			for _, c := range containers(pod) {
-				mounts := mounted{}
-				for _, m := range items(c["volumeMounts"]) {
-					mounts[m["mountPath"].(string)] = anything
-					if holds := volumes[m["name"]]; holds != nil {
-						mounts[m["mountPath"].(string)] = holds
-					}
-				}
-				file := reads[fmt.Sprint(c["name"])]
-				if c["name"] == "prometheus" {
-					file = "kubernetes/scrape.yaml"
-				}
-				checkPaths(t, what, fmt.Sprint(c["command"], c["args"], c["env"]), file, mounts)
-			}
-		}
 	}
 }
 

@@ -15,7 +15,7 @@ for made in .env secrets; do
 done
 trap 'test $? = 0 || echo "secrets.sh: failed; it takes OpenSSL 3" >&2' EXIT
 
-names=DNS:localhost,IP:127.0.0.1,DNS:$(uname -n),DNS:collect.csigscope.svc
+names=DNS:localhost,IP:127.0.0.1,DNS:$(uname -n)
 for name in "$@"; do
   case $name in
     *:* | *[0-9].[0-9]*.[0-9]*.[0-9]*) names=$names,IP:$name ;;

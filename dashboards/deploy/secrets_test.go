@@ -13,9 +13,6 @@ import (
 	"testing"
 )
 
-// secretFiles are the folders of secrets.sh that the secrets of the cluster are made of.
-var secretFiles = map[string]string{"csigscope-ingest": "secrets/collector", "csigscope-exporter": "secrets/exporter"}
-
 // madeSecrets are what secrets.sh leaves.
 type madeSecrets struct {
 	dir       string
@@ -82,7 +79,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []string{"localhost", "127.0.0.1", "collect.csigscope.svc", "collector.example", "192.0.2.10", "2001:db8::1"} {
+	for _, host := range []string{"localhost", "127.0.0.1", "collector.example", "192.0.2.10", "2001:db8::1"} {
 		if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}

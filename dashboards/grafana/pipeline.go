@@ -67,8 +67,8 @@ var pipelinePanels = []pipelinePanel{
 	{title: "Worst bottlenecks", unit: "percentunit", series: []series{{`topk(10, csigscope_bottleneck_heavy_ratio{$of})`, "{{signal}} {{location}}"}}},
 	{title: "State in memory", unit: "bytes", series: []series{{`sum by (instance) (csigscope_aggregate_state_bytes{$of})`, "{{instance}} windows"}, {`process_resident_memory_bytes{$of}`, "{{instance}} process"}}},
 	{
-		title: "Age of the checkpoint, restarts of the engine", unit: "s", counts: "restarts", series: []series{
-			{`time() - csigscope_checkpoint_last_timestamp_seconds{$of}`, "{{instance}} checkpoint"}, {`increase(csigscope_engine_restarts_total{$of}[1h])`, "{{instance}} restarts in an hour"},
+		title: "Age of the last commit, restarts of the engine", unit: "s", counts: "restarts", series: []series{
+			{`time() - csigscope_commit_last_timestamp_seconds{$of}`, "{{instance}} commit"}, {`increase(csigscope_engine_restarts_total{$of}[1h])`, "{{instance}} restarts in an hour"},
 		},
 	},
 }

@@ -36,6 +36,15 @@ type Pusher struct {
 	Client *http.Client
 }
 
+// ParseURL reads the address of a Grafana, as Pusher.URL has it.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" {
+		return nil, fmt.Errorf("%q: expected the URL of Grafana such as https://grafana.example", text)
+	}
+	return u, nil
+}
+
 // Pushed says where a dashboard came to.
 type Pushed struct {
 	Title, URL string

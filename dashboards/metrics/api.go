@@ -3,18 +3,20 @@ package metrics
 import (
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/csigscope/csigscope/aggregate/query/access"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // API is who has asked the query API, and what became of it.
 type API struct {
-	access.Stats
+	edge.Stats
 	Watchers int    // that wait or watch
 	Lagging  uint64 // times that one was told so
 }
@@ -64,7 +66,7 @@ func NewAPI(read func() API) *APICollector {
 // Collect implements prometheus.Collector.
 func (a *APICollector) Collect(to chan<- prometheus.Metric) {
 	a.Collector.Collect(to)
-	bounds := access.Bounds()
+	bounds := edge.Bounds()
 	for _, e := range a.from().Endpoints {
 		to <- constHistogram(a.took, bounds, e.Took, e.Total, label(e.Name))
 	}
@@ -81,4 +83,45 @@ func constHistogram(f *family, bounds []time.Duration, counts []uint64, sum time
 		}
 	}
 	return prometheus.MustNewConstHistogram(f.desc, total, math.Max(sum.Seconds(), 0), buckets, labels...)
+}
+
+// HTTP counts the requests that a server answers.
+type HTTP struct {
+	c        Collector
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	flying   prometheus.Gauge
+}
+
+// NewHTTP makes the counters; Count uses them.
+func NewHTTP() *HTTP {
+	h := new(HTTP)
+	requests := h.c.counter("http_requests_total", "Requests that were answered, by status.", "code")
+	duration := h.c.add(Histogram, "http_request_duration_seconds", "How long answers took.", nil)
+	flying := h.c.gauge("http_requests_in_flight", "Requests that are being answered.")
+	h.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: requests.Name, Help: requests.Help}, requests.Labels)
+	h.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: duration.Name, Help: duration.Help, Buckets: []float64{0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30},
+	}, nil)
+	h.flying = prometheus.NewGauge(prometheus.GaugeOpts{Name: flying.Name, Help: flying.Help})
+	return h
+}
+
+// Count counts what next answers.
+func (h *HTTP) Count(next http.Handler) http.Handler {
+	return promhttp.InstrumentHandlerInFlight(h.flying,
+		promhttp.InstrumentHandlerCounter(h.requests, promhttp.InstrumentHandlerDuration(h.duration, next)))
+}
+
+// Families are what is exported.
+func (h *HTTP) Families() []Family { return h.c.Families() }
+
+// Describe implements prometheus.Collector.
+func (h *HTTP) Describe(to chan<- *prometheus.Desc) { h.c.Describe(to) }
+
+// Collect implements prometheus.Collector.
+func (h *HTTP) Collect(to chan<- prometheus.Metric) {
+	h.requests.Collect(to)
+	h.duration.Collect(to)
+	h.flying.Collect(to)
 }

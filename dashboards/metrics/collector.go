@@ -1,9 +1,14 @@
 package metrics
 
 import (
+	"fmt"
+	"io"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // Type is what kind of number a metric is, as the exposition names it.
@@ -111,4 +116,97 @@ func flag(b bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// MaxProducers bounds the values of the labels tap, producer and exporter: those that
+// were there first have a name of their own.
+const MaxProducers = 256
+
+// Other is the label of everything past a bound.
+const Other = "other"
+
+// first gives names to what comes first, for good, so that a counter named Other never
+// goes back because something left it. Safe for concurrent use.
+type first struct {
+	mu    sync.Mutex
+	named map[string]bool
+}
+
+// name is the label for something of that name.
+func (f *first) name(s string) string {
+	s = label(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.named == nil {
+		f.named = make(map[string]bool)
+	}
+	if !f.named[s] {
+		if len(f.named) >= MaxProducers {
+			return Other
+		}
+		f.named[s] = true
+	}
+	return s
+}
+
+// sums adds up counters by label, in the order of their first appearance.
+type sums[T any] struct {
+	order []string
+	of    map[string]*T
+}
+
+// at is the sum for a label, to be added to.
+func (s *sums[T]) at(name string) *T {
+	if s.of == nil {
+		s.of = make(map[string]*T)
+	}
+	if s.of[name] == nil {
+		s.of[name] = new(T)
+		s.order = append(s.order, name)
+	}
+	return s.of[name]
+}
+
+// described is what every collector of this package has.
+type described interface{ Families() []Family }
+
+// All are the families of every collector, in the order of the pipeline. Which of them a
+// process exports depends on what it runs.
+func All() []Family {
+	var all []Family
+	for _, c := range []described{
+		NewBuild("", ""), NewTaps(nil), NewMirrors(nil), NewDecode(nil), NewAggregate(nil), NewProducers(nil, nil),
+		NewBottlenecks(nil, 0, func(aggregate.LocationID) string { return "" }, nil), NewFabric(nil), NewLive(nil),
+		NewIngest(nil), NewSpool(nil), NewStore(nil), NewLatency(nil), NewTrim(nil), NewEngine(nil), NewAPI(nil), NewHTTP(),
+	} {
+		all = append(all, c.Families()...)
+	}
+	return all
+}
+
+// Unit is that of a family's numbers, by the convention of its name: seconds, bytes,
+// ratio, or nothing for counts.
+func (f *Family) Unit() string {
+	name := strings.TrimSuffix(f.Name, "_total")
+	for _, unit := range []string{"seconds", "bytes", "ratio"} {
+		if strings.HasSuffix(name, "_"+unit) {
+			return unit
+		}
+	}
+	return ""
+}
+
+// WriteReference writes all families as a table.
+func WriteReference(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n")
+	for _, f := range All() {
+		labels := ""
+		if len(f.Labels) > 0 {
+			labels = "`" + strings.Join(f.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.Name, f.Type, f.Unit(), labels, f.Help)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

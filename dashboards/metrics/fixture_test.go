@@ -8,12 +8,12 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/query/access"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // now is when the tests scrape.
@@ -92,7 +92,7 @@ func fallbacks() fabric.Counts {
 }
 
 func live() metrics.Live {
-	return metrics.Live{Checkpoints: 501, Failed: 502, LastCheckpoint: now.Add(-2 * time.Second), Stalled: 503, Full: 504, Reloads: 505}
+	return metrics.Live{Commits: 501, Failed: 502, LastCommit: now.Add(-2 * time.Second), Stalled: 503, Full: 504, Reloads: 505}
 }
 
 func ingest() metrics.Ingest {
@@ -131,8 +131,8 @@ func latency() store.Latency {
 
 func asked() metrics.API {
 	return metrics.API{
-		Stats: access.Stats{
-			Endpoints: []access.EndpointStats{
+		Stats: edge.Stats{
+			Endpoints: []edge.EndpointStats{
 				{Name: "/api/v1/cells", Codes: map[int]uint64{200: 911, 429: 912}, Took: []uint64{900, 20, 0, 0, 0, 0, 0, 0, 0, 0, 3}, Total: 913 * time.Millisecond},
 				{Name: "other", Codes: map[int]uint64{404: 914}, Took: make([]uint64, 11)},
 			},

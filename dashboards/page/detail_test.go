@@ -18,6 +18,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
@@ -36,7 +37,7 @@ func served(t *testing.T, r query.Reader, memory *table.Memory) http.Handler {
 }
 
 // cellAt is what a reader says of a cell in windows of 1 s; the key is the window's number.
-func cellAt(t *testing.T, r query.Reader, s csig.Signal, src, dst aggregate.GroupID) map[int]query.CellRow {
+func cellAt(t *testing.T, r query.Reader, s csig.Signal, src, dst aggregate.GroupID) map[int]aggregate.CellWindow {
 	t.Helper()
 	extent, err := r.Extent(context.Background())
 	if err != nil {
@@ -48,9 +49,9 @@ func cellAt(t *testing.T, r query.Reader, s csig.Signal, src, dst aggregate.Grou
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[int]query.CellRow{}
+	out := map[int]aggregate.CellWindow{}
 	for _, row := range rows {
-		out[int(time.Duration(row.Window-extent.First.UnixNano())/time.Second)] = row
+		out[int(time.Duration(row.Start-extent.First.UnixNano())/time.Second)] = row
 	}
 	return out
 }
@@ -66,12 +67,12 @@ func TestCellDetail(t *testing.T) {
 		t.Fatal("the cell is not congested in window 22")
 	}
 	memory.FlowRows = []querytest.Flow{
-		{Window: querytest.Start.Add(22 * time.Second), Signal: csig.MaxDelay, FlowRow: query.FlowRow{
-			Src: netip.MustParseAddr("10.0.3.1"), Dst: netip.MustParseAddr("fd00::5"), SrcPort: 4791, DstPort: 7, Proto: 17,
+		{Window: querytest.Start.Add(22 * time.Second), Signal: csig.MaxDelay, FlowTotal: query.FlowTotal{
+			Flow:     store.Flow{Src: netip.MustParseAddr("10.0.3.1"), Dst: netip.MustParseAddr("fd00::5"), SrcPort: 4791, DstPort: 7, Proto: 17},
 			SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 40, Heavy: 10, Location: at, LocationHeavy: 9, Windows: 1,
 		}},
-		{Window: querytest.Start.Add(3 * time.Second), Signal: csig.MaxDelay, FlowRow: query.FlowRow{
-			Src: netip.MustParseAddr("10.9.9.9"), Dst: netip.MustParseAddr("10.9.9.8"), SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 4,
+		{Window: querytest.Start.Add(3 * time.Second), Signal: csig.MaxDelay, FlowTotal: query.FlowTotal{
+			Flow: store.Flow{Src: netip.MustParseAddr("10.9.9.9"), Dst: netip.MustParseAddr("10.9.9.8")}, SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 4,
 		}},
 	}
 	var device string
@@ -81,7 +82,7 @@ func TestCellDetail(t *testing.T) {
 		}
 	}
 	finding := query.FindingRow{
-		Kind: "stuck-port", ID: 7, Severity: "warning", First: querytest.Start, Last: querytest.Start.Add(time.Minute), Count: 12,
+		Kind: "stuck-port", ID: 7, Severity: "warning", From: querytest.Start.UnixNano(), To: querytest.Start.Add(time.Minute).UnixNano(), Count: 12,
 		Device: device, Evidence: "<b>always the same</b>",
 	}
 	elsewhere := finding
@@ -114,7 +115,7 @@ func TestCellDetail(t *testing.T) {
 }
 
 // checkDetail holds what is said of the cell against a row of the reader.
-func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row query.CellRow, device string) {
+func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row aggregate.CellWindow, device string) {
 	t.Helper()
 	var name string
 	for _, place := range memory.Places {
@@ -130,7 +131,7 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 	}
 	for id, wants := range map[string][]string{
 		"detail-title":    {"rack4 → rack5"},
-		"detail-facts":    {"congested", pagetest.Evaluate[string](v, "Format.quantity(%v, 'ns')", row.Mean), share(row.Heavy, row.Observations)},
+		"detail-facts":    {"congested", pagetest.Evaluate[string](v, "Format.quantity(%v, 'ns')", row.MeanValue()), share(row.Heavy, row.Observations)},
 		"detail-places":   {name + " mode", share(row.ModeCount, row.Heavy)},
 		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "25 % of 40 heavy at " + name},
 		"detail-findings": {"stuck-port (warning)", "12 times", device, "<b>always the same</b>"},
@@ -147,7 +148,7 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 }
 
 // checkSeries holds the numbers of the timeline against the reader's.
-func checkSeries(t *testing.T, v *pagetest.Visitor, want map[int]query.CellRow) {
+func checkSeries(t *testing.T, v *pagetest.Visitor, want map[int]aggregate.CellWindow) {
 	t.Helper()
 	got := pagetest.Evaluate[[][]*float64](v, "csigscope.series()")
 	if len(got) != 5 || len(got[0]) != 30 {
@@ -155,7 +156,7 @@ func checkSeries(t *testing.T, v *pagetest.Visitor, want map[int]query.CellRow) 
 	}
 	for w := range 30 {
 		row, heard := want[w]
-		for column, value := range map[int]float64{1: row.Min, 2: row.Max, 3: row.Mean, 4: float64(row.Heavy) / float64(row.Observations)} {
+		for column, value := range map[int]float64{1: row.MinValue(), 2: row.MaxValue(), 3: row.MeanValue(), 4: float64(row.Heavy) / float64(row.Observations)} {
 			drawn := got[column][w]
 			if (drawn != nil) != heard {
 				t.Fatalf("window %d, column %d: drawn %t, heard %t", w, column, drawn != nil, heard)
@@ -165,16 +166,4 @@ func checkSeries(t *testing.T, v *pagetest.Visitor, want map[int]query.CellRow) 
 			}
 		}
 	}
-}
-
-// TestReportDetail holds that a report, which has no API to ask, has the timeline.
-func TestReportDetail(t *testing.T) {
-	memory := querytest.Fabric(16, 30)
-	v := pagetest.Visit(t, report(t, bundle(t, 16, 30))+"#signal=max_delay&src=rack3&dst=rack5", "light")
-	v.Wait("csigscope.current().series")
-	checkSeries(t, v, cellAt(t, memory, csig.MaxDelay, memory.GroupRows[2].ID, memory.GroupRows[4].ID))
-	if pagetest.Evaluate[bool](v, "!document.getElementById('detail-records').hidden") {
-		t.Error("a report has room for flows that it cannot have")
-	}
-	v.Screenshot("chosen")
 }

@@ -58,15 +58,16 @@ func (r wide) Locations(context.Context) ([]fabric.Location, error) {
 }
 
 // window adds the cells of a window: a wave of load that runs over the matrix.
-func (r wide) window(out []query.CellRow, w int, at int64) []query.CellRow {
+func (r wide) window(out []aggregate.CellWindow, w int, at int64) []aggregate.CellWindow {
 	for src := range r.size {
 		for dst := range r.size {
 			load := (src*3 + dst*5 + w*7) % 1000
 			heavy := uint64(max(0, load-700))
-			row := query.CellRow{
-				Window: at, Src: aggregate.GroupID(1<<60 + src), Dst: aggregate.GroupID(1<<60 + dst), Kind: decode.Tag,
-				Observations: uint64(1000 + load), Heavy: heavy, Mean: 1 - float64(load)/1000, Min: 0, Max: 1,
-			}
+			n := uint64(1000 + load)
+			row := aggregate.CellWindow{Start: at, CellStats: aggregate.CellStats{
+				Src: aggregate.GroupID(1<<60 + src), Dst: aggregate.GroupID(1<<60 + dst), Signal: csig.MinABWRatio, Kind: decode.Tag,
+				Observations: n, Heavy: heavy, Measured: n, Sum: n * uint64(1000-load) * 1000, Max: 1e6,
+			}}
 			if heavy > 0 {
 				row.Mode, row.ModeCount = r.location(src+w), heavy
 			}
@@ -76,24 +77,30 @@ func (r wide) window(out []query.CellRow, w int, at int64) []query.CellRow {
 	return out
 }
 
-func (r wide) Cells(context.Context, query.Question) ([]query.CellRow, error) {
-	return r.window(nil, 0, 0), nil
+func (r wide) Cells(context.Context, query.Question) ([]aggregate.CellStats, error) {
+	var out []aggregate.CellStats
+	for _, c := range r.window(nil, 0, 0) {
+		out = append(out, c.CellStats)
+	}
+	return out, nil
 }
 
-func (r wide) CellWindows(_ context.Context, q query.Question) ([]query.CellRow, error) {
-	var out []query.CellRow
+func (r wide) CellWindows(_ context.Context, q query.Question) ([]aggregate.CellWindow, error) {
+	var out []aggregate.CellWindow
 	for at := q.From; at.Before(q.To); at = at.Add(q.Step) {
 		out = r.window(out, int(at.Sub(querytest.Start)/time.Second), at.UnixNano())
 	}
 	return out, nil
 }
 
-func (r wide) LocationWindows(_ context.Context, q query.Question) ([]query.LocationCount, error) {
-	var out []query.LocationCount
+func (r wide) LocationWindows(_ context.Context, q query.Question) ([]aggregate.LocationWindow, error) {
+	var out []aggregate.LocationWindow
 	for w := range r.windows {
 		at := querytest.Start.Add(time.Duration(w) * time.Second).UnixNano()
 		for l := range r.size {
-			out = append(out, query.LocationCount{Window: at, Location: r.location(l), Observations: 1000, Heavy: uint64((l + w) % 100)})
+			out = append(out, aggregate.LocationWindow{Start: at, LocationStats: aggregate.LocationStats{
+				Location: r.location(l), Observations: 1000, Heavy: uint64((l + w) % 100),
+			}})
 		}
 	}
 	return out, nil
@@ -146,7 +153,7 @@ func TestScrub(t *testing.T) {
 	last := r.window(nil, windows-1, 0)
 	got := pagetest.Evaluate[[]float64](v, "Array.from({length: 256}, (_, i) => csigscope.cell(i, 255 - i).mean)")
 	for i, mean := range got {
-		if want := last[i*256+255-i].Mean; math.Abs(mean-want) > 1e-6 {
+		if want := last[i*256+255-i].MeanValue(); math.Abs(mean-want) > 1e-6 {
 			t.Fatalf("cell %d of the last window has the mean %g, want %g", i, mean, want)
 		}
 	}

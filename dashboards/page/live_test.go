@@ -46,7 +46,9 @@ func stored(t *testing.T, racks int) *querytest.Memory {
 			m.Rows = append(m.Rows, querytest.Row{
 				Window: begin.Add(time.Duration(w) * time.Second).UnixNano(), Signal: csig.MaxDelay, Kind: decode.Tag,
 				Src: aggregate.GroupID(tabletest.FirstGroup + cell/liveRacks), Dst: aggregate.GroupID(tabletest.FirstGroup + cell%liveRacks),
-				Location: tabletest.FirstLocation, Observations: 100, Sum: 1e6, Min: 1e3, Max: 9e5, Heavy: uint64(cell % 7), HeavySum: 1e5,
+				Location: tabletest.FirstLocation, Sums: aggregate.Sums{
+					Observations: 100, Measured: 100, Sum: 1e6, Min: 1e3, Max: 9e5, Heavy: uint64(cell % 7), HeavySum: 1e5,
+				},
 			})
 		}
 	}

@@ -2,12 +2,17 @@ package page_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // link is a port's half of a link on the map.
@@ -23,28 +28,32 @@ func mapLink(v *pagetest.Visitor, port string) link {
 
 // TestFabricMap holds what the map draws against the modes of the cells.
 func TestFabricMap(t *testing.T) {
-	b := bundle(t, 16, 30)
-	v := pagetest.Visit(t, report(t, b), "dark")
+	memory := querytest.Fabric(16, 30)
+	v := pagetest.Visit(t, serve(t, memory), "dark")
 	v.Resize(1400, 1300)
 	v.Wait("innerHeight === 1300")
 	const window = 22
 	v.SetWindow(window)
-	cells := b.Data[0].Cells
-	want := map[string]int{}
-	for i, w := range cells.Window {
-		if mode := cells.Modes["location"].Mode[i]; w == window && mode >= 0 && cells.Observations[i]-cells.Trimmed[i] >= b.MinObservations {
-			want[b.Locations[mode].Name]++
+	begin := querytest.Start.Add(window * time.Second)
+	rows, err := memory.CellWindows(t.Context(), query.Question{Signal: csig.MinABW, From: begin, To: begin.Add(time.Second), Step: time.Second, Resolution: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[aggregate.LocationID]int{}
+	for _, r := range rows {
+		if r.Observations-r.Trimmed >= aggregate.MinObservations {
+			want[r.Mode]++
 		}
 	}
 	picture := v.Screenshot("map")
 	colors := map[int]string{}
-	for _, l := range b.Locations {
+	for _, l := range memory.Places {
 		if l.Kind != "port" {
 			continue
 		}
 		got := mapLink(v, l.Name)
-		if got.Cells != want[l.Name] {
-			t.Errorf("%s is the mode of %d cells on the map, of %d in the data", l.Name, got.Cells, want[l.Name])
+		if got.Cells != want[l.ID] {
+			t.Errorf("%s is the mode of %d cells on the map, of %d in the data", l.Name, got.Cells, want[l.ID])
 		}
 		if got.Cells == 4 { // the widest, above all others
 			if painted := pagetest.ColorAt(picture, pagetest.Rect{X: got.X, Y: got.Y}); painted != got.Color {
@@ -67,6 +76,7 @@ func TestFabricMap(t *testing.T) {
 		t.Errorf("a click on a link marks %s", got)
 	}
 	v.Click("#levels label:nth-of-type(3)")
+	v.Wait("csigscope.current().level === 'device'")
 	v.Do(chromedp.Focus(chromedp.CSS("#map")))
 	v.Press(kb.ArrowRight, kb.ArrowDown, kb.ArrowRight, kb.Enter)
 	if got := pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent + ' / ' + App.model().locations[csigscope.current().highlight].name"); got[:6] != "leaf3:" || got[len(got)-8:] != " / leaf3" {
@@ -76,7 +86,7 @@ func TestFabricMap(t *testing.T) {
 
 // TestLargeMap places a fabric of three stages and 336 switches whose peers are known.
 func TestLargeMap(t *testing.T) {
-	v := pagetest.Visit(t, report(t, bundle(t, 2, 2)), "light")
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "light")
 	got := pagetest.Evaluate[struct {
 		Ports, Joined, Outside int
 		Stages                 []string

@@ -1,5 +1,5 @@
 // Package page is the built-in web page: both matrices, the location heatmap and
-// their legend, as static files in the binary, and as one self-contained report.
+// their legend, as static files in the binary.
 //
 // It knows how a bundle is drawn. It must never ask a store: it draws what package
 // query answers, and loads nothing from anywhere else.
@@ -8,10 +8,7 @@ package page
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
-	"html"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,8 +60,12 @@ func Handler(api http.Handler) http.Handler {
 		http.Error(w, "expected GET", http.StatusMethodNotAllowed)
 	})
 	index := sync.OnceValues(func() ([]byte, error) { // strangers may ask for it
+		t, err := template.ParseFS(files, "static/index.html")
+		if err != nil {
+			return nil, err
+		}
 		var out bytes.Buffer
-		err := render(&out, document{Title: "csigscope"})
+		err = t.Execute(&out, struct{ Styles, Scripts []string }{styleNames, scriptNames})
 		return out.Bytes(), err
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -101,59 +102,6 @@ func IsFile(r *http.Request) bool {
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	return r.URL.Path == "/" || slices.Contains(scriptNames, name) || slices.Contains(styleNames, name)
-}
-
-// WriteReport writes the page with its styles, scripts and the bundle in one HTML
-// file, which needs no server and asks no one for anything.
-func WriteReport(w io.Writer, b *query.Bundle) error {
-	data, err := json.Marshal(b) // escapes <, > and &: nothing in it ends the script element
-	if err != nil {
-		return fmt.Errorf("encode bundle: %w", err)
-	}
-	title := "csigscope"
-	if b.Fabric != "" {
-		title += " – " + b.Fabric
-	}
-	if err := render(w, document{Title: title, Inline: true, Data: string(data)}); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
-
-// document fills index.html. Everything but Title goes in as it is.
-type document struct {
-	Title   string
-	Inline  bool
-	Styles  []string // names
-	Style   string
-	Data    string
-	Scripts []script
-}
-
-type script struct{ Name, Text string }
-
-func render(w io.Writer, d document) error {
-	d.Title = html.EscapeString(d.Title)
-	d.Styles = styleNames
-	for _, name := range styleNames {
-		text, err := read(name)
-		if err != nil {
-			return err
-		}
-		d.Style += text
-	}
-	for _, name := range scriptNames {
-		text, err := read(name)
-		if err != nil {
-			return err
-		}
-		d.Scripts = append(d.Scripts, script{Name: name, Text: text})
-	}
-	index, err := template.ParseFS(files, "static/index.html")
-	if err != nil {
-		return fmt.Errorf("read page: %w", err)
-	}
-	return index.Execute(w, d)
 }
 
 func send(w http.ResponseWriter, contentType string, body []byte) {

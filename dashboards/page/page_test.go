@@ -2,9 +2,14 @@ package page_test
 
 import (
 	"bytes"
-	"encoding/json"
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,53 +17,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/dashboards/page"
+	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
-
-func write(t *testing.T, b *query.Bundle) string {
-	t.Helper()
-	var out bytes.Buffer
-	if err := page.WriteReport(&out, b); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
-}
-
-// TestReportIsSelfContained finds nothing in a report that a browser would load.
-func TestReportIsSelfContained(t *testing.T) {
-	text := strings.ReplaceAll(write(t, bundle(t, 4, 5)), "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "")
-	for _, pattern := range []string{`https?://`, `(?i)<(script|img|iframe|audio|video|source|embed)\b[^>]*\bsrc\s*=`, `(?i)@import`, `(?i)url\(`, `(?i)<link[^>]+href="[^d]`, `(?i)\bimport\s*\(`} {
-		if found := regexp.MustCompile(pattern).FindString(text); found != "" {
-			t.Errorf("report refers to something outside: %q", found)
-		}
-	}
-	if !strings.Contains(text, `content="default-src 'none';`) {
-		t.Error("report has no content security policy")
-	}
-}
-
-// TestReportSurvivesHostileNames puts markup into every name.
-func TestReportSurvivesHostileNames(t *testing.T) {
-	const attack = `</script><script>alert(1)</script><!-- & ' "`
-	b := bundle(t, 4, 5)
-	clean := strings.Count(strings.ToLower(write(t, b)), "<script")
-	b.Fabric, b.Groups[0].Name, b.Locations[0].Name = attack, attack, attack
-	text := write(t, b)
-	if got := strings.Count(strings.ToLower(text), "<script"); got != clean {
-		t.Errorf("%d script elements, want %d: a name broke out", got, clean)
-	}
-	if got := strings.Count(strings.ToLower(text), "</script"); got != clean {
-		t.Errorf("%d ends of scripts, want %d: a name broke out", got, clean)
-	}
-	_, rest, _ := strings.Cut(text, `id="bundle">`)
-	data, _, _ := strings.Cut(rest, "</script>")
-	var back query.Bundle
-	if err := json.Unmarshal([]byte(data), &back); err != nil {
-		t.Fatal(err)
-	}
-	if back.Groups[0].Name != attack {
-		t.Errorf("name became %q", back.Groups[0].Name)
-	}
-}
 
 func TestHandlerServesItsFiles(t *testing.T) {
 	api := query.NewHandler(query.HandlerConfig{Reader: querytest.Fabric(2, 2)})
@@ -83,9 +43,15 @@ func TestHandlerServesItsFiles(t *testing.T) {
 	if len(links) < 5 {
 		t.Fatalf("%d files linked", len(links))
 	}
-	for _, link := range links {
-		if got := get("GET", "/"+link[1]); got.StatusCode != 200 {
-			t.Errorf("%s: status %d", link[1], got.StatusCode)
+	elsewhere := regexp.MustCompile(`(?i)(src|href)="?https?://|@import|url\(|\bimport\s*\(`)
+	for _, link := range append(links, []string{"", ""}) {
+		got := get("GET", "/"+link[1])
+		text, err := io.ReadAll(got.Body)
+		if err != nil || got.StatusCode != 200 {
+			t.Errorf("%s: status %d (%v)", link[1], got.StatusCode, err)
+		}
+		if found := elsewhere.Find(text); found != nil {
+			t.Errorf("%s loads something from outside: %q", link[1], found)
 		}
 	}
 	for target, want := range map[string]int{"/api/v1/extent": 200, "/static/": 404, "/page.go": 404, "/index.html": 404} {
@@ -134,3 +100,67 @@ func TestHandlerPassesOn(t *testing.T) {
 		}
 	}
 }
+
+// TestUplotIsTheReleasedOne holds the copy that the page is served with against the
+// package, which its lock file names by hash.
+func TestUplotIsTheReleasedOne(t *testing.T) {
+	for name, origin := range map[string]string{
+		"uPlot.iife.min.js": "dist/uPlot.iife.min.js", "uPlot.min.css": "dist/uPlot.min.css", "LICENSE": "LICENSE",
+	} {
+		want, err := os.ReadFile(filepath.Join("testdata/uplot/node_modules/uplot", origin))
+		if errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
+			t.Skip("NOT TESTED: uPlot is not installed: make deps")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("static/uplot", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("static/uplot/%s is not what was released: copy %s of the package", name, origin)
+		}
+	}
+}
+
+// TestPageIsLight holds the size of the page without its data, as it travels compressed,
+// and that of the pictures in the README.
+func TestPageIsLight(t *testing.T) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	h := page.Handler(http.NotFoundHandler())
+	index := httptest.NewRecorder()
+	h.ServeHTTP(index, httptest.NewRequest("GET", "/", nil))
+	for _, link := range append(regexp.MustCompile(`(?:src|href)="([^":]+)"`).FindAllStringSubmatch(index.Body.String(), -1), []string{"", ""}) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/"+link[1], nil))
+		if _, err := zip.Write(w.Body.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the page takes %d bytes", out.Len())
+	if out.Len() > 300_000 {
+		t.Errorf("the page takes %d bytes compressed, at most 300,000 are meant to", out.Len())
+	}
+	pictures, err := filepath.Glob("screenshots/*.png")
+	if err != nil || len(pictures) == 0 {
+		t.Fatalf("no screenshots: %v", err)
+	}
+	var size int64
+	for _, name := range pictures {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	if size > 1_500_000 {
+		t.Errorf("the screenshots take %d bytes, at most 1,500,000 are meant to", size)
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(pagetest.Main(m)) }

@@ -3,13 +3,14 @@ package page_test
 import (
 	"testing"
 
+	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
 // TestRampsSurviveColourBlindness holds that severity can be told by lightness alone: it
 // rises or falls all along each ramp, far enough to see.
 func TestRampsSurviveColourBlindness(t *testing.T) {
-	v := pagetest.Visit(t, report(t, bundle(t, 2, 2)), "dark")
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "dark")
 	for theme, rising := range map[string]bool{"dark": true, "light": false} {
 		light := pagetest.Evaluate[[]float64](v, `Array.from({length: 33}, (_, i) => {
 			const [r, g, b] = Color.ramp(%q, i / 32).map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);

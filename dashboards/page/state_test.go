@@ -1,7 +1,6 @@
 package page_test
 
 import (
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -9,9 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
@@ -28,10 +25,12 @@ func fragment(t *testing.T, v *pagetest.Visitor, key string) url.Values {
 
 // TestAddressHoldsState leaves a page in a state and opens its address elsewhere.
 func TestAddressHoldsState(t *testing.T) {
-	address := report(t, bundle(t, 16, 30))
+	address := serve(t, querytest.Fabric(16, 30))
 	v := pagetest.Visit(t, address, "dark")
 	v.Click("#signals button:nth-child(3)")
+	v.Wait("csigscope.current().signal === 'max_delay'")
 	v.Click("#levels label:nth-of-type(3)")
+	v.Wait("csigscope.current().level === 'device'")
 	v.Click("#legend li:nth-child(2) button")
 	v.Click("#theme") // dark
 	v.Click("#theme") // light
@@ -39,6 +38,7 @@ func TestAddressHoldsState(t *testing.T) {
 	v.SetWindow(17)
 	v.Do(chromedp.Focus(chromedp.CSS("#mode")))
 	v.Press(kb.ArrowDown, kb.ArrowDown, kb.End, kb.Enter, kb.Escape)
+	v.Wait("csigscope.current().series && !csigscope.current().waiting")
 	state := pagetest.Evaluate[map[string]any](v, "csigscope.current()")
 	if state["signal"] != "max_delay" || state["level"] != "device" || state["theme"] != "light" || state["window"] != 17.0 {
 		t.Fatalf("the state is %v", state)
@@ -52,9 +52,10 @@ func TestAddressHoldsState(t *testing.T) {
 		}
 	}
 	v.Open(address + "#" + left.Encode())
+	v.Wait("csigscope.current().series && !csigscope.current().waiting")
 	again := pagetest.Evaluate[map[string]any](v, "csigscope.current()")
 	for key, want := range state {
-		if key != "chosen" && again[key] != want {
+		if key != "chosen" && key != "kept" && again[key] != want {
 			t.Errorf("%s is %v after the address was opened, was %v", key, again[key], want)
 		}
 	}
@@ -71,16 +72,15 @@ func TestAddressHoldsState(t *testing.T) {
 // more was stored.
 func TestAddressOfHistory(t *testing.T) {
 	memory := querytest.Fabric(8, 20)
-	server := httptest.NewServer(page.Handler(query.NewHandler(query.HandlerConfig{Reader: memory})))
-	defer server.Close()
-	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&range=300", "dark")
+	address := serve(t, memory)
+	v := pagetest.Visit(t, address+"#signal=max_delay&range=300", "dark")
 	v.SetWindow(5)
 	left := fragment(t, v, "from")
 	if left.Get("from") != "2026-01-20T09:00:00Z" || left.Get("to") != "2026-01-20T09:00:20Z" || left.Has("range") {
 		t.Errorf("the address holds %v, want the range of the data", left)
 	}
 	memory.Rows = append(memory.Rows, querytest.Fabric(8, 40).Rows...)
-	v.Open(server.URL + "/#" + left.Encode())
+	v.Open(address + "#" + left.Encode())
 	if got := pagetest.Evaluate[string](v, "document.getElementById('when').textContent"); !strings.Contains(got, "6 / 20") {
 		t.Errorf("the link shows %q, want window 6 of 20", got)
 	}
@@ -92,10 +92,11 @@ func TestAddressOfHistory(t *testing.T) {
 
 // TestKeyboard goes through the page without a pointer.
 func TestKeyboard(t *testing.T) {
-	v := pagetest.Visit(t, report(t, bundle(t, 16, 30)), "dark")
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
 	spoken := func() string { return pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent") }
 	v.Do(chromedp.Focus(chromedp.CSS("#signals button[aria-selected=true]")))
 	v.Press(kb.ArrowRight)
+	v.Wait("csigscope.current().signal === 'min_abw_ratio'")
 	if got := pagetest.Evaluate[string](v, "csigscope.current().signal + document.activeElement.dataset.signal"); got != "min_abw_ratiomin_abw_ratio" {
 		t.Errorf("after an arrow on the tabs: signal and focus are %s", got)
 	}
@@ -134,7 +135,7 @@ func TestKeyboard(t *testing.T) {
 
 // TestNarrowWindow holds that nothing is cut off on a telephone.
 func TestNarrowWindow(t *testing.T) {
-	v := pagetest.Visit(t, report(t, bundle(t, 16, 30)), "light")
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "light")
 	v.Resize(390, 3000)
 	v.Wait("innerWidth === 390 && document.getElementById('mean').getBoundingClientRect().right <= 390")
 	if got := pagetest.Evaluate[float64](v, "document.documentElement.scrollWidth"); got > 390 {

@@ -1,38 +1,32 @@
 package page_test
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/csigscope/csigscope/aggregate/query/access"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // sesame lets those in who show a token, which may change, and notes what was asked.
 type sesame struct {
-	next http.Handler
+	next    http.Handler
+	clients string       // the file
+	ahead   atomic.Int64 // ns, of the server's clock
 
 	mu      sync.Mutex
-	token   string
 	asked   []string // addresses, and where they were asked from
 	resumed int      // streams that went on after an event
-}
-
-// Identify implements access.Authenticator.
-func (s *sesame) Identify(r *http.Request) (access.Peer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.Header.Get("Authorization") != "Bearer "+s.token {
-		return access.Peer{}, errors.New("no valid credential")
-	}
-	return access.Peer{Name: "te", Role: access.Read, How: "token"}, nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -46,21 +40,26 @@ func (s *sesame) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.next.ServeHTTP(w, r)
 }
 
-func (s *sesame) use(token string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.token = token
+// use replaces the token in the file, and lets the server's clock run on, so that it looks there.
+func (s *sesame) use(t *testing.T, token string) {
+	t.Helper()
+	edgetest.WriteTokens(t, s.clients, edgetest.TokenLine("te", "read", token, ""))
+	s.ahead.Add(int64(time.Minute))
 }
 
 // behindToken is the page and the API behind a token.
 func behindToken(t *testing.T, f feed) (*sesame, *httptest.Server) {
 	t.Helper()
-	s := &sesame{token: "open-sesame"}
-	control, err := access.New(access.Config{Who: s, Open: page.IsFile})
+	s := &sesame{clients: filepath.Join(t.TempDir(), "clients")}
+	s.use(t, "open-sesame")
+	guard, err := edge.New(edge.Config{
+		Auth: &edge.Auth{Clients: s.clients}, Access: &edge.Access{Open: page.IsFile},
+		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.next = control.Guard(served(t, stored(t, liveRacks), f.Memory))
+	s.next = guard.Guard(served(t, stored(t, liveRacks), f.Memory))
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
@@ -128,7 +127,7 @@ func TestTokenGone(t *testing.T) {
 	v.Wait(dialogOpen)
 	v.Press("open-sesame", kb.Enter)
 	v.Wait(pagetest.Drawn)
-	s.use("other")
+	s.use(t, "other")
 	v.Click("#reload")
 	v.Wait(dialogOpen)
 	v.Says("token-wrong", "The server does not accept the token any more.")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
@@ -22,7 +23,7 @@ func TestTrouble(t *testing.T) {
 	one.Rows = slices.DeleteFunc(one.Rows, func(r querytest.Row) bool { return r.Src != tabletest.FirstGroup || r.Dst != tabletest.FirstGroup })
 	one.Rows = append(one.Rows, querytest.Row{
 		Window: one.Rows[0].Window, Signal: csig.MaxDelay, Kind: decode.Tag, Src: tabletest.FirstGroup, Dst: tabletest.FirstGroup,
-		Location: tabletest.FirstLocation, Observations: 100, Sum: 3e6, Min: 1e3, Max: 9e5, Heavy: 50, HeavySum: 3e6,
+		Location: tabletest.FirstLocation, Sums: aggregate.Sums{Observations: 100, Measured: 100, Sum: 3e6, Min: 1e3, Max: 9e5, Heavy: 50, HeavySum: 3e6},
 	})
 	one.GroupRows[0].Name = "2001:db8:1:2::/64"
 	next := served(t, one, nil)

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"time"
+	"unicode"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -284,4 +288,113 @@ func zero(v float64) float64 {
 		return 0
 	}
 	return v
+}
+
+// Findings are those of captures, with packets to open.
+func Findings(list []finding.Finding) []Finding {
+	out := []Finding{}
+	for i := range list[:min(len(list), maxFindings)] {
+		f := &list[i]
+		one := Finding{
+			Severity: string(f.Kind.Severity()), Kind: f.Kind.String(), Subject: f.Subject, Device: f.Device, Port: f.Port, Candidates: f.Candidates,
+			Count: f.Count, Of: f.Of, Evidence: f.Evidence, Otherwise: f.Kind.Otherwise(), Packets: byFile(f.Packets[:min(len(f.Packets), maxPackets)]),
+		}
+		if f.From != 0 {
+			one.From, one.To = stamp(f.From), stamp(f.To)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// byFile groups packets, whose files come one after the other.
+func byFile(list []finding.Packet) []Packets {
+	out := []Packets{}
+	for _, p := range list {
+		if n := len(out); n == 0 || out[n-1].File != p.File {
+			out = append(out, Packets{File: p.File})
+		}
+		last := &out[len(out)-1]
+		last.Numbers = append(last.Numbers, p.Number)
+	}
+	return out
+}
+
+func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+
+// heat is the share of the worst locations in each column's heavy observations. Columns
+// are one step, or several where there are many.
+func (b *builder) heat(ctx context.Context, worst []aggregate.LocationStats) (Heat, error) {
+	span := b.data.Span()
+	h := Heat{Step: span.Step, Starts: []time.Time{}, Locations: []string{}, Share: [][]float64{}, Heavy: []uint64{}}
+	row := map[aggregate.LocationID]int{}
+	for i := range worst[:min(len(worst), maxLocations)] {
+		if worst[i].Heavy == 0 {
+			break
+		}
+		at := b.place(worst[i].Location)
+		row[worst[i].Location] = len(h.Locations)
+		h.Locations, h.colors = append(h.Locations, at.Name), append(h.colors, query.Color(at))
+	}
+	if len(row) == 0 || span.Step <= 0 {
+		return h, nil
+	}
+	for span.Last/int64(h.Step)-span.First/int64(h.Step) >= maxColumns {
+		h.Step += span.Step
+	}
+	steps, err := b.data.LocationSteps(ctx, b.signal, h.Step)
+	if err != nil {
+		return h, err
+	}
+	first := span.First / int64(h.Step)
+	columns := int(span.Last/int64(h.Step)-first) + 1
+	h.Heavy = make([]uint64, columns)
+	counts := make([][]uint64, len(h.Locations))
+	for i := range counts {
+		counts[i] = make([]uint64, columns)
+	}
+	for _, l := range steps {
+		k := l.Start/int64(h.Step) - first
+		if k < 0 || k >= int64(columns) {
+			continue // of another time than the captures'
+		}
+		h.Heavy[k] += l.Heavy
+		if i, ok := row[l.Location]; ok {
+			counts[i][k] += l.Heavy
+		}
+	}
+	for i := range counts {
+		h.Share = append(h.Share, make([]float64, columns))
+		for k, n := range counts[i] {
+			h.Share[i][k] = zero(float64(n) / float64(h.Heavy[k]))
+		}
+	}
+	for k := range columns {
+		h.Starts = append(h.Starts, time.Unix(0, (first+int64(k))*int64(h.Step)).UTC())
+	}
+	return h, nil
+}
+
+// natural compares names as people count: rack2 comes before rack10.
+func natural(a, b string) int {
+	for a != "" && b != "" {
+		wordA, numberA, restA := head(a)
+		wordB, numberB, restB := head(b)
+		if c := cmp.Or(cmp.Compare(wordA, wordB), cmp.Compare(len(numberA), len(numberB)), cmp.Compare(numberA, numberB)); c != 0 {
+			return c
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(a, b)
+}
+
+// head cuts a name into what comes before its first number, the number without leading
+// zeros, and the rest.
+func head(s string) (word, number, rest string) {
+	at := strings.IndexFunc(s, unicode.IsDigit)
+	if at < 0 {
+		return s, "", ""
+	}
+	end := at + strings.IndexFunc(s[at:]+"x", func(r rune) bool { return !unicode.IsDigit(r) })
+	return s[:at], strings.TrimLeft(s[at:end], "0"), s[end:]
 }

@@ -34,8 +34,8 @@ type Steps interface {
 	// Span is in what steps time is known.
 	Span() Span
 	// LocationSteps counts heavy observations by steps of a length, a multiple of the
-	// span's.
-	LocationSteps(context.Context, csig.Signal, time.Duration) ([]LocationStep, error)
+	// span's. Locations without any may be left out.
+	LocationSteps(context.Context, csig.Signal, time.Duration) ([]aggregate.LocationWindow, error)
 	// CellSteps has a list for each of the cells.
 	CellSteps(context.Context, csig.Signal, []aggregate.CellID) ([][]CellStep, error)
 	Sampler
@@ -77,13 +77,6 @@ type Span struct {
 	First, Last int64 // starts of the first and the last step, Unix ns
 	Step        time.Duration
 	Window      time.Duration // of distributions
-}
-
-// LocationStep is how often a location was named when heavily loaded.
-type LocationStep struct {
-	Start    int64 // of the step, Unix ns
-	Location aggregate.LocationID
-	Heavy    uint64
 }
 
 // CellStep is how often a cell was observed.

@@ -71,15 +71,8 @@ func (s *Signal) markdown(w io.Writer) {
 	s.Flows.markdown(w)
 	for i := range s.Rhythms {
 		r := &s.Rhythms[i]
-		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between.", plain(r.Src), plain(r.Dst),
+		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between.\n", plain(r.Src), plain(r.Dst),
 			short(r.PeriodNS), r.Steps, percent(r.Duty), short(r.IdleNS))
-		if r.BehindNS != nil {
-			fmt.Fprintf(w, " It is %s behind the first one.", short(r.BehindNS))
-		}
-		if r.Straggles {
-			fmt.Fprintf(w, " It ends %s of the steps last, by %s.", percent(r.LateShare), short(r.LateNS))
-		}
-		fmt.Fprintln(w)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/csigscope/csigscope/decode"
 )
 
 // Match says what of a packet a device leaves alone.
@@ -185,3 +187,105 @@ func (i *identifier) mix(a, b uint64) uint64 {
 	binary.LittleEndian.PutUint64(both[8:], b)
 	return i.hash(both[:])
 }
+
+// index finds packets by the hash that they are known by: open addressing with linear
+// probes, at most half full. A place has some bits of the hash, so that mostly the packet
+// alone is looked at that is looked for: packets come out of a device about in the order in
+// which they went in, so that they are next to each other in memory, while an index is never
+// in the cache.
+type index struct {
+	slots []slot
+	used  int
+}
+
+// slot is empty where the packet is 0.
+type slot struct {
+	bits   uint32 // of the hash
+	packet int32  // and 1
+}
+
+const minSlots = 1 << 10
+
+// reset empties the index and makes room for so many packets.
+func (x *index) reset(packets int) {
+	size := minSlots
+	for size < 2*packets {
+		size *= 2
+	}
+	if x.used = 0; len(x.slots) >= size {
+		clear(x.slots)
+		return
+	}
+	x.slots = make([]slot, size)
+}
+
+// start is the place that a hash is looked for from.
+func (x *index) start(hash uint64) int { return int(hash & uint64(len(x.slots)-1)) }
+
+// after is the next place to look at.
+func (x *index) after(at int) int { return (at + 1) & (len(x.slots) - 1) }
+
+// get is the packet in a place, none for an empty one, and whether it may have the hash.
+func (x *index) get(at int, hash uint64) (packet int32, probable bool) {
+	s := &x.slots[at]
+	return s.packet - 1, s.bits == uint32(hash>>32)
+}
+
+// full tells whether it has to grow before another packet is added.
+func (x *index) full() bool { return 2*x.used >= len(x.slots) }
+
+// add takes a packet in that is not yet there.
+func (x *index) add(hash uint64, packet int32) {
+	at := x.start(hash)
+	for x.slots[at].packet != 0 {
+		at = x.after(at)
+	}
+	x.slots[at] = slot{uint32(hash >> 32), packet + 1}
+	x.used++
+}
+
+// Scan looks at captures before they are judged: at how many packets there are, and how
+// much of them. It is not safe for concurrent use.
+type Scan struct {
+	decoder *decode.Decoder
+	id      identifier
+	n       int
+	cut     uint64
+	least   int // bytes behind the IP header of the shortest packet that was cut
+}
+
+// NewScan makes a Scan for a Judge's configuration.
+func NewScan(cfg *Config) (*Scan, error) {
+	d, err := decode.New(cfg.Decode)
+	if err != nil {
+		return nil, fmt.Errorf("make scan: %w", err)
+	}
+	return &Scan{decoder: d, id: identifier{seed: newSeed(), match: cfg.Match}}, nil
+}
+
+// Add takes a packet of either side.
+func (s *Scan) Add(p *Packet) {
+	s.n++
+	etherType, packet, ok := s.decoder.Network(p.Data)
+	if !ok {
+		return
+	}
+	parts, ok := s.id.split(etherType, packet)
+	if !ok || len(parts.rest) >= parts.claimed {
+		return
+	}
+	n := len(parts.rest)
+	if s.id.match == MatchPayload {
+		n = len(transportPayload(parts))
+	}
+	if s.cut++; s.cut == 1 || n < s.least {
+		s.least = n
+	}
+}
+
+// Packets is how many packets were looked at.
+func (s *Scan) Packets() int { return s.n }
+
+// Cut is how many packets the captures do not hold whole, and the fewest bytes that any of
+// them has behind its IP header (or in its payload): Config.Prefix, if it is above 0.
+func (s *Scan) Cut() (packets uint64, prefix int) { return s.cut, s.least }

@@ -3,6 +3,7 @@ package conform
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/csigscope/csigscope/decode"
@@ -267,6 +268,84 @@ func (j *Judge) judgeTrimmed() {
 			j.counts.Matched++
 			j.counts.Trimmed++
 			j.pair(&j.wait.list[at].sighting, s)
+		}
+	}
+}
+
+// losses are the packets that went in, by whether they were tagged and came out.
+type losses struct {
+	came, lost [2]uint64 // other packets, tagged ones
+	first      Example   // the first tagged one that was lost
+}
+
+func (l *losses) add(w *waiter) {
+	tagged := 0
+	if w.tagged {
+		tagged = 1
+	}
+	l.came[tagged]++
+	if w.taken {
+		return
+	}
+	if l.lost[tagged]++; w.tagged && (l.lost[1] == 1 || w.number < l.first.Before) {
+		l.first = exampleOf(&w.sighting, nil)
+	}
+}
+
+// Losses are judged from so many packets of each kind on.
+const minLosses = 50
+
+// significant is the number of standard deviations beyond which a difference is no chance:
+// one honest device of a billion is that far off.
+const significant = 6
+
+// judgeLosses tells whether tagged packets were lost more often than others (a test of two
+// proportions).
+func (j *Judge) judgeLosses() {
+	l := &j.losses
+	if l.came[0] < minLosses || l.came[1] < minLosses {
+		j.counts.LossUnknown = l.lost[1]
+		return
+	}
+	n0, n1 := float64(l.came[0]), float64(l.came[1])
+	p0, p1 := float64(l.lost[0])/n0, float64(l.lost[1])/n1
+	p := (float64(l.lost[0]) + float64(l.lost[1])) / (n0 + n1)
+	deviation := math.Sqrt(p * (1 - p) * (1/n0 + 1/n1))
+	if deviation > 0 && (p1-p0)/deviation > significant {
+		j.brokeOften(TaggedLost, l.lost[1], l.first)
+	}
+}
+
+// stripping is what a port did with the tags of packets.
+type stripping struct {
+	kept, removed       uint64
+	firstKept, firstOff Example
+}
+
+func (s *stripping) add(before, after *sighting) {
+	if after.tagged {
+		s.kept++
+		s.firstKept = first(s.kept, s.firstKept, before, after)
+		return
+	}
+	s.removed++
+	s.firstOff = first(s.removed, s.firstOff, before, after)
+}
+
+// judgeStripping judges each port: a port strips all tags or none.
+func (j *Judge) judgeStripping() {
+	for i := range j.stripping {
+		s := &j.stripping[i]
+		switch {
+		case j.cfg.Strip == StripAlways:
+			j.brokeOften(NotStripped, s.kept, s.firstKept)
+		case s.removed == 0:
+		case s.kept == 0 && j.cfg.Strip == StripUnknown:
+			j.brokeOften(Stripped, s.removed, s.firstOff)
+		case s.kept == 0 || s.kept >= s.removed:
+			j.brokeOften(StrippedPartly, s.removed, s.firstOff)
+		default:
+			j.brokeOften(StrippedPartly, s.kept, s.firstKept)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package csig
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // The decoder compares TPIDs and reflections one by one, so both are few.
 const (
@@ -63,6 +66,15 @@ func (d *Domain) TPIDs() []uint16 {
 		ids[i] = d.tpids[i].id
 	}
 	return ids
+}
+
+// TPIDNames are the configured TPIDs in one line: "0x9900, 0x88b5".
+func (d *Domain) TPIDNames() string {
+	var names []string
+	for _, id := range d.TPIDs() {
+		names = append(names, fmt.Sprintf("%#04x", id))
+	}
+	return strings.Join(names, ", ")
 }
 
 // TPID is the first TPID configured for the layout.

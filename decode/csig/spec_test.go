@@ -121,3 +121,168 @@ func TestInterval(t *testing.T) {
 		t.Errorf("interval is %d ns", table.IntervalNS())
 	}
 }
+
+func shippedDomain(t *testing.T, name string) *csig.Domain {
+	t.Helper()
+	s, err := csig.Shipped(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compile(t, csig.DefaultSpec().Overlay(s))
+}
+
+func TestShipped(t *testing.T) {
+	t.Parallel()
+	want := map[string]map[string]uint32{ // codes by signal
+		"appendix-a":     {"min_abw": 8, "min_abw_ratio": 8, "max_delay": 8},
+		"linear-32":      {"min_abw": 32, "min_abw_ratio": 32, "max_delay": 32, "max_nqd": 32},
+		"logarithmic-32": {"min_abw": 32, "min_abw_ratio": 32, "max_delay": 32, "max_nqd": 32},
+		"switch-3bit":    {"min_abw_ratio": 8},
+	}
+	for _, name := range csig.ShippedNames() {
+		s, err := csig.Shipped(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := compile(t, s)
+		got := map[string]uint32{}
+		for _, l := range allLayouts {
+			for typ := range uint8(l.Types()) {
+				if table := d.Table(l, typ); table != nil {
+					checkInvertible(t, table)
+					got[table.Signal().String()] = table.Codes()
+					if _, _, ok := table.HeavyCodes(400e6); !ok {
+						t.Errorf("%s: no code of %s is heavy", name, table.Signal())
+					}
+				}
+			}
+		}
+		if diff := cmp.Diff(want[name], got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		delete(want, name)
+	}
+	if len(want) != 0 {
+		t.Errorf("not shipped: %v", want)
+	}
+	if _, err := csig.Shipped("none"); err == nil || !strings.Contains(err.Error(), "expected one of appendix-a, linear-32, ") {
+		t.Errorf("Shipped(none): %v", err)
+	}
+}
+
+// Table 2 of Appendix A, read off the draft.
+func TestShippedAppendixA(t *testing.T) {
+	t.Parallel()
+	d := shippedDomain(t, "appendix-a")
+	compactIETF := allLayouts[0]
+	for _, tc := range []struct {
+		signal csig.Signal
+		scale  uint64
+		bounds []uint64
+		open   bool
+	}{
+		{csig.MinABWRatio, 10_000, []uint64{0, 1, 5, 10, 20, 50, 75, 90, 100}, false},
+		{csig.MinABW, 1_000_000, []uint64{0, 1, 5, 10, 20, 50, 75, 90}, true},
+		{csig.MaxDelay, 1_000, []uint64{0, 10, 50, 100, 200, 400, 800, 2000}, true},
+	} {
+		table := d.Table(compactIETF, tc.signal.Type())
+		for code := range table.Codes() {
+			low, high, open := table.Range(code)
+			wantOpen := tc.open && code == 7
+			if low != tc.bounds[code]*tc.scale || open != wantOpen || (!open && high != tc.bounds[code+1]*tc.scale) {
+				t.Errorf("%s 0x%x: [%d, %d) open %v", tc.signal, code, low, high, open)
+			}
+		}
+	}
+}
+
+// Bounds may be written with exponents, whose sign is no range.
+func TestBucketsWithExponents(t *testing.T) {
+	t.Parallel()
+	table := tableOf(t, csig.TableSpec{Format: "compact", Signal: "max_delay", Buckets: []string{"0s-1e-6s", "1e-6s", "2E-6s-1e+3us"}})
+	checkInvertible(t, table)
+	for code, want := range []uint64{0, 1000, 2000} {
+		if low, _, _ := table.Range(uint32(code)); low != want {
+			t.Errorf("code %d starts at %d, want %d", code, low, want)
+		}
+	}
+	if _, high, open := table.Range(2); open || high != 1_000_000 {
+		t.Errorf("the last bucket ends at %d, open %v", high, open)
+	}
+}
+
+// The public vectors of that family of switches: S 0x17 is the initial value, 0x10
+// the tightest bucket.
+func TestShippedSwitch(t *testing.T) {
+	t.Parallel()
+	table := shippedDomain(t, "switch-3bit").Table(allLayouts[0], 1)
+	untouched, tightest := csig.Parse(allLayouts[0], []byte{0x2b, 0x85}), csig.Parse(allLayouts[0], []byte{0x28, 0x42})
+	if !table.Untouched(untouched.S) || table.Code(untouched.S) != 7 {
+		t.Errorf("S 0x%x: code %d, untouched %v", untouched.S, table.Code(untouched.S), table.Untouched(untouched.S))
+	}
+	if table.Untouched(tightest.S) || table.Code(tightest.S) != 0 || table.Raw(0) != tightest.S {
+		t.Errorf("S 0x%x: code %d, raw of 0 is 0x%x", tightest.S, table.Code(tightest.S), table.Raw(0))
+	}
+}
+
+// A configuration names shipped tables and changes one of theirs.
+func TestShippedByName(t *testing.T) {
+	t.Parallel()
+	spec := csig.Spec{
+		Shipped: []string{"appendix-a"},
+		Tables:  []csig.TableSpec{{Format: "compact", Profile: "ietf01", Signal: "max_delay", Quantum: "1us"}},
+	}
+	for name, d := range map[string]*csig.Domain{
+		"alone": compile(t, spec), "over the defaults": compile(t, csig.DefaultSpec().Overlay(spec)),
+		"under an overlay": compile(t, spec.Overlay(csig.Spec{})),
+	} {
+		for typ, want := range map[uint8]uint32{0: 8, 1: 8, 2: 32} {
+			if got := d.Table(allLayouts[0], typ).Codes(); got != want {
+				t.Errorf("%s: type %d has %d codes, want %d", name, typ, got, want)
+			}
+		}
+		if got := d.Table(allLayouts[1], 2).Codes(); got != 8 {
+			t.Errorf("%s: the other profile's delay has %d codes, want the shipped 8", name, got)
+		}
+	}
+	if _, err := csig.DefaultSpec().Overlay(csig.Spec{Shipped: []string{"x"}}).Compile(); err == nil || !strings.Contains(err.Error(), `"x"`) {
+		t.Errorf("an overlay of tables that are not shipped: %v", err)
+	}
+}
+
+// Types to come have a table of their own, whose unit and aggregation it names.
+func TestTableOfAnUnknownType(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		unit, aggregation, quantum string
+		initial                    uint32
+		heavyLow, heavyHigh        uint32
+	}{
+		{"count", "sum", "1", 0, 20, 31},
+		{"count", "count", "1", 0, 20, 31},
+		{"ns", "max", "1ns", 0, 20, 31},
+		{"ratio", "max", "1ppm", 0, 20, 31},
+		{"bit/s", "min", "1kbps", 31, 0, 19},
+	} {
+		heavy := strings.Replace(tc.quantum, "1", "20", 1)
+		table := tableOf(t, csig.TableSpec{
+			Format: "compact", Profile: "ietf01", Signal: "type_5", Unit: tc.unit, Aggregation: tc.aggregation, Quantum: tc.quantum, Heavy: heavy,
+		})
+		checkInvertible(t, table)
+		if table.Unit().String() != tc.unit || table.Aggregation().String() != tc.aggregation || table.Initial() != tc.initial {
+			t.Errorf("%s %s: %s %s, initial %d", tc.unit, tc.aggregation, table.Unit(), table.Aggregation(), table.Initial())
+		}
+		if lo, hi, ok := table.HeavyCodes(0); !ok || lo != tc.heavyLow || hi != tc.heavyHigh {
+			t.Errorf("%s %s: heavy codes [%d, %d] %v", tc.unit, tc.aggregation, lo, hi, ok)
+		}
+	}
+	for _, signal := range []csig.Signal{csig.MinABW, csig.MinABWRatio, csig.MaxDelay} {
+		table := compile(t, csig.DefaultSpec()).Table(allLayouts[0], signal.Type())
+		if table.Unit() != signal.Unit() || table.Aggregation().Direction() != signal.Direction() {
+			t.Errorf("%s: %s %s", signal, table.Unit(), table.Aggregation())
+		}
+	}
+	if csig.Aggregation(9).String() != "aggregation_9" {
+		t.Error("an unknown aggregation has a name")
+	}
+}

@@ -20,7 +20,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/local"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // recording is an emitted scenario.
@@ -42,7 +43,7 @@ func record(t *testing.T) *recording {
 }
 
 var quickstart = sync.OnceValues(func() (*recording, error) {
-	s, err := emitter.Named("quickstart")
+	s, err := scenario.Named("quickstart")
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +54,11 @@ var quickstart = sync.OnceValues(func() (*recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := emitter.Run(context.Background(), s, dir, nil)
+	report, err := simulation.Run(context.Background(), s, dir, nil)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := fabric.Load(filepath.Join(dir, emitter.FabricFile))
+	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
 	if err != nil {
 		return nil, err
 	}

@@ -193,7 +193,7 @@ func (p *Plan) check(running []*worker) error {
 			return fmt.Errorf("tap %q: link type %d: expected Ethernet, Linux SLL or Linux SLL2", t.Name, t.Link)
 		}
 		seen[t.key()] = true
-		if _, err := window.NewStream(&p.Settings, t.Tap, window.Origin{Link: decode.Ethernet}, nil, nil); err != nil {
+		if _, err := window.NewStream(&p.Settings, t.Tap, window.Origin{Link: decode.Ethernet}, nil); err != nil {
 			return fmt.Errorf("tap %q: %w", t.Name, err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/replay"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
 func config(j *journal) local.Config {
@@ -47,22 +47,14 @@ type collected struct {
 }
 
 func (c *collected) WriteBlock(_ context.Context, b *aggregate.Block) error {
-	text, err := b.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	var own aggregate.Block
-	if err := own.UnmarshalBinary(text); err != nil {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.list = append(c.list, own)
+	c.list = append(c.list, *b.Clone())
 	return nil
 }
 
 // TestEqualsReplay: what taps saw gives the rows that a replay of the same captures
-// gives, over many checkpoints, at every resolution, and the counts of the truth.
+// gives, over many commits, at every resolution, and the counts of the truth.
 func TestEqualsReplay(t *testing.T) {
 	rec := record(t)
 	j := newJournal(t)
@@ -79,7 +71,7 @@ func TestEqualsReplay(t *testing.T) {
 	}
 	conserved(t, p.Stats())
 	if j.commits < 5 {
-		t.Errorf("%d checkpoints: expected several while frames came", j.commits)
+		t.Errorf("%d commits: expected several while frames came", j.commits)
 	}
 
 	var c collected
@@ -118,13 +110,13 @@ func compareTruth(t *testing.T, rec *recording, rows map[row]values) {
 			got.untouched += v.untouched
 		}
 	}
-	f, err := os.Open(filepath.Join(rec.dir, emitter.TruthFile))
+	f, err := os.Open(filepath.Join(rec.dir, truth.File))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	want := values{}
-	err = emitter.ReadTruth(f, emitter.TruthVisitor{Cell: func(c emitter.TruthCell) error {
+	err = truth.Read(f, truth.Visitor{Cell: func(c truth.Cell) error {
 		if c.Source == "tag" {
 			want.observations += c.Observations
 			want.heavy += c.Heavy
@@ -229,7 +221,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// skip has a source begin behind n frames. Those of them that no checkpoint has are lost.
+// skip has a source begin behind n frames. Those of them that no commit has are lost.
 func skip(t *testing.T, f *file, n int64) {
 	t.Helper()
 	for n > 0 {

@@ -189,13 +189,13 @@ func TestStalledTap(t *testing.T) {
 	}
 	ctx, stop := contextWithStop(t)
 	wait := start(ctx, t, p)
-	until(t, "both rings are in a checkpoint", func() bool { return len(j.marks()) == 2 })
+	until(t, "both rings are in a commit", func() bool { return len(j.marks()) == 2 })
 	a.hang.Store(true)
 	until(t, "the stall is counted", func() bool { return p.Stats().Stalled > 2 })
 	before := p.Stats()
-	until(t, "checkpoints go on", func() bool { return p.Stats().Barriers > before.Barriers+5 })
+	until(t, "commits go on", func() bool { return p.Stats().Barriers > before.Barriers+5 })
 	if len(j.marks()) != 2 {
-		t.Errorf("%d states in the checkpoint, want also that of the ring that hangs", len(j.marks()))
+		t.Errorf("%d states in the commit, want also that of the ring that hangs", len(j.marks()))
 	}
 	if err := p.Reload(t.Context(), func() local.Plan { n := tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, nil)); n.Epoch = 2; return n }()); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestSourceFails(t *testing.T) {
 }
 
 // TestIdleTap: the windows of a tap that goes silent close by the clock, and a ring with
-// more rows than it may hold waits for a checkpoint. Time is that of a bubble, so that a
+// more rows than it may hold waits for a commit. Time is that of a bubble, so that a
 // busy machine closes as many windows as an idle one.
 func TestIdleTap(t *testing.T) { synctest.Test(t, idleTap) }
 

@@ -18,7 +18,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -37,7 +38,7 @@ func TestPermits(t *testing.T) {
 			{Name: "host2-last", Limits: Limits{RequestRate: 5}},
 		},
 	}
-	in, err := newAdmitted(&a, &Auth{})
+	in, err := newAdmitted(&a, &edge.Auth{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,19 +59,19 @@ func TestPermits(t *testing.T) {
 		t.Errorf("%+v: want own limits before the collector's", l)
 	}
 	for _, tc := range []struct {
-		auth    Auth
+		auth    edge.Auth
 		permits []Permit
 		want    string
 	}{
-		{Auth{Tokens: "t"}, nil, ""},
-		{Auth{TLS: TLSFiles{CA: "ca"}}, nil, "any certificate of this authority"},
-		{Auth{TLS: TLSFiles{CA: "ca"}, Tokens: "t"}, nil, "any certificate of this authority"},
-		{Auth{TLS: TLSFiles{CA: "ca"}}, everybody, ""},
-		{Auth{Anonymous: "local"}, []Permit{{Name: "host1"}}, "anonymous: local is not among"},
-		{Auth{Anonymous: "local"}, []Permit{{Name: "loc*"}}, ""},
-		{Auth{}, []Permit{{Name: "host1"}, {Name: "host1"}}, "host1 is listed twice"},
-		{Auth{}, []Permit{{Name: ""}}, "expected 1 to 256 bytes"},
-		{Auth{}, []Permit{{Name: "host1", Limits: Limits{RowRate: 10}}}, "exporters: host1: limits"},
+		{edge.Auth{Clients: "t"}, nil, ""},
+		{edge.Auth{TLS: edge.TLSFiles{CA: "ca"}}, nil, "any certificate of this authority"},
+		{edge.Auth{TLS: edge.TLSFiles{CA: "ca"}, Clients: "t"}, nil, "any certificate of this authority"},
+		{edge.Auth{TLS: edge.TLSFiles{CA: "ca"}}, everybody, ""},
+		{edge.Auth{Anonymous: edge.Peer{Name: "local"}}, []Permit{{Name: "host1"}}, "anonymous: local is not among"},
+		{edge.Auth{Anonymous: edge.Peer{Name: "local"}}, []Permit{{Name: "loc*"}}, ""},
+		{edge.Auth{}, []Permit{{Name: "host1"}, {Name: "host1"}}, "host1 is listed twice"},
+		{edge.Auth{}, []Permit{{Name: ""}}, "expected 1 to 256 bytes"},
+		{edge.Auth{}, []Permit{{Name: "host1", Limits: Limits{RowRate: 10}}}, "exporters: host1: limits"},
 	} {
 		a := Admission{Permits: tc.permits}
 		if err := a.Check(&tc.auth); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
@@ -82,11 +83,11 @@ func TestPermits(t *testing.T) {
 // TestNotListed: an authority vouches for more than exporters. A name that is not listed can
 // export neither by a certificate nor by a token, and the log names it.
 func TestNotListed(t *testing.T) {
-	ca, dir, log := credentialtest.NewAuthority(t), t.TempDir(), &logBuffer{}
+	ca, dir, log := edgetest.NewAuthority(t), t.TempDir(), &logBuffer{}
 	tokens := filepath.Join(dir, "tokens")
-	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("rack1-a", "", "good", ""), credentialtest.TokenLine("printer", "", "other", ""))
+	edgetest.WriteTokens(t, tokens, edgetest.TokenLine("rack1-a", "", "good", ""), edgetest.TokenLine("printer", "", "other", ""))
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Logger = Auth{TLS: ca.Server(), Tokens: tokens}, log.logger()
+	cfg.Auth, cfg.Logger = edge.Auth{TLS: ca.Server(), Clients: tokens}, log.logger()
 	cfg.Permits = []Permit{{Name: "rack1-*"}, {Name: "rack2-a"}}
 	s := startCollector(t, cfg, newLedger(), "")
 	hour := time.Now().Add(time.Hour)
@@ -97,7 +98,7 @@ func TestNotListed(t *testing.T) {
 		{"rack1-a", "", true}, {"rack2-a", "", true}, {"rack2-b", "", false}, {"printer", "", false}, {"", "good", true}, {"", "other", false},
 	} {
 		client := clientConfig(t, s.url)
-		if client.TLS = (TLSFiles{CA: ca.File}); tc.name != "" {
+		if client.TLS = (edge.TLSFiles{CA: ca.File}); tc.name != "" {
 			client.TLS = ca.Issue(tc.name, hour)
 		} else {
 			client.TokenFile = filepath.Join(dir, tc.token)
@@ -123,7 +124,7 @@ func TestNotListed(t *testing.T) {
 // put in force, and what it has used up stays used up.
 func TestPermitLimits(t *testing.T) {
 	cfg, clock := testConfig(t), newClock()
-	cfg.Auth, cfg.Now, cfg.Logger = Auth{Anonymous: "slow"}, clock.now, nil
+	cfg.Auth, cfg.Now, cfg.Logger = edge.Auth{Anonymous: edge.Peer{Name: "slow"}}, clock.now, nil
 	cfg.Permits = []Permit{{Name: "slow", Limits: Limits{RequestRate: 0.2}}, {Name: "*"}}
 	s := startCollector(t, cfg, newLedger(), "")
 	seq := uint64(0)
@@ -195,10 +196,10 @@ func (c *collector) atWork(name string) int32 {
 // TestRevoked: an exporter that is taken off the list, or out of the token file, is out:
 // requests that have begun hand in nothing, and connections of certificates are cut.
 func TestRevoked(t *testing.T) {
-	ca, tokens := credentialtest.NewAuthority(t), filepath.Join(t.TempDir(), "tokens")
-	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("byToken", "", "good", ""))
+	ca, tokens := edgetest.NewAuthority(t), filepath.Join(t.TempDir(), "tokens")
+	edgetest.WriteTokens(t, tokens, edgetest.TokenLine("byToken", "", "good", ""))
 	cfg, clock, l := testConfig(t), newClock(), newLedger()
-	cfg.Auth, cfg.Now, cfg.Logger = Auth{TLS: ca.Server(), Tokens: tokens}, clock.now, nil
+	cfg.Auth, cfg.Now, cfg.Logger = edge.Auth{TLS: ca.Server(), Clients: tokens}, clock.now, nil
 	cfg.Permits = []Permit{{Name: "rack*"}, {Name: "by*"}}
 	s := startCollector(t, cfg, l, "")
 	dial := func(name string) *tls.Conn {
@@ -241,7 +242,7 @@ func TestRevoked(t *testing.T) {
 			t.Errorf("%q, %v: want a connection that is cut", text, err)
 		}
 	}
-	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("byOther", "", "other", ""))
+	edgetest.WriteTokens(t, tokens, edgetest.TokenLine("byOther", "", "other", ""))
 	clock.add(2 * time.Second)
 	if _, err := slow.Write(rest); err != nil {
 		t.Fatal(err)
@@ -315,14 +316,14 @@ func TestCheckCollector(t *testing.T) {
 		"http://collector.example:4319": "expected https", "http://10.0.0.1:4319": "expected https", "http://localhost.evil.example": "expected https",
 		"collector.example:4319": "expected a URL", "ftp://localhost": "expected a URL", "https://": "expected a URL", "http://[": "collector",
 	} {
-		if err := CheckCollector(url, TLSFiles{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := CheckCollector(url, edge.TLSFiles{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 		if _, err := OpenClient(ClientConfig{Collectors: []string{url}, Dir: filepath.Join(t.TempDir(), "spool")}); want != "" && err == nil {
 			t.Errorf("%s: an exporter hands in there", url)
 		}
 	}
-	if err := CheckCollector("http://127.0.0.1:4319", TLSFiles{CA: "ca"}); err == nil {
+	if err := CheckCollector("http://127.0.0.1:4319", edge.TLSFiles{CA: "ca"}); err == nil {
 		t.Error("TLS files are of no use, and nobody is told")
 	}
 }
@@ -330,16 +331,16 @@ func TestCheckCollector(t *testing.T) {
 // TestWrongBesideGood: wrong credentials from the address of a good exporter hold it back
 // nowhere.
 func TestWrongBesideGood(t *testing.T) {
-	ca, foreign, dir := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t), t.TempDir()
+	ca, foreign, dir := edgetest.NewAuthority(t), edgetest.NewAuthority(t), t.TempDir()
 	tokens := filepath.Join(dir, "tokens")
-	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("host1", "", "good", ""))
+	edgetest.WriteTokens(t, tokens, edgetest.TokenLine("host1", "", "good", ""))
 	cfg, clock := testConfig(t), newClock()
-	cfg.Auth, cfg.Permits, cfg.Now, cfg.Logger = Auth{TLS: ca.Server(), Tokens: tokens}, everybody, clock.now, nil
+	cfg.Auth, cfg.Permits, cfg.Now, cfg.Logger = edge.Auth{TLS: ca.Server(), Clients: tokens}, everybody, clock.now, nil
 	s := startCollector(t, cfg, newLedger(), "")
-	open := func(tls TLSFiles, token string) *Client {
+	open := func(tls edge.TLSFiles, token string) *Client {
 		t.Helper()
 		client := clientConfig(t, s.url)
-		client.TLS = TLSFiles{Cert: tls.Cert, Key: tls.Key, CA: ca.File}
+		client.TLS = edge.TLSFiles{Cert: tls.Cert, Key: tls.Key, CA: ca.File}
 		if token != "" {
 			client.TokenFile = filepath.Join(dir, token)
 			if err := os.WriteFile(client.TokenFile, []byte(token), 0o600); err != nil {
@@ -354,8 +355,8 @@ func TestWrongBesideGood(t *testing.T) {
 		return c
 	}
 	hour := time.Now().Add(time.Hour)
-	wrong := []*Client{open(foreign.Issue("host1", hour), ""), open(TLSFiles{}, "bad")}
-	good := []*Client{open(ca.Issue("host1", hour), ""), open(TLSFiles{}, "good")}
+	wrong := []*Client{open(foreign.Issue("host1", hour), ""), open(edge.TLSFiles{}, "bad")}
+	good := []*Client{open(ca.Issue("host1", hour), ""), open(edge.TLSFiles{}, "good")}
 	const seconds, each = 20, 5
 	for range seconds * each {
 		for _, c := range wrong {

@@ -3,69 +3,10 @@ package remote
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"strings"
-	"time"
 
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
-
-// TLSFiles names the PEM files of one end of a connection.
-type TLSFiles = credential.TLSFiles
-
-// Auth says how exporters prove who they are: by certificates of the authority in
-// TLS.CA, by bearer tokens, or by either. A name is the same exporter in both.
-type Auth struct {
-	// TLS is the collector's certificate, and the authority of the exporters'. Without
-	// a certificate the collector speaks in the clear.
-	TLS TLSFiles
-	// Tokens is a file of lines "NAME: SHA256 [EXPIRES]", read again when it changes.
-	Tokens string
-	// Anonymous takes everybody in as this exporter who shows no credential. It is meant
-	// for loopback and tests; empty: nobody.
-	Anonymous string
-}
-
-func (a *Auth) gate() credential.Config {
-	return credential.Config{TLS: a.TLS, Clients: a.Tokens, Anonymous: credential.Peer{Name: a.Anonymous}}
-}
-
-// Check says what is wrong with it. It reads no file.
-func (a *Auth) Check() error {
-	g := a.gate()
-	return g.Check()
-}
-
-// Exposed tells whether a listener beyond loopback is safe: everybody is known, and
-// nothing can be read or changed on the way.
-func (a *Auth) Exposed() error {
-	g := a.gate()
-	return g.Exposed()
-}
-
-// newGate tells exporters from each other.
-func newGate(a *Auth, allows func(string) bool, now func() time.Time, logger *slog.Logger, refuse func(Reason, ...slog.Attr)) (*credential.Gate, error) {
-	g := a.gate()
-	g.Allows, g.Now, g.Logger = allows, now, logger
-	g.Refuse = func(r credential.Reason, attrs ...slog.Attr) { refuse(Reason(r), attrs...) }
-	return credential.NewGate(g)
-}
-
-// checkListen refuses addresses beyond loopback where that is not safe.
-func (a *Auth) checkListen(address string, anyway bool) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("address to listen on: %w", err)
-	}
-	if credential.IsLoopback(host) {
-		return nil
-	}
-	if err := a.Exposed(); err != nil && !anyway {
-		return fmt.Errorf("listen on %s: beyond loopback, and %w", address, err)
-	}
-	return nil
-}
 
 // Permit lets exporters in by name.
 type Permit struct {
@@ -87,7 +28,7 @@ type Admission struct {
 }
 
 // Check finds mistakes.
-func (a *Admission) Check(auth *Auth) error {
+func (a *Admission) Check(auth *edge.Auth) error {
 	_, err := newAdmitted(a, auth)
 	return err
 }
@@ -108,7 +49,7 @@ type pattern struct {
 	at    int // into limits
 }
 
-func newAdmitted(a *Admission, auth *Auth) (*admitted, error) {
+func newAdmitted(a *Admission, auth *edge.Auth) (*admitted, error) {
 	all, err := a.Limits.withDefaults()
 	if err != nil {
 		return nil, err
@@ -123,7 +64,7 @@ func newAdmitted(a *Admission, auth *Auth) (*admitted, error) {
 	}
 	for i := range a.Permits {
 		p := &a.Permits[i]
-		if err := credential.CheckName(p.Name); err != nil {
+		if err := edge.CheckName(p.Name); err != nil {
 			return nil, fmt.Errorf("exporters: %w", err)
 		}
 		own, err := all.over(&p.Limits).withDefaults()
@@ -141,8 +82,8 @@ func newAdmitted(a *Admission, auth *Auth) (*admitted, error) {
 		in.exact[p.Name] = i
 		in.named = append(in.named, p.Name)
 	}
-	if auth.Anonymous != "" && in.of(auth.Anonymous) == nil {
-		return nil, fmt.Errorf("anonymous: %s is not among the exporters: list it there", auth.Anonymous)
+	if auth.Anonymous.Name != "" && in.of(auth.Anonymous.Name) == nil {
+		return nil, fmt.Errorf("anonymous: %s is not among the exporters: list it there", auth.Anonymous.Name)
 	}
 	return in, nil
 }

@@ -15,7 +15,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -37,18 +38,18 @@ func pushOnce(t *testing.T, cfg ClientConfig, m *wire.PushRequest) (*wire.PushRe
 // TestCertificates: who has a good one is let in under its name; others are refused,
 // counted and named in the log.
 func TestCertificates(t *testing.T) {
-	ca, foreign := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t)
+	ca, foreign := edgetest.NewAuthority(t), edgetest.NewAuthority(t)
 	hour := time.Now().Add(time.Hour)
 	server := ca.Server()
 	for _, tc := range []struct {
 		name   string
-		client TLSFiles
+		client edge.TLSFiles
 		want   string // identity
 		reason Reason
 		logged string
 	}{
 		{"common name", ca.Issue("host1", hour), "host1", 0, ""},
-		{"URI", ca.Issue("x", hour, credentialtest.WithURI("spiffe://dc/host2")), "spiffe://dc/host2", 0, ""},
+		{"URI", ca.Issue("x", hour, edgetest.WithURI("spiffe://dc/host2")), "spiffe://dc/host2", 0, ""},
 		{"DNS name", ca.Issue("x", hour, func(c *x509.Certificate) { c.DNSNames = []string{"host3.dc"} }), "host3.dc", 0, ""},
 		{"expired", ca.Issue("late", time.Now().Add(-time.Minute)), "", ReasonExpiredCertificate, "CN=late"},
 		{"foreign", foreign.Issue("stranger", hour), "", ReasonForeignCertificate, "CN=stranger"},
@@ -56,12 +57,12 @@ func TestCertificates(t *testing.T) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		}), "", ReasonForeignCertificate, "CN=server"},
 		{"nameless", ca.Issue("", hour), "", ReasonNamelessCertificate, "peer=127.0.0.1"},
-		{"none", TLSFiles{CA: ca.File}, "", ReasonNoCredential, "peer=127.0.0.1"},
+		{"none", edge.TLSFiles{CA: ca.File}, "", ReasonNoCredential, "peer=127.0.0.1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, log := newLedger(), &logBuffer{}
 			cfg := testConfig(t)
-			cfg.Auth, cfg.Permits, cfg.Logger = Auth{TLS: server}, everybody, log.logger()
+			cfg.Auth, cfg.Permits, cfg.Logger = edge.Auth{TLS: server}, everybody, log.logger()
 			s := startCollector(t, cfg, l, "")
 			client := clientConfig(t, s.url)
 			client.TLS = tc.client
@@ -84,11 +85,11 @@ func TestCertificates(t *testing.T) {
 }
 
 // TestCertificateExpiresOnConnection: a connection that is open does not outlive the
-// credential.
+// edge.
 func TestCertificateExpiresOnConnection(t *testing.T) {
-	ca := credentialtest.NewAuthority(t)
+	ca := edgetest.NewAuthority(t)
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Permits = Auth{TLS: ca.Server()}, everybody
+	cfg.Auth, cfg.Permits = edge.Auth{TLS: ca.Server()}, everybody
 	clock := newClock()
 	cfg.Now = clock.now
 	s := startCollector(t, cfg, newLedger(), "")
@@ -114,10 +115,10 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 func TestTokens(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
-	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("host1", "", "good", ""), credentialtest.TokenLine("host1", "", "next", "2100-01-01T00:00:00Z"), credentialtest.TokenLine("host2", "", "old", "2020-01-01T00:00:00Z"))
+	edgetest.WriteTokens(t, file, edgetest.TokenLine("host1", "", "good", ""), edgetest.TokenLine("host1", "", "next", "2100-01-01T00:00:00Z"), edgetest.TokenLine("host2", "", "old", "2020-01-01T00:00:00Z"))
 	l, log, clock := newLedger(), &logBuffer{}, newClock()
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Logger, cfg.Now = Auth{Tokens: file}, log.logger(), clock.now
+	cfg.Auth, cfg.Logger, cfg.Now = edge.Auth{Clients: file}, log.logger(), clock.now
 	s := startCollector(t, cfg, l, "")
 	try := func(secret, as string) error {
 		t.Helper()
@@ -150,12 +151,12 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%d forged, want 1", n)
 	}
 	// The file changes: a token goes, a bad file changes nothing.
-	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("host1", "", "next", ""))
+	edgetest.WriteTokens(t, file, edgetest.TokenLine("host1", "", "next", ""))
 	clock.add(2 * time.Second)
 	if err := try("good", ""); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("revoked: %v", err)
 	}
-	credentialtest.WriteTokens(t, file, "nonsense")
+	edgetest.WriteTokens(t, file, "nonsense")
 	clock.add(2 * time.Second)
 	if err := try("next", ""); err != nil {
 		t.Errorf("after a bad change: %v", err)
@@ -166,13 +167,13 @@ func TestTokens(t *testing.T) {
 // connection has the new ones, what the old authority vouches for is out and cut off, and files
 // that cannot be read change nothing.
 func TestRotation(t *testing.T) {
-	ca, log := credentialtest.NewAuthority(t), &logBuffer{}
+	ca, log := edgetest.NewAuthority(t), &logBuffer{}
 	files := ca.Server()
 	cfg := testConfig(t)
 	clock := newClock()
-	cfg.Auth, cfg.Permits, cfg.Now, cfg.Logger = Auth{TLS: files}, everybody, clock.now, log.logger()
+	cfg.Auth, cfg.Permits, cfg.Now, cfg.Logger = edge.Auth{TLS: files}, everybody, clock.now, log.logger()
 	s := startCollector(t, cfg, newLedger(), "")
-	open := func(files TLSFiles) *Client {
+	open := func(files edge.TLSFiles) *Client {
 		t.Helper()
 		client := clientConfig(t, s.url)
 		client.TLS, client.Now = files, clock.now
@@ -218,7 +219,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("%d lines of a file that cannot be read, want 1: %s", n, log)
 	}
 
-	next := credentialtest.NewAuthority(t)
+	next := edgetest.NewAuthority(t)
 	server, host := next.Server(), next.Issue("host1", hour)
 	for to, from := range map[string]string{files.Cert: server.Cert, files.Key: server.Key, rotated.Cert: host.Cert, rotated.Key: host.Key, ca.File: next.File} {
 		copyFile(t, to, from)
@@ -253,7 +254,7 @@ func copyFile(t *testing.T, to, from string) {
 	}
 }
 
-func loadPair(t *testing.T, files TLSFiles) tls.Certificate {
+func loadPair(t *testing.T, files edge.TLSFiles) tls.Certificate {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	if err != nil {
@@ -265,9 +266,9 @@ func loadPair(t *testing.T, files TLSFiles) tls.Certificate {
 // TestServerIsVerified: an exporter does not hand anything to a collector that is not
 // vouched for, or has another name.
 func TestServerIsVerified(t *testing.T) {
-	ca, foreign := credentialtest.NewAuthority(t), credentialtest.NewAuthority(t)
+	ca, foreign := edgetest.NewAuthority(t), edgetest.NewAuthority(t)
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Permits = Auth{TLS: ca.Server()}, everybody
+	cfg.Auth, cfg.Permits = edge.Auth{TLS: ca.Server()}, everybody
 	s := startCollector(t, cfg, newLedger(), "")
 	client := clientConfig(t, s.url)
 	client.TLS = ca.Issue("host1", time.Now().Add(time.Hour))
@@ -284,37 +285,15 @@ func TestServerIsVerified(t *testing.T) {
 	}
 }
 
+// TestExposure: a collector that everybody could export to stays on loopback.
 func TestExposure(t *testing.T) {
-	ca := credentialtest.NewAuthority(t)
-	for _, tc := range []struct {
-		address string
-		auth    Auth
-		danger  bool
-		good    bool
-	}{
-		{"127.0.0.1:0", Auth{Anonymous: "x"}, false, true},
-		{"localhost:0", Auth{Anonymous: "x"}, false, true},
-		{"[::1]:0", Auth{Anonymous: "x"}, false, true},
-		{"0.0.0.0:0", Auth{Anonymous: "x"}, false, false},
-		{":0", Auth{Tokens: "t"}, false, false},
-		{":0", Auth{TLS: TLSFiles{Cert: "c", Key: "k"}}, false, false},
-		{":0", Auth{TLS: ca.Server(), Anonymous: "x"}, false, false},
-		{":0", Auth{Anonymous: "x"}, true, true},
-		{":0", Auth{TLS: ca.Server()}, false, true},
-		{":0", Auth{TLS: TLSFiles{Cert: "c", Key: "k"}, Tokens: "t"}, false, true},
-		{"nonsense", Auth{Anonymous: "x"}, true, false},
-	} {
-		if err := tc.auth.checkListen(tc.address, tc.danger); (err == nil) != tc.good {
-			t.Errorf("%s, %+v, %v: %v", tc.address, tc.auth, tc.danger, err)
-		}
-	}
 	cfg := testConfig(t)
 	cfg.Listen = "0.0.0.0:0"
 	s, err := NewServer(cfg, newLedger(), newLedger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "beyond loopback") {
+	if err := s.Run(context.Background()); !errors.Is(err, edge.ErrExposed) {
 		t.Errorf("run: %v", err)
 	}
 }

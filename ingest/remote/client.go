@@ -10,10 +10,11 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/retry"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Client hands blocks and observations to a collector. What it was given goes to a spool
+// Client hands blocks to a collector. What it was given goes to a spool
 // on disk first, and stays there until a collector has it for good. Its methods are safe
 // for concurrent use.
 type Client struct {
@@ -32,6 +33,7 @@ type Client struct {
 	stats   ClientStats
 	lost    map[string]uint64
 	closed  bool
+	bounded bool  // no more is kept for a newer version than may be
 	err     error // of the spool, at the last try
 	moved   chan struct{}
 	current int // index of the collector in use
@@ -42,10 +44,15 @@ type Client struct {
 	released     time.Time
 	describedFor int
 	answered     time.Time // when a collector answered last
-	failing      quiet     // pushes
-	unread       quiet     // the spool
-	untidy       quiet
+
+	failing retry.LogThrottle // pushes
+	unread  retry.LogThrottle // the spool
+	untidy  retry.LogThrottle
+	refused [NumReasons]retry.LogThrottle // blocks
 }
+
+// quietFor is the least time between two lines of the log about one lasting failure.
+const quietFor = time.Minute
 
 // peer is a collector.
 type peer struct {
@@ -54,14 +61,14 @@ type peer struct {
 }
 
 // ClientStats counts what became of what the client was given, in this process. Items
-// are blocks, parts of large ones, batches of observations, and records.
+// are blocks, parts of large ones, and records.
 type ClientStats struct {
 	Items, Observations uint64 // given
 	FoldedFlows         uint64 // rows of flows that went into rests, since their block had too many
 	Stored, Repeated    uint64 // items that a collector has
 	Refused             map[string]uint64
-	// Lost is what was given up, by reason: "full", "disk", "undescribed", "refused", or
-	// the outbox's own; in items. What gave way while it was being sent may be among
+	// Lost is what was given up, by reason: "full", "disk", "undescribed", "refused",
+	// "newer", or the outbox's own; in items. What gave way while it was being sent may be among
 	// Stored too.
 	Lost          map[string]uint64
 	Waiting       uint64    // items in the spool
@@ -92,13 +99,14 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	c := &Client{
 		cfg: cfg, streams: map[streamKey]*Stream{}, latest: map[uint64]*wire.Description{},
 		lost: map[string]uint64{}, moved: make(chan struct{}),
+		failing: retry.LogThrottle{Every: quietFor}, unread: retry.LogThrottle{Every: quietFor}, untidy: retry.LogThrottle{Every: quietFor},
 	}
 	c.stats.Refused = map[string]uint64{}
 	if err := c.dial(); err != nil {
 		return nil, fmt.Errorf("configure exporter: %w", err)
 	}
 	c.log, err = outbox.Open(outbox.Options{
-		Dir: cfg.Dir, Classes: []outbox.Class{{Name: "push"}}, MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
+		Dir: cfg.Dir, Classes: spoolClasses(), MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
 		SaveEvery: saveEvery,
 	})
 	if err != nil {
@@ -119,8 +127,8 @@ func (c *Client) Run(ctx context.Context) error {
 	defer spooling.Wait()
 	defer stop()
 	spooling.Go(func() {
-		for sleep(ctx, c.cfg.SpoolEvery) {
-			_ = c.spool() // Sync and WriteBlock tell
+		for retry.Sleep(ctx, c.cfg.SpoolEvery) {
+			_ = c.Sync(ctx) // Commit and WriteBlock tell
 		}
 	})
 	err := c.send(ctx)
@@ -130,7 +138,7 @@ func (c *Client) Run(ctx context.Context) error {
 
 // Flush waits until a collector has all that was given so far. Run must be under way.
 func (c *Client) Flush(ctx context.Context) error {
-	if err := c.spool(); err != nil {
+	if err := c.Sync(ctx); err != nil {
 		return err
 	}
 	for {
@@ -149,11 +157,11 @@ func (c *Client) Flush(ctx context.Context) error {
 }
 
 // Sync puts all that was given so far onto the disk.
-func (c *Client) Sync(context.Context) error { return c.spool() }
+func (c *Client) Sync(ctx context.Context) error { return c.Commit(ctx, nil) }
 
 // Close spools what is gathered and lets go of the spool. Run must have ended.
 func (c *Client) Close() error {
-	err := c.spool()
+	err := c.Sync(context.Background())
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // ClientConfig is what an exporter needs to know.
@@ -17,11 +17,11 @@ type ClientConfig struct {
 	// that answers is used until it does not; so may be a balancer before several.
 	Collectors []string
 	// Exporter is who the exporter thinks it is: a collector refuses another name than
-	// that of the credential. Empty: whatever the credential says.
+	// that of the edge. Empty: whatever the credential says.
 	Exporter string
 	// TLS has the exporter's certificate, and the authority of the collectors' unless
 	// the system's are meant.
-	TLS TLSFiles
+	TLS edge.TLSFiles
 	// TokenFile holds a bearer token, and is read again when it changes; empty: none.
 	TokenFile string
 
@@ -86,16 +86,16 @@ func CheckSpoolBytes(n int64) error {
 
 // CheckCollector finds mistakes in the URL of a collector. Beyond loopback it is https: whoever
 // is on the way could otherwise read what the exporter measures, change it, and take its token.
-func CheckCollector(text string, files TLSFiles) error {
+func CheckCollector(text string, files edge.TLSFiles) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
 		return fmt.Errorf("collector: %w", err)
 	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
 		return fmt.Errorf("collector %q: expected a URL such as https://collector.example:4319", text)
-	case credential.InClear(u):
+	case edge.InClear(u):
 		return fmt.Errorf("collector %q: expected https, since others could read and change everything on the way; http is for this machine alone", text)
-	case u.Scheme == "http" && files != TLSFiles{}:
+	case u.Scheme == "http" && files != edge.TLSFiles{}:
 		return fmt.Errorf("collector %q: expected https, since there are TLS files", text)
 	}
 	return nil

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // TestClockOffset: the fastest request of the last minutes counts.
@@ -100,9 +101,9 @@ func TestHello(t *testing.T) {
 func TestExpected(t *testing.T) {
 	const secret = "a-token-of-host1"
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	credentialtest.WriteTokens(t, tokens, credentialtest.TokenLine("host1", "", secret, ""), credentialtest.TokenLine("host1", "", "another", ""), credentialtest.TokenLine("host2", "", "third", ""), credentialtest.TokenLine("left", "", "fourth", ""))
+	edgetest.WriteTokens(t, tokens, edgetest.TokenLine("host1", "", secret, ""), edgetest.TokenLine("host1", "", "another", ""), edgetest.TokenLine("host2", "", "third", ""), edgetest.TokenLine("left", "", "fourth", ""))
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Permits = Auth{Tokens: tokens}, []Permit{{Name: "host3"}, {Name: "host2"}, {Name: "host*"}}
+	cfg.Auth, cfg.Permits = edge.Auth{Clients: tokens}, []Permit{{Name: "host3"}, {Name: "host2"}, {Name: "host*"}}
 	c := startCollector(t, cfg, newLedger(), "")
 	client := clientConfig(t, c.url)
 	if client.TokenFile = filepath.Join(t.TempDir(), "token"); os.WriteFile(client.TokenFile, []byte(secret), 0o600) != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // storeSink is the real store as a collector's sink and directory.
@@ -52,7 +53,7 @@ func openStore(ctx context.Context, engine *chdb.Engine, dir string, logger *slo
 // collectorErrand makes a child a collector with the real store, in an engine that runs.
 type collectorErrand struct {
 	Address string
-	TLS     TLSFiles
+	TLS     edge.TLSFiles
 	Dir     string // with the outbox
 	Engine  string // its folder
 	Library string
@@ -79,7 +80,7 @@ func (e *collectorErrand) run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s, err := NewServer(ServerConfig{Auth: Auth{TLS: e.TLS}, Admission: Admission{Permits: everybody}, Logger: logger}, storeSink{db}, storeSink{db})
+	s, err := NewServer(ServerConfig{Auth: edge.Auth{TLS: e.TLS}, Admission: Admission{Permits: everybody}, Logger: logger}, storeSink{db}, storeSink{db})
 	if err != nil {
 		return err
 	}

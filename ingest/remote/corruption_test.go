@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store/outbox"
 	"github.com/csigscope/csigscope/aggregate/store/outbox/outboxtest"
 )
 
@@ -42,7 +43,7 @@ func TestCorruptedSpool(t *testing.T) {
 			if err := os.CopyFS(client.Dir, os.DirFS(whole)); err != nil {
 				t.Fatal(err)
 			}
-			if err := damage.Damage(client.Dir, "push", "push"); err != nil {
+			if err := damage.Damage(client.Dir); err != nil {
 				t.Fatal(err)
 			}
 			l := newLedger()
@@ -59,6 +60,52 @@ func TestCorruptedSpool(t *testing.T) {
 			again.stop()
 			judgeSpool(t, l, blocks, damage.Harmless)
 		})
+	}
+}
+
+// TestNewerSpool: records of a class that this version does not know wait for a newer one, to
+// a bound, beyond which they are a gap of their time; they stop no others.
+func TestNewerSpool(t *testing.T) {
+	l, start := newLedger(), time.Now().Add(-time.Hour).Truncate(time.Second)
+	client := clientConfig(t, startCollector(t, testConfig(t), l, "").url)
+	client.Logger, client.MaxBytes = nil, 4*recordBytes
+	newer, err := outbox.Open(outbox.Options{Dir: client.Dir, Classes: []outbox.Class{{Name: "later", ID: 100}}, MaxBytes: client.MaxBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const records = 900 // which nearly fill the spool
+	for i := range int64(records) {
+		at := start.UnixNano() + i
+		if err := newer.Append(outbox.Record{Weight: 1, Extent: outbox.Extent{From: at, To: at + 1}, Payload: make([]byte, 1000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := newer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := startClient(t, client)
+	block := testBlock(newRand(t, 1), time.Now(), 20)
+	if err := c.stream(t, "eth0").WriteBlock(t.Context(), block); err != nil {
+		t.Fatal(err)
+	}
+	c.flush(t)
+	c.stop()
+	if got, want := l.totals()[Producer("tester", "eth0")], totalsOf(block); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	held, lost := c.log.Stats().Held.Weight, c.Stats().Lost[lostNewer]
+	if _, bytes := c.log.Held(); bytes > client.MaxBytes/16 || held == 0 || held+lost != records {
+		t.Errorf("%d records held in %d bytes, %d lost, want %d together", held, bytes, lost, records)
+	}
+	inGaps := int64(0)
+	for _, g := range l.gaps {
+		inGaps += g.GetToNs() - g.GetFromNs()
+		if g.GetReason() != lostHere+lostNewer || g.GetFromNs() < start.UnixNano() || g.GetToNs() > start.UnixNano()+int64(lost) {
+			t.Errorf("gap %+v, want some of the first %d records", g, lost)
+		}
+	}
+	if inGaps != int64(lost) {
+		t.Errorf("gaps of %d ns, want one for each of %d records", inGaps, lost)
 	}
 }
 

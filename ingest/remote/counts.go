@@ -2,9 +2,10 @@ package remote
 
 import (
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // Counts is what became of what exporters handed in. Blocks and batches of observations
@@ -42,7 +43,7 @@ type counts struct {
 	storedFlows, overflowFlows, storedFindings                atomic.Uint64
 	repeated, undescribed, retried, refusedItems, rejectedObs atomic.Uint64
 	refused                                                   [NumReasons]atomic.Uint64
-	samples                                                   samples
+	throttles                                                 [NumReasons]retry.LogThrottle
 }
 
 func (c *counts) snapshot() Counts {
@@ -84,36 +85,6 @@ func (c *Counts) Merge(o *Counts) {
 	}
 }
 
-// sayEvery is how often a reason is logged, at most, for one exporter.
-const sayEvery = 10 * time.Second
-
-// samples keeps logs short: one line a reason every while, with how many there were.
-type samples struct {
-	mu   sync.Mutex
-	said [NumReasons]time.Time
-	kept [NumReasons]uint64
-}
-
-func (s *samples) log(logger *slog.Logger, now time.Time, r Reason, attrs []slog.Attr) {
-	s.mu.Lock()
-	if !s.said[r].IsZero() && now.Sub(s.said[r]) < sayEvery {
-		s.kept[r]++
-		s.mu.Unlock()
-		return
-	}
-	more := s.kept[r]
-	s.said[r], s.kept[r] = now, 0
-	s.mu.Unlock()
-	args := []any{slog.String("reason", r.String())}
-	for _, a := range attrs {
-		args = append(args, a)
-	}
-	if more > 0 {
-		args = append(args, slog.Uint64("unsaid", more))
-	}
-	logger.Warn("refused", args...)
-}
-
 // countUp adds to a counter of observations, of which exporters say how many there are. It
 // stops at the largest integer.
 func countUp(c *atomic.Uint64, n uint64) {
@@ -128,5 +99,5 @@ func countUp(c *atomic.Uint64, n uint64) {
 // refuse counts and, now and then, logs.
 func (c *counts) refuse(logger *slog.Logger, now time.Time, r Reason, attrs ...slog.Attr) {
 	c.refused[r].Add(1)
-	c.samples.log(logger, now, r, attrs)
+	c.throttles[r].Warn(logger, now, "refused", append([]slog.Attr{slog.String("reason", r.String())}, attrs...)...)
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/retry"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -52,7 +53,7 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 		return
 	}
 	e.counts.refused[ReasonContested].Add(uint64(len(refused) - 1))
-	s.refuse(e, ReasonContested, slog.Int("names", len(refused)), slog.String("first", credential.Limited(titleOf(&refused[0].Name))),
+	s.refuse(e, ReasonContested, slog.Int("names", len(refused)), slog.String("first", edge.Limited(titleOf(&refused[0].Name))),
 		slog.String("held_by", holderOf(refused[0].holder)),
 		slog.String("hint", "rows are stored, under the names as they are held; csigscope schema unpin takes the next description"))
 	r, now := s.names, s.now().UnixNano()
@@ -76,13 +77,17 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 	}
 }
 
-// disputeLater is dispute for names that waited for the directory, which has them otherwise.
-func (s *Server) disputeLater(exporter string, refused []refusal) {
+// contested takes the directory's word for how a name is held that an exporter described
+// otherwise.
+func (s *Server) contested(refused, held fabric.Name) {
+	s.names.mu.Lock()
+	s.names.hold(&held)
+	s.names.mu.Unlock()
 	s.mu.Lock()
-	e := s.exporters[exporter]
+	e := s.exporters[refused.Exporter]
 	s.mu.Unlock()
 	if e != nil {
-		s.dispute(e, refused)
+		s.dispute(e, []refusal{{refused, held.Exporter}})
 	}
 }
 
@@ -158,16 +163,55 @@ func holderOf(exporter string) string {
 // review takes descriptions that were refused once their names are unpinned, until ctx ends.
 // Of several, the one that was refused first is taken.
 func (s *Server) review(ctx context.Context) {
-	for sleep(ctx, s.reviewEvery) {
-		keys, names := s.names.waiting()
-		if len(names) == 0 {
-			continue
-		}
-		// The directory decides, as of new names. Where it is away, that is tried again.
-		if err := s.announces.wait(ctx, announcement{names: names}); err == nil {
+	for retry.Sleep(ctx, s.reviewEvery) {
+		// Where the store is away, that is tried again.
+		if keys, names := s.names.waiting(); len(names) > 0 && s.names.review(ctx, names) == nil {
 			s.names.settleTaken(keys, names, s.logger)
 		}
 	}
+}
+
+// review asks how names are held, and takes the first description of each that is unpinned.
+// One that is not stored yet waits for that.
+func (r *registry) review(ctx context.Context, names []fabric.Name) error {
+	var groups []aggregate.GroupID
+	var locations []aggregate.LocationID
+	for i := range names {
+		if n := &names[i]; n.Group != nil {
+			groups = append(groups, n.Group.ID)
+		} else {
+			locations = append(locations, n.Location.ID)
+		}
+	}
+	stored, err := r.to.Names(ctx, groups, locations)
+	if err != nil {
+		return err
+	}
+	var held []fabric.Name
+	loose := map[nameKey]bool{}
+	for _, n := range stored {
+		if loose[nameKeyOf(&n)] = !n.Pinned; n.Pinned {
+			held = append(held, n)
+		}
+	}
+	var taken []fabric.Name
+	for _, n := range names {
+		if loose[nameKeyOf(&n)] {
+			loose[nameKeyOf(&n)] = false
+			taken = append(taken, n)
+		}
+	}
+	if len(taken) > 0 {
+		if err := r.to.PinNames(ctx, taken); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range append(held, taken...) {
+		r.hold(&n)
+	}
+	return nil
 }
 
 // waiting are the names that would be taken if they were unpinned.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -153,13 +154,67 @@ func TestTwoFirstExporters(t *testing.T) {
 		a.refused = &refused[i]
 		list = append(list, a)
 	}
-	if err := r.write(t.Context(), list); err != nil {
+	if err := r.announce(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, l, "together", testDescription())
 	if len(refused[0]) != 0 || len(refused[1]) != 2 || len(refused[2]) != 0 || refused[1][0].holder != "host0" {
 		t.Errorf("refused %+v", refused)
 	}
+}
+
+// TestConflictFoundLater: of two collectors of one store, each takes a name as its exporter
+// describes it. The one whose description the store has refused, later, disputes it, and
+// refuses it from then on.
+func TestConflictFoundLater(t *testing.T) {
+	l := newLedger()
+	s := startCollector(t, testConfig(t), l, "")
+	first, other := testDescription(), rewritten()
+	pushAs(t, s, "host2", describing(t, other, 1))
+	held := namesOf(first.toWire(), "host1")[0]
+	l.contested(namesOf(other.toWire(), "host2")[0], held)
+	if n := s.Stats().Total.Refused[ReasonContested]; n != 1 {
+		t.Errorf("%d names are contested, want the group", n)
+	}
+	pushAs(t, s, "host2", describing(t, other, 2))
+	if n := s.Stats().Total.Refused[ReasonContested]; n != 2 {
+		t.Errorf("%d names are contested, want the group once more", n)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.disputes) != 1 {
+		t.Errorf("findings %v", l.disputes)
+	}
+	for _, f := range l.disputes {
+		if f.GetCount() != 2 || !strings.Contains(f.GetEvidence(), `"host1"`) {
+			t.Errorf("%v", f)
+		}
+	}
+}
+
+// TestNamesWaitForTheDisk: names that the directory does not take are given to it again when
+// their exporter comes again, and rows are not taken before.
+func TestNamesWaitForTheDisk(t *testing.T) {
+	l := newLedger()
+	s := startCollector(t, testConfig(t), l, "")
+	l.mu.Lock()
+	l.fails = errors.New("disk full")
+	l.mu.Unlock()
+	e := s.exporter("host1", &s.limits)
+	defer e.inFlight.Add(-1)
+	for range 2 {
+		answer, err := s.take(t.Context(), &call{exporter: e, release: func() {}}, describing(t, testDescription(), 1))
+		if err == nil {
+			t.Errorf("answered %v, want an error: the exporter comes again", answer)
+		}
+	}
+	l.mu.Lock()
+	l.fails = nil
+	clear(l.pins)
+	clear(l.groups)
+	l.mu.Unlock()
+	pushAs(t, s, "host1", describing(t, testDescription(), 1))
+	holds(t, l, "after all", testDescription())
 }
 
 // TestNamesOfOneExporterLeaveRoom: an exporter that describes names without end is refused

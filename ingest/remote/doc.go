@@ -1,6 +1,6 @@
-// Package remote is how host exporters hand in partial aggregates and decoded tags: the
-// client with its spool, and the collector's side with identity and limits. The protocol
-// is described in wire/ingest.proto.
+// Package remote is how host exporters hand in partial aggregates: the client with its spool,
+// and the collector's side with identity and limits, which also takes decoded tags. The
+// protocol is described in wire/ingest.proto.
 //
 // It knows who hands in what, and that each counts once. It must never know how tags are
 // decoded (of package decode it uses what an observation is, and no more), SQL, or what

@@ -112,9 +112,9 @@ func tellTap() *wire.Record {
 	return &wire.Record{What: &wire.Record_Tap{Tap: validTap(time.Now())}}
 }
 
-// TestEndHoldsNobody: while the store is away an exporter ends, and tells of it again and
-// again. What others hand in is acknowledged as before; the end waits once, and comes when
-// the store is back.
+// TestEndHoldsNobody: while a store without an outbox is away an exporter ends, and tells of
+// it again and again. What others hand in is acknowledged as before; the end comes when the
+// store is back.
 func TestEndHoldsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d, stop := distantServer(t)
@@ -145,9 +145,6 @@ func TestEndHoldsNobody(t *testing.T) {
 			}
 		}
 		ending.Wait()
-		if n := len(s.ends.waiting); n != 1 {
-			t.Errorf("%d ends wait, want 1", n)
-		}
 		d.away.Store(false)
 		for {
 			answer, _, err := handIn(t, s, "a", end)
@@ -159,13 +156,13 @@ func TestEndHoldsNobody(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if len(d.ended) != 1 || len(s.ends.waiting) != 0 || len(s.ends.of) != 0 {
-			t.Errorf("ended %v, %d wait", d.ended, len(s.ends.waiting))
+		if len(d.ended) != 1 {
+			t.Errorf("ended %v", d.ended)
 		}
 	})
 }
 
-// TestNewNamesWait: while the store is away, blocks of new runs and under new names wait, and
+// TestNewNamesWait: while a store without an outbox is away, blocks of new runs and under new names wait, and
 // those of known runs are acknowledged, in the same request too. What left before the store
 // came back is not written then.
 func TestNewNamesWait(t *testing.T) {
@@ -211,45 +208,6 @@ func TestNewNamesWait(t *testing.T) {
 		synctest.Wait()
 		if d.earlier.Load() == 0 {
 			t.Error("earlier runs are not ended")
-		}
-	})
-}
-
-// TestEndsGivenUp: what waits for its end is bounded for each exporter. What the store has not
-// taken when the collector ends is counted, and its exporters have to come again.
-func TestEndsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, d, stop := distantServer(t)
-		d.away.Store(true)
-		var all sync.WaitGroup
-		for n := range maxExporterEnds + 10 {
-			e := s.exporter("a", &s.limits)
-			e.inFlight.Add(-1)
-			want := errClosed
-			if n >= maxExporterEnds {
-				want = errEnds
-			}
-			all.Go(func() {
-				for range 2 {
-					if err := s.ends.wait(t.Context(), []Run{{Exporter: "a", Stream: fmt.Sprint(n)}}); !errors.Is(err, want) {
-						if n >= maxExporterEnds || !errors.Is(err, context.Canceled) {
-							t.Errorf("run %d: %v, want %v", n, err, want)
-						}
-					}
-				}
-			})
-			synctest.Wait()
-		}
-		if _, err := s.ends.add(Run{Exporter: "b"}, func(*ending) {}); err != nil {
-			t.Errorf("another exporter: %v", err)
-		}
-		stop()
-		all.Wait()
-		if n := s.Stats().Total.Refused[ReasonEnds]; n != maxExporterEnds+1 {
-			t.Errorf("%d counted, want %d", n, maxExporterEnds+1)
-		}
-		if err := s.ends.wait(t.Context(), []Run{{Exporter: "a"}}); !errors.Is(err, errClosed) {
-			t.Errorf("after the end: %v", err)
 		}
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // exportersErrand makes a child the exporters of several hosts.
@@ -19,7 +21,7 @@ type exportersErrand struct {
 	URL   string
 	Dir   string // with a spool for each
 	Names []string
-	TLS   []TLSFiles
+	TLS   []edge.TLSFiles
 	Next  []int // number of each one's first block
 	Cells int
 	Every time.Duration // between an exporter's blocks; they are spread over a tenth of it
@@ -76,7 +78,7 @@ func (e *exportersErrand) run(ctx context.Context, logger *slog.Logger) error {
 			if clients[i].Stats().Answering {
 				i++
 			} else {
-				sleep(ctx, 10*time.Millisecond)
+				retry.Sleep(ctx, 10*time.Millisecond)
 			}
 		}
 		begin = time.Now().Add(2 * time.Second).Truncate(time.Second)
@@ -133,7 +135,7 @@ func (e *exportersErrand) export(ctx context.Context, i int, c *Client, begin ti
 	begin = begin.Add(e.Every / 10 * time.Duration(i%100) / 100)
 	for n := 0; e.Count == 0 || n < e.Count; n++ {
 		due := begin.Add(time.Duration(n) * e.Every)
-		if !sleep(ctx, time.Until(due)) {
+		if !retry.Sleep(ctx, time.Until(due)) {
 			return nil
 		}
 		b.WindowStart = due.Add(-time.Second).Truncate(time.Second).UnixNano()

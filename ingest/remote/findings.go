@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -66,7 +66,7 @@ func (p *push) checkFindings(it *item, m *wire.Record) error {
 func (p *push) refuseFindings(it *item, r Reason, n uint64) {
 	if n > 0 {
 		p.e.counts.refused[r].Add(n - 1)
-		p.refuse(p.e, r, slog.String("stream", credential.Limited(it.stream)), slog.Uint64("findings", n))
+		p.refuse(p.e, r, slog.String("stream", edge.Limited(it.stream)), slog.Uint64("findings", n))
 	}
 }
 

@@ -7,12 +7,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // testConfig is a collector's in the clear that takes anybody.
 func testConfig(t testing.TB) ServerConfig {
 	return ServerConfig{
-		Auth: Auth{Anonymous: "tester"}, CommitEvery: time.Millisecond,
+		Auth: edge.Auth{Anonymous: edge.Peer{Name: "tester"}}, CommitEvery: time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }

@@ -41,7 +41,7 @@ func TestFlowsVerified(t *testing.T) {
 		t.Errorf("found %+v", found)
 	}
 	from := time.Unix(0, b.WindowStart)
-	got, err := db.TopFlows(t.Context(), store.Query{Signal: csig.Signal(b.Flows[0].Signal), From: from, To: from.Add(time.Second)}, 5000)
+	got, err := db.Flows(t.Context(), store.FlowQuestion{Signal: csig.Signal(b.Flows[0].Signal), From: from, To: from.Add(time.Second), Limit: 5000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -42,7 +43,7 @@ func FuzzPush(f *testing.F) {
 	f.Add(encode(f, &wire.PushRequest{Observations: []*wire.Observations{o}}))
 	l := newLedger()
 	s, err := NewServer(ServerConfig{
-		Auth: Auth{Anonymous: "tester"}, Observations: observing(f), Now: func() time.Time { return start },
+		Auth: edge.Auth{Anonymous: edge.Peer{Name: "tester"}}, Observations: observing(f), Now: func() time.Time { return start },
 		Admission: Admission{Limits: Limits{RowRate: 1e12, MaxWindowRows: 40}}, CommitEvery: time.Nanosecond,
 	}, l, l)
 	if err != nil {
@@ -52,6 +53,8 @@ func FuzzPush(f *testing.F) {
 	f.Cleanup(cancel)
 	go s.announces.run(ctx)
 	go s.commits.run(ctx)
+	go s.tellings.run(ctx)
+	go s.ends.run(ctx)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m := &wire.PushRequest{}
 		if unmarshal(data, m) != nil {

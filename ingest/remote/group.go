@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // errClosed is the error of what comes after the end of Run.
@@ -92,7 +94,7 @@ func (g *group[T]) run(ctx context.Context) {
 		}
 		r.err = g.round(ctx, r)
 		close(r.done)
-		if !sleep(ctx, g.every-time.Since(began)) {
+		if !retry.Sleep(ctx, g.every-time.Since(began)) {
 			return
 		}
 	}
@@ -128,20 +130,5 @@ func (g *group[T]) end() {
 	if r := g.take(); r != nil {
 		r.err = errClosed
 		close(r.done)
-	}
-}
-
-// sleep tells whether the time passed before the context ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/ingest/credential"
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -180,7 +180,7 @@ func TestOversized(t *testing.T) {
 		{"stream", "", encode(t, long), ReasonMalformed},
 		{"names", "", encode(t, names), ReasonMalformed},
 		{"text", "", encode(t, &wire.PushRequest{Descriptions: []*wire.Description{{Text: strings.Repeat("x", maxTextBytes+1)}}}), ReasonMalformed},
-		{"exporter", "", encode(t, &wire.PushRequest{Exporter: strings.Repeat("x", credential.MaxNameBytes+1)}), ReasonMalformed},
+		{"exporter", "", encode(t, &wire.PushRequest{Exporter: strings.Repeat("x", edge.MaxNameBytes+1)}), ReasonMalformed},
 		{"nonsense", "", []byte("nonsense"), ReasonMalformed},
 		{"bad gzip", "gzip", []byte("nonsense"), ReasonMalformed},
 		{"bad zstd", "zstd", []byte("nonsense"), ReasonMalformed},
@@ -462,10 +462,10 @@ func TestJSONIsNotTaken(t *testing.T) {
 
 // TestGRPC: the same collector speaks gRPC.
 func TestGRPC(t *testing.T) {
-	ca := credentialtest.NewAuthority(t)
+	ca := edgetest.NewAuthority(t)
 	l := newLedger()
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Permits = Auth{TLS: ca.Server()}, everybody
+	cfg.Auth, cfg.Permits = edge.Auth{TLS: ca.Server()}, everybody
 	s := startCollector(t, cfg, l, "")
 	client := clientConfig(t, s.url)
 	client.TLS = ca.Issue("host1", time.Now().Add(time.Hour))

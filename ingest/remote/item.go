@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -86,9 +86,9 @@ func (p *push) add(it *item, v verdict) {
 	it.outcome = v.outcome
 	p.items = append(p.items, it)
 	if r, refused := outcomeReasons[v.outcome]; refused {
-		attrs := []slog.Attr{slog.String("stream", credential.Limited(it.stream)), slog.Uint64("incarnation", it.at.incarnation), slog.Uint64("seq", it.at.seq)}
+		attrs := []slog.Attr{slog.String("stream", edge.Limited(it.stream)), slog.Uint64("incarnation", it.at.incarnation), slog.Uint64("seq", it.at.seq)}
 		if v.err != nil {
-			attrs = append(attrs, slog.String("error", credential.Limited(v.err.Error())))
+			attrs = append(attrs, slog.String("error", edge.Limited(v.err.Error())))
 		}
 		p.refuse(p.e, r, attrs...)
 	}
@@ -189,7 +189,7 @@ func (p *push) begin(it *item, producer func(identity, stream string) uint64) ve
 
 // own finds the producer of an item's stream.
 func (p *push) own(it *item, producer func(identity, stream string) uint64) verdict {
-	if it.at.incarnation == 0 || credential.CheckName(it.stream) != nil {
+	if it.at.incarnation == 0 || edge.CheckName(it.stream) != nil {
 		return invalid(errNumber)
 	}
 	it.at.producer = producer(p.e.name, it.stream)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // Variables of the load and kill tests.
@@ -44,7 +44,7 @@ func TestKills(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d", seed)
-	ca, dir := credentialtest.NewAuthority(t), t.TempDir()
+	ca, dir := edgetest.NewAuthority(t), t.TempDir()
 	_, reader := startEngine(t, dir)
 	server := newCollectorErrand(t, dir)
 	server.TLS, like.URL = ca.Server(), "https://"+server.Address

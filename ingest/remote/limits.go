@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // Limits are what one exporter may do at one collector, but for MaxMessage, MaxAhead, MaxAge and
@@ -121,4 +123,70 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// Reason is why something was refused.
+type Reason uint8
+
+// The reasons. Those before ReasonForged concern peers that are nobody yet.
+const (
+	ReasonNoCredential        = Reason(edge.NoCredential)
+	ReasonUnknownToken        = Reason(edge.UnknownToken)
+	ReasonExpiredToken        = Reason(edge.ExpiredToken)
+	ReasonForeignCertificate  = Reason(edge.ForeignCertificate)
+	ReasonExpiredCertificate  = Reason(edge.ExpiredCertificate)
+	ReasonNamelessCertificate = Reason(edge.NamelessCertificate)
+	ReasonNotListed           = Reason(edge.NotListed)
+	ReasonConnections         = Reason(edge.TooManyConns)
+	ReasonHandshake           = Reason(edge.Handshake)
+	ReasonForeignOrigin       = Reason(edge.ForeignOrigin)
+)
+
+// Further reasons follow those of the edge.
+const (
+	ReasonExporters Reason = Reason(edge.NumReasons) + iota // too many of them
+
+	ReasonForged    // calls itself by another one's name
+	ReasonOversized // beyond a hard limit of size
+	ReasonMalformed // no message of the protocol
+	ReasonInFlight  // too many requests at a time
+	ReasonBuffered  // all exporters' requests together are too large
+	ReasonRequestRate
+	ReasonByteRate
+	ReasonRowRate
+	ReasonNames       // more names than an exporter may describe, or than there is room for
+	ReasonContested   // a name that a fabric file or another exporter describes otherwise
+	ReasonDescription // whose text and epoch do not fit, or whose strings are too long
+	ReasonSink        // the store did not take it, or not in time
+	ReasonEnds        // ends of earlier runs that the store did not take
+
+	// The outcomes of blocks and batches; see the protocol.
+	ReasonInvalid
+	ReasonImpossible // more than a network carries, or a value that its unit does not have
+	ReasonFuture
+	ReasonPast
+	ReasonStale
+	ReasonStreams
+	ReasonForeign
+	ReasonUnsupported
+
+	// NumReasons bounds every Reason.
+	NumReasons
+)
+
+var reasonNames = [NumReasons]string{
+	ReasonExporters: "exporters", "forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate",
+	"names", "contested", "description", "sink", "ends",
+	"invalid", "impossible", "future", "past", "stale", "streams", "foreign", "unsupported",
+}
+
+// String is the reason as metrics and logs name it, in snake case.
+func (r Reason) String() string {
+	switch {
+	case r < Reason(edge.NumReasons):
+		return edge.Reason(r).String()
+	case r < NumReasons:
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason_%d", uint8(r))
 }

@@ -18,7 +18,8 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -116,9 +117,9 @@ func TestBuffered(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
-	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("flood", "", "a", ""), credentialtest.TokenLine("calm", "", "b", ""))
+	edgetest.WriteTokens(t, file, edgetest.TokenLine("flood", "", "a", ""), edgetest.TokenLine("calm", "", "b", ""))
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Logger, cfg.Limits = Auth{Tokens: file}, nil, Limits{MaxInFlight: 2}
+	cfg.Auth, cfg.Logger, cfg.Limits = edge.Auth{Clients: file}, nil, Limits{MaxInFlight: 2}
 	l := newLedger()
 	l.wait = make(chan struct{})
 	s := startCollector(t, cfg, l, "")
@@ -195,10 +196,10 @@ func TestRandomKeys(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
-	credentialtest.WriteTokens(t, file, credentialtest.TokenLine("flood", "", "flood", ""), credentialtest.TokenLine("calm", "", "calm", ""))
+	edgetest.WriteTokens(t, file, edgetest.TokenLine("flood", "", "flood", ""), edgetest.TokenLine("calm", "", "calm", ""))
 	cfg := testConfig(t)
 	const window = 5000
-	cfg.Auth, cfg.Limits = Auth{Tokens: file}, Limits{MaxWindowRows: window, RowRate: 1e9, ByteRate: 1e12, RequestRate: 1e9}
+	cfg.Auth, cfg.Limits = edge.Auth{Clients: file}, Limits{MaxWindowRows: window, RowRate: 1e9, ByteRate: 1e12, RequestRate: 1e9}
 	l := &sums{ledger: newLedger(), totals: map[uint64]values{}, rows: map[uint64]int{}}
 	s := startCollector(t, cfg, l, "")
 	clients := map[string]*exporterUnderTest{}

@@ -17,7 +17,9 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // loadTest is a collector with the real store in this process, exporters in another one,
@@ -60,7 +62,7 @@ func (s loadSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 }
 
 // newLoadTest starts a collector, and gives its URL.
-func newLoadTest(t testing.TB, ca *credentialtest.Authority, cells int) (l *loadTest, url string) {
+func newLoadTest(t testing.TB, ca *edgetest.Authority, cells int) (l *loadTest, url string) {
 	t.Helper()
 	l = &loadTest{TB: t, cells: cells}
 	engine, reader := startEngine(t, t.TempDir())
@@ -76,7 +78,7 @@ func newLoadTest(t testing.TB, ca *credentialtest.Authority, cells int) (l *load
 		}
 	})
 	sink := storeSink{l.store}
-	if l.server, err = NewServer(ServerConfig{Auth: Auth{TLS: ca.Server()}, Admission: Admission{Permits: everybody}, Logger: logger}, loadSink{sink, l}, sink); err != nil {
+	if l.server, err = NewServer(ServerConfig{Auth: edge.Auth{TLS: ca.Server()}, Admission: Admission{Permits: everybody}, Logger: logger}, loadSink{sink, l}, sink); err != nil {
 		t.Fatal(err)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,7 +105,7 @@ func (l *loadTest) watch(blocks int, patience time.Duration) {
 	l.Helper()
 	late, second := time.Now().Add(patience), time.Now()
 	for len(l.delays) < blocks {
-		sleep(l.Context(), lookEvery)
+		retry.Sleep(l.Context(), lookEvery)
 		l.look()
 		if now := time.Now(); now.Sub(second) >= time.Second {
 			second = now
@@ -191,7 +193,7 @@ func TestLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; the load is run without the race detector")
 	}
-	ca := credentialtest.NewAuthority(t)
+	ca := edgetest.NewAuthority(t)
 	l, url := newLoadTest(t, ca, cells)
 	windows := int(length / time.Second)
 	blocks := exporters * windows

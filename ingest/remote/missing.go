@@ -45,8 +45,6 @@ func (m *missing) add(reason string, item proto.Message) {
 	switch item := item.(type) {
 	case *wire.Block:
 		m.addBlock(reason, item)
-	case *wire.Observations:
-		m.addBatch(reason, item)
 	case *wire.Record:
 		m.addRecord(reason, item)
 	}
@@ -75,9 +73,6 @@ func (m *missing) addAll(reason string, body []byte) {
 	for _, b := range items.GetBlocks() {
 		m.addBlock(reason, b)
 	}
-	for _, o := range items.GetObservations() {
-		m.addBatch(reason, o)
-	}
 	for _, r := range items.GetRecords() {
 		m.addRecord(reason, r)
 	}
@@ -102,20 +97,6 @@ func (m *missing) addBlock(reason string, b *wire.Block) {
 		FromNs: b.GetWindowStartNs(), ToNs: b.GetWindowStartNs() + b.GetResolutionNs(), ResolutionNs: b.GetResolutionNs(),
 		Rows: uint64(len(b.GetSignal())), Observations: observations, Id: b.GetSeq(), Reason: lostHere + reason,
 	})
-}
-
-// addBatch notes the time of observations: nobody knows how many windows they are of, nor
-// under which configuration, which is the collector's own.
-func (m *missing) addBatch(reason string, o *wire.Observations) {
-	g := &wire.Gap{Id: o.GetSeq(), Reason: lostHere + reason}
-	at := int64(0)
-	for i, step := range o.GetTimeNs() {
-		if at += step; i == 0 {
-			g.FromNs, g.ToNs = at, at+1
-		}
-		g.FromNs, g.ToNs = min(g.GetFromNs(), at), max(g.GetToNs(), at+1)
-	}
-	m.merge(missingKey{streamKey{o.GetStream(), o.GetIncarnation()}, 0, 0, reason}, g)
 }
 
 // addRecord keeps gaps and ends. What a tap took in is many numbers: that they are missing
@@ -204,7 +185,7 @@ func (c *Client) tellMissing() {
 	}
 }
 
-// latestEpoch is the configuration of now: that of observations.
+// latestEpoch is the current configuration.
 func (c *Client) latestEpoch() (epoch, description uint64, err error) {
 	for _, name := range slices.Backward(c.descriptionFiles()) {
 		if d := readDescription(name); d != nil {
@@ -261,12 +242,10 @@ func besideOf(keys []missingKey, label []byte) []missingKey {
 func (c *Client) pass(e *outbox.Entry, reason string) {
 	c.mu.Lock()
 	c.lost[reason] += max(e.Weight, 1)
-	if e.Lost != outbox.Torn { // that was never confirmed to anybody
-		c.missing.addEntry(reason, e)
-		c.beside = c.besideLoss(e.Last)
-		c.tellMissing()
-		_ = c.spoolPending() // tells itself; the gap stays in memory then
-	}
+	c.missing.addEntry(reason, e)
+	c.beside = c.besideLoss(e.Last)
+	c.tellMissing()
+	_ = c.spoolPending(nil) // tells itself; the gap stays in memory then
 	c.mu.Unlock()
 	c.log.Ack(e)
 	c.mu.Lock()
@@ -277,7 +256,7 @@ func (c *Client) pass(e *outbox.Entry, reason string) {
 // besideLoss are the streams of the records around a place in the spool.
 func (c *Client) besideLoss(number uint64) []missingKey {
 	keys := besideOf(nil, c.before)
-	s, ok := c.log.Oldest(0)
+	s, ok := c.log.Oldest(pushClass)
 	if !ok {
 		return keys
 	}
@@ -295,4 +274,68 @@ func (c *Client) besideLoss(number uint64) []missingKey {
 			return more
 		}
 	}
+}
+
+// seqState is what is known of a number.
+type seqState uint8
+
+const (
+	seqNew    seqState = iota
+	seqBusy            // taken, and not durable yet
+	seqRepeat          // durable
+	seqStale           // older than what is remembered
+)
+
+// seqs remembers which of a life's last numbers were taken. The zero value has seen none.
+type seqs struct {
+	top        uint64
+	busy, done [maxInFlightBlocks / 64]uint64 // by number modulo maxInFlightBlocks
+}
+
+// begin takes a new number; end must follow.
+func (s *seqs) begin(n uint64) seqState {
+	word, bit := place(n)
+	switch {
+	case n > s.top:
+		s.advance(n)
+	case s.top-n >= maxInFlightBlocks:
+		return seqStale
+	case s.done[word]&bit != 0:
+		return seqRepeat
+	case s.busy[word]&bit != 0:
+		return seqBusy
+	}
+	s.busy[word] |= bit
+	return seqNew
+}
+
+// end tells whether the number is durable now; otherwise it may be taken again.
+func (s *seqs) end(n uint64, durable bool) {
+	if n > s.top || s.top-n >= maxInFlightBlocks {
+		return
+	}
+	word, bit := place(n)
+	s.busy[word] &^= bit
+	if durable {
+		s.done[word] |= bit
+	}
+}
+
+// advance forgets what the numbers up to n take the place of.
+func (s *seqs) advance(n uint64) {
+	if n-s.top >= maxInFlightBlocks {
+		*s = seqs{}
+	} else {
+		for i := s.top + 1; i <= n; i++ {
+			word, bit := place(i)
+			s.busy[word] &^= bit
+			s.done[word] &^= bit
+		}
+	}
+	s.top = n
+}
+
+func place(n uint64) (word int, bit uint64) {
+	n %= maxInFlightBlocks
+	return int(n / 64), 1 << (n % 64)
 }

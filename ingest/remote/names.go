@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -16,7 +15,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -93,20 +92,26 @@ type Run struct {
 }
 
 // Directory is where the collector puts what its blocks mean, and what else is told of
-// them. All may be put again, and is durable after that.
+// them. All may be put again, and is durable after that: a store that is away keeps nobody
+// waiting.
 type Directory interface {
 	WriteEpoch(ctx context.Context, epoch uint64, text string) error
-	// Names are those of these groups and locations that it has. It is the arbiter of which
-	// descriptions hold, between restarts and among the collectors of one store.
-	Names(context.Context, []aggregate.GroupID, []aggregate.LocationID) ([]fabric.Name, error)
-	// PinNames replaces names. Of two collectors that do so at once, the later one wins.
+	// PinNames writes names, but for those of which another description is pinned: it is the
+	// arbiter of which descriptions hold, between restarts and among the collectors of one
+	// store. It may decide later.
 	PinNames(context.Context, []fabric.Name) error
+	// NotifyContested has a function called for each name that was refused, with the one that
+	// is held; several goroutines may call it.
+	NotifyContested(func(refused, held fabric.Name))
+	// Names are those of these groups and locations that are stored, pinned or not. It asks
+	// the store.
+	Names(context.Context, []aggregate.GroupID, []aggregate.LocationID) ([]fabric.Name, error)
 	// BeginRuns announces live runs before their first blocks.
 	BeginRuns(context.Context, []Run) error
-	// EndRuns ends runs whose blocks are all in the sink. It waits for the store.
+	// EndRuns ends runs whose blocks are all in the sink.
 	EndRuns(context.Context, []Run) error
 	// EndEarlier ends the runs of the same streams that came before these and that nobody
-	// ended: an exporter's stream has one life at a time. It waits for the store.
+	// ended: an exporter's stream has one life at a time.
 	EndEarlier(context.Context, []Run) error
 	WriteTaps(context.Context, []TapRow) error
 	WriteGaps(context.Context, []Gap) error
@@ -120,7 +125,7 @@ type announcement struct {
 	text    string // with epoch
 	epoch   uint64
 	names   []fabric.Name
-	refused *[]refusal // takes those of names that others hold; nil: nobody asks
+	refused *[]refusal // takes those of names that others hold
 	runs    []Run
 }
 
@@ -150,7 +155,7 @@ type nameKey struct {
 }
 
 type nameEntry struct {
-	content uint64 // a hash; 0 until the directory has been asked
+	content uint64 // a hash; 0 until the directory was given it
 	holder  string // the exporter that described it; empty for a fabric file
 	own     bool   // the collector's: no exporter changes it
 }
@@ -215,7 +220,7 @@ func checkDescription(m *wire.Description) error {
 		if err := locationOf(l).Check(); err != nil {
 			return err
 		}
-		if credential.CheckName(l.GetName()) != nil || !printable(l.GetDevice(), l.GetStage(), l.GetOrientation()) || !printable(l.GetCandidates()...) {
+		if edge.CheckName(l.GetName()) != nil || !printable(l.GetDevice(), l.GetStage(), l.GetOrientation()) || !printable(l.GetCandidates()...) {
 			return fmt.Errorf("location %.64q: expected printable names", l.GetName())
 		}
 	}
@@ -224,7 +229,7 @@ func checkDescription(m *wire.Description) error {
 
 func printable(list ...string) bool {
 	for _, s := range list {
-		if !utf8.ValidString(s) || s != "" && credential.CheckName(s) != nil {
+		if !utf8.ValidString(s) || s != "" && edge.CheckName(s) != nil {
 			return false
 		}
 	}
@@ -335,93 +340,9 @@ func (r *registry) wrote(m *wire.Description) {
 	r.epochs[m.GetEpoch()] = struct{}{}
 }
 
-// pin has the directory decide whose descriptions hold: those that are pinned there, else the
-// first of the list.
-func (r *registry) pin(ctx context.Context, list []announcement) error {
-	var groups []aggregate.GroupID
-	var locations []aggregate.LocationID
-	held := map[nameKey]*fabric.Name{}
-	for i := range list {
-		for j := range list[i].names {
-			n := &list[i].names[j]
-			if _, asked := held[nameKeyOf(n)]; asked {
-				continue
-			}
-			if held[nameKeyOf(n)] = nil; n.Group != nil {
-				groups = append(groups, n.Group.ID)
-			} else {
-				locations = append(locations, n.Location.ID)
-			}
-		}
-	}
-	if len(held) == 0 {
-		return nil
-	}
-	stored, err := r.to.Names(ctx, groups, locations)
-	if err != nil {
-		return err
-	}
-	for i := range stored {
-		if stored[i].Pinned {
-			held[nameKeyOf(&stored[i])] = &stored[i]
-		}
-	}
-	var taken []fabric.Name
-	for i := range list {
-		for j := range list[i].names {
-			n := &list[i].names[j]
-			switch h := held[nameKeyOf(n)]; {
-			case h == nil:
-				held[nameKeyOf(n)] = n
-				taken = append(taken, *n)
-			case list[i].refused != nil && contentOf(h) != contentOf(n):
-				*list[i].refused = append(*list[i].refused, refusal{*n, h.Exporter})
-			}
-		}
-	}
-	if len(taken) > 0 {
-		if err := r.to.PinNames(ctx, taken); err != nil {
-			return err
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for k, h := range held {
-		if h != nil && !r.names[k].own {
-			r.names[k] = nameEntry{content: contentOf(h), holder: h.Exporter}
-		}
-	}
-	return nil
-}
-
-// hold takes names as an exporter describes them while the directory does not answer, and
-// returns those that were not known. Names that are described otherwise are refused.
-func (r *registry) hold(a announcement) (taken []fabric.Name) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range a.names {
-		k := nameKeyOf(&n)
-		switch have := r.names[k]; {
-		case have.content == 0:
-			r.names[k] = nameEntry{content: contentOf(&n), holder: n.Exporter}
-			taken = append(taken, n)
-		case have.content != contentOf(&n) && a.refused != nil && !slices.ContainsFunc(*a.refused, func(o refusal) bool { return nameKeyOf(&o.Name) == k }):
-			*a.refused = append(*a.refused, refusal{n, have.holder})
-		}
-	}
-	return taken
-}
-
-// foreign are those of the names that the collector's own fabric file does not have.
-func (r *registry) foreign(list []fabric.Name) []fabric.Name {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(list), func(n fabric.Name) bool { return r.names[nameKeyOf(&n)].own })
-}
-
-// write puts announcements into the directory, together.
-func (r *registry) write(ctx context.Context, list []announcement) error {
-	var all announcement
+// announce puts announcements into the directory, together.
+func (r *registry) announce(ctx context.Context, list []announcement) error {
+	var runs []Run
 	epochs := map[uint64]bool{}
 	for _, a := range list {
 		if a.text != "" && !epochs[a.epoch] {
@@ -430,13 +351,59 @@ func (r *registry) write(ctx context.Context, list []announcement) error {
 				return err
 			}
 		}
-		all.runs = append(all.runs, a.runs...)
+		runs = append(runs, a.runs...)
 	}
-	if err := r.pin(ctx, list); err != nil {
-		return err
+	if taken := r.choose(list); len(taken) > 0 {
+		if err := r.to.PinNames(ctx, taken); err != nil {
+			return err
+		}
+		r.take(taken)
 	}
-	if len(all.runs) > 0 {
-		return r.to.BeginRuns(ctx, all.runs)
+	if len(runs) > 0 {
+		return r.to.BeginRuns(ctx, runs)
 	}
 	return nil
+}
+
+// choose gives those names of announcements that nobody has described before; of several, the
+// first one. Names that are described otherwise are refused.
+func (r *registry) choose(list []announcement) (taken []fabric.Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := map[nameKey]nameEntry{}
+	for _, a := range list {
+		for _, n := range a.names {
+			k, content := nameKeyOf(&n), contentOf(&n)
+			have := r.names[k]
+			if have.content == 0 {
+				have = first[k]
+			}
+			switch {
+			case have.content == 0:
+				first[k] = nameEntry{content: content, holder: n.Exporter}
+				taken = append(taken, n)
+			case have.content != content:
+				*a.refused = append(*a.refused, refusal{n, have.holder})
+			}
+		}
+	}
+	return taken
+}
+
+// take remembers names that the directory was given, but where it has decided otherwise.
+func (r *registry) take(list []fabric.Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range list {
+		if r.names[nameKeyOf(&list[i])].content == 0 {
+			r.hold(&list[i])
+		}
+	}
+}
+
+// hold remembers a name as it is held. The caller holds mu.
+func (r *registry) hold(n *fabric.Name) {
+	if k := nameKeyOf(n); !r.names[k].own {
+		r.names[k] = nameEntry{content: contentOf(n), holder: n.Exporter}
+	}
 }

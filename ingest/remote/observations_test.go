@@ -45,6 +45,37 @@ func observations(t testing.TB, seed uint64, n int) []decode.Observation {
 	return list
 }
 
+func observationsToWire(obs []decode.Observation) *wire.Observations {
+	m := &wire.Observations{}
+	last := int64(0)
+	for i := range obs {
+		o := &obs[i]
+		m.TimeNs = append(m.TimeNs, o.TimeNS-last)
+		last = o.TimeNS
+		m.Source = append(m.Source, o.Src[:]...)
+		m.Destination = append(m.Destination, o.Dst[:]...)
+		m.SourcePort = append(m.SourcePort, uint32(o.SrcPort))
+		m.DestinationPort = append(m.DestinationPort, uint32(o.DstPort))
+		m.Protocol = append(m.Protocol, o.Proto)
+		m.Kind = append(m.Kind, uint8(o.Kind))
+		m.Encoding = append(m.Encoding, uint8(o.Tag.Layout.Index()))
+		m.Type = append(m.Type, o.Tag.T)
+		m.Value = append(m.Value, o.Tag.S)
+		m.Locator = append(m.Locator, uint32(o.Tag.LM))
+		flags := uint8(0)
+		if o.Tag.D {
+			flags |= flagTrimmed
+		}
+		if o.Flags&decode.HasAck != 0 {
+			flags |= flagAck
+		}
+		m.Flags = append(m.Flags, flags)
+		m.FrameBytes = append(m.FrameBytes, o.Bytes)
+		m.Acknowledgement = append(m.Acknowledgement, o.Ack)
+	}
+	return m
+}
+
 // TestObservations: what the collector stores of observations is what a shard makes of
 // them, and a batch that comes again is the same rows.
 func TestObservations(t *testing.T) {
@@ -52,12 +83,13 @@ func TestObservations(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Observations = observing(t)
 	first, second := startCollector(t, cfg, l, ""), startCollector(t, cfg, l, "")
-	c := startClient(t, clientConfig(t, first.url))
 	var want values
 	rejected := uint64(0)
 	for i := range uint64(5) {
 		obs := observations(t, i, 3000)
-		if err := c.stream(t, "nic").Observe(t.Context(), obs); err != nil {
+		m := observationsToWire(obs)
+		m.Stream, m.Incarnation, m.Seq = "nic", 4, i+1
+		if _, err := pushTo(t, first, &wire.PushRequest{Observations: []*wire.Observations{m}}); err != nil {
 			t.Fatal(err)
 		}
 		var blocks []*aggregate.Block
@@ -77,7 +109,6 @@ func TestObservations(t *testing.T) {
 			rejected += n
 		}
 	}
-	c.flush(t)
 	got := l.totals()[observedProducer("tester", "nic")]
 	st := first.Stats().Total
 	if got != want || st.Observed != 15000 || st.Rejected != rejected || got.observations != 2*(15000-rejected) {

@@ -75,6 +75,7 @@ type ledger struct {
 	gaps      map[gapKey]*wire.Gap
 	found     map[foundKey]*wire.Finding
 	pins      map[nameKey]fabric.Name
+	contested func(refused, held fabric.Name)
 	disputes  map[string]*wire.Finding
 }
 
@@ -190,6 +191,13 @@ func (l *ledger) PinNames(_ context.Context, list []fabric.Name) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range list {
+		switch held := l.pins[nameKeyOf(&n)]; {
+		case held.Pinned && held.Means(&n):
+			continue
+		case held.Pinned:
+			defer l.contested(n, held)
+			continue
+		}
 		if l.pins[nameKeyOf(&n)] = n; n.Group != nil {
 			l.groups[n.Group.ID] = *n.Group
 		} else {
@@ -198,6 +206,8 @@ func (l *ledger) PinNames(_ context.Context, list []fabric.Name) error {
 	}
 	return l.fails
 }
+
+func (l *ledger) NotifyContested(f func(refused, held fabric.Name)) { l.contested = f }
 
 // unpin has the next descriptions of all names taken.
 func (l *ledger) unpin() {

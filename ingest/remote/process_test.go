@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // process is a child of the test binary with an errand.
@@ -94,7 +94,7 @@ type host struct {
 }
 
 // newSpread prepares exporters in processes, not more than some in each.
-func newSpread(t testing.TB, ca *credentialtest.Authority, exporters, each int, like exportersErrand) *spread {
+func newSpread(t testing.TB, ca *edgetest.Authority, exporters, each int, like exportersErrand) *spread {
 	t.Helper()
 	s := &spread{TB: t}
 	for i := range exporters {

@@ -9,7 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -20,7 +20,7 @@ type service struct{ *Server }
 func (s service) Push(ctx context.Context, r *connect.Request[wire.PushRequest]) (*connect.Response[wire.PushResponse], error) {
 	c := callOf(ctx)
 	if c == nil {
-		return nil, connect.NewError(connect.CodeUnauthenticated, credential.ErrUnknown)
+		return nil, connect.NewError(connect.CodeUnauthenticated, edge.ErrUnknown)
 	}
 	c.decoded = true
 	answer, err := s.take(ctx, c, r.Msg)
@@ -46,7 +46,7 @@ type push struct {
 func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.PushResponse, error) {
 	e := c.exporter
 	if name := m.GetExporter(); name != "" && name != e.name {
-		s.refuse(e, ReasonForged, slog.String("calls_itself", credential.Limited(name)))
+		s.refuse(e, ReasonForged, slog.String("calls_itself", edge.Limited(name)))
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential is that of %q", e.name))
 	}
 	if err := s.spend(e, e.rows, rowsOf(m), ReasonRowRate); err != nil {
@@ -76,7 +76,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 		p.tell(ctx)
 	}
 	// After what is told of them: their gaps come with what the next process begins with.
-	p.ends.endEarlier(p.announced)
+	p.endEarlier(ctx)
 	p.finish(err == nil)
 	if err != nil {
 		return nil, s.unavailable(ctx, e, err)
@@ -109,7 +109,7 @@ func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error 
 func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) error {
 	e := c.exporter
 	if err := checkDescription(d); err != nil {
-		s.refuse(e, ReasonDescription, slog.String("error", credential.Limited(err.Error())))
+		s.refuse(e, ReasonDescription, slog.String("error", edge.Limited(err.Error())))
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	if n := s.names.fresh(d); n > 0 {
@@ -123,7 +123,7 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 		s.refuse(e, ReasonNames, slog.Int("names", full))
 	}
 	if a.text != "" || len(a.names) > 0 {
-		c.release() // others go on when the directory is away
+		c.release() // others go on while the directory is slow
 		a.refused = &refused
 		if err := s.announces.wait(ctx, a); err != nil {
 			return s.unavailable(ctx, e, err)

@@ -15,7 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/time/rate"
 
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // retryAfter is the metadata that tells when to come again, in milliseconds.
@@ -36,17 +36,12 @@ func callOf(ctx context.Context) *call {
 }
 
 // ServeHTTP implements http.Handler: it finds out who is there, holds the exporter to
-// its limits, and hands the request on. It serves while Serve runs.
+// its limits, and hands the request on. It serves while Serve runs, behind its edge.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := s.checkOrigin(r); err != nil {
-		s.refuseStranger(ReasonForeignOrigin, slog.String("peer", r.RemoteAddr), slog.String("error", credential.Limited(err.Error())))
-		http.Error(w, err.Error(), http.StatusForbidden)
-		return
-	}
-	peer, err := s.gate.Identify(r)
+	peer, err := s.edge.Identify(r)
 	limits := s.admitted.Load().of(peer.Name)
 	if err == nil && limits == nil { // it was taken off the list a moment ago
-		err = credential.ErrNotListed
+		err = edge.ErrNotListed
 	}
 	if err != nil {
 		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, err))
@@ -63,16 +58,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.serve(w, r, e); err != nil {
 		s.fail(w, r, err)
 	}
-}
-
-// checkOrigin refuses what a web page made the browser of a visitor send.
-func (s *Server) checkOrigin(r *http.Request) error {
-	if s.local {
-		if err := credential.CheckHost(r); err != nil {
-			return err
-		}
-	}
-	return s.pages.Check(r)
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) error {
@@ -110,16 +95,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	}
 	c := &call{exporter: e, release: sync.OnceFunc(func() { <-s.decoding })}
 	defer c.release()
-	// A slow request gives time to revoke a credential.
-	if peer, err := s.gate.Identify(r); err != nil || peer.Name != e.name {
-		return connect.NewError(connect.CodeUnauthenticated, credential.ErrUnknown)
+	// A slow request gives time to revoke a edge.
+	if peer, err := s.edge.Identify(r); err != nil || peer.Name != e.name {
+		return connect.NewError(connect.CodeUnauthenticated, edge.ErrUnknown)
 	}
 	r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 	r.Body, r.ContentLength = io.NopCloser(body), int64(body.Len())
-	watched := &statusWriter{ResponseWriter: w}
+	watched := &edge.StatusWriter{ResponseWriter: w}
 	s.handler.ServeHTTP(watched, r)
 	if !c.decoded {
-		s.refuse(e, watched.reason(), slog.String("peer", r.RemoteAddr), slog.Int("status", watched.status))
+		s.refuse(e, reasonOfAnswer(watched), slog.String("peer", r.RemoteAddr), slog.Int("status", watched.Status))
 	}
 	if body.Cap() <= s.limits.MaxMessage {
 		s.bodies.Put(body)
@@ -188,33 +173,15 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// statusWriter remembers how a request was answered.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap serves http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Flush implements http.Flusher, which gRPC takes.
-func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
-
-// reason is why the protocol's library refused a request, by how it answered.
-func (w *statusWriter) reason() Reason {
+// reasonOfAnswer is why the protocol's library refused a request, by how it answered.
+func reasonOfAnswer(w *edge.StatusWriter) Reason {
 	exhausted := strconv.Itoa(int(connect.CodeResourceExhausted))
 	for _, h := range []string{"Grpc-Status", http.TrailerPrefix + "Grpc-Status"} {
 		if w.Header().Get(h) == exhausted {
 			return ReasonOversized
 		}
 	}
-	if w.status == http.StatusTooManyRequests {
+	if w.Status == http.StatusTooManyRequests {
 		return ReasonOversized
 	}
 	return ReasonMalformed

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // errHardLimit is the error of a message that would cost too much to decode.
@@ -39,7 +39,7 @@ func scan(data []byte) error {
 	return eachField(data, func(n protowire.Number, v []byte) error {
 		switch n {
 		case fieldExporter:
-			return atMost("name of the exporter", len(v), credential.MaxNameBytes)
+			return atMost("name of the exporter", len(v), edge.MaxNameBytes)
 		case fieldDescriptions:
 			return c.item(v, c.description)
 		case fieldBlocks:
@@ -116,7 +116,7 @@ func (c *census) description(n protowire.Number, v []byte) error {
 			if err := atMost("candidates", candidates, maxCandidates); err != nil {
 				return err
 			}
-			return atMost("name", len(s), credential.MaxNameBytes)
+			return atMost("name", len(s), edge.MaxNameBytes)
 		})
 	}
 	return nil

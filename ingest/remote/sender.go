@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
+	"github.com/csigscope/csigscope/ingest/retry"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -39,17 +39,14 @@ type sheafRecord struct {
 
 // send sends what is in the spool, oldest first, until the context ends.
 func (c *Client) send(ctx context.Context) error {
-	pause := firstPause
+	backoff := retry.Backoff{First: firstPause, Longest: longestPause, Jitter: true}
 	var sh sheaf
 	single := false // after a request was refused as a whole: find out which record it is
 	for ctx.Err() == nil {
 		if err := c.collect(&sh, single); err != nil {
 			// Also when what was being read gave way to newer blocks.
-			if line, say := c.unread.wrong(c.cfg.Now(), slog.String("error", err.Error())); say {
-				c.cfg.Logger.Warn("spool cannot be read, trying again", line...)
-			}
-			sleep(ctx, pause)
-			pause = min(2*pause, longestPause)
+			c.unread.Warn(c.cfg.Logger, c.cfg.Now(), "spool cannot be read, trying again", slog.String("error", err.Error()))
+			backoff.Wait(ctx)
 			continue
 		}
 		if len(sh.records) == 0 && !c.awaitHello(ctx) {
@@ -62,10 +59,11 @@ func (c *Client) send(ctx context.Context) error {
 		switch wait, poison := c.judge(err); {
 		case ctx.Err() != nil:
 		case err == nil:
-			pause, single = firstPause, false
+			single = false
+			backoff.Reset()
 			if again := c.settle(ctx, &sh, answer); again != nil {
 				c.fail(again)
-				sleep(ctx, pause)
+				backoff.Wait(ctx)
 			} else {
 				c.recovered()
 			}
@@ -76,11 +74,10 @@ func (c *Client) send(ctx context.Context) error {
 			c.drop(&sh, &sh.records[0], lostRefused)
 			single = false
 		case wait > 0:
-			sleep(ctx, wait)
+			retry.Sleep(ctx, wait)
 		default:
 			c.fail(err)
-			sleep(ctx, pause/2+rand.N(pause))
-			pause = min(2*pause, longestPause)
+			backoff.Wait(ctx)
 		}
 	}
 	return nil
@@ -132,14 +129,12 @@ func (c *Client) fail(err error) {
 	from := c.peers[c.current].url
 	c.current = (c.current + 1) % len(c.peers)
 	c.mu.Unlock()
-	if line, say := c.failing.wrong(c.cfg.Now(), slog.String("collector", from), slog.String("error", err.Error())); say {
-		c.cfg.Logger.Warn("push failed, trying again", line...)
-	}
+	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "push failed, trying again", slog.String("collector", from), slog.String("error", err.Error()))
 }
 
 // recovered says that a collector answers again, where it was said that none does.
 func (c *Client) recovered() {
-	if c.failing.well() {
+	if c.failing.Over() {
 		s := c.Stats()
 		c.cfg.Logger.Warn("collector answers again", slog.String("collector", s.Collector), slog.Uint64("waiting", s.Waiting))
 	}
@@ -154,7 +149,7 @@ func (c *Client) collect(sh *sheaf, single bool) error {
 		sh.body = protowire.AppendString(sh.body, c.cfg.Exporter)
 	}
 	for {
-		if segment, ok := c.log.Oldest(0); ok {
+		if segment, ok := c.log.Oldest(pushClass); ok {
 			if err := c.readSegment(sh, segment, single); err != nil {
 				return err
 			}
@@ -268,9 +263,7 @@ func (c *Client) release() {
 			continue
 		}
 		if err := c.log.Release(s); err != nil {
-			if line, say := c.untidy.wrong(now, slog.String("error", err.Error())); say {
-				c.cfg.Logger.Warn("spool cannot be tidied up", line...)
-			}
+			c.untidy.Warn(c.cfg.Logger, now, "spool cannot be tidied up", slog.String("error", err.Error()))
 			return
 		}
 	}
@@ -298,15 +291,6 @@ func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
 	return nil
 }
 
-// counts are how many items of each kind a sheaf has.
-func (sh *sheaf) counts() (blocks, batches, told int) {
-	for i := range sh.records {
-		r := &sh.records[i]
-		blocks, batches, told = blocks+r.blocks, batches+r.batches, told+r.told
-	}
-	return blocks, batches, told
-}
-
 // settle acknowledges the records whose items all have final outcomes, up to the first
 // that has not, and describes what the collector asks for. An error means that it is to
 // be tried again.
@@ -316,13 +300,15 @@ func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushRespons
 		return err
 	}
 	lost := described == 0 && len(answer.GetDescribe()) > 0
-	n, m, _ := sh.counts()
-	all := answer.GetOutcomes()
-	blocks, batches, told := all[:n], all[n:n+m], all[n+m:]
+	n := 0
+	for i := range sh.records {
+		n += sh.records[i].blocks
+	}
+	blocks, told := answer.GetOutcomes()[:n], answer.GetOutcomes()[n:]
 	for i := range sh.records {
 		r := &sh.records[i]
-		own := slices.Concat(blocks[:r.blocks], batches[:r.batches], told[:r.told])
-		blocks, batches, told = blocks[r.blocks:], batches[r.batches:], told[r.told:]
+		own := slices.Concat(blocks[:r.blocks], told[:r.told])
+		blocks, told = blocks[r.blocks:], told[r.told:]
 		for _, o := range own {
 			if o == wire.Outcome_OUTCOME_UNSPECIFIED {
 				return errBusy
@@ -368,10 +354,9 @@ func (c *Client) count(outcomes []wire.Outcome) {
 			c.lost[lostUndescribed]++
 		default:
 			reason := reasonOf(o)
-			if c.stats.Refused[reason.String()]++; c.stats.Refused[reason.String()]&(c.stats.Refused[reason.String()]-1) == 0 {
-				c.cfg.Logger.Error("collector refused a block", slog.String("reason", reason.String()),
-					slog.Uint64("so_far", c.stats.Refused[reason.String()]))
-			}
+			c.stats.Refused[reason.String()]++
+			c.refused[reason].Log(c.cfg.Logger, slog.LevelError, c.cfg.Now(), "collector refused a block",
+				slog.String("reason", reason.String()), slog.Uint64("so_far", c.stats.Refused[reason.String()]))
 		}
 	}
 }

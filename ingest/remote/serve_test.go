@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/ingest/credential/credentialtest"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // TestHandshakesAreCounted: connections that do not come about have a reason and a line
 // in the log, which is not made longer by many of them.
 func TestHandshakesAreCounted(t *testing.T) {
-	ca, log, now := credentialtest.NewAuthority(t), &logBuffer{}, newClock()
+	ca, log, now := edgetest.NewAuthority(t), &logBuffer{}, newClock()
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Permits, cfg.Logger, cfg.Now = Auth{TLS: ca.Server()}, everybody, log.logger(), now.now
+	cfg.Auth, cfg.Permits, cfg.Logger, cfg.Now = edge.Auth{TLS: ca.Server()}, everybody, log.logger(), now.now
 	s := startCollector(t, cfg, newLedger(), "")
 	say := func(text string) {
 		t.Helper()
@@ -45,7 +46,7 @@ func TestHandshakesAreCounted(t *testing.T) {
 		t.Errorf("%+v, want 22 handshakes counted", st.Strangers)
 	}
 	text := log.String()
-	if n := strings.Count(text, "reason=handshake"); n != 2 || !strings.Contains(text, "peer=127.0.0.1:") || !strings.Contains(text, "unsaid=19") {
+	if n := strings.Count(text, "reason=handshake"); n != 2 || !strings.Contains(text, "peer=127.0.0.1:") || !strings.Contains(text, "left_out=19") {
 		t.Errorf("%d lines, want 2, of which one says how many are left out: %s", n, text)
 	}
 }

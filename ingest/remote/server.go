@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/window"
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -37,8 +38,8 @@ type ServerConfig struct {
 	Listen string
 	// DangerouslyExposed lets Run listen beyond loopback without them.
 	DangerouslyExposed bool
-	Auth               Auth
-	Admission          // at the start; see Use
+	Auth               edge.Auth // Allows is the Admission's
+	Admission                    // at the start; see Use
 	// CommitEvery is how long blocks are gathered for one Sync, at least; 500 ms unless
 	// set. It is part of the time until they can be asked for; a store has less to do
 	// where it is longer.
@@ -48,8 +49,6 @@ type ServerConfig struct {
 	// Known are descriptions that the caller writes to the directory: exporters that were
 	// configured alike need not hand them in, and cannot change what they name.
 	Known []Description
-	// Waiting is where names and runs wait for a directory that is away; nil: exporters wait.
-	Waiting Keeper
 	// Observations is how observations are aggregated; nil: they are refused. Source,
 	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
 	// its resolver finds are the caller's to write.
@@ -64,19 +63,16 @@ type Server struct {
 	cfg       ServerConfig
 	limits    Limits // of all exporters together
 	admitted  atomic.Pointer[admitted]
-	local     bool // this machine alone reaches the listener; set before serving
-	pages     *http.CrossOriginProtection
 	sink      Sink
 	now       func() time.Time
 	logger    *slog.Logger
-	gate      *credential.Gate
+	edge      *edge.Server
 	names     *registry
-	backlog   *backlog
 	observer  *observer // nil: none
 	commits   *group[struct{}]
 	announces *group[announcement]
 	tellings  *group[telling]
-	ends      *ender
+	ends      *group[ending]
 	decoding  chan struct{} // a token for each request that may be decoded
 	handler   http.Handler
 	errors    *connect.ErrorWriter
@@ -96,8 +92,7 @@ type Server struct {
 }
 
 // NewServer makes a collector that gives what it takes to the sink, and what it means to
-// the directory. It reads credentials and what waits, and does nothing else before Run or
-// Serve.
+// the directory. It reads credentials, and does nothing else before Run or Serve.
 func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error) {
 	limits, err := cfg.Limits.withDefaults()
 	if err != nil {
@@ -112,24 +107,20 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, limits: limits, pages: http.NewCrossOriginProtection(), sink: sink, now: cfg.Now, logger: cfg.Logger,
+		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
 		names:     newRegistry(directory, cfg.Logger),
 		decoding:  make(chan struct{}, limits.MaxDecoding),
 		exporters: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
-	s.backlog = &backlog{
-		names: s.names, keeper: cfg.Waiting, logger: cfg.Logger, patience: directoryPatience,
-		disputed: s.disputeLater, wake: make(chan struct{}, 1),
-	}
-	s.announces = newGroup(0, cfg.Timeout, s.backlog.announce)
+	s.announces = newGroup(0, cfg.Timeout, s.names.announce)
+	directory.NotifyContested(s.contested)
 	s.tellings = newGroup(cfg.CommitEvery, cfg.Timeout, teller{directory}.write)
-	s.ends = newEnder(directory, cfg.CommitEvery, cfg.Now, cfg.Logger, s.giveUpEnds)
+	s.ends = newGroup(cfg.CommitEvery, cfg.Timeout, teller{directory}.end)
 	if err := s.Use(cfg.Admission); err != nil {
 		return nil, err
 	}
-	allows := func(name string) bool { return s.admitted.Load().of(name) != nil }
-	if s.gate, err = newGate(&cfg.Auth, allows, cfg.Now, cfg.Logger, s.refuseStranger); err != nil {
+	if s.edge, err = s.newEdge(); err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}
 	if cfg.Observations != nil {
@@ -138,7 +129,6 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		}
 	}
 	s.names.adopt(cfg.Known)
-	s.backlog.load()
 	options := s.options()
 	_, s.handler = wire.NewIngestServiceHandler(service{s}, options...)
 	s.errors = connect.NewErrorWriter(options...)
@@ -156,17 +146,6 @@ func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
 
 // HoldNames replaces the descriptions that are Known by another one of the collector's own.
 func (s *Server) HoldNames(d Description) { s.names.adopt([]Description{d}) }
-
-// giveUpEnds counts runs of an exporter that are not ended.
-func (s *Server) giveUpEnds(exporter string, runs uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.exporters[exporter]; e != nil {
-		e.counts.refused[ReasonEnds].Add(runs)
-		return
-	}
-	s.gone.Refused[ReasonEnds] += runs
-}
 
 // exporter finds or remembers an exporter under its limits; nil where there are too many that
 // are busy.
@@ -251,7 +230,7 @@ func (s *Server) Stats() ServerStats {
 		came[e.name] = true
 	}
 	in := s.admitted.Load()
-	for _, name := range slices.Concat(in.named, s.gate.Names()) {
+	for _, name := range slices.Concat(in.named, s.edge.Names()) {
 		if !came[name] && in.of(name) != nil {
 			st.Exporters = append(st.Exporters, ExporterStats{Name: name})
 			came[name] = true
@@ -263,3 +242,71 @@ func (s *Server) Stats() ServerStats {
 
 // errBusy says that an exporter has to come again.
 var errBusy = errors.New("come again later")
+
+const (
+	headerTime    = 10 * time.Second // to read a request's head, or its body
+	idleTime      = 3 * time.Minute  // of a connection
+	shutdownTime  = 10 * time.Second // for requests that are under way at the end
+	maxConnStream = 16               // requests at a time on a connection
+	receiveBuffer = 256 << 10
+)
+
+// newEdge makes the server that tells exporters from each other.
+func (s *Server) newEdge() (*edge.Server, error) {
+	auth := s.cfg.Auth
+	auth.Allows = func(name string) bool { return s.admitted.Load().of(name) != nil }
+	return edge.New(edge.Config{
+		Auth: &auth, Exposed: s.cfg.DangerouslyExposed, MaxConns: s.limits.MaxConns,
+		Header: headerTime, Read: -1, Write: -1, Idle: idleTime, Grace: shutdownTime, // bodies have a deadline of their own
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxConnStream, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+		},
+		Refused: func(r edge.Reason, attrs ...slog.Attr) {
+			if len(attrs) == 0 {
+				s.strangers.refused[r].Add(1)
+				return
+			}
+			s.refuseStranger(Reason(r), attrs...)
+		},
+		Now: s.now, Logger: s.logger,
+	})
+}
+
+// Run listens and serves until the context ends.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.edge.Listen(ctx, s.cfg.Listen); err != nil {
+		return fmt.Errorf("run collector: %w", err)
+	}
+	return s.serveEdge(ctx)
+}
+
+// Serve serves a listener until the context ends, and closes it. Whoever calls it
+// instead of Run has checked that the address is safe. It may be called once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	s.edge.ListenOn(ln)
+	return s.serveEdge(ctx)
+}
+
+func (s *Server) serveEdge(ctx context.Context) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var working sync.WaitGroup
+	working.Go(func() { s.work(work) })
+	defer working.Wait()
+	defer stop()
+	s.logger.Info("collector listens", slog.String("url", s.edge.URL()))
+	if err := s.edge.Serve(ctx, s); err != nil {
+		return fmt.Errorf("run collector: %w", err)
+	}
+	return nil
+}
+
+// work does what requests wait for, until the context ends.
+func (s *Server) work(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { s.commits.run(ctx) })
+	all.Go(func() { s.announces.run(ctx) })
+	all.Go(func() { s.tellings.run(ctx) })
+	all.Go(func() { s.ends.run(ctx) })
+	all.Go(func() { s.review(ctx) })
+	all.Wait()
+}

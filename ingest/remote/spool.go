@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,17 +29,18 @@ const (
 	lostDisk        = "disk"        // could not be written
 	lostUndescribed = "undescribed" // the collector does not know what they mean, nor does the spool
 	lostRefused     = "refused"     // the collector refused the message that they were in
+	lostNewer       = "newer"       // a newer csigscope wrote them, and too many wait for it
 )
 
 // record is the encoding of a wire.PushRequest, to which items are added: records behind
 // each other are the request that holds the items of all.
 type record struct {
-	body                  []byte
-	blocks, batches, told int     // items: told are wire.Records
-	stands                missing // what is missing without the record
+	body         []byte
+	blocks, told int     // items: told are wire.Records
+	stands       missing // what is missing without the record
 }
 
-func (r *record) items() int { return r.blocks + r.batches + r.told }
+func (r *record) items() int { return r.blocks + r.told }
 
 func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 	size, before := proto.Size(m), len(r.body)
@@ -50,12 +52,9 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 		return err
 	}
 	r.stands.add("", m)
-	switch field {
-	case fieldBlocks:
+	if field == fieldBlocks {
 		r.blocks++
-	case fieldObservations:
-		r.batches++
-	default:
+	} else {
 		r.told++
 	}
 	return nil
@@ -65,7 +64,7 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 // as there is room for.
 func (r *record) label() []byte {
 	var label []byte
-	for _, n := range [...]int{r.blocks, r.batches, r.told} {
+	for _, n := range [...]int{r.blocks, r.told} {
 		label = binary.AppendUvarint(label, uint64(n))
 	}
 	for _, s := range r.stands.list() {
@@ -79,7 +78,7 @@ func (r *record) label() []byte {
 
 // standIns are the gaps and other records that a label says are missing without its record.
 func standIns(label []byte) []*wire.Record {
-	for range 3 {
+	for range 2 {
 		_, n := binary.Uvarint(label)
 		label = label[max(n, 0):]
 	}
@@ -88,7 +87,7 @@ func standIns(label []byte) []*wire.Record {
 
 // parseLabel reads how many items of each kind a label says there are.
 func (r *record) parseLabel(label []byte) bool {
-	for _, to := range [...]*int{&r.blocks, &r.batches, &r.told} {
+	for _, to := range [...]*int{&r.blocks, &r.told} {
 		n, size := binary.Uvarint(label)
 		if size <= 0 || n > recordItems {
 			return false
@@ -101,16 +100,73 @@ func (r *record) parseLabel(label []byte) bool {
 // countItems counts the items of a record whose label is damaged.
 func (r *record) countItems(body []byte) bool {
 	items := itemsOf(body)
-	r.blocks, r.batches, r.told = len(items.GetBlocks()), len(items.GetObservations()), len(items.GetRecords())
+	r.blocks, r.told = len(items.GetBlocks()), len(items.GetRecords())
 	return r.items() > 0 && r.items() <= recordItems
 }
 
-// spool writes what is gathered to the disk.
-func (c *Client) spool() error {
+// The classes of the spool.
+const (
+	pushClass  = iota
+	marksClass // of which the last record counts
+)
+
+func spoolClasses() []outbox.Class {
+	return []outbox.Class{pushClass: {Name: "push"}, marksClass: {Name: "marks", Latest: true}}
+}
+
+// Commit puts all that was given so far onto the disk, and marks with it, in the place of
+// those before: a crash leaves both or neither, unless the items were more than one record
+// holds. nil leaves the marks as they are.
+func (c *Client) Commit(_ context.Context, marks []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.boundNewer()
 	c.tellMissing()
-	return c.spoolPending()
+	return c.spoolPending(marks)
+}
+
+// Marks are those that an earlier process has committed last. It is for the beginning,
+// before Run.
+func (c *Client) Marks() ([][]byte, error) {
+	e, ok, err := c.log.Latest(marksClass)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return [][]byte{e.Payload}, nil
+}
+
+// boundNewer gives up the oldest records of classes that this version does not know, down to
+// a 16th of the spool, once there is a stream that their gap can be told of. Only the time of
+// such a record is certain. The gap goes first, unless the spool is full of them. The caller
+// holds mu.
+func (c *Client) boundNewer() {
+	for !c.bounded && len(c.streams) > 0 {
+		s, bytes := c.log.Held()
+		if c.bounded = bytes <= c.cfg.MaxBytes/16; c.bounded {
+			return
+		}
+		if _, _, err := c.latestEpoch(); err != nil {
+			return
+		}
+		loss, n := unknownLoss{reason: lostNewer}, outbox.Lost{}
+		if r, err := c.log.Read(s); err == nil {
+			for e, err := r.Next(); err == nil; e, err = r.Next() {
+				loss.Extent, loss.id = loss.Join(e.Extent), e.Last
+				n.Records++
+			}
+			r.Close()
+		}
+		n.Weight = s.Weight
+		c.beside, c.missing.unknown = nil, append(c.missing.unknown, loss)
+		c.tellMissing()
+		_ = c.spoolPending(nil) // tells itself; the gap stays in memory then
+		if err := c.log.Discard(s, lostNewer, n); err != nil {
+			c.cfg.Logger.Error("records of a newer csigscope cannot be dropped", slog.String("error", err.Error()))
+			return
+		}
+		c.lost[lostNewer] += n.Weight
+		c.cfg.Logger.Error("dropped the oldest records of a newer csigscope from the spool", slog.Uint64("items", n.Weight))
+	}
 }
 
 // gather adds an item to the pending record. An item for which the disk has no room is
@@ -119,7 +175,7 @@ func (c *Client) gather(field protowire.Number, m proto.Message) error {
 	r := &c.pending
 	c.stats.Items++
 	if r.items() >= recordItems || r.items() > 0 && len(r.body)+proto.Size(m) > recordBytes {
-		if err := c.spoolPending(); err != nil {
+		if err := c.spoolPending(nil); err != nil {
 			c.lost[lostDisk]++
 			c.missing.add(lostDisk, m)
 			return nil
@@ -128,16 +184,19 @@ func (c *Client) gather(field protowire.Number, m proto.Message) error {
 	return r.add(field, m)
 }
 
-// spoolPending writes the pending record; where the disk fails it stays pending. The
-// caller holds mu.
-func (c *Client) spoolPending() error {
+// spoolPending writes the pending record, and marks behind it unless they are nil; where the
+// disk fails it stays pending. The caller holds mu.
+func (c *Client) spoolPending(marks []byte) error {
 	r := &c.pending
-	if r.items() == 0 {
-		return nil
+	var list []outbox.Record
+	if r.items() > 0 {
+		list = append(list, outbox.Record{Class: pushClass, Weight: uint64(r.items()), Extent: r.stands.extent, Label: r.label(), Payload: r.body})
 	}
-	label := r.label()
+	if marks != nil {
+		list = append(list, outbox.Record{Class: marksClass, Payload: marks})
+	}
 	for {
-		err := c.log.Append(0, uint64(r.items()), r.stands.extent, label, r.body)
+		err := c.log.Append(list...)
 		if errors.Is(err, outbox.ErrFull) && c.giveWay() {
 			continue
 		}
@@ -160,7 +219,7 @@ func (c *Client) tell(err error) bool {
 
 // giveWay drops the oldest records that wait.
 func (c *Client) giveWay() bool {
-	s, ok := c.log.Oldest(0)
+	s, ok := c.log.Oldest(pushClass)
 	if !ok {
 		return false
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/ingest/credential"
-	"github.com/csigscope/csigscope/ingest/wire"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // Stream is a series of blocks of one tap, or of one core of it: its Sink. Several
@@ -19,8 +17,8 @@ type Stream struct {
 	streamKey
 
 	// Guarded by the client's mu.
-	blocks, batches uint64 // numbers of the last ones
-	windows         map[windowKey]windowRows
+	blocks  uint64 // number of the last one
+	windows map[windowKey]windowRows
 }
 
 type streamKey struct {
@@ -42,8 +40,6 @@ const (
 	partFlows = 1 << 12
 	// maxWindows bounds the windows of a stream whose rows are counted.
 	maxWindows = 4096
-	// maxBatch is how many observations are one batch.
-	maxBatch = 1 << 13
 )
 
 // errUndescribed is the error of blocks under a configuration that nobody described.
@@ -62,7 +58,7 @@ func (c *Client) StreamOf(name string, incarnation uint64) (*Stream, error) {
 	if incarnation == 0 {
 		return nil, errors.New("stream: expected an incarnation")
 	}
-	if err := credential.CheckName(name); err != nil || len(name) > maxStreamBytes {
+	if err := edge.CheckName(name); err != nil || len(name) > maxStreamBytes {
 		return nil, fmt.Errorf("stream: expected 1 to %d printable bytes", maxStreamBytes)
 	}
 	k := streamKey{name, incarnation}
@@ -161,60 +157,4 @@ func (s *Stream) before(k windowKey, more windowRows) windowRows {
 	}
 	s.windows[k] = windowRows{before.rows + more.rows, before.flows + more.flows}
 	return before
-}
-
-// Observe hands in tags and reflections that were decoded elsewhere, for the collector
-// to aggregate. They are best given for a second or more at a time, since each call is
-// aggregated for itself, and must lie within 5 minutes. Of an observation TimeNS, Bytes,
-// addresses, ports, Proto, Kind, Ack and Tag are used.
-func (s *Stream) Observe(_ context.Context, obs []decode.Observation) error {
-	c := s.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return errEnded
-	}
-	for len(obs) > 0 {
-		n := min(len(obs), maxBatch)
-		m := observationsToWire(obs[:n])
-		m.Stream, m.Incarnation, m.Seq = s.name, s.incarnation, s.batches+1
-		if err := c.gather(fieldObservations, m); err != nil {
-			return fmt.Errorf("hand in observations of stream %s: %w", s.name, err)
-		}
-		s.batches++
-		c.stats.Observations += uint64(n)
-		obs = obs[n:]
-	}
-	return nil
-}
-
-func observationsToWire(obs []decode.Observation) *wire.Observations {
-	m := &wire.Observations{}
-	last := int64(0)
-	for i := range obs {
-		o := &obs[i]
-		m.TimeNs = append(m.TimeNs, o.TimeNS-last)
-		last = o.TimeNS
-		m.Source = append(m.Source, o.Src[:]...)
-		m.Destination = append(m.Destination, o.Dst[:]...)
-		m.SourcePort = append(m.SourcePort, uint32(o.SrcPort))
-		m.DestinationPort = append(m.DestinationPort, uint32(o.DstPort))
-		m.Protocol = append(m.Protocol, o.Proto)
-		m.Kind = append(m.Kind, uint8(o.Kind))
-		m.Encoding = append(m.Encoding, uint8(o.Tag.Layout.Index()))
-		m.Type = append(m.Type, o.Tag.T)
-		m.Value = append(m.Value, o.Tag.S)
-		m.Locator = append(m.Locator, uint32(o.Tag.LM))
-		flags := uint8(0)
-		if o.Tag.D {
-			flags |= flagTrimmed
-		}
-		if o.Flags&decode.HasAck != 0 {
-			flags |= flagAck
-		}
-		m.Flags = append(m.Flags, flags)
-		m.FrameBytes = append(m.FrameBytes, o.Bytes)
-		m.Acknowledgement = append(m.Acknowledgement, o.Ack)
-	}
-	return m
 }

@@ -46,6 +46,40 @@ func (t teller) write(ctx context.Context, list []telling) error {
 	return nil
 }
 
+// ending is live runs that end, and those whose streams have earlier ones that end.
+type ending struct{ runs, earlier []Run }
+
+// end has the directory end runs, those of all in one go.
+func (t teller) end(ctx context.Context, list []ending) error {
+	var all ending
+	for _, one := range list {
+		all.runs = append(all.runs, one.runs...)
+		all.earlier = append(all.earlier, one.earlier...)
+	}
+	if len(all.earlier) > 0 {
+		if err := t.to.EndEarlier(ctx, all.earlier); err != nil {
+			return err
+		}
+	}
+	if len(all.runs) > 0 {
+		return t.to.EndRuns(ctx, all.runs)
+	}
+	return nil
+}
+
+// endEarlier has the earlier runs of streams ended that began with this push. Where that
+// fails, the next run of a stream has it done.
+func (p *push) endEarlier(ctx context.Context) {
+	if len(p.announced) == 0 {
+		return
+	}
+	ctx, cancel := p.patience(ctx)
+	defer cancel()
+	if err := p.ends.wait(ctx, ending{earlier: p.announced}); err != nil {
+		p.refuse(p.e, ReasonEnds, slog.String("error", err.Error()))
+	}
+}
+
 func toldItem(r *wire.Record) *item {
 	return &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: placeOf{incarnation: r.GetIncarnation()}, told: r}
 }
@@ -242,7 +276,7 @@ func (p *push) tell(ctx context.Context) {
 		}
 	}
 	if len(ended) > 0 {
-		p.wait(ended, p.ends.wait(ctx, ends))
+		p.wait(ended, p.ends.wait(ctx, ending{runs: ends}))
 	}
 }
 

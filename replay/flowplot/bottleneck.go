@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // path is the 5-tuple of a flow without its protocol, in the direction of its data.
@@ -36,7 +36,7 @@ func (r *Run) addBottlenecks(f *fabric.Fabric, domain *csig.Domain, captures []s
 		if err := errors.Join(srcErr, dstErr); err != nil {
 			return fmt.Errorf("plot flows: flow %d: %w", flow.Flow, err)
 		}
-		if flow.Transport == emitter.Pony {
+		if flow.Transport == scenario.Pony {
 			l.flows[path{src, dst, flow.DstPort, flow.SrcPort}] = flow
 			continue
 		}

@@ -12,18 +12,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-func readRun(t *testing.T, scenario string) *Run {
+func readRun(t *testing.T, name string) *Run {
 	t.Helper()
-	s, err := emitter.Named(scenario)
+	s, err := scenario.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Duration = 6 * time.Millisecond
 	dir := t.TempDir()
-	report, err := emitter.Run(t.Context(), s, dir, nil)
+	report, err := simulation.Run(t.Context(), s, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +171,7 @@ func TestReadErrors(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if text != "" {
-			if err := os.WriteFile(filepath.Join(dir, emitter.FlowsFile), []byte(text), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, truth.TraceFile), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

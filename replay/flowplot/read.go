@@ -9,7 +9,8 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
 // MaxFlows is the most flows that a run may have to be plotted.
@@ -24,13 +25,13 @@ type Run struct {
 
 // Flow is one flow with its samples, one for each interval of the run.
 type Flow struct {
-	emitter.FlowLine
+	truth.TraceFlow
 	Samples []Sample
 }
 
 // Sample is what a flow did in one interval.
 type Sample struct {
-	emitter.SampleLine
+	truth.TraceSample
 	// Reflections of max(PD) and those that are heavy, by the location that they
 	// name.
 	Reflections uint64
@@ -39,11 +40,11 @@ type Sample struct {
 
 // Read reads the flow trace, the fabric file and the captures of a run.
 func Read(dir string, captures []string) (*Run, error) {
-	r, err := readFlows(filepath.Join(dir, emitter.FlowsFile))
+	r, err := readFlows(filepath.Join(dir, truth.TraceFile))
 	if err != nil {
 		return nil, err
 	}
-	spec, err := fabric.Load(filepath.Join(dir, emitter.FabricFile))
+	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
 	if err != nil {
 		return nil, fmt.Errorf("plot flows: %w", err)
 	}
@@ -65,15 +66,15 @@ func readFlows(path string) (*Run, error) {
 	}
 	defer file.Close()
 	var r Run
-	err = emitter.ReadFlows(file, emitter.FlowVisitor{
-		Flow: func(l emitter.FlowLine) error {
+	err = truth.ReadTrace(file, truth.TraceVisitor{
+		Flow: func(l truth.TraceFlow) error {
 			if len(r.Flows) == MaxFlows {
 				return fmt.Errorf("more than %d flows", MaxFlows)
 			}
-			r.Flows = append(r.Flows, Flow{FlowLine: l})
+			r.Flows = append(r.Flows, Flow{TraceFlow: l})
 			return nil
 		},
-		Sample: func(l emitter.SampleLine) error {
+		Sample: func(l truth.TraceSample) error {
 			if l.Flow < 1 || l.Flow > len(r.Flows) || l.IntervalNS <= 0 {
 				return fmt.Errorf("flow %d, interval_ns %d: expected a flow from 1 to %d and an interval", l.Flow, l.IntervalNS, len(r.Flows))
 			}
@@ -81,7 +82,7 @@ func readFlows(path string) (*Run, error) {
 				r.Interval, r.Start = time.Duration(l.IntervalNS), l.Start
 			}
 			f := &r.Flows[l.Flow-1]
-			f.Samples = append(f.Samples, Sample{SampleLine: l, Heavy: map[string]uint64{}})
+			f.Samples = append(f.Samples, Sample{TraceSample: l, Heavy: map[string]uint64{}})
 			return nil
 		},
 	})

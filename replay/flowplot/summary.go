@@ -2,13 +2,42 @@ package flowplot
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
+
+// Plot draws the flows of a run, which lies in a folder, into File beside it, and writes their
+// totals to w. Runs of more than MaxFlows flows are left at their trace.
+func Plot(w io.Writer, dir, title string, flows int, captures []string) (err error) {
+	if flows > MaxFlows {
+		fmt.Fprintf(w, "%s says what each flow did; more than %d flows are not drawn\n", filepath.Join(dir, truth.TraceFile), MaxFlows)
+		return nil
+	}
+	run, err := Read(dir, captures)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, File)
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write plot: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := errors.Join(run.WriteSVG(f, title), run.WriteText(w)); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "rates, delays and bottlenecks over time are in %s\n", path)
+	return nil
+}
 
 // Total is what a flow did in the second half of the run, when senders that react
 // have found their rates.

@@ -39,7 +39,7 @@ type Params struct {
 	Src, Dst string // groups; "" for all
 	// Query has the rest. Without a begin or an end it is about all that is stored, without
 	// a resolution the store chooses.
-	Query store.Query
+	Query store.Question
 	Top   int // rows of flows and locations at most
 }
 
@@ -48,7 +48,7 @@ type Params struct {
 type Question struct {
 	store  *store.Store
 	params Params
-	query  store.Query
+	query  store.Question
 	names  map[aggregate.GroupID]string
 	places map[aggregate.LocationID]fabric.Location
 }

@@ -2,56 +2,42 @@ package answers
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/query/client"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
-// serverColumns are those of cells that a server answers with.
-var serverColumns = []string{
-	"src_group", "dst_group", "kind", "state", "observations", "mean", "min", "max", "unit",
-	"untouched", "trimmed", "heavy", "heavy_share", "mode", "mode_count", "mode_share", "runner_up", "runner_up_count",
+// servedCell is a row under cellColumns.
+func servedCell(c *wire.Cell) []any {
+	row := cell{
+		src: c.Src, dst: c.Dst, kind: c.Kind, state: c.State, observations: c.Observations, values: valuesOf(c.Mean, c.Min, c.Max),
+		untouched: c.Untouched, trimmed: c.Trimmed, heavy: c.Heavy, mode: bottleneckOf(c.Mode), runnerUp: bottleneckOf(c.RunnerUp),
+	}
+	return row.row()
 }
 
-// serverRow is a cell under serverColumns.
-func serverRow(c *model.Cell) []any {
-	row := []any{c.Src, c.Dst, c.Kind, c.State, c.Observations}
-	row = append(row, valueRow(c.Mean, c.Min, c.Max)...)
-	row = append(row, c.Untouched, c.Trimmed, c.Heavy, c.HeavyRatio)
-	row = append(row, bottleneckRow(c.Mode, true)...)
-	return append(row, bottleneckRow(c.RunnerUp, false)...)
-}
-
-func bottleneckRow(b *model.Bottleneck, withShare bool) []any {
-	var row []any
+func bottleneckOf(b *wire.Bottleneck) bottleneck {
 	if b == nil {
-		row = []any{nil, nil, nil}
-	} else {
-		row = []any{b.Location, b.Heavy, b.ShareRatio}
+		return bottleneck{}
 	}
-	if !withShare {
-		return row[:2]
-	}
-	return row
+	return bottleneck{b.Location, b.Heavy}
 }
 
-// valueRow are the values of some measures, and their unit.
-func valueRow(list ...*model.Measure) []any {
-	var row []any
-	unit := any(nil)
-	for _, m := range list {
-		v, u, ok := m.Value()
-		if !ok {
-			row = append(row, nil)
-			continue
+func valuesOf(mean, least, most *wire.Measure) (all values) {
+	for i, m := range []*wire.Measure{mean, least, most} {
+		if v, unit, ok := m.Number(); ok {
+			all[i], all[3] = v, unit
 		}
-		row, unit = append(row, v), u
 	}
-	return append(row, unit)
+	return all
 }
 
 // ServedCells asks a server for cells, of all pages.
@@ -60,9 +46,9 @@ func ServedCells(ctx context.Context, c *client.Client, parameters url.Values) (
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: serverColumns}
-	for i := range page.Values {
-		t.Rows = append(t.Rows, serverRow(&page.Values[i]))
+	t := &tabular.Listing{Columns: cellColumns}
+	for _, c := range page.Cells {
+		t.Rows = append(t.Rows, servedCell(c))
 	}
 	return t, nil
 }
@@ -73,15 +59,17 @@ func ServedLocations(ctx context.Context, c *client.Client, parameters url.Value
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: []string{"location", "stage", "observations", "heavy", "heavy_mean", "unit", "cells"}}
-	for _, l := range found.Values {
-		t.Rows = append(t.Rows, append(locationRow(&l), l.Cells))
+	t := &tabular.Listing{Columns: append(slices.Clone(locationColumns), "cells")}
+	for _, l := range found.Locations {
+		t.Rows = append(t.Rows, append(servedLocation(l), l.Cells))
 	}
 	return t, nil
 }
 
-func locationRow(l *model.Location) []any {
-	return append([]any{l.Location, orNil(l.Stage), l.Observations, l.Heavy}, valueRow(l.HeavyMean)...)
+// servedLocation is a row under locationColumns.
+func servedLocation(l *wire.Location) []any {
+	mean := valuesOf(l.HeavyMean, nil, nil)
+	return []any{l.Location, orNil(l.Stage), l.Observations, l.Heavy, mean[0], mean[3]}
 }
 
 // ServedTimeline asks a server for locations by window.
@@ -90,17 +78,14 @@ func ServedTimeline(ctx context.Context, c *client.Client, parameters url.Values
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: []string{
-		"window_start", "completeness", "cells", "congested", "location", "stage", "observations", "heavy", "heavy_mean", "unit",
-	}}
-	for i := range line.Values {
-		m := &line.Values[i]
-		head := []any{stamp(m.Start), m.Completeness, m.Cells, m.Congested}
+	t := &tabular.Listing{Columns: append([]string{"window_start", "completeness", "durable", "cells", "congested"}, locationColumns...)}
+	for _, m := range line.Timeline {
+		head := []any{stamp(m.GetWindowStart().AsTime()), m.CompletenessRatio, m.Durable, m.Cells, m.Congested}
 		if len(m.Locations) == 0 {
 			t.Rows = append(t.Rows, append(head, nil, nil, m.Observations, m.Heavy, nil, nil))
 		}
-		for n := range m.Locations {
-			t.Rows = append(t.Rows, append(head[:len(head):len(head)], locationRow(&m.Locations[n])...))
+		for _, l := range m.Locations {
+			t.Rows = append(t.Rows, append(head[:len(head):len(head)], servedLocation(l)...))
 		}
 	}
 	return t, nil
@@ -113,16 +98,13 @@ func ServedFlows(ctx context.Context, c *client.Client, parameters url.Values) (
 		return nil, err
 	}
 	t := &tabular.Listing{Columns: flowColumns}
-	for i := range found.Values {
-		f := &found.Values[i]
-		row := []any{"others", nil, "others", nil, nil}
-		if !f.Others {
-			row = []any{f.Src, f.SrcPort, f.Dst, f.DstPort, f.Proto}
+	for _, f := range found.Flows {
+		row := flow{
+			src: f.SrcAddress, srcPort: uint16(f.SrcPort), dst: f.DstAddress, dstPort: uint16(f.DstPort), proto: uint8(f.Proto),
+			srcGroup: f.SrcGroup, dstGroup: f.DstGroup, kind: f.Kind, observations: f.Observations, bytes: f.Bytes,
+			values: valuesOf(f.Mean, f.Min, f.Max), heavy: f.Heavy, windows: f.Windows, mode: bottleneckOf(f.Mode),
 		}
-		row = append(row, f.SrcGroup, f.DstGroup, f.Kind, f.Observations, f.Bytes)
-		row = append(row, valueRow(f.Mean, f.Min, f.Max)...)
-		row = append(row, f.Heavy, f.Windows)
-		t.Rows = append(t.Rows, append(row, bottleneckRow(f.Mode, false)...))
+		t.Rows = append(t.Rows, row.row())
 	}
 	return t, nil
 }
@@ -134,10 +116,9 @@ func ServedFindings(ctx context.Context, c *client.Client, parameters url.Values
 		return nil, err
 	}
 	t := &tabular.Listing{Columns: findingColumns}
-	for i := range found.Values {
-		f := &found.Values[i]
+	for _, f := range found.Findings {
 		t.Rows = append(t.Rows, []any{
-			f.Severity, f.Kind, f.ID, stamp(f.First), stamp(f.Last), f.Count, orNil(f.Device), orNil(f.Port), orNil(f.Location), orNil(f.Evidence),
+			f.Severity, f.Kind, f.Id, stamp(f.GetFirst().AsTime()), stamp(f.GetLast().AsTime()), f.Count, orNil(f.Device), orNil(f.Port), orNil(f.Location), orNil(f.Evidence),
 		})
 	}
 	return t, nil
@@ -152,25 +133,69 @@ func topAsLimit(parameters url.Values) url.Values {
 	return parameters
 }
 
-// Window are cells under the start of their window.
-func Window(start time.Time, cells []model.Cell) *tabular.Listing {
-	t := &tabular.Listing{Columns: append([]string{"window_start"}, serverColumns...)}
-	for i := range cells {
-		t.Rows = append(t.Rows, append([]any{stamp(start)}, serverRow(&cells[i])...))
+// Window are cells under the start of their window, and whether that was on disk.
+func Window(start time.Time, durable bool, cells []*wire.Cell) *tabular.Listing {
+	t := &tabular.Listing{Columns: append([]string{"window_start", "durable"}, cellColumns...)}
+	for _, c := range cells {
+		t.Rows = append(t.Rows, append([]any{stamp(start), durable}, servedCell(c)...))
 	}
 	return t
 }
 
 // Path is the cell of a path, before it what is left and what limits it.
-func Path(p *model.Path) *tabular.Listing {
-	t := &tabular.Listing{Columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "from", "to"}, serverColumns...)}
-	row := []any{nil, nil, nil, nil, p.AgeSeconds, p.Completeness, stamp(p.From), stamp(p.To)}
-	if v, _, ok := p.Room.Value(); ok {
+func Path(p *wire.PathResponse) *tabular.Listing {
+	t := &tabular.Listing{Columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "durable", "from", "to"}, cellColumns...)}
+	row := []any{nil, nil, nil, nil, p.AgeS, p.GetAbout().GetCompletenessRatio(), p.GetAbout().GetDurable(), stamp(p.GetAbout().GetFrom().AsTime()), stamp(p.GetAbout().GetTo().AsTime())}
+	if v, _, ok := p.Room.Number(); ok {
 		row[0] = v
 	}
 	if l := p.Limit; l != nil {
 		row[1], row[2], row[3] = l.Location, l.CandidateCount, strings.Join(l.Candidates, " ")
 	}
-	t.Rows = [][]any{append(row, serverRow(&p.Cell)...)}
+	t.Rows = [][]any{append(row, servedCell(p.Cell)...)}
 	return t
+}
+
+// errEnough ends a watch that was to end.
+var errEnough = errors.New("as many windows as were asked for")
+
+// Watch asks a server for the current cells, and calls print with a listing of them and with one of
+// each window that closes or changes. It returns after so many windows, with 0 when ctx ends.
+// Missing revisions are reported to notes, and all cells follow.
+func Watch(ctx context.Context, c *client.Client, parameters url.Values, windows int, print func(*tabular.Listing) error, notes io.Writer) error {
+	printed := false
+	show := func(t *tabular.Listing) error {
+		t.Continued, printed = printed, true
+		return print(t)
+	}
+	err := c.Watch(ctx, parameters, func(e *wire.WatchResponse) error {
+		switch e := e.GetEvent().(type) {
+		case *wire.WatchResponse_Gap:
+			missing(notes, e.Gap)
+		case *wire.WatchResponse_Lagging:
+			missing(notes, e.Lagging)
+		case *wire.WatchResponse_Snapshot:
+			if cells := e.Snapshot.GetCells(); len(cells) > 0 {
+				about := e.Snapshot.GetAbout()
+				return show(Window(about.GetFrom().AsTime(), about.GetDurable(), cells))
+			}
+		case *wire.WatchResponse_Window:
+			if err := show(Window(e.Window.GetWindowStart().AsTime(), e.Window.GetDurable(), e.Window.GetCells())); err != nil {
+				return err
+			}
+			if windows--; windows == 0 {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// missing says that revisions are missing before the cells that follow.
+func missing(notes io.Writer, g *wire.Gap) {
+	fmt.Fprintf(notes, "csigscope: %d revisions are missing (%s), all cells follow\n", g.GetMissedRevisions(), g.GetReason())
 }

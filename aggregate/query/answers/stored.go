@@ -1,8 +1,13 @@
 package answers
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
@@ -10,12 +15,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-var cellColumns = []string{
-	"src_group", "dst_group", "kind", "state", "observations", "mean", "min", "max", "unit",
-	"untouched", "trimmed", "heavy", "heavy_share",
-	"mode", "mode_count", "mode_share", "mode_stage", "mode_candidates", "mode_ports",
-	"runner_up", "runner_up_count",
-}
+// storedCellColumns also have the mode's stage and candidates, which a server does not name.
+var storedCellColumns = append(slices.Clone(cellColumns), "mode_stage", "mode_candidates", "mode_ports")
 
 // Cells are the cells over the range.
 func (q *Question) Cells(ctx context.Context) (*tabular.Listing, error) {
@@ -23,7 +24,7 @@ func (q *Question) Cells(ctx context.Context) (*tabular.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: cellColumns}
+	t := &tabular.Listing{Columns: storedCellColumns}
 	for i := range rows {
 		t.Rows = append(t.Rows, q.cell(&rows[i]))
 	}
@@ -36,39 +37,30 @@ func (q *Question) Windows(ctx context.Context) (*tabular.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: append([]string{"window_start"}, cellColumns...)}
+	t := &tabular.Listing{Columns: append([]string{"window_start"}, storedCellColumns...)}
 	for i := range rows {
-		t.Rows = append(t.Rows, append([]any{stamp(rows[i].Window)}, q.cell(&rows[i].CellRow)...))
+		t.Rows = append(t.Rows, append([]any{stampNS(rows[i].Start)}, q.cell(&rows[i].CellStats)...))
 	}
 	return t, nil
 }
 
-// cell is a row under cellColumns; what a cell has no value for is nil.
-func (q *Question) cell(c *store.CellRow) []any {
-	unit := q.query.Signal.Unit()
-	row := []any{
-		q.group(c.Src), q.group(c.Dst), c.Kind.String(), c.State, c.Observations, number(c.Mean), nil, nil, unit.String(),
-		c.Untouched, c.Trimmed, c.Heavy, number(float64(c.Heavy) / float64(c.Observations)),
+// cell is a row under storedCellColumns.
+func (q *Question) cell(c *aggregate.CellStats) []any {
+	row := cell{
+		src: q.group(c.Src), dst: q.group(c.Dst), kind: c.Kind.String(), state: c.State.String(), observations: c.Observations,
+		values:    q.values(c.MeanValue(), c.MinValue(), c.MaxValue()),
+		untouched: c.Untouched, trimmed: c.Trimmed, heavy: c.Heavy,
+		mode: bottleneck{q.location(c.Mode), c.ModeCount}, runnerUp: bottleneck{q.location(c.RunnerUp), c.RunnerUpCount},
 	}
-	if c.Measured > 0 {
-		row[6], row[7] = unit.FromStored(c.Min), unit.FromStored(c.Max)
-	}
-	row = append(row, q.mode(c)...)
-	if c.RunnerUpCount == 0 {
-		return append(row, nil, nil)
-	}
-	return append(row, q.location(c.RunnerUp), c.RunnerUpCount)
-}
-
-func (q *Question) mode(c *store.CellRow) []any {
 	if c.ModeCount == 0 {
-		return make([]any, 6)
+		return append(row.row(), nil, nil, nil)
 	}
 	l := q.places[c.Mode]
-	return []any{
-		q.location(c.Mode), c.ModeCount, number(float64(c.ModeCount) / float64(c.Heavy)),
-		l.Stage, l.CandidateCount, strings.Join(l.Candidates, " "),
-	}
+	return append(row.row(), l.Stage, l.CandidateCount, strings.Join(l.Candidates, " "))
+}
+
+func (q *Question) values(mean, least, most float64) values {
+	return values{number(mean), number(least), number(most), q.query.Signal.Unit().String()}
 }
 
 // Locations are the locations that heavily loaded packets name most often, Top at most.
@@ -77,9 +69,9 @@ func (q *Question) Locations(ctx context.Context) (*tabular.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: []string{"location", "stage", "candidates", "observations", "heavy", "heavy_mean", "unit", "cells"}}
-	for _, r := range rows {
-		t.Rows = append(t.Rows, append(q.place(r.Location), r.Observations, r.Heavy, q.heavyMean(r.HeavySum, r.Heavy), q.query.Signal.Unit().String(), r.Cells))
+	t := &tabular.Listing{Columns: append(slices.Clone(locationColumns), "candidates", "cells")}
+	for i := range rows {
+		t.Rows = append(t.Rows, append(q.place(&rows[i]), rows[i].Cells))
 	}
 	return t, nil
 }
@@ -90,28 +82,20 @@ func (q *Question) Timeline(ctx context.Context) (*tabular.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: []string{"window_start", "location", "stage", "candidates", "observations", "heavy", "heavy_mean", "unit"}}
-	for _, r := range rows {
-		row := append([]any{stamp(r.Window)}, q.place(r.Location)...)
-		t.Rows = append(t.Rows, append(row, r.Observations, r.Heavy, q.heavyMean(r.HeavySum, r.Heavy), q.query.Signal.Unit().String()))
+	t := &tabular.Listing{Columns: append(append([]string{"window_start"}, locationColumns...), "candidates")}
+	for i := range rows {
+		t.Rows = append(t.Rows, append([]any{stampNS(rows[i].Start)}, q.place(&rows[i].LocationStats)...))
 	}
 	return t, nil
 }
 
-func (q *Question) place(id aggregate.LocationID) []any {
-	l, ok := q.places[id]
-	if !ok {
-		return []any{q.location(id), nil, nil}
+// place is a row under locationColumns, and how many ports the location may be.
+func (q *Question) place(l *aggregate.LocationStats) []any {
+	unit, name, stage, candidates := q.query.Signal.Unit(), q.location(l.Location), any(nil), any(nil)
+	if p, ok := q.places[l.Location]; ok {
+		name, stage, candidates = p.Name, p.Stage, p.CandidateCount
 	}
-	return []any{l.Name, l.Stage, l.CandidateCount}
-}
-
-// heavyMean is the mean of heavy observations in the signal's unit, nil without any.
-func (q *Question) heavyMean(sum, heavy uint64) any {
-	if heavy == 0 {
-		return nil
-	}
-	return float64(sum) / float64(heavy) * q.query.Signal.Unit().PerStored()
+	return []any{name, stage, l.Observations, l.Heavy, number(unit.FromStoredMean(l.HeavyMean())), unit.String(), candidates}
 }
 
 // Extent is what is stored, with the captures of which only a part is.
@@ -127,4 +111,128 @@ func Extent(e store.Extent, incomplete []string) *tabular.Listing {
 			orNil(strings.Join(incomplete, ", ")),
 		}},
 	}
+}
+
+// Flows are those that were heavily loaded most often, Top at most.
+func (q *Question) Flows(ctx context.Context) (*tabular.Listing, error) {
+	query := store.FlowQuestion{Signal: q.query.Signal, From: q.query.From, To: q.query.To, Resolution: q.query.Resolution, Limit: q.params.Top}
+	if q.query.Src != nil {
+		query.SrcGroups = []aggregate.GroupID{*q.query.Src}
+	}
+	if q.query.Dst != nil {
+		query.DstGroups = []aggregate.GroupID{*q.query.Dst}
+	}
+	rows, err := q.store.Flows(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	t := &tabular.Listing{Columns: flowColumns}
+	for i := range rows {
+		f := &rows[i]
+		row := flow{
+			srcGroup: q.group(f.SrcGroup), dstGroup: q.group(f.DstGroup), kind: f.Kind.String(), observations: f.Observations, bytes: f.Bytes,
+			values: q.values(f.Mean, f.Min, f.Max), heavy: f.Heavy, windows: f.Windows, mode: bottleneck{q.location(f.Location), f.LocationHeavy},
+		}
+		if f.Src.IsValid() {
+			row.src, row.srcPort, row.dst, row.dstPort, row.proto = f.Src.String(), f.SrcPort, f.Dst.String(), f.DstPort, f.Proto
+		}
+		t.Rows = append(t.Rows, row.row())
+	}
+	return t, nil
+}
+
+// Findings are what broke the protocol or the configuration in a range, the most severe
+// first.
+func Findings(ctx context.Context, db *store.Store, q store.FindingQuestion) (*tabular.Listing, error) {
+	rows, err := db.Findings(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	locations, err := db.Locations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[aggregate.LocationID]string, len(locations))
+	for _, l := range locations {
+		names[l.ID] = l.Name
+	}
+	t := &tabular.Listing{Columns: findingColumns}
+	for _, f := range rows {
+		at := orNil(names[f.Location])
+		if at == nil && f.Location != aggregate.NoLocation {
+			at = fmt.Sprintf("location %016x", uint64(f.Location))
+		}
+		t.Rows = append(t.Rows, []any{
+			f.Severity, f.Kind, fmt.Sprintf("%016x", f.ID), stampNS(f.From), stampNS(f.To), f.Count,
+			orNil(f.Device), orNil(f.Port), at, orNil(f.Evidence),
+		})
+	}
+	return t, nil
+}
+
+// CoverageWindows is how much of each window of the range is known, over all signals.
+func (q *Question) CoverageWindows(ctx context.Context) (*tabular.Listing, error) {
+	rows, err := q.store.CoverageWindows(ctx, q.query)
+	if err != nil {
+		return nil, err
+	}
+	t := &tabular.Listing{Columns: []string{
+		"window_start", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers", "lost", "gap_seconds", "gap_share",
+	}}
+	for _, c := range rows {
+		t.Rows = append(t.Rows, []any{
+			stamp(c.Window), c.Observations, c.Tags, c.Reflections, c.Untouched, c.Trimmed, c.Overflow, c.Producers,
+			c.Lost, time.Duration(c.GapNS).Seconds(), c.GapShare,
+		})
+	}
+	return t, nil
+}
+
+// CoverageCells is how much of the range is known of each cell, the least first.
+func (q *Question) CoverageCells(ctx context.Context) (*tabular.Listing, error) {
+	rows, err := q.store.CoverageCells(ctx, q.query)
+	if err != nil {
+		return nil, err
+	}
+	t := &tabular.Listing{Columns: []string{
+		"src_group", "dst_group", "covered", "observations", "tags", "reflections", "untouched", "trimmed", "overflow", "producers",
+	}}
+	for _, c := range rows {
+		t.Rows = append(t.Rows, []any{
+			q.group(c.Src), q.group(c.Dst), c.Covered, c.Observations, c.Tags, c.Reflections, c.Untouched, c.Trimmed, c.Overflow, c.Producers,
+		})
+	}
+	return t, nil
+}
+
+// Taps are what each tap took in, and what became of it.
+func Taps(rows []store.TapTotal) *tabular.Listing {
+	t := &tabular.Listing{Columns: []string{
+		"tap", "place", "interface", "link", "timestamps", "tick_ns", "first", "last", "runs", "packets", "bytes", "frames",
+		"observations", "tags", "reflections", "stored", "overflow", "late", "rejected", "untouched", "trimmed",
+		"kernel_drops", "freezes", "super_frames", "lost", "skew_ns",
+	}}
+	for i := range rows {
+		r := &rows[i]
+		t.Rows = append(t.Rows, []any{
+			r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS, stampNS(r.From), stampNS(r.To), r.Runs,
+			r.Packets, r.Bytes, countsText(r.Frames), r.Observations, r.Tags, r.Reflections, r.Stored, r.Overflow, r.Late, countsText(r.Rejected),
+			r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.SuperFrames, r.Lost, r.SkewNS,
+		})
+	}
+	return t
+}
+
+// countsText is counts by name as one value, the most first.
+func countsText(counts map[string]uint64) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		if counts[a] != counts[b] {
+			return cmp.Compare(counts[b], counts[a])
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s=%d", name, counts[name])
+	}
+	return strings.Join(names, " ")
 }

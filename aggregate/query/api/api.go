@@ -1,26 +1,25 @@
-// Package api serves the query API over HTTP: what recent windows in memory and history in
-// the store say of cells, paths and locations, as JSON, and what changes as a stream.
+// Package api answers the query API: what recent windows in memory and history in the store say
+// of cells, paths and locations, and what changes as a stream. Questions and answers are the
+// messages of package wire; those over HTTP are written as JSON, and calls (Connect, gRPC) as
+// they are.
 //
-// It knows requests, their limits, and OpenAPI. It must never know how windows got into
-// memory or store, nor how answers are drawn.
+// It knows questions and their limits. It must never know how windows got into memory or
+// store, nor how answers are drawn.
 package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // Limits of an API where Config leaves them open.
@@ -115,6 +114,7 @@ type API struct {
 	kept     keptAnswers
 	made     *made // of what is in memory
 	packer   packer
+	schema   *rest.Schema
 
 	running context.Context // of those who wait: ends with Run
 	end     context.CancelFunc
@@ -127,30 +127,19 @@ func New(cfg Config) (*API, error) {
 		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
 	}
 	a := &API{
-		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made),
+		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made), schema: rest.NewSchema(),
 	}
 	a.running, a.end = context.WithCancel(context.Background())
 	a.names.catalog, a.names.now = remembering(cfg.Names), cfg.Now
 	a.past.catalog, a.past.now = remembering(cfg.Reader), cfg.Now
 	mux := http.NewServeMux()
-	jsonFormat := huma.Format{Marshal: writeJSON, Unmarshal: json.Unmarshal}
-	o := huma.DefaultConfig("csigscope", "1")
-	o.Info.Description = description
-	o.OpenAPIPath, o.DocsPath, o.SchemasPath = "", "", ""
-	o.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
-	o.CreateHooks = nil // no $schema in answers
-	o.RejectUnknownQueryParameters = true
-	o.Transformers = []huma.Transformer{explain}
-	h := humago.New(mux, o)
-	a.register(h)
-	document, err := json.Marshal(h.OpenAPI())
-	if err != nil {
-		return nil, fmt.Errorf("describe API: %w", err)
-	}
+	a.registerQuestions(mux)
+	a.registerExports(mux)
+	mux.HandleFunc("/api/v1/watch", a.serveWatch)
 	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/openapi+json")
-			_, _ = w.Write(document)
+			_, _ = w.Write(rest.Document) // a client that left reads no document
 		})
 	}
 	if cfg.Reader != nil {
@@ -160,20 +149,11 @@ func New(cfg Config) (*API, error) {
 		mux.Handle("/api/v1/extent", page)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, http.StatusNotFound, "no such resource: /openapi.json lists them")
+		edge.WriteProblem(w, http.StatusNotFound, "no such resource: /openapi.json lists them")
 	})
-	a.handler = a.withCalls(a.guard(mux))
+	a.handler = query.SecurityHeaders(a.withCalls(a.guard(mux)))
 	return a, nil
 }
-
-const description = `What CSIG tags and reflections say of a fabric: room left and bottlenecks of each
-source and destination. Questions without from and to are answered from the windows in memory; from and to
-ask the store for history. Answers from memory carry the revision that they are of as ETag, and can be waited for
-(after, wait) or watched as server-sent events. The service csigscope.query.v1.QueryService answers the same questions
-as calls (Connect, gRPC, gRPC-Web). Units are in the names of fields, times are RFC 3339.`
-
-// writeJSON escapes what means something in HTML, for those who open answers in a browser.
-func writeJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/query/rpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -31,12 +32,12 @@ func TestEventsAreCalledOnce(t *testing.T) {
 	}
 	window(0)
 	enough := errors.New("enough")
-	var told [8][]*rpc.Event
+	var told [8][]*calledEvent
 	var begun, running sync.WaitGroup
 	for i := range told {
 		begun.Add(1)
 		running.Go(func() {
-			err := asked{a, a.handler}.Watch(t.Context(), url.Values{"heartbeat": {"60s"}}, func(e *rpc.Event) error {
+			err := a.follow(t.Context(), &wire.WatchRequest{Heartbeat: durationpb.New(time.Minute)}, func(e *calledEvent) error {
 				switch told[i] = append(told[i], e); len(told[i]) {
 				case 2: // the snapshot and synced
 					begun.Done()

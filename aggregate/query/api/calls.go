@@ -1,126 +1,306 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"net/http"
-	"net/url"
+	"time"
 
-	"github.com/danielgtaylor/huma/v2"
+	"connectrpc.com/connect"
+	"connectrpc.com/grpcreflect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
-	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/query/rpc"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// withCalls serves the same questions as calls, beside those over HTTP.
+// maxCall bounds a call's request, in bytes; the longest sensible one lists some hundred names.
+const maxCall = 64 << 10
+
+// minCompressed is how long an answer to a call is at least that is worth being compressed.
+const minCompressed = 1 << 10
+
+// withCalls serves calls, and what tells tools of them (gRPC server reflection), beside the
+// questions over HTTP.
 func (a *API) withCalls(next http.Handler) http.Handler {
+	path, h := wire.NewQueryServiceHandler(calls{a},
+		connect.WithReadMaxBytes(maxCall), connect.WithCompressMinBytes(minCompressed), inCodecs(),
+		connect.WithRecover(func(ctx context.Context, call connect.Spec, _ http.Header, p any) error {
+			a.Logger.ErrorContext(ctx, "answer call", slog.String("procedure", call.Procedure), slog.Any("panic", p))
+			return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))
+		}))
 	mux := http.NewServeMux()
-	rpc.Register(mux, rpc.Config{
-		Source: asked{a, next}, AnswerTimeout: a.Timeout + a.SendTimeout, SendTimeout: a.SendTimeout, Logger: a.Logger,
-	})
+	mux.Handle(path, a.timed(h))
+	tells := grpcreflect.NewStaticReflector(wire.QueryServiceName)
+	mux.Handle(grpcreflect.NewHandlerV1(tells, connect.WithReadMaxBytes(maxCall)))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(tells, connect.WithReadMaxBytes(maxCall)))
 	mux.Handle("/", next)
-	return query.SecurityHeaders(mux)
+	return mux
 }
 
-// asked answers calls by the endpoints of the same names.
-type asked struct {
-	api  *API
-	http http.Handler
+type sendKey struct{}
+
+// timed gives calls time limits of their own: those of the server are for short answers.
+func (a *API) timed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		send := http.NewResponseController(w) // a writer that knows no limits is a test's
+		_ = send.SetWriteDeadline(time.Now().Add(a.Timeout + a.SendTimeout))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sendKey{}, send)))
+	})
 }
 
-// taken is where an endpoint leaves what it has found for a call.
-type taken struct {
-	answer *answer
-	watch  *watch
-	leave  func() // makes room for another watch
-}
+// calls implements the service with the functions that answer questions over HTTP.
+type calls struct{ api *API }
 
-type takenKey struct{}
-
-// takenBy is where a call wants its answer; nil where the asker wants it over HTTP.
-func takenBy(ctx context.Context) *taken {
-	t, _ := ctx.Value(takenKey{}).(*taken)
-	return t
-}
-
-// put puts a question to its endpoint.
-func (c asked) put(ctx context.Context, name string, parameters url.Values) (*taken, error) {
-	t := &taken{}
-	r, err := http.NewRequestWithContext(context.WithValue(ctx, takenKey{}, t), http.MethodGet, "/api/v1/"+name+"?"+parameters.Encode(), nil)
+// call answers one call.
+func call[Q, R any, P request[Q]](ctx context.Context, a *API, in *connect.Request[Q], from source, f func(context.Context, *table.State, P) (*answer, error)) (*connect.Response[R], error) {
+	m := P(in.Msg)
+	if err := a.check(m); err != nil {
+		return nil, a.callError(ctx, err)
+	}
+	s, _, err := a.source(ctx, m, from, &waiting{})
 	if err != nil {
-		return nil, fmt.Errorf("ask for %s: %w", name, err)
+		return nil, a.callError(ctx, err)
 	}
-	w := refusal{header: http.Header{}}
-	c.http.ServeHTTP(&w, r)
-	if t.answer == nil && t.watch == nil {
-		return nil, w.refused()
-	}
-	return t, nil
-}
-
-// Ask implements rpc.Source.
-func (c asked) Ask(ctx context.Context, name string, parameters url.Values) (any, error) {
-	t, err := c.put(ctx, name, parameters)
+	found, err := work(ctx, a, s, m, f)
 	if err != nil {
-		return nil, err
+		return nil, a.callError(ctx, err)
 	}
-	return t.answer.whole(), nil
+	out, ok := found.whole().(any).(*R)
+	if !ok {
+		return nil, a.callError(ctx, fmt.Errorf("answer %T: %T is no answer to it", m, found.value))
+	}
+	return connect.NewResponse(out), nil
 }
 
-// Watch implements rpc.Source.
-func (c asked) Watch(ctx context.Context, parameters url.Values, told func(*rpc.Event) error) error {
-	t, err := c.put(ctx, "watch", parameters)
+// check holds a call's request against what its fields take.
+func (a *API) check(m proto.Message) error {
+	if len(m.ProtoReflect().GetUnknown()) > 0 {
+		return &refused{
+			status: http.StatusBadRequest,
+			detail: "the request has a parameter that this server does not know: leave it out, or ask a server of a later version",
+		}
+	}
+	return a.schema.Check(m)
+}
+
+// codes are the codes of calls for the statuses of HTTP. All others are InvalidArgument.
+var codes = map[int]connect.Code{
+	http.StatusNotFound: connect.CodeNotFound, http.StatusGone: connect.CodeFailedPrecondition,
+	http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusInternalServerError: connect.CodeInternal,
+	edge.StatusCanceled: connect.CodeCanceled, http.StatusServiceUnavailable: connect.CodeUnavailable, http.StatusGatewayTimeout: connect.CodeDeadlineExceeded,
+}
+
+// callError makes an error one of Connect, with a wire.Problem in its details.
+func (a *API) callError(ctx context.Context, err error) error {
+	r := a.refusalOf(ctx, err)
+	code, ok := codes[r.status]
+	if !ok {
+		code = connect.CodeInvalidArgument
+	}
+	out := connect.NewError(code, errors.New(text(r.detail)))
+	if r.retryAfter != "" {
+		out.Meta().Set("Retry-After", r.retryAfter)
+	}
+	if detail, err := connect.NewErrorDetail(r.problem()); err == nil {
+		out.AddDetail(detail)
+	}
+	return out
+}
+
+// Cells implements wire.QueryServiceHandler.
+func (c calls) Cells(ctx context.Context, r *connect.Request[wire.CellsRequest]) (*connect.Response[wire.CellsResponse], error) {
+	return call[wire.CellsRequest, wire.CellsResponse](ctx, c.api, r, fromMemory, c.api.cells)
+}
+
+// Matrix implements wire.QueryServiceHandler.
+func (c calls) Matrix(ctx context.Context, r *connect.Request[wire.MatrixRequest]) (*connect.Response[wire.MatrixResponse], error) {
+	return call[wire.MatrixRequest, wire.MatrixResponse](ctx, c.api, r, fromMemory, c.api.matrix)
+}
+
+// Path implements wire.QueryServiceHandler.
+func (c calls) Path(ctx context.Context, r *connect.Request[wire.PathRequest]) (*connect.Response[wire.PathResponse], error) {
+	return call[wire.PathRequest, wire.PathResponse](ctx, c.api, r, fromMemory, c.api.path)
+}
+
+// Locations implements wire.QueryServiceHandler.
+func (c calls) Locations(ctx context.Context, r *connect.Request[wire.LocationsRequest]) (*connect.Response[wire.LocationsResponse], error) {
+	return call[wire.LocationsRequest, wire.LocationsResponse](ctx, c.api, r, fromMemory, c.api.locations)
+}
+
+// Timeline implements wire.QueryServiceHandler.
+func (c calls) Timeline(ctx context.Context, r *connect.Request[wire.TimelineRequest]) (*connect.Response[wire.TimelineResponse], error) {
+	return call[wire.TimelineRequest, wire.TimelineResponse](ctx, c.api, r, fromMemory, c.api.timeline)
+}
+
+// Flows implements wire.QueryServiceHandler.
+func (c calls) Flows(ctx context.Context, r *connect.Request[wire.FlowsRequest]) (*connect.Response[wire.FlowsResponse], error) {
+	return call[wire.FlowsRequest, wire.FlowsResponse](ctx, c.api, r, fromStore, c.api.flows)
+}
+
+// Findings implements wire.QueryServiceHandler.
+func (c calls) Findings(ctx context.Context, r *connect.Request[wire.FindingsRequest]) (*connect.Response[wire.FindingsResponse], error) {
+	return call[wire.FindingsRequest, wire.FindingsResponse](ctx, c.api, r, fromStore, c.api.findings)
+}
+
+// Fabric implements wire.QueryServiceHandler.
+func (c calls) Fabric(ctx context.Context, r *connect.Request[wire.FabricRequest]) (*connect.Response[wire.FabricResponse], error) {
+	return call[wire.FabricRequest, wire.FabricResponse](ctx, c.api, r, fromStore, c.api.fabric)
+}
+
+// Health implements wire.QueryServiceHandler.
+func (c calls) Health(ctx context.Context, r *connect.Request[wire.HealthRequest]) (*connect.Response[wire.HealthResponse], error) {
+	return call[wire.HealthRequest, wire.HealthResponse](ctx, c.api, r, fromStore, c.api.health)
+}
+
+// Watch implements wire.QueryServiceHandler.
+func (c calls) Watch(ctx context.Context, r *connect.Request[wire.WatchRequest], stream *connect.ServerStream[wire.WatchResponse]) error {
+	extend := func() {}
+	if send, ok := ctx.Value(sendKey{}).(*http.ResponseController); ok {
+		_ = send.SetReadDeadline(time.Time{})
+		extend = func() { _ = send.SetWriteDeadline(time.Now().Add(c.api.SendTimeout)) }
+	}
+	var gone error // why the caller could not be sent an event
+	err := c.api.follow(ctx, r.Msg, func(e *calledEvent) error {
+		extend()
+		gone = stream.Conn().Send(e)
+		return gone
+	})
+	if err == nil || gone != nil {
+		return gone
+	}
+	extend() // for the end of the stream
+	return c.api.callError(ctx, err)
+}
+
+// follow tells of events until ctx ends or told fails.
+func (a *API) follow(ctx context.Context, in *wire.WatchRequest, told func(*calledEvent) error) error {
+	if err := a.check(in); err != nil {
+		return err
+	}
+	w, leave, err := a.newWatch(ctx, in, in.GetAfter())
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	err = t.watch.run(ctx, func(e *event) error {
+	defer leave()
+	return w.run(ctx, func(e *event) error {
 		called, err := e.called()
 		if err != nil {
 			return err
 		}
 		return told(called)
 	})
-	if _, refused := errors.AsType[huma.StatusError](err); !refused && query.OutcomeOf(ctx, err) != query.Unavailable {
-		return err
-	}
-	w := refusal{header: http.Header{}}
-	c.api.refuse(ctx, &w, err)
-	return w.refused()
 }
 
 // called is the event as calls have it.
-func (e *event) called() (*rpc.Event, error) {
-	call := func() (*rpc.Event, error) { return rpc.NewEvent(e.name, e.id, e.whole()) }
+func (e *event) called() (*calledEvent, error) {
 	if e.sent != nil {
-		return e.sent.called.get(call)
+		return e.sent.called.get(e.newCalled)
 	}
-	return call()
+	return e.newCalled()
 }
 
-// refusal is an http.ResponseWriter for problems.
-type refusal struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
+// newCalled makes a message of the event.
+func (e *event) newCalled() (*calledEvent, error) {
+	out := &wire.WatchResponse{Id: e.id}
+	switch v := e.whole().(type) {
+	case *wire.CellsResponse:
+		out.Event = &wire.WatchResponse_Snapshot{Snapshot: v}
+	case *wire.Synced:
+		out.Event = &wire.WatchResponse_Synced{Synced: v}
+	case *wire.WindowEvent:
+		out.Event = &wire.WatchResponse_Window{Window: v}
+	case *wire.Durable:
+		out.Event = &wire.WatchResponse_Durable{Durable: v}
+	case *wire.Heartbeat:
+		out.Event = &wire.WatchResponse_Heartbeat{Heartbeat: v}
+	case *wire.Gap:
+		if out.Event = (&wire.WatchResponse_Gap{Gap: v}); e.name == eventLagging {
+			out.Event = &wire.WatchResponse_Lagging{Lagging: v}
+		}
+	default:
+		return nil, fmt.Errorf("tell %s: %T is no event", e.name, v)
+	}
+	return &calledEvent{message: out}, nil
 }
 
-// Header implements http.ResponseWriter.
-func (r *refusal) Header() http.Header { return r.header }
+// calledEvent is an event as calls have it, encoded once for all who are told of it. It is safe
+// for concurrent use.
+type calledEvent struct {
+	message      *wire.WatchResponse
+	binary, json lazily[[]byte]
+}
 
-// WriteHeader implements http.ResponseWriter.
-func (r *refusal) WriteHeader(code int) { r.code = code }
-
-// Write implements http.ResponseWriter.
-func (r *refusal) Write(b []byte) (int, error) { return r.body.Write(b) }
-
-func (r *refusal) refused() error {
-	out := &rpc.Refused{RetryAfter: r.header.Get("Retry-After")}
-	if err := json.Unmarshal(r.body.Bytes(), &out.Problem); err != nil {
-		return fmt.Errorf("read answer of status %d: %w", r.code, err)
+// encoded is the event in the codec's encoding. It is not to be written to.
+func (e *calledEvent) encoded(c codec) ([]byte, error) {
+	in := &e.binary
+	if c.json {
+		in = &e.json
 	}
-	return out
+	return in.get(func() ([]byte, error) { return c.append(nil, e.message) })
+}
+
+// codec is one of connect's encodings of messages, with events that are encoded once for all.
+// In JSON it refuses names that no message has: a filter that was misspelled must not be passed
+// over.
+type codec struct {
+	name string
+	json bool
+}
+
+// inCodecs puts them in the place of connect's own, under all of their names. Events are not
+// compressed: that would be done for each watcher again.
+func inCodecs() connect.HandlerOption {
+	return connect.WithHandlerOptions(
+		connect.WithCodec(codec{"proto", false}), connect.WithCodec(codec{"json", true}), connect.WithCodec(codec{"json; charset=utf-8", true}),
+		connect.WithConditionalHandlerOptions(func(call connect.Spec) []connect.HandlerOption {
+			if call.Procedure != wire.QueryServiceWatchProcedure {
+				return nil
+			}
+			return []connect.HandlerOption{connect.WithCompressMinBytes(math.MaxInt)}
+		}),
+	)
+}
+
+// Name implements connect.Codec.
+func (c codec) Name() string { return c.name }
+
+// Marshal implements connect.Codec.
+func (c codec) Marshal(v any) ([]byte, error) { return c.MarshalAppend(nil, v) }
+
+// MarshalAppend is what connect calls instead where there is a buffer. An event is copied: connect
+// may write to what it is given.
+func (c codec) MarshalAppend(b []byte, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case *calledEvent:
+		whole, err := v.encoded(c)
+		return append(b, whole...), err
+	case proto.Message:
+		return c.append(b, v)
+	}
+	return nil, fmt.Errorf("encode answer: %T is no message", v)
+}
+
+func (c codec) append(b []byte, m proto.Message) ([]byte, error) {
+	if c.json {
+		return protojson.MarshalOptions{}.MarshalAppend(b, m)
+	}
+	return proto.MarshalOptions{}.MarshalAppend(b, m)
+}
+
+// Unmarshal implements connect.Codec.
+func (c codec) Unmarshal(data []byte, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("read request: %T is no message", v)
+	}
+	if c.json {
+		return protojson.Unmarshal(data, m)
+	}
+	return proto.Unmarshal(data, m)
 }

@@ -13,18 +13,21 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/aggregate/query/rpc/rpctest"
+	"github.com/csigscope/csigscope/aggregate/query/rest/resttest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // h2c serves as commands do, with HTTP/2 without TLS.
@@ -114,8 +117,12 @@ func TestCalls(t *testing.T) {
 		if w.Code != 200 || w.Body.Len() < 200 {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
-		if diff := rpctest.Diff(w.Body.Bytes(), message); len(diff) > 0 {
-			t.Errorf("%s:\n%.2000s", target, strings.Join(diff, "\n"))
+		told := message.ProtoReflect().New().Interface()
+		if err := resttest.Read(w.Body.Bytes(), told); err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+		if diff := cmp.Diff(told, message, protocmp.Transform(), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s (-HTTP +call):\n%.2000s", target, diff)
 		}
 	}
 }
@@ -183,20 +190,24 @@ func TestCallWatch(t *testing.T) {
 				}
 				m := stream.Msg().ProtoReflect()
 				inner := m.Get(m.WhichOneof(m.Descriptor().Oneofs().ByName("event"))).Message().Interface()
-				if diff := rpctest.Diff([]byte(e.data), inner); len(diff) > 0 || stream.Msg().Id != e.id {
-					t.Errorf("%s with id %q, want %q:\n%.1000s", want, stream.Msg().Id, e.id, strings.Join(diff, "\n"))
+				told := inner.ProtoReflect().New().Interface()
+				if err := resttest.Read([]byte(e.data), told); err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(told, inner, protocmp.Transform()); diff != "" || stream.Msg().Id != e.id {
+					t.Errorf("%s with id %q, want %q (-HTTP +call):\n%.1000s", want, stream.Msg().Id, e.id, diff)
 				}
 				return stream.Msg()
 			}
-			compare(model.EventSnapshot)
-			compare(model.EventSynced)
+			compare("snapshot")
+			compare("synced")
 			s.window(t, 3)
-			id := compare(model.EventWindow).Id
+			id := compare("window").Id
 			if third := watch(t, c, &wire.WatchRequest{}); third.Receive() || connect.CodeOf(third.Err()) != connect.CodeUnavailable {
 				t.Errorf("a watcher too many: %v", third.Err())
 			}
 			s.window(t, 4)
-			compare(model.EventWindow)
+			compare("window")
 			stream.Close()
 			resumed := watch(t, c, &wire.WatchRequest{After: id, Heartbeat: durationpb.New(time.Second)})
 			for !resumed.Receive() && connect.CodeOf(resumed.Err()) == connect.CodeUnavailable { // until there is room again
@@ -262,11 +273,11 @@ func TestCallsRefused(t *testing.T) {
 		says string
 	}{
 		"signal":   {cells(&wire.CellsRequest{Signal: "x"}), connect.CodeInvalidArgument, "min_abw_ratio"},
-		"limit":    {cells(&wire.CellsRequest{Limit: &none}), connect.CodeInvalidArgument, "limit: expected number >= 1"},
+		"limit":    {cells(&wire.CellsRequest{Limit: &none}), connect.CodeInvalidArgument, "limit: expected a whole number from 1 to 20000"},
 		"room":     {cells(&wire.CellsRequest{MaxRoomRatio: &below}), connect.CodeInvalidArgument, "finite"},
 		"time":     {cells(&wire.CellsRequest{From: &timestamppb.Timestamp{Seconds: 1 << 62}}), connect.CodeInvalidArgument, "from"},
-		"cursor":   {cells(&wire.CellsRequest{Cursor: "MDAwMDAwMDAwMDAwMDAwOC0xLjEuMA"}), connect.CodeInvalidArgument, "begin anew"},
-		"names":    {cells(&wire.CellsRequest{Src: slices.Repeat([]string{"rack1"}, 1000)}), connect.CodeInvalidArgument, "fewer groups"},
+		"cursor":   {cells(&wire.CellsRequest{Cursor: "MDAwMDAwMDAwMDAwMDAwOC0xLjEuMA"}), connect.CodeInvalidArgument, "start over"},
+		"names":    {cells(&wire.CellsRequest{Src: slices.Repeat([]string{"rack1"}, 1000)}), connect.CodeInvalidArgument, "src: expected at most 64 values"},
 		"large":    {cells(&wire.CellsRequest{Signal: strings.Repeat("x", 1<<17)}), connect.CodeResourceExhausted, "larger than"},
 		"required": {path(&wire.PathRequest{Src: "rack1"}), connect.CodeInvalidArgument, "dst: required"},
 		"several":  {path(&wire.PathRequest{Src: "rack1", Dst: "pod1"}), connect.CodeInvalidArgument, "several groups"},
@@ -309,14 +320,11 @@ func TestCallsRefused(t *testing.T) {
 	if _, err := caller(t, slow).Cells(t.Context(), connect.NewRequest(q)); code(err) != connect.CodeDeadlineExceeded {
 		t.Errorf("cut: %v", err)
 	}
-	limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.ServeHTTP(w, r.WithContext(query.WithAsker(r.Context(), spent{})))
-	})
-	stream, err := caller(t, limited).Watch(t.Context(), connect.NewRequest(&wire.WatchRequest{}))
+	stream, err := caller(t, edgetest.Limited(t, 7*time.Second, s)).Watch(t.Context(), connect.NewRequest(&wire.WatchRequest{}))
 	if err != nil || stream.Receive() || code(stream.Err()) != connect.CodeResourceExhausted {
 		t.Errorf("limited: %v, %v", err, stream.Err())
 	}
-	if errors.As(stream.Err(), &refused) && refused.Meta().Get("Retry-After") != "7" {
+	if errors.As(stream.Err(), &refused) && refused.Meta().Get("Retry-After") != "1" {
 		t.Errorf("limited: metadata %v", refused.Meta())
 	}
 }

@@ -1,37 +1,32 @@
 package api_test
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 
 	"connectrpc.com/connect"
 
-	"github.com/csigscope/csigscope/aggregate/query/access"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
-
-// token lets in who has it.
-type token string
-
-func (t token) Identify(r *http.Request) (access.Peer, error) {
-	if r.Header.Get("Authorization") != "Bearer "+string(t) {
-		return access.Peer{}, errors.New("no valid token")
-	}
-	return access.Peer{Name: "te", Role: access.Read, How: "token"}, nil
-}
 
 // TestCallsAccess: who may ask decides over calls and tables as well, and lets streams and
 // trailers pass.
 func TestCallsAccess(t *testing.T) {
 	s := newCalled(t, nil)
-	control, err := access.New(access.Config{Who: token("secret"), Settings: access.Settings{Limits: access.Limits{Watchers: 1}}})
+	clients := filepath.Join(t.TempDir(), "clients")
+	edgetest.WriteTokens(t, clients, edgetest.TokenLine("te", "read", "secret", ""))
+	server, err := edge.New(edge.Config{
+		Auth: &edge.Auth{Clients: clients}, Access: &edge.Access{Settings: edge.Settings{Limits: edge.Limits{Watchers: 1}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	guarded := control.Guard(s)
+	guarded := server.Guard(s)
 	if _, err := caller(t, guarded).Cells(t.Context(), connect.NewRequest(&wire.CellsRequest{})); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("without a token: %v", err)
 	}
@@ -56,9 +51,9 @@ func TestCallsAccess(t *testing.T) {
 		}
 		stream.Close()
 	}
-	server := httptest.NewServer(admitted)
-	defer server.Close()
-	if rows, response := exportOf(t, server.URL, "export?src=rack1", tabular.Parquet); len(rows) != 5 || response.Trailer.Get("Csigscope-Complete") != "true" {
+	listening := httptest.NewServer(admitted)
+	defer listening.Close()
+	if rows, response := exportOf(t, listening.URL, "export?src=rack1", tabular.Parquet); len(rows) != 5 || response.Trailer.Get("Csigscope-Complete") != "true" {
 		t.Errorf("table of %d rows, trailers %v", len(rows)-1, response.Trailer)
 	}
 }

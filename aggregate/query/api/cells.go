@@ -5,36 +5,25 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
-type cellsInput struct {
-	SignalInput
-	RangeInput
-	WaitInput
-	FilterInput
-	PageInput
-	Limit int `query:"limit" default:"5000" minimum:"1" maximum:"20000" doc:"cells of a page" example:"1000"`
-}
-
-// question is what has to stay the same from page to page.
-func (in *cellsInput) question() uint64 {
-	return questionHash(in.SignalInput, in.RangeInput, in.FilterInput)
-}
-
-func (a *API) cells(ctx context.Context, s *table.State, in *cellsInput) (*answer, error) {
+func (a *API) cells(ctx context.Context, s *table.State, in *wire.CellsRequest) (*answer, error) {
 	if s == nil {
 		return a.cellsPast(ctx, in)
 	}
 	var err error
 	offset := 0
-	if in.Cursor != "" {
+	if in.GetCursor() != "" {
 		if s, offset, err = pageAt(s, in); err != nil {
 			return nil, err
 		}
@@ -43,16 +32,15 @@ func (a *API) cells(ctx context.Context, s *table.State, in *cellsInput) (*answe
 	if err != nil {
 		return nil, err
 	}
-	if in.Cursor == "" {
+	if in.GetCursor() == "" {
 		type first struct {
 			question string
-			limit    int
+			limit    uint32
 		}
-		again := *in
-		a.lately.note(first{in.text(), in.Limit}, a.Now(), func(ctx context.Context, s *table.State) error {
-			page, err := a.cellsShared(ctx, s, &again, 0)
+		a.lately.note(first{questionOf(in), in.GetLimit()}, a.Now(), func(ctx context.Context, s *table.State) error {
+			page, err := a.cellsShared(ctx, s, in, 0)
 			if err == nil {
-				_, err = page.json()
+				_, err = page.json(a.schema)
 			}
 			return err
 		})
@@ -60,14 +48,9 @@ func (a *API) cells(ctx context.Context, s *table.State, in *cellsInput) (*answe
 	return &answer{*page, s}, nil
 }
 
-// text is the question without its page, the same for the same questions alone.
-func (in *cellsInput) text() string {
-	return fmt.Sprintf("%#v %#v %#v", in.SignalInput, in.RangeInput, in.FilterInput)
-}
-
 // cellsShared is cellsPage, made once for all who ask the same.
-func (a *API) cellsShared(ctx context.Context, s *table.State, in *cellsInput, offset int) (*content, error) {
-	k, err := in.key(in.Windows, s.Signals())
+func (a *API) cellsShared(ctx context.Context, s *table.State, in *wire.CellsRequest, offset int) (*content, error) {
+	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +61,12 @@ func (a *API) cellsShared(ctx context.Context, s *table.State, in *cellsInput, o
 	type asked struct {
 		question      string
 		revision      uint64
+		durable       bool
 		names         uint64
 		offset, limit int
 	}
-	return once(a.made, asked{in.text(), s.Revision, n.version, offset, in.Limit}, func() (*content, int, error) {
+	durable := s.Durable(s.Last(k.windows))
+	return once(a.made, asked{questionOf(in), s.Revision, durable, n.version, offset, int(in.GetLimit())}, func() (*content, int, error) {
 		c, err := a.cellsPage(ctx, s, k, in, offset)
 		if err != nil {
 			return nil, 0, err
@@ -91,33 +76,33 @@ func (a *API) cellsShared(ctx context.Context, s *table.State, in *cellsInput, o
 }
 
 // cellsPage is what memory says of the cells from the offset on.
-func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *cellsInput, offset int) (*content, error) {
+func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *wire.CellsRequest, offset int) (*content, error) {
 	v, err := a.view(ctx, s, k)
 	if err != nil {
 		return nil, err
 	}
-	f, err := in.filter(v.names, k.signal)
+	f, err := v.names.filter(in, k.signal)
 	if err != nil {
 		return nil, err
 	}
 	chosen := v.chosen(&f)
-	page := &model.Cells{About: about(s, k), Total: len(chosen)}
+	page := &wire.CellsResponse{About: about(s, k), Total: uint64(len(chosen))}
 	chosen = chosen[min(offset, len(chosen)):]
-	if len(chosen) > in.Limit {
-		chosen = chosen[:in.Limit]
-		page.Next = cursor(s, offset+in.Limit, in.question())
+	if len(chosen) > int(in.GetLimit()) {
+		chosen = chosen[:in.GetLimit()]
+		page.NextCursor = cursor(s, offset+int(in.GetLimit()), questionHash(in))
 	}
 	return &content{value: page, view: v, chosen: chosen, shared: &lazily[[]byte]{}}, nil
 }
 
-// fill puts cells in place of the null that an object ends with.
+// fill puts cells in place of the empty list that an object ends with.
 func (v *view) fill(head []byte, chosen []int) []byte {
 	texts := v.texts()
 	size := len(head)
 	for _, i := range chosen {
 		size += len(texts[i]) + 1
 	}
-	out := append(make([]byte, 0, size), head[:len(head)-len("null}")]...)
+	out := append(make([]byte, 0, size), head[:len(head)-len("[]}")]...)
 	out = append(out, '[')
 	for n, i := range chosen {
 		if n > 0 {
@@ -129,22 +114,22 @@ func (v *view) fill(head []byte, chosen []int) []byte {
 }
 
 // cellsPast answers from the store.
-func (a *API) cellsPast(ctx context.Context, in *cellsInput) (*answer, error) {
-	at, err := pinAt(in.Cursor, in.question())
+func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, error) {
+	at, err := pinAt(in.GetCursor(), questionHash(in))
 	if err != nil {
 		return nil, err
 	}
-	q, err := a.question(ctx, &in.SignalInput, &in.TimesInput)
+	q, err := a.question(ctx, in, in)
 	if err != nil {
 		return nil, err
 	}
 	at.from, at.to = q.From.UnixNano(), q.To.UnixNano()
-	p, err := paged(a, at, in.Limit, math.MaxInt, func() ([]model.Cell, error) { return a.pastCells(ctx, q, &in.FilterInput) })
+	p, err := paged(a, at, int(in.GetLimit()), math.MaxInt, func() ([]*wire.Cell, error) { return a.pastCells(ctx, q, in) })
 	if err != nil {
 		return nil, err
 	}
-	out := &model.Cells{About: pastAbout(q), Total: p.total, Next: p.next, Values: p.rows}
-	out.AsOf = p.asOf
+	out := &wire.CellsResponse{About: pastAbout(q), Total: uint64(p.total), NextCursor: p.next, Cells: p.rows}
+	out.About.AsOf = p.asOf
 	return of(nil, out)
 }
 
@@ -154,14 +139,14 @@ func cursor(s *table.State, offset int, question uint64) string {
 }
 
 // pageAt is the state that a cursor is pinned to.
-func pageAt(s *table.State, in *cellsInput) (*table.State, int, error) {
-	if isPast(in.Cursor) {
-		return nil, 0, wrong("cursor", in.Cursor, "is of history: give the same from and to")
+func pageAt(s *table.State, in *wire.CellsRequest) (*table.State, int, error) {
+	if isPast(in.GetCursor()) {
+		return nil, 0, wrong("cursor", in.GetCursor(), "is of history: give the same from and to")
 	}
 	fail := func(why string) (*table.State, int, error) {
-		return nil, 0, wrong("cursor", in.Cursor, "%s: leave it out to begin anew", why)
+		return nil, 0, wrong("cursor", in.GetCursor(), "%s: leave it out to start over", why)
 	}
-	text, err := base64.RawURLEncoding.DecodeString(in.Cursor)
+	text, err := base64.RawURLEncoding.DecodeString(in.GetCursor())
 	if err != nil {
 		return fail("is not the next_cursor of a page")
 	}
@@ -174,12 +159,193 @@ func pageAt(s *table.State, in *cellsInput) (*table.State, int, error) {
 	if !ok || err != nil || offset < 0 {
 		return fail("is not the next_cursor of a page")
 	}
-	if parts[2] != strconv.FormatUint(in.question(), 16) {
+	if parts[2] != strconv.FormatUint(questionHash(in), 16) {
 		return fail("is of a question with other parameters")
 	}
 	at, ok := s.At(revision)
 	if !ok || epoch != s.Epoch {
-		return nil, 0, huma.NewError(410, "cursor: its revision is not at hand any more: leave it out to begin anew")
+		return nil, 0, &refused{status: http.StatusGone, detail: "cursor: its revision is no longer in memory: leave it out to start over"}
 	}
 	return at, offset, nil
+}
+
+// maxSide bounds the rows of a matrix.
+const maxSide = 512
+
+func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest) (*answer, error) {
+	if s == nil {
+		q, err := a.question(ctx, in, in)
+		if err != nil {
+			return nil, err
+		}
+		cells, err := a.pastCells(ctx, q, in)
+		if err != nil {
+			return nil, err
+		}
+		n, err := a.history(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return n.matrix(nil, pastAbout(q), cells)
+	}
+	v, k, err := a.asked(ctx, s, in, int(in.GetWindows()))
+	if err != nil {
+		return nil, err
+	}
+	f, err := v.names.filter(in, k.signal)
+	if err != nil {
+		return nil, err
+	}
+	return v.names.matrix(s, about(s, k), v.messages(v.chosen(&f)))
+}
+
+// matrix puts cells in rows and columns.
+func (n *names) matrix(s *table.State, about *wire.About, cells []*wire.Cell) (*answer, error) {
+	axis := n.axis(cells)
+	side := len(axis)
+	if side > maxSide {
+		return nil, wrong("src", "", "the matrix has %d groups, at most %d: name src and dst, or ask for cells", side, maxSide)
+	}
+	m := &wire.MatrixResponse{
+		About: about, Groups: axis, Mean: slices.Repeat([]float64{math.NaN()}, side*side), HeavyRatio: slices.Repeat([]float64{math.NaN()}, side*side),
+		Mode: make([]string, side*side), State: slices.Repeat([]string{aggregate.NoData.String()}, side*side),
+	}
+	place := make(map[string]int, side)
+	for i, name := range axis {
+		place[name] = i
+	}
+	for _, c := range cells {
+		at := place[c.Src]*side + place[c.Dst]
+		m.State[at], m.HeavyRatio[at], m.Mode[at] = c.State, c.HeavyRatio, c.Mode.GetLocation()
+		if mean, _, ok := c.Mean.Number(); ok {
+			m.Mean[at] = mean
+		}
+	}
+	return of(s, m)
+}
+
+// axis are the groups of cells in the catalog's order.
+func (n *names) axis(cells []*wire.Cell) []string {
+	missing := make(map[string]bool)
+	for i := range cells {
+		missing[cells[i].Src], missing[cells[i].Dst] = true, true
+	}
+	axis := make([]string, 0, len(missing))
+	add := func(name string) {
+		if missing[name] {
+			axis = append(axis, name)
+			delete(missing, name)
+		}
+	}
+	for _, g := range n.groups {
+		add(g.Name)
+	}
+	for i := range cells {
+		add(cells[i].Src)
+		add(cells[i].Dst)
+	}
+	return axis
+}
+
+func (a *API) locations(ctx context.Context, s *table.State, in *wire.LocationsRequest) (*answer, error) {
+	on, err := a.scope(ctx, s, in)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := on.TopLocations(ctx, on.Question, maxPlaces)
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(l aggregate.LocationStats) bool { return l.Location == aggregate.NoLocation })
+	out := &wire.LocationsResponse{About: on.about, Total: uint64(len(rows))}
+	for i := range rows[:min(int(in.GetTop()), len(rows))] {
+		out.Locations = append(out.Locations, on.names.location(&rows[i], on.Signal))
+	}
+	return of(s, out)
+}
+
+func (n *names) location(l *aggregate.LocationStats, s csig.Signal) *wire.Location {
+	out := n.named(l.Location)
+	out.Observations, out.Heavy, out.Cells = l.Observations, l.Heavy, uint64(l.Cells)
+	out.HeavyMean = measure(s, sixDigits(s.Unit().FromStoredMean(l.HeavyMean())))
+	return out
+}
+
+// named is a location without its counts.
+func (n *names) named(id aggregate.LocationID) *wire.Location {
+	p := n.place(id)
+	return &wire.Location{Location: p.Location, Kind: p.Kind, Device: p.Device, Stage: p.Stage, CapacityBps: p.CapacityBps}
+}
+
+// endsOf are those of a path.
+func endsOf(in *wire.PathRequest) *wire.MatrixRequest {
+	return &wire.MatrixRequest{Src: []string{in.GetSrc()}, Dst: []string{in.GetDst()}}
+}
+
+func (a *API) path(ctx context.Context, s *table.State, in *wire.PathRequest) (*answer, error) {
+	if s == nil {
+		return a.pastPath(ctx, in)
+	}
+	v, k, err := a.asked(ctx, s, in, int(in.GetWindows()))
+	if err != nil {
+		return nil, err
+	}
+	f, err := v.names.filter(endsOf(in), k.signal)
+	if err != nil {
+		return nil, err
+	}
+	return a.pathOf(s, about(s, k), v.names, k.signal, v.messages(v.chosen(&f)), in)
+}
+
+// pastPath answers from the store.
+func (a *API) pastPath(ctx context.Context, in *wire.PathRequest) (*answer, error) {
+	q, err := a.question(ctx, in, in)
+	if err != nil {
+		return nil, err
+	}
+	n, err := a.history(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cells, err := a.pastCells(ctx, q, endsOf(in))
+	if err != nil {
+		return nil, err
+	}
+	missing, err := a.Reader.Missing(ctx, q.From, q.To)
+	if err != nil {
+		return nil, err
+	}
+	about := pastAbout(q)
+	about.CompletenessRatio = gaps(missing).covered(q.From, q.To)
+	return a.pathOf(nil, about, n, q.Signal, cells, in)
+}
+
+// pathOf is the answer that the one cell of a path gives.
+func (a *API) pathOf(s *table.State, about *wire.About, n *names, signal csig.Signal, cells []*wire.Cell, in *wire.PathRequest) (*answer, error) {
+	switch {
+	case len(cells) == 0 && s == nil:
+		return nil, &refused{status: http.StatusNotFound, detail: fmt.Sprintf("nothing was observed from %q to %q in that time: take a longer range", in.GetSrc(), in.GetDst())}
+	case len(cells) == 0:
+		return nil, &refused{status: http.StatusNotFound, detail: fmt.Sprintf("nothing was observed from %q to %q in the last %d windows: raise windows, or ask for history (from, to)", in.GetSrc(), in.GetDst(), in.GetWindows())}
+	case len(cells) > 1:
+		return nil, wrong("src", in.GetSrc(), "stands for several groups, with %d cells: name one each, or ask for cells", len(cells))
+	}
+	p := &wire.PathResponse{About: about, Cell: cells[0]}
+	if signal.Aggregation() == csig.AggregateMin {
+		p.Room = p.Cell.Mean
+	}
+	if p.Cell.Mode != nil {
+		p.Limit = n.placeNamed(p.Cell.Mode.Location)
+	}
+	p.AgeS = a.Now().Sub(about.GetTo().AsTime()).Seconds()
+	return of(s, p)
+}
+
+// placeNamed is the location of that name.
+func (n *names) placeNamed(name string) *wire.Place {
+	place := &wire.Place{Location: name, Kind: fabric.KindUnknown}
+	if ids := n.placeIDs[name]; len(ids) > 0 {
+		place = n.place(slices.Min(ids))
+	}
+	return place
 }

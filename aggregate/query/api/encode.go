@@ -1,18 +1,30 @@
 package api
 
 import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
 	"math"
+	"net/http"
 	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// unitFields are the fields of model.Measure.
+// unitFields are the fields of wire.Measure.
 var unitFields = [...]string{csig.UnitNone: "", csig.BitPerSecond: "bps", csig.Ratio: "ratio", csig.Nanosecond: "ns", csig.Count: "count"}
 
-// appendCell appends the cell as model.Cell is encoded. It is written out, since it is what
+// appendCell appends the cell as JSON of a wire.Cell. It is written out, since it is what
 // the latency of snapshots is made of.
 func (n *names) appendCell(b []byte, c *aggregate.CellStats) []byte {
 	per := c.Signal.Unit().PerStored()
@@ -53,10 +65,10 @@ func (n *names) appendCell(b []byte, c *aggregate.CellStats) []byte {
 	return append(b, '}')
 }
 
-// cell is the cell as a value of the model: what appendCell writes, once it is read again.
-func (n *names) cell(c *aggregate.CellStats) model.Cell {
+// cell is the cell as a message: what appendCell writes, once it is read again.
+func (n *names) cell(c *aggregate.CellStats) *wire.Cell {
 	per := c.Signal.Unit().PerStored()
-	out := model.Cell{
+	out := &wire.Cell{
 		Src: n.groupName(c.Src), Dst: n.groupName(c.Dst), Kind: c.Kind.String(), State: c.State.String(), Observations: c.Observations,
 		Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy, HeavyRatio: sixDigits(orZero(c.HeavyShare())),
 	}
@@ -75,8 +87,8 @@ func (n *names) cell(c *aggregate.CellStats) model.Cell {
 	return out
 }
 
-func (n *names) bottleneck(at aggregate.LocationID, count, heavy uint64) *model.Bottleneck {
-	return &model.Bottleneck{Location: n.locationName(at), Heavy: count, ShareRatio: sixDigits(share(count, heavy))}
+func (n *names) bottleneck(at aggregate.LocationID, count, heavy uint64) *wire.Bottleneck {
+	return &wire.Bottleneck{Location: n.locationName(at), Heavy: count, ShareRatio: sixDigits(share(count, heavy))}
 }
 
 // sixDigits is the number that appendNumber writes.
@@ -105,7 +117,7 @@ func (n *names) appendBottleneck(b []byte, at aggregate.LocationID, count, heavy
 	return appendNumber(b, share(count, heavy))
 }
 
-// appendMeasure appends a field with a model.Measure.
+// appendMeasure appends a field with a wire.Measure.
 func appendMeasure(b []byte, name string, s csig.Signal, v float64) []byte {
 	unit := unitFields[s.Unit()]
 	if unit == "" || math.IsNaN(v) || math.IsInf(v, 0) {
@@ -141,4 +153,167 @@ func orZero(v float64) float64 {
 		return 0
 	}
 	return v
+}
+
+// content is a message that is not encoded yet.
+type content struct {
+	value proto.Message
+	// view and chosen are the cells that value, a wire.CellsResponse or a wire.WindowEvent, leaves
+	// out; nil where it is whole.
+	view   *view
+	chosen []int
+	bytes  int // of what value holds itself, where that is much
+	// shared is the content as JSON, for all who ask the same; nil where they are not known.
+	shared *lazily[[]byte]
+}
+
+// json is the content as JSON. It is not to be written to.
+func (c *content) json(s *rest.Schema) ([]byte, error) {
+	if c.shared != nil {
+		return c.shared.get(func() ([]byte, error) { return c.encode(s) })
+	}
+	return c.encode(s)
+}
+
+func (c *content) encode(s *rest.Schema) ([]byte, error) {
+	body, err := s.Append(nil, c.value)
+	if err != nil {
+		return nil, err
+	}
+	if c.view != nil {
+		body = c.view.fill(body, c.chosen)
+	}
+	return body, nil
+}
+
+// size is about how many bytes the content takes, encoded or not.
+func (c *content) size() int {
+	if c.view == nil {
+		return leastSize + c.bytes + c.bytes*4/3
+	}
+	return leastSize + (textBytes+8)*len(c.chosen) + c.view.size() // which it may keep when others have let go of it
+}
+
+// whole is the value with its cells.
+func (c *content) whole() proto.Message {
+	if c.view == nil {
+		return c.value
+	}
+	whole := proto.Clone(c.value) // others read the value
+	switch v := whole.(type) {
+	case *wire.CellsResponse:
+		v.Cells = c.view.messages(c.chosen)
+	case *wire.WindowEvent:
+		v.Cells = c.view.messages(c.chosen)
+	}
+	return whole
+}
+
+// answer is what a question came to, of a state of the memory or, without one, of the store.
+type answer struct {
+	content
+	state *table.State
+}
+
+// of is an answer that is whole.
+func of(s *table.State, v proto.Message) (*answer, error) { return &answer{content{value: v}, s}, nil }
+
+// packed is a part of a stream as it travels in a gzip stream (RFC 1952): blocks of deflate (RFC
+// 1951) that end at a byte and refer to nothing before them, so that each part is deflated once
+// for all streams that it is in.
+type packed struct {
+	blocks []byte
+	sum    uint32 // CRC-32 of the part
+	shift  uint32 // what a sum of what comes before is multiplied with: x^(8*size)
+	size   uint32 // of the part, in bytes, modulo 2^32
+}
+
+// packer deflates parts. It is safe for concurrent use; the zero value is ready.
+type packer struct{ idle sync.Pool }
+
+// pack deflates a part, at the level that takes least time: a sixth of cells is left.
+func (p *packer) pack(part []byte) (*packed, error) {
+	out := bytes.NewBuffer(make([]byte, 0, len(part)/4+64))
+	w, _ := p.idle.Get().(*flate.Writer)
+	if w == nil {
+		var err error
+		if w, err = flate.NewWriter(out, flate.BestSpeed); err != nil {
+			return nil, fmt.Errorf("deflate event: %w", err)
+		}
+	} else {
+		w.Reset(out)
+	}
+	if _, err := w.Write(part); err != nil {
+		return nil, fmt.Errorf("deflate event: %w", err)
+	}
+	if err := w.Flush(); err != nil { // ends with an empty block, which makes readers give out what they have
+		return nil, fmt.Errorf("deflate event: %w", err)
+	}
+	p.idle.Put(w)
+	return &packed{out.Bytes(), crc32.ChecksumIEEE(part), shiftOf(len(part)), uint32(len(part))}, nil
+}
+
+// gzipHead is the header of a gzip stream: deflate, without a name or a time, of no known
+// system (RFC 1952, section 2.3).
+var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
+
+// gzipStream is what parts of one stream have come to.
+type gzipStream struct{ sum, size uint32 }
+
+// add notes a part.
+func (z *gzipStream) add(p *packed) {
+	z.sum = multiply(p.shift, z.sum) ^ p.sum
+	z.size += p.size
+}
+
+// end ends the stream: a last block, which is empty, the sum and the size.
+func (z *gzipStream) end() []byte {
+	b := []byte{3, 0}
+	b = binary.LittleEndian.AppendUint32(b, z.sum)
+	return binary.LittleEndian.AppendUint32(b, z.size)
+}
+
+// multiply is the product of polynomials over GF(2), modulo that of CRC-32, the highest bit
+// being that of x^0.
+func multiply(a, b uint32) (product uint32) {
+	for ; a != 0; a <<= 1 {
+		if a&(1<<31) != 0 {
+			product ^= b
+		}
+		b = b>>1 ^ -(b&1)&crc32.IEEE
+	}
+	return product
+}
+
+// shiftOf is x^(8*bytes).
+func shiftOf(bytes int) uint32 {
+	power, square := uint32(1)<<31, uint32(1)<<(31-8)
+	for n := bytes; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			power = multiply(square, power)
+		}
+		square = multiply(square, square)
+	}
+	return power
+}
+
+// takesGzip tells whether the client takes gzip (RFC 9110, section 12.5.3). A client that takes
+// anything, or says nothing, gets plain answers.
+func takesGzip(h http.Header) bool {
+	for _, line := range h.Values("Accept-Encoding") {
+		for choice := range strings.SplitSeq(line, ",") {
+			coding, weight, _ := strings.Cut(choice, ";")
+			coding = strings.TrimSpace(coding)
+			if !strings.EqualFold(coding, "gzip") && !strings.EqualFold(coding, "x-gzip") {
+				continue
+			}
+			name, value, given := strings.Cut(strings.TrimSpace(weight), "=")
+			if !given || !strings.EqualFold(name, "q") {
+				return true
+			}
+			q, err := strconv.ParseFloat(value, 64)
+			return err == nil && q > 0
+		}
+	}
+	return false
 }

@@ -16,11 +16,14 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
@@ -73,20 +76,19 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 	for second := range 4 {
 		s.window(t, second)
 	}
-	if err := db.Flush(t.Context()); err != nil {
+	if err := s.memory.Sync(t.Context(), db.Flush); err != nil {
 		t.Fatal(err)
 	}
-	cells := func(target string) []model.Cell {
-		list := read[model.Cells](t, s.get(t, target)).Values
-		for i := range list {
-			c := &list[i]
-			for _, b := range []*model.Bottleneck{c.Mode, c.RunnerUp} {
+	cells := func(target string) []*wire.Cell {
+		list := read[wire.CellsResponse](t, s.get(t, target)).Cells
+		for _, c := range list {
+			for _, b := range []*wire.Bottleneck{c.Mode, c.RunnerUp} {
 				if b != nil {
 					b.Mean = nil // history has no means of modes
 				}
 			}
 		}
-		slices.SortFunc(list, func(a, b model.Cell) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) })
+		slices.SortFunc(list, func(a, b *wire.Cell) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) })
 		return list
 	}
 	compared := 0
@@ -99,7 +101,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 				question := "/api/v1/cells?signal=" + signal + "&level=" + level
 				live := cells(fmt.Sprintf("%s&windows=%d", question, span.windows))
 				past := cells(fmt.Sprintf("%s&from=2026-01-20T%sZ&to=2026-01-20T09:00:04Z", question, span.from))
-				if diff := gocmp.Diff(past, live, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
+				if diff := gocmp.Diff(past, live, protocmp.Transform(), cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 					t.Fatalf("%s, %d windows (-store +memory):\n%.2000s", question, span.windows, diff)
 				}
 				compared += len(live)
@@ -147,9 +149,9 @@ FROM file('%s', %s) WHERE src = 'rack1'`, path, called)
 			t.Errorf("%s: %v", format, err)
 			continue
 		}
-		line := read[model.Timeline](t, s.get(t, "/api/v1/timeline?src=rack1&"+strings.TrimPrefix(question, "table=windows&")))
-		for _, m := range line.Values {
-			rows -= uint64(m.Cells)
+		line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?src=rack1&"+strings.TrimPrefix(question, "table=windows&")))
+		for _, m := range line.Timeline {
+			rows -= m.Cells
 			observations -= m.Observations
 			heavy -= m.Heavy
 		}
@@ -164,17 +166,17 @@ func timelinesAgree(t *testing.T, s *served) {
 	t.Helper()
 	for _, chosen := range []string{"src=rack1&dst=rack2", "dst=pod1"} {
 		question := "/api/v1/timeline?signal=max_delay&" + chosen
-		live := read[model.Timeline](t, s.get(t, question))
-		past := read[model.Timeline](t, s.get(t, question+"&step=1s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"))
-		for i := range live.Values {
-			for n := range live.Values[i].Locations {
-				live.Values[i].Locations[n].Cells, live.Values[i].Locations[n].HeavyMean = 0, nil // history has none
+		live := read[wire.TimelineResponse](t, s.get(t, question))
+		past := read[wire.TimelineResponse](t, s.get(t, question+"&step=1s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"))
+		for i := range live.Timeline {
+			for n := range live.Timeline[i].Locations {
+				live.Timeline[i].Locations[n].Cells, live.Timeline[i].Locations[n].HeavyMean = 0, nil // history has none
 			}
-			if c := live.Values[i].Cell; c != nil && c.Mode != nil {
+			if c := live.Timeline[i].Cell; c != nil && c.Mode != nil {
 				c.Mode.Mean = nil
 			}
 		}
-		if diff := gocmp.Diff(past.Values, live.Values, cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Values) != 4 {
+		if diff := gocmp.Diff(past.Timeline, live.Timeline, protocmp.Transform(), cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Timeline) != 4 {
 			t.Errorf("%s (-store +memory):\n%.2000s", question, diff)
 		}
 	}
@@ -198,24 +200,24 @@ func recordsCome(t *testing.T, s *served, db *store.Store) {
 	if err := errors.Join(db.WriteFlows(t.Context(), []store.FlowRow{flow, others}), db.WriteFindings(t.Context(), []store.FindingRow{finding})); err != nil {
 		t.Fatal(err)
 	}
-	ns, at := func(v float64) *model.Measure { return &model.Measure{NS: &v} }, &model.Bottleneck{Location: "leaf1:up1", Heavy: 3, ShareRatio: 0.75}
-	want := model.Flow{
-		Src: "10.0.1.1", SrcPort: 5, Dst: "2001:db8::1", DstPort: 4791, Proto: 17, SrcGroup: "rack1", DstGroup: "rack2", Kind: "tag",
+	ns, at := func(v float64) *wire.Measure { return &wire.Measure{Value: &wire.Measure_Ns{Ns: v}} }, &wire.Bottleneck{Location: "leaf1:up1", Heavy: 3, ShareRatio: 0.75}
+	want := &wire.Flow{
+		SrcAddress: "10.0.1.1", SrcPort: 5, DstAddress: "2001:db8::1", DstPort: 4791, Proto: 17, SrcGroup: "rack1", DstGroup: "rack2", Kind: "tag",
 		Observations: 20, Bytes: 3000, Mean: ns(50), Min: ns(20), Max: ns(80), Heavy: 4, HeavyRatio: 0.2, Windows: 1, Mode: at,
 	}
-	rest := want
-	rest.Others, rest.Src, rest.SrcPort, rest.Dst, rest.DstPort, rest.Proto = true, "", 0, "", 0, 0
-	if diff := gocmp.Diff([]model.Flow{rest, want}, read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&dst=rack2")).Values); diff != "" {
+	rest := proto.CloneOf(want)
+	rest.Others, rest.SrcAddress, rest.SrcPort, rest.DstAddress, rest.DstPort, rest.Proto = true, "", 0, "", 0, 0
+	if diff := gocmp.Diff([]*wire.Flow{rest, want}, read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay&dst=rack2")).Flows, protocmp.Transform()); diff != "" {
 		t.Errorf("flows (-want +got):\n%s", diff)
 	}
-	if diff := gocmp.Diff([]model.Flow{want}, read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&src_address=10.0.0.0/8")).Values); diff != "" {
+	if diff := gocmp.Diff([]*wire.Flow{want}, read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay&src_address=10.0.0.0/8")).Flows, protocmp.Transform()); diff != "" {
 		t.Errorf("flows of addresses (-want +got):\n%s", diff)
 	}
-	told := model.Finding{
-		Kind: "it's", ID: "000000000000004d", Severity: "error", First: begin, Last: begin.Add(5), Count: 3, Device: "leaf1",
+	told := &wire.Finding{
+		Kind: "it's", Id: "000000000000004d", Severity: "error", First: timestamppb.New(begin), Last: timestamppb.New(begin.Add(5)), Count: 3, Device: "leaf1",
 		Location: "leaf1:up1", Evidence: "S=31 'then' 4\ufffd\n", Packets: []uint64{1 << 63},
 	}
-	if diff := gocmp.Diff([]model.Finding{told}, read[model.Findings](t, s.get(t, "/api/v1/findings?kind=it%27s&location=leaf1:up1")).Values); diff != "" {
+	if diff := gocmp.Diff([]*wire.Finding{told}, read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings?kind=it%27s&location=leaf1:up1")).Findings, protocmp.Transform()); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

@@ -13,12 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/query/tabular/tabulartest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
 // exportOf reads a table as it comes over a connection, with its trailers.
@@ -72,7 +73,7 @@ func TestExport(t *testing.T) {
 		"export?src=rack1&" + past:                               "cells?src=rack1&" + past,
 		"export?signal=max_delay&table=windows&step=10s&" + past: "cells?signal=max_delay&" + past,
 	} {
-		want := read[model.Cells](t, s.get(t, "/api/v1/"+cells))
+		want := read[wire.CellsResponse](t, s.get(t, "/api/v1/"+cells))
 		rows, response := exportOf(t, url, target, tabular.CSV)
 		for _, f := range []tabular.Format{tabular.Parquet, tabular.Arrow} {
 			others, _ := exportOf(t, url, target, f)
@@ -80,27 +81,27 @@ func TestExport(t *testing.T) {
 				t.Errorf("%s as %s (-CSV +%s):\n%.1000s", target, f, f, diff)
 			}
 		}
-		unit := map[string]string{"bit/s": "_bps", "ns": "_ns", "ratio": "_ratio"}[want.Unit]
+		unit := map[string]string{"bit/s": "_bps", "ns": "_ns", "ratio": "_ratio"}[want.About.Unit]
 		mean, src, mode, from, to := column(t, rows, "mean"+unit), column(t, rows, "src"), column(t, rows, "mode"), column(t, rows, "from"), column(t, rows, "to")
-		if len(rows)-1 != len(want.Values) || len(mean) == 0 || response.Trailer.Get("Csigscope-Complete") != "true" {
-			t.Fatalf("%s: %d rows, want %d, trailers %v", target, len(rows)-1, len(want.Values), response.Trailer)
+		if len(rows)-1 != len(want.Cells) || len(mean) == 0 || response.Trailer.Get("Csigscope-Complete") != "true" {
+			t.Fatalf("%s: %d rows, want %d, trailers %v", target, len(rows)-1, len(want.Cells), response.Trailer)
 		}
-		at := map[string]model.Cell{}
-		for _, c := range want.Values {
+		at := map[string]*wire.Cell{}
+		for _, c := range want.Cells {
 			at[c.Src+" "+c.Dst] = c
 		}
 		for i, dst := range column(t, rows, "dst") {
 			c := at[src[i]+" "+dst]
-			v, _, _ := c.Mean.Value()
+			v, _, _ := c.Mean.Number()
 			name := ""
 			if c.Mode != nil {
 				name = c.Mode.Location
 			}
-			if mean[i] != strconv.FormatFloat(v, 'f', -1, 64) || mode[i] != name || from[i] != want.From.Format(time.RFC3339) || to[i] != want.To.Format(time.RFC3339) {
+			if mean[i] != strconv.FormatFloat(v, 'f', -1, 64) || mode[i] != name || from[i] != want.About.From.AsTime().Format(time.RFC3339) || to[i] != want.About.To.AsTime().Format(time.RFC3339) {
 				t.Errorf("%s: row %q of %+v", target, rows[i+1], c)
 			}
 		}
-		if memory := want.Source == "memory"; memory != (response.Header.Get("ETag") != "") {
+		if memory := want.About.Source == "memory"; memory != (response.Header.Get("ETag") != "") {
 			t.Errorf("%s: tag %q", target, response.Header.Get("ETag"))
 		}
 	}
@@ -115,13 +116,13 @@ func TestExportWindows(t *testing.T) {
 		"export?table=windows&src=rack1&dst=rack2&step=2s&" + past: "timeline?src=rack1&dst=rack2&step=2s&" + past,
 	} {
 		rows, _ := exportOf(t, url, target, tabular.Parquet)
-		line := read[model.Timeline](t, s.get(t, "/api/v1/"+timeline))
+		line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/"+timeline))
 		from, observations := column(t, rows, "from"), column(t, rows, "observations")
-		if len(from) != len(line.Values) || len(from) < 3 {
-			t.Fatalf("%s: %d rows of %d windows", target, len(from), len(line.Values))
+		if len(from) != len(line.Timeline) || len(from) < 3 {
+			t.Fatalf("%s: %d rows of %d windows", target, len(from), len(line.Timeline))
 		}
-		for i, m := range line.Values {
-			if from[i] != m.Start.Format(time.RFC3339) || observations[i] != strconv.FormatUint(m.Cell.Observations, 10) {
+		for i, m := range line.Timeline {
+			if from[i] != m.WindowStart.AsTime().Format(time.RFC3339) || observations[i] != strconv.FormatUint(m.Cell.Observations, 10) {
 				t.Errorf("%s: window %s has %s observations, want %d", target, from[i], observations[i], m.Cell.Observations)
 			}
 		}
@@ -132,20 +133,20 @@ func TestExportWindows(t *testing.T) {
 func TestExportRecords(t *testing.T) {
 	s := newCalled(t, nil)
 	url := listen(t, s)
-	flows := read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&src=rack1"))
-	findings := read[model.Findings](t, s.get(t, "/api/v1/findings?severity=error"))
+	flows := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay&src=rack1"))
+	findings := read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings?severity=error"))
 	for _, f := range []tabular.Format{tabular.CSV, tabular.Parquet, tabular.Arrow} {
 		rows, response := exportOf(t, url, "export/flows?signal=max_delay&src=rack1", f)
 		if most := response.Header.Get("Csigscope-Row-Limit"); most != strconv.Itoa(api.DefaultExportRecords) {
 			t.Errorf("%s: at most %s rows, want %d", f, most, api.DefaultExportRecords)
 		}
 		for i, heavy := range column(t, rows, "heavy") {
-			if v := flows.Values[i]; heavy != strconv.FormatUint(v.Heavy, 10) || column(t, rows, "src_address")[i] != v.Src || column(t, rows, "others")[i] != strconv.FormatBool(v.Others) {
+			if v := flows.Flows[i]; heavy != strconv.FormatUint(v.Heavy, 10) || column(t, rows, "src_address")[i] != v.SrcAddress || column(t, rows, "others")[i] != strconv.FormatBool(v.Others) {
 				t.Errorf("%s: flow %q of %+v", f, rows[i+1], v)
 			}
 		}
 		found, _ := exportOf(t, url, "export/findings?severity=error", f)
-		if evidence := column(t, found, "evidence"); len(rows)-1 != flows.Total || len(evidence) != findings.Total || evidence[0] != findings.Values[0].Evidence {
+		if evidence := column(t, found, "evidence"); len(rows)-1 != int(flows.Total) || len(evidence) != int(findings.Total) || evidence[0] != findings.Findings[0].Evidence {
 			t.Errorf("%s: %d flows, %d findings", f, len(rows)-1, len(evidence))
 		}
 	}
@@ -158,7 +159,7 @@ type endless struct {
 	failed error // then; nil: goes on as soon as the asker gives up
 }
 
-func (e endless) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*query.CellRow) error) (bool, error) {
+func (e endless) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*aggregate.CellWindow) error) (bool, error) {
 	rows, err := e.CellWindows(ctx, q)
 	for i := 0; err == nil && i < n; i++ {
 		if i == e.after {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 const (
@@ -37,7 +36,7 @@ func (a *API) guard(next http.Handler) http.Handler {
 					panic(p) // how net/http is told to cut an answer off
 				}
 				a.Logger.ErrorContext(r.Context(), "answer request", slog.String("path", r.URL.Path), slog.Any("panic", p))
-				writeProblem(w, http.StatusInternalServerError, "the server could not answer: its log says why")
+				edge.WriteProblem(w, http.StatusInternalServerError, "the server could not answer: its log says why")
 			}
 		}()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -45,7 +44,7 @@ func (a *API) guard(next http.Handler) http.Handler {
 			if code == http.StatusMethodNotAllowed {
 				w.Header().Set("Allow", "GET, HEAD")
 			}
-			writeProblem(w, code, err.Error())
+			edge.WriteProblem(w, code, err.Error())
 			return
 		}
 		if r.URL.Query().Has("wait") {
@@ -82,73 +81,85 @@ func checkRequest(r *http.Request) (int, error) {
 	return 0, nil
 }
 
-func writeProblem(w http.ResponseWriter, code int, detail string) {
-	body, err := json.Marshal(model.Problem{Title: http.StatusText(code), Status: code, Detail: detail})
-	if err != nil {
-		return
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(code)
-	_, _ = w.Write(body)
+// refused is why a question has no answer: a status of HTTP, and what to change.
+type refused struct {
+	status     int
+	detail     string
+	wrong      rest.Wrong // the parameters that cannot be met
+	retryAfter string     // the header, in seconds; empty for none
 }
 
-// numbers are what huma says of text that is no number, and what was expected.
-var numbers = map[string]string{
-	"invalid float": "expected a number without a unit, such as 0.5 or 40e9", "invalid integer": "expected a whole number, such as 10",
-}
+// Error implements error.
+func (r *refused) Error() string { return r.detail }
 
-// explain makes the detail of a refusal say which parameters are wrong, and what to do.
-func explain(_ huma.Context, _ string, v any) (any, error) {
-	e, ok := v.(*huma.ErrorModel)
-	if !ok || len(e.Errors) == 0 || e.Detail != "validation failed" {
-		return v, nil
-	}
-	var parts []string
-	for _, d := range e.Errors {
-		if says, ok := numbers[d.Message]; ok {
-			d.Message = says
-		}
-		parts = append(parts, fmt.Sprintf("%s: %s", strings.TrimPrefix(d.Location, "query."), d.Message))
-	}
-	slices.Sort(parts)
-	told := *e
-	told.Detail = strings.Join(parts, "; ") + ": change what is named here, /openapi.json says what each parameter takes"
-	return &told, nil
+// problem is the refusal as it is told (RFC 9457).
+func (r *refused) problem() *wire.Problem {
+	return &wire.Problem{Title: http.StatusText(r.status), Status: uint32(r.status), Detail: text(r.detail), Errors: r.wrong}
 }
 
 // wrong is the answer to a parameter that cannot be met.
-func wrong(parameter string, value any, format string, args ...any) error {
-	message := fmt.Sprintf(format, args...)
-	return huma.NewError(http.StatusUnprocessableEntity, parameter+": "+message,
-		&huma.ErrorDetail{Message: message, Location: "query." + parameter, Value: value})
+func wrong(parameter, value, format string, args ...any) error {
+	return rest.Wrong{{Message: text(fmt.Sprintf(format, args...)), Location: "query." + parameter, Value: text(value)}}
 }
 
-// answerable makes an error of a reader one that says what to change. What went wrong
-// inside is logged and not told: it may name hosts and statements.
-func (a *API) answerable(ctx context.Context, err error) error {
-	if _, ok := errors.AsType[huma.StatusError](err); ok {
-		return err
+// text is what may come from a capture as a message can hold it.
+func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+func texts(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = text(s)
 	}
-	refuse := func(o query.Outcome, detail string) error { return huma.NewError(o.Status(), detail) }
+	return out
+}
+
+// retryAfter is when to come again where too many ask at a time, in seconds.
+const retryAfter = "1"
+
+// refusalOf makes an error one that says what to change. What went wrong inside is logged and
+// not told: it may name hosts and statements.
+func (a *API) refusalOf(ctx context.Context, err error) *refused {
+	if r, ok := errors.AsType[*refused](err); ok {
+		return r
+	}
+	if w, ok := errors.AsType[rest.Wrong](err); ok {
+		return &refused{status: http.StatusUnprocessableEntity, detail: w.Error(), wrong: w}
+	}
 	o := query.OutcomeOf(ctx, err)
+	r := &refused{status: o.Status()}
 	switch o {
 	case query.Canceled:
-		return refuse(o, "the request was ended before its answer")
+		r.detail = "the request was ended before its answer"
 	case query.Busy:
-		limited, _ := errors.AsType[*query.Limited](err)
-		return huma.ErrorWithHeaders(refuse(o, limited.Detail), http.Header{"Retry-After": []string{limited.RetryAfter()}})
+		limited, _ := errors.AsType[*edge.LimitError](err)
+		r.detail, r.retryAfter = limited.Detail, limited.RetryAfter()
 	case query.Invalid:
-		return refuse(o, err.Error())
+		r.detail = err.Error()
 	case query.TooLarge:
-		return refuse(o, "the answer is too large: take a shorter range, or name src and dst")
+		r.detail = "the answer is too large: take a shorter range, or name src and dst"
 	case query.NoData:
-		return refuse(o, "nothing is stored: run csigscope collect or replay first")
+		r.detail = "nothing is stored: run csigscope collect or replay first"
 	case query.TimedOut:
-		return refuse(o, "the answer took too long and was given up: take a shorter range, or name src and dst")
+		r.detail = "the answer took too long and was given up: take a shorter range, or name src and dst"
+	case query.Unavailable:
+		a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
+		r.detail, r.retryAfter = "the store is slow or away, or the server stops: try again later", query.RetryAfter
+	default:
+		a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
+		r.detail = "the server could not answer: its log says why"
 	}
-	a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
-	if o == query.Unavailable {
-		return huma.ErrorWithHeaders(refuse(o, "the store is slow or away, or the server stops: try again later"), http.Header{"Retry-After": []string{query.RetryAfter}})
+	return r
+}
+
+// refuse answers with a problem.
+func (a *API) refuse(ctx context.Context, out http.ResponseWriter, err error) {
+	r := a.refusalOf(ctx, err)
+	if r.retryAfter != "" {
+		out.Header().Set("Retry-After", r.retryAfter)
 	}
-	return refuse(query.Failed, "the server could not answer: its log says why")
+	details := make([]edge.ProblemDetail, len(r.wrong))
+	for i, w := range r.wrong {
+		details[i] = edge.ProblemDetail{Message: w.Message, Location: w.Location, Value: w.Value}
+	}
+	edge.WriteProblem(out, r.status, r.detail, details...)
 }

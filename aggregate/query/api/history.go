@@ -3,20 +3,29 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // question is a question to the store about one signal.
-func (a *API) question(ctx context.Context, in *SignalInput, when *TimesInput) (q query.Question, err error) {
-	if q.From, q.To, _, err = when.history(); err != nil {
+func (a *API) question(ctx context.Context, in subject, when times) (q query.Question, err error) {
+	if q.From, q.To, _, err = historyOf(when); err != nil {
 		return q, err
 	}
 	q.Step = q.To.Sub(q.From)
@@ -24,15 +33,51 @@ func (a *API) question(ctx context.Context, in *SignalInput, when *TimesInput) (
 	if err != nil {
 		return q, err
 	}
-	k, err := in.key(1, extent.Signals)
+	k, err := keyOf(in, 1, extent.Signals)
 	q.Signal, q.Level = k.signal, k.level
 	return q, err
+}
+
+// scope is what an answer is made from: the last windows of a state or, without one, the
+// range of the store.
+type scope struct {
+	query.Question
+	query.Analytics
+	names *names
+	about *wire.About
+}
+
+func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, err error) {
+	if s == nil {
+		on.Analytics = a.Reader
+		if on.Question, err = a.question(ctx, in, in); err != nil {
+			return on, err
+		}
+		on.about = pastAbout(on.Question)
+		on.names, err = a.history(ctx)
+		return on, err
+	}
+	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
+	if err != nil {
+		return on, err
+	}
+	windows := s.Last(k.windows)
+	on.about = about(s, k)
+	on.Question = query.Question{Signal: k.signal, Level: k.level, Step: s.Resolution}
+	if len(windows) > 0 {
+		on.From, on.To = windows[0].Start, windows[len(windows)-1].End
+	}
+	if on.names, err = a.names.get(ctx); err != nil {
+		return on, err
+	}
+	on.Analytics = query.FromWindows(windows, on.names.at)
+	return on, nil
 }
 
 // stored is what the store holds.
 func (a *API) stored(ctx context.Context) (query.Extent, error) {
 	if a.Reader == nil {
-		return query.Extent{}, huma.NewError(404, "there is no history here: leave out from and to for what is in memory")
+		return query.Extent{}, &refused{status: http.StatusNotFound, detail: "there is no history here: leave out from and to for what is in memory"}
 	}
 	return a.Reader.Extent(ctx)
 }
@@ -45,28 +90,36 @@ func (a *API) history(ctx context.Context) (*names, error) {
 	return a.past.noOlderThan(ctx, namesAgain)
 }
 
+// pastFilter returns the names of history and the filter in their words, and narrows the
+// question to it.
+func (a *API) pastFilter(ctx context.Context, q *query.Question, in proto.Message) (n *names, f filter, err error) {
+	if n, err = a.history(ctx); err != nil {
+		return nil, f, err
+	}
+	if f, err = n.filter(in, q.Signal); err != nil {
+		return nil, f, err
+	}
+	f.narrow(q)
+	return n, f, nil
+}
+
 // pastCells are the cells of a range that the filter takes, by source and destination.
-func (a *API) pastCells(ctx context.Context, q query.Question, in *FilterInput) ([]model.Cell, error) {
-	n, err := a.history(ctx)
+func (a *API) pastCells(ctx context.Context, q query.Question, in proto.Message) ([]*wire.Cell, error) {
+	n, f, err := a.pastFilter(ctx, &q, in)
 	if err != nil {
 		return nil, err
 	}
-	f, err := in.filter(n, q.Signal)
-	if err != nil {
-		return nil, err
-	}
-	f.narrow(&q)
 	rows, err := a.Reader.Cells(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	list := []model.Cell{}
+	var list []*wire.Cell
 	for i := range rows {
-		if pastTakes(&f, &rows[i]) {
-			list = append(list, n.pastCell(q.Signal, &rows[i]))
+		if f.takes(&rows[i]) {
+			list = append(list, n.pastCell(&rows[i]))
 		}
 	}
-	slices.SortFunc(list, func(x, y model.Cell) int { return cmp.Or(cmp.Compare(x.Src, y.Src), cmp.Compare(x.Dst, y.Dst)) })
+	slices.SortFunc(list, func(x, y *wire.Cell) int { return cmp.Or(cmp.Compare(x.Src, y.Src), cmp.Compare(x.Dst, y.Dst)) })
 	return list, nil
 }
 
@@ -84,36 +137,25 @@ func (f *filter) narrow(q *query.Question) {
 // oneCell tells whether the filter names one source and one destination.
 func (f *filter) oneCell() bool { return len(f.src) == 1 && len(f.dst) == 1 }
 
-func pastAbout(q query.Question) model.About {
-	return model.About{
+func pastAbout(q query.Question) *wire.About {
+	return &wire.About{
 		Source: "store", Signal: csig.SignalNames([]csig.Signal{q.Signal})[0], Unit: q.Signal.Unit().String(),
-		Level: q.Level.String(), From: q.From, To: q.To,
+		Level: q.Level.String(), From: timestamppb.New(q.From), To: timestamppb.New(q.To), Durable: true,
 	}
 }
 
-func pastTakes(f *filter, r *query.CellRow) bool {
-	c := aggregate.CellStats{
-		Src: r.Src, Dst: r.Dst, Observations: r.Observations, Heavy: r.Heavy, Mode: r.Mode, ModeCount: r.ModeCount,
-		State: aggregate.StateOf(r.Observations, r.Trimmed, r.Heavy),
-	}
-	rest := *f
-	rest.minRoom, rest.maxRoom = optional[float64]{}, optional[float64]{}
-	// NaN, of a cell without a value, is in no bound.
-	return rest.takes(&c) && (!f.minRoom.set || r.Mean >= f.minRoom.value) && (!f.maxRoom.set || r.Mean <= f.maxRoom.value)
-}
-
-func (n *names) pastCell(s csig.Signal, r *query.CellRow) model.Cell {
-	c := model.Cell{
-		Src: n.groupName(r.Src), Dst: n.groupName(r.Dst), Kind: r.Kind.String(),
-		State: aggregate.StateOf(r.Observations, r.Trimmed, r.Heavy).String(), Observations: r.Observations,
-		Mean: measure(s, r.Mean), Min: measure(s, r.Min), Max: measure(s, r.Max),
+// pastCell is a cell of history: values have all their digits.
+func (n *names) pastCell(r *aggregate.CellStats) *wire.Cell {
+	c := &wire.Cell{
+		Src: n.groupName(r.Src), Dst: n.groupName(r.Dst), Kind: r.Kind.String(), State: r.State.String(), Observations: r.Observations,
+		Mean: measure(r.Signal, r.MeanValue()), Min: measure(r.Signal, r.MinValue()), Max: measure(r.Signal, r.MaxValue()),
 		Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy, HeavyRatio: share(r.Heavy, r.Observations),
 	}
 	if r.ModeCount > 0 {
-		c.Mode = &model.Bottleneck{Location: n.locationName(r.Mode), Heavy: r.ModeCount, ShareRatio: share(r.ModeCount, r.Heavy)}
+		c.Mode = &wire.Bottleneck{Location: n.locationName(r.Mode), Heavy: r.ModeCount, ShareRatio: share(r.ModeCount, r.Heavy)}
 	}
 	if r.RunnerUpCount > 0 {
-		c.RunnerUp = &model.Bottleneck{Location: n.locationName(r.RunnerUp), Heavy: r.RunnerUpCount, ShareRatio: share(r.RunnerUpCount, r.Heavy)}
+		c.RunnerUp = &wire.Bottleneck{Location: n.locationName(r.RunnerUp), Heavy: r.RunnerUpCount, ShareRatio: share(r.RunnerUpCount, r.Heavy)}
 	}
 	return c
 }
@@ -134,4 +176,151 @@ func (g gaps) covered(from, to time.Time) float64 {
 		missing += max(s.To.Sub(s.From), 0)
 	}
 	return 1 - float64(missing)/float64(to.Sub(from))
+}
+
+// pin is what all pages of one answer of the store have in common, and where the next one
+// begins. The zero value is the first page of an answer that nobody has seen.
+type pin struct {
+	from, to, asOf  int64 // Unix ns
+	offset          int
+	question, print uint64 // hashes of the parameters and of all rows
+}
+
+func (p *pin) cursor() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "h.%d.%d.%d.%d.%x.%x", p.from, p.to, p.asOf, p.offset, p.question, p.print))
+}
+
+// seen tells whether a page came before.
+func (p *pin) seen() bool { return p.asOf != 0 }
+
+// pinAt reads a cursor of the question; an empty one is of the first page.
+func pinAt(cursor string, question uint64) (pin, error) {
+	p := pin{question: question}
+	if cursor == "" {
+		return p, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "h.%d.%d.%d.%d.%x.%x", &p.from, &p.to, &p.asOf, &p.offset, &p.question, &p.print)
+	}
+	switch {
+	case err != nil || p.cursor() != cursor || p.offset < 0 || p.asOf <= 0:
+		return p, wrong("cursor", cursor, "is not the next_cursor of a page of history: leave it out to start over")
+	case p.question != question:
+		return p, wrong("cursor", cursor, "is of a question with other parameters: leave it out to start over")
+	}
+	return p, nil
+}
+
+// page is a part of an answer of the store.
+type page[T proto.Message] struct {
+	rows      []T
+	total     int
+	truncated bool // there are more rows than that
+	asOf      *timestamppb.Timestamp
+	next      string
+}
+
+// paged gives the page that begins at a pin. Rows are asked for once, and kept a while for
+// the pages that follow; where they are not at hand any more they are asked for again, and
+// have to be the same. Beyond most, rows are left out and truncated says so.
+func paged[T proto.Message](a *API, at pin, limit, most int, ask func() ([]T, error)) (page[T], error) {
+	rows, known := a.kept.get(at, a.Now()).([]T)
+	if !known {
+		var err error
+		if rows, err = ask(); err != nil {
+			return page[T]{}, err
+		}
+		if at.seen() && fingerprint(rows) != at.print {
+			return page[T]{}, &refused{status: http.StatusGone, detail: "cursor: what is stored has changed since the page before: leave it out to start over"}
+		}
+	}
+	if !at.seen() {
+		at.asOf = a.Now().UnixNano()
+	}
+	p := page[T]{total: min(len(rows), most), truncated: len(rows) > most, asOf: timestamppb.New(time.Unix(0, at.asOf))}
+	begin := min(at.offset, p.total)
+	end := min(begin+limit, p.total)
+	p.rows = rows[begin:end]
+	if end == p.total {
+		return p, nil
+	}
+	if at.offset == 0 {
+		at.print = fingerprint(rows)
+	}
+	if !known {
+		a.kept.put(at, rows, len(rows), a.Now())
+	}
+	at.offset = end
+	p.next = at.cursor()
+	return p, nil
+}
+
+// fingerprint tells rows from others.
+func fingerprint[T proto.Message](rows []T) uint64 {
+	h := fnv.New64a()
+	write := protodelim.MarshalOptions{MarshalOptions: proto.MarshalOptions{Deterministic: true}}
+	for _, r := range rows {
+		_, _ = write.MarshalTo(h, r) // what cannot be encoded is no answer either
+	}
+	return h.Sum64()
+}
+
+const (
+	// maxKept bounds the rows that are kept for further pages, each of about 500 bytes.
+	maxKept = 1 << 16
+	// keptFor is how long rows are kept that nobody asks for.
+	keptFor = 2 * time.Minute
+)
+
+// keptAnswers are the rows of answers of the store that have further pages.
+type keptAnswers struct {
+	mu   sync.Mutex
+	list []keptAnswer // the one that was used last at the end
+}
+
+type keptAnswer struct {
+	pin  pin // without an offset
+	rows any
+	n    int
+	used time.Time
+}
+
+// get gives the rows of a pin, nil where they are not at hand.
+func (k *keptAnswers) get(p pin, now time.Time) any {
+	p.offset = 0
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = slices.DeleteFunc(k.list, func(a keptAnswer) bool { return now.Sub(a.used) > keptFor })
+	i := slices.IndexFunc(k.list, func(a keptAnswer) bool { return a.pin == p })
+	if i < 0 {
+		return nil
+	}
+	found := k.list[i]
+	found.used = now
+	k.list = append(slices.Delete(k.list, i, i+1), found)
+	return found.rows
+}
+
+// put keeps the rows of a pin, if there is room where what was used longest ago is given up.
+func (k *keptAnswers) put(p pin, rows any, n int, now time.Time) {
+	if p.offset = 0; n > maxKept {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = append(k.list, keptAnswer{p, rows, n, now})
+	total := 0
+	for i, a := range slices.Backward(k.list) {
+		if total += a.n; total > maxKept {
+			k.list = slices.Delete(k.list, 0, i+1)
+			return
+		}
+	}
+}
+
+// isPast tells whether a cursor is of an answer of the store.
+func isPast(cursor string) bool {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	return err == nil && strings.HasPrefix(string(text), "h.")
 }

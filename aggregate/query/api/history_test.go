@@ -1,7 +1,10 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -9,11 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
 // newHistory is an API over a store alone, of 10 s of 4 racks.
@@ -30,22 +34,22 @@ const past = "from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:10Z"
 func TestPastTimeline(t *testing.T) {
 	s, store := newHistory(t)
 	store.Gaps = []query.Span{{From: begin.Add(5 * time.Second), To: begin.Add(6500 * time.Millisecond)}}
-	line := read[model.Timeline](t, s.get(t, "/api/v1/timeline?src=rack1&dst=rack2&step=2s&signal=max_delay&"+past))
-	if line.Source != "store" || line.StepSeconds != 2 || len(line.Values) != 5 {
+	line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?src=rack1&dst=rack2&step=2s&signal=max_delay&"+past))
+	if line.About.Source != "store" || line.StepS != 2 || len(line.Timeline) != 5 {
 		t.Fatalf("timeline %+v", line)
 	}
-	for i, m := range line.Values {
+	for i, m := range line.Timeline {
 		from, to := begin.Add(time.Duration(2*i)*time.Second), begin.Add(time.Duration(2*i+2)*time.Second)
-		cells := read[model.Cells](t, s.get(t, fmt.Sprintf("/api/v1/cells?src=rack1&dst=rack2&signal=max_delay&from=%s&to=%s", from.Format(time.RFC3339), to.Format(time.RFC3339))))
-		if diff := cmp.Diff(&cells.Values[0], m.Cell, cmpopts.EquateApprox(1e-9, 0)); diff != "" || m.Observations != m.Cell.Observations || m.Cells != 1 {
+		cells := read[wire.CellsResponse](t, s.get(t, fmt.Sprintf("/api/v1/cells?src=rack1&dst=rack2&signal=max_delay&from=%s&to=%s", from.Format(time.RFC3339), to.Format(time.RFC3339))))
+		if diff := cmp.Diff(cells.Cells[0], m.Cell, protocmp.Transform(), cmpopts.EquateApprox(1e-9, 0)); diff != "" || m.Observations != m.Cell.Observations || m.Cells != 1 {
 			t.Errorf("window %d: %d observations (-cells +timeline):\n%s", i, m.Observations, diff)
 		}
-		if want := []float64{1, 1, 0.5, 0.75, 1}[i]; m.Completeness != want || len(m.Locations) == 0 {
-			t.Errorf("window %d: completeness %v, want %v, locations %v", i, m.Completeness, want, m.Locations)
+		if want := []float64{1, 1, 0.5, 0.75, 1}[i]; m.CompletenessRatio != want || len(m.Locations) == 0 {
+			t.Errorf("window %d: completeness %v, want %v, locations %v", i, m.CompletenessRatio, want, m.Locations)
 		}
 	}
-	if line := read[model.Timeline](t, s.get(t, "/api/v1/timeline?top=0&"+past)); len(line.Values) != 10 || line.StepSeconds != 1 || line.Values[0].Cell != nil || len(line.Values[0].Locations) != 0 || line.Values[0].Cells < 5 {
-		t.Errorf("all cells: %+v", line.Values)
+	if line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?top=0&"+past)); len(line.Timeline) != 10 || line.StepS != 1 || line.Timeline[0].Cell != nil || len(line.Timeline[0].Locations) != 0 || line.Timeline[0].Cells < 5 {
+		t.Errorf("all cells: %+v", line.Timeline)
 	}
 	for target, says := range map[string]string{
 		"step=1500ms&" + past: "multiple",
@@ -63,12 +67,12 @@ func TestPastTimeline(t *testing.T) {
 func TestPastPath(t *testing.T) {
 	s, store := newHistory(t)
 	store.Gaps = []query.Span{{From: begin.Add(-time.Minute), To: begin.Add(time.Second)}, {From: begin.Add(9 * time.Second), To: begin.Add(time.Minute)}}
-	p := read[model.Path](t, s.get(t, "/api/v1/path?src=rack1&dst=rack2&signal=min_abw&"+past))
-	cells := read[model.Cells](t, s.get(t, "/api/v1/cells?src=rack1&dst=rack2&signal=min_abw&"+past))
-	if diff := cmp.Diff(cells.Values, []model.Cell{p.Cell}); diff != "" {
+	p := read[wire.PathResponse](t, s.get(t, "/api/v1/path?src=rack1&dst=rack2&signal=min_abw&"+past))
+	cells := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?src=rack1&dst=rack2&signal=min_abw&"+past))
+	if diff := cmp.Diff(cells.Cells, []*wire.Cell{p.Cell}, protocmp.Transform()); diff != "" {
 		t.Errorf("cell (-cells +path):\n%s", diff)
 	}
-	if p.Room == nil || p.Limit == nil || p.Limit.Location != p.Cell.Mode.Location || p.Limit.CapacityBPS != 100e9 || p.Completeness != 0.8 || p.AgeSeconds != 50 || p.Source != "store" {
+	if p.Room == nil || p.Limit == nil || p.Limit.Location != p.Cell.Mode.Location || p.Limit.CapacityBps != 100e9 || p.About.CompletenessRatio != 0.8 || p.AgeS != 50 || p.About.Source != "store" {
 		t.Errorf("path %+v", p)
 	}
 	for target, code := range map[string]int{"src=rack1&dst=rack1": 404, "src=pod1&dst=rack1": 422, "src=nobody&dst=rack1": 422} {
@@ -78,24 +82,33 @@ func TestPastPath(t *testing.T) {
 	}
 }
 
+// object is an answer as JSON.
+func object(t *testing.T, w *httptest.ResponseRecorder) (v map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Code != 200 {
+		t.Fatalf("status %d, %v: %.500s", w.Code, err, w.Body)
+	}
+	return v
+}
+
 // TestPastOthers: matrix and locations of history are those of its cells.
 func TestPastOthers(t *testing.T) {
 	s, _ := newHistory(t)
-	m := read[model.Matrix](t, s.get(t, "/api/v1/matrix?"+past))
-	cells := read[model.Cells](t, s.get(t, "/api/v1/cells?"+past))
+	m := read[wire.MatrixResponse](t, s.get(t, "/api/v1/matrix?"+past))
+	cells := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?"+past))
 	seen := 0
-	for _, c := range cells.Values {
-		row, column := slices.Index(m.Groups, c.Src), slices.Index(m.Groups, c.Dst)
-		if *m.Mean[row][column] != *c.Mean.Ratio || string(m.State[row][column]) != c.State || *m.Heavy[row][column] != c.HeavyRatio {
+	for _, c := range cells.Cells {
+		i := slices.Index(m.Groups, c.Src)*len(m.Groups) + slices.Index(m.Groups, c.Dst)
+		if m.Mean[i] != c.Mean.GetRatio() || m.State[i] != c.State || m.HeavyRatio[i] != c.HeavyRatio {
 			t.Errorf("%s to %s differs in the matrix", c.Src, c.Dst)
 		}
 		seen++
 	}
-	if !slices.Equal(m.Groups, []string{"rack1", "rack2", "rack3", "rack4"}) || seen < 8 || m.Mean[0][0] != nil || m.State[0][0] != "no_data" {
+	if !slices.Equal(m.Groups, []string{"rack1", "rack2", "rack3", "rack4"}) || seen < 8 || !math.IsNaN(m.Mean[0]) || m.State[0] != "no_data" {
 		t.Errorf("groups %v, %d cells", m.Groups, seen)
 	}
-	l := read[model.Locations](t, s.get(t, "/api/v1/locations?top=3&signal=max_delay&"+past))
-	if len(l.Values) != 3 || l.Total <= 3 || l.Values[0].Cells == 0 || l.Values[0].HeavyMean == nil || l.Values[0].Heavy < l.Values[1].Heavy {
+	l := read[wire.LocationsResponse](t, s.get(t, "/api/v1/locations?top=3&signal=max_delay&"+past))
+	if len(l.Locations) != 3 || l.Total <= 3 || l.Locations[0].Cells == 0 || l.Locations[0].HeavyMean == nil || l.Locations[0].Heavy < l.Locations[1].Heavy {
 		t.Errorf("locations %+v", l)
 	}
 }
@@ -114,12 +127,12 @@ func TestPastPages(t *testing.T) {
 			return nil
 		}
 		onePage := strings.NewReplacer("limit=5&", "limit=1000&", "limit=99", "limit=1000", "limit=50", "limit=1000").Replace(path)
-		whole := list(read[map[string]any](t, s.get(t, "/api/v1/"+onePage)))
+		whole := list(object(t, s.get(t, "/api/v1/"+onePage)))
 		var got []any
 		var cursors []string
 		asOf := map[any]bool{}
 		for target := path; target != ""; {
-			page := read[map[string]any](t, s.get(t, "/api/v1/"+target))
+			page := object(t, s.get(t, "/api/v1/"+target))
 			got = append(got, list(page)...)
 			asOf[page["as_of"]] = true
 			target = ""

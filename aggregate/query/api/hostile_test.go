@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 // TestProblems: an error names the parameter, what was expected and what to change.
@@ -26,17 +28,17 @@ func TestProblems(t *testing.T) {
 		code int
 		says string
 	}{
-		"cells?form=1":                    {422, "form: unknown query parameter"},
-		"cells?limit=0":                   {422, "limit: expected number >= 1"},
+		"cells?form=1":                    {422, "form: no such parameter"},
+		"cells?limit=0":                   {422, "limit: expected a whole number from 1 to 20000"},
 		"cells?limit=x":                   {422, "limit: expected a whole number"},
-		"cells?max_room_bps=40G":          {422, "without a unit, such as"},
+		"cells?max_room_bps=40G":          {422, "without a unit of at least 0, such as"},
 		"cells?limit=1&limit=2":           {400, "give it once"},
 		"cells?src=%zz":                   {400, "escape"},
 		"cells?signal=max_speed":          {422, "min_abw_ratio"},
-		"cells?level=galaxy":              {422, `expected value to be one of "location, set, device, stage"`},
+		"cells?level=galaxy":              {422, "expected one of location, set, device, stage"},
 		"cells?src=rack99":                {422, "/api/v1/fabric lists them"},
 		"cells?location=nowhere":          {422, "/api/v1/fabric lists them"},
-		"cells?state=fine":                {422, "expected value to be one of"},
+		"cells?state=fine":                {422, "expected one of"},
 		"cells?max_room_bps=1":            {422, "signal=min_abw"},
 		"cells?max_room_ratio=NaN":        {422, "finite"},
 		"cells?from=2026-01-20T09:00:00Z": {422, "give both"},
@@ -48,10 +50,10 @@ func TestProblems(t *testing.T) {
 		"cells?after=x":                          {422, "revision"},
 		"cells?after=99":                         {422, "ahead"},
 		"flows?src_address=rack1":                {422, "10.0.1.0/24"},
-		"flows?window=2s":                        {422, "expected value to be one of"},
+		"flows?window=2s":                        {422, "expected one of"},
 		"flows?signal=max_speed":                 {422, "min_abw_ratio"},
 		"flows?cursor=abc":                       {422, "leave it out"},
-		"findings?severity=high":                 {422, "expected value to be one of"},
+		"findings?severity=high":                 {422, "expected one of"},
 		"findings?location=nowhere":              {422, "/api/v1/fabric lists them"},
 		"findings?from=2026-01-20T09:00:00Z":     {422, "give both"},
 		"timeline?step=1s":                       {422, "from and to"},
@@ -64,11 +66,11 @@ func TestProblems(t *testing.T) {
 		"cells?src=" + strings.Repeat("a", 5000): {414, "fewer groups"},
 	} {
 		w := s.get(t, "/api/v1/"+target)
-		var p model.Problem
+		var p wire.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%.60s: %v, type %s: %.200s", target, err, w.Header().Get("Content-Type"), w.Body)
 		}
-		if w.Code != tt.code || p.Status != tt.code || !strings.Contains(p.Detail, tt.says) {
+		if w.Code != tt.code || int(p.Status) != tt.code || !strings.Contains(p.Detail, tt.says) {
 			t.Errorf("%.60s: %d %q, want %d %q", target, w.Code, p.Detail, tt.code, tt.says)
 		}
 	}
@@ -165,7 +167,7 @@ type stuck struct {
 	failed bool
 }
 
-func (r stuck) Cells(ctx context.Context, _ query.Question) ([]query.CellRow, error) {
+func (r stuck) Cells(ctx context.Context, _ query.Question) ([]aggregate.CellStats, error) {
 	if r.failed {
 		return nil, errors.New("dial tcp 10.0.0.1: secret")
 	}
@@ -230,27 +232,24 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// spent has used up what it may take of the store, and may not wait.
-type spent struct{}
-
-func (spent) Ask() error {
-	return &query.Limited{Detail: "enough: take shorter ranges", Retry: 7 * time.Second}
-}
-func (spent) Spent(time.Duration)   {}
-func (spent) Told(int)              {}
-func (spent) Stay() (func(), error) { return nil, spent{}.Ask() }
-
-// TestLimited: who has used up its share is told when to come again, and is answered from
-// memory all the same.
+// TestLimited: a client that has used up its budget is told when to come again, and is answered
+// from memory all the same.
 func TestLimited(t *testing.T) {
 	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 4) })
 	s.window(t, 0)
-	for target, code := range map[string]int{
-		"cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:02Z": 429, "watch": 429, "cells?after=1&wait=1s": 429, "cells": 200,
+	limited := edgetest.Limited(t, 7*time.Second, s)
+	for target, want := range map[string]struct {
+		code          int
+		retry, detail string
+	}{
+		"cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:02Z": {429, "7", "shorter ranges"},
+		"watch":                 {429, "1", "wait or watch already"},
+		"cells?after=1&wait=1s": {429, "1", "wait or watch already"},
+		"cells":                 {200, "", ""},
 	} {
 		w := httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequestWithContext(query.WithAsker(t.Context(), spent{}), "GET", "/api/v1/"+target, nil))
-		if w.Code != code || code == 429 && (w.Header().Get("Retry-After") != "7" || !strings.Contains(w.Body.String(), "shorter ranges")) {
+		limited.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/"+target, nil))
+		if w.Code != want.code || w.Header().Get("Retry-After") != want.retry || !strings.Contains(w.Body.String(), want.detail) {
 			t.Errorf("%s: %d %v %s", target, w.Code, w.Header(), w.Body)
 		}
 	}

@@ -1,18 +1,25 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 const (
@@ -176,7 +183,7 @@ func quote(s string) []byte {
 // groupName is the group's name, or its number where it has none.
 func (n *names) groupName(id aggregate.GroupID) string {
 	if name, ok := n.group[id]; ok {
-		return name
+		return text(name)
 	}
 	switch id {
 	case aggregate.UnknownGroup:
@@ -189,7 +196,7 @@ func (n *names) groupName(id aggregate.GroupID) string {
 
 func (n *names) locationName(id aggregate.LocationID) string {
 	if l, ok := n.locations[id]; ok {
-		return l.Name
+		return text(l.Name)
 	}
 	if id == aggregate.OverflowLocation {
 		return "other locations"
@@ -224,13 +231,182 @@ func (n *names) at(level fabric.Level) func(aggregate.LocationID) aggregate.Loca
 	}
 }
 
-func (n *names) place(id aggregate.LocationID) model.Place {
+func (n *names) place(id aggregate.LocationID) *wire.Place {
 	l, ok := n.locations[id]
 	if !ok {
-		return model.Place{Location: n.locationName(id), Kind: fabric.KindUnknown}
+		return &wire.Place{Location: n.locationName(id), Kind: fabric.KindUnknown}
 	}
-	return model.Place{
-		Location: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
-		CapacityBPS: l.Capacity * 1000, Candidates: l.Candidates, CandidateCount: l.CandidateCount,
+	return &wire.Place{
+		Location: text(l.Name), Kind: text(l.Kind), Device: text(l.Device), Stage: text(l.Stage), Orientation: text(l.Orientation),
+		CapacityBps: l.Capacity * 1000, Candidates: texts(l.Candidates), CandidateCount: uint32(l.CandidateCount),
 	}
+}
+
+const (
+	// storePatience is how long a request waits for names of the store.
+	storePatience = time.Second
+	// storeTimeout bounds the reading of names, which goes on behind the requests.
+	storeTimeout = 30 * time.Second
+)
+
+// BothNames names the groups and locations of the fabric in use, and those that exporters
+// have described in a store. While the store is slow or away, the names that were read last
+// stay. Until they were read once, the error is query.ErrUnavailable; beside a list, it says
+// that the list holds the fabric's names alone. It is safe for concurrent use.
+type BothNames struct {
+	Fabric func() *fabric.Fabric // in use; nil: the store alone has names
+	Stored Catalog               // nil where there are no exporters
+
+	groups    remembered[fabric.Group]
+	locations remembered[fabric.Location]
+}
+
+// Groups implements Catalog.
+func (n *BothNames) Groups(ctx context.Context) ([]fabric.Group, error) {
+	var list []fabric.Group
+	if n.Fabric != nil {
+		list = append([]fabric.Group{}, n.Fabric().Groups()...)
+	}
+	if n.Stored == nil {
+		return list, nil
+	}
+	others, err := n.groups.get(ctx, n.Stored.Groups)
+	return beside(list, others, func(g *fabric.Group) aggregate.GroupID { return g.ID }), err
+}
+
+// Prefixes are those of groups, as far as the fabric in use knows them.
+func (n *BothNames) Prefixes() map[aggregate.GroupID][]netip.Prefix { return n.Fabric().Prefixes() }
+
+// Locations implements Catalog.
+func (n *BothNames) Locations(ctx context.Context) ([]fabric.Location, error) {
+	var list []fabric.Location
+	if n.Fabric != nil {
+		list = append([]fabric.Location{}, n.Fabric().Locations()...)
+	}
+	if n.Stored == nil {
+		return list, nil
+	}
+	others, err := n.locations.get(ctx, n.Stored.Locations)
+	return beside(list, others, func(l *fabric.Location) aggregate.LocationID { return l.ID }), err
+}
+
+// remembering gives a catalog that the names which were read last stay in.
+func remembering(c Catalog) Catalog {
+	if _, ok := c.(*BothNames); ok {
+		return c
+	}
+	return &BothNames{Stored: c}
+}
+
+// beside adds to the list the others that it lacks.
+func beside[T any, ID comparable](list, others []T, id func(*T) ID) []T {
+	known := make(map[ID]bool, len(list))
+	for i := range list {
+		known[id(&list[i])] = true
+	}
+	for i := range others {
+		if !known[id(&others[i])] {
+			list = append(list, others[i])
+		}
+	}
+	return list
+}
+
+// remembered is the list that was read last. It is safe for concurrent use.
+type remembered[T any] struct {
+	mu      sync.Mutex
+	list    []T
+	known   bool
+	err     error         // of the last reading
+	reading chan struct{} // closed when the present one ends; nil without one
+}
+
+// get reads the list. A reading that takes longer than storePatience goes on without the
+// caller, who gets the last list, as after one that failed.
+func (r *remembered[T]) get(ctx context.Context, read func(context.Context) ([]T, error)) ([]T, error) {
+	done := r.read(ctx, read)
+	patience := time.NewTimer(storePatience)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.known:
+		return r.list, nil
+	case r.reading != nil, errors.Is(r.err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("%w: it has yet to tell its names", query.ErrUnavailable)
+	}
+	return nil, r.err
+}
+
+// read begins a reading, unless one is at work, and gives the channel that its end closes.
+func (r *remembered[T]) read(ctx context.Context, read func(context.Context) ([]T, error)) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reading != nil {
+		return r.reading
+	}
+	done := make(chan struct{})
+	r.reading = done
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		list, err := read(ctx)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.err = err; err == nil {
+			r.list, r.known = list, true
+		}
+		r.reading = nil
+		close(done)
+	}()
+	return done
+}
+
+// maxPlaces bounds the locations that are listed.
+const maxPlaces = 100_000
+
+func (a *API) fabric(ctx context.Context, _ *table.State, _ *wire.FabricRequest) (*answer, error) {
+	n, err := a.names.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &wire.FabricResponse{Name: text(a.Fabric)}
+	for _, g := range n.groups {
+		out.Groups = append(out.Groups, &wire.Group{Name: text(g.Name), Level: text(g.Level), Parent: text(g.Parent)})
+	}
+	if len(n.locations) > maxPlaces {
+		return nil, &refused{
+			status: http.StatusUnprocessableEntity,
+			detail: fmt.Sprintf("there are %d locations, at most %d are listed: see the fabric file", len(n.locations), maxPlaces),
+		}
+	}
+	for id := range n.locations {
+		out.Locations = append(out.Locations, n.place(id))
+	}
+	slices.SortFunc(out.Locations, func(x, y *wire.Place) int { return cmp.Compare(x.Location, y.Location) })
+	return of(nil, out)
+}
+
+func (a *API) health(context.Context, *table.State, *wire.HealthRequest) (*answer, error) {
+	out := &wire.HealthResponse{Source: "store", Watchers: uint64(a.watchers.Load())}
+	if a.Memory == nil {
+		return of(nil, out)
+	}
+	s, counts := a.Memory.State(), a.Memory.Counts()
+	out.Source, out.Revision, out.Windows, out.ResolutionS = "memory", token(s), uint64(len(s.Windows)), s.Resolution.Seconds()
+	out.OldBlocks, out.DroppedWindows = counts.OldBlocks, counts.DroppedWindows
+	for _, signal := range s.Signals() {
+		out.Signals = append(out.Signals, signal.FullName())
+	}
+	if w := s.Newest(); w != nil {
+		age := a.Now().Sub(w.End).Seconds()
+		out.First, out.Last, out.AgeS = timestamppb.New(s.Windows[0].Start), timestamppb.New(w.End), &age
+		out.CompletenessRatio, out.Producers, out.ExpectedProducers = w.Completeness(), uint64(w.Producers), uint64(w.Expected)
+	}
+	return of(nil, out)
 }

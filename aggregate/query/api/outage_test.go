@@ -15,12 +15,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // slowNames are names of a store that takes its time, or fails.
@@ -133,6 +135,7 @@ func testNamesOfSlowStore(t *testing.T, withFabric bool) {
 		disturb(false)
 		time.Sleep(12 * time.Second)
 	}
+	synctest.Wait() // nobody reads the racks
 	store.Racks = 9
 	time.Sleep(namesFresh)
 	ask("recovered", "/api/v1/cells?src=rack7", 200, `"cells":[]`)
@@ -169,12 +172,12 @@ func (b *blocking) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return nil, b.block(ctx)
 }
 
-func (b *blocking) EachCellWindow(ctx context.Context, _ query.Question, _ int, _ func(*query.CellRow) error) (bool, error) {
+func (b *blocking) EachCellWindow(ctx context.Context, _ query.Question, _ int, _ func(*aggregate.CellWindow) error) (bool, error) {
 	return false, b.block(ctx)
 }
 
 // Cells is asked by nobody before Extent.
-func (b *blocking) Cells(ctx context.Context, _ query.Question) ([]query.CellRow, error) {
+func (b *blocking) Cells(ctx context.Context, _ query.Question) ([]aggregate.CellStats, error) {
 	return nil, b.block(ctx)
 }
 
@@ -224,7 +227,7 @@ func TestCanceled(t *testing.T) {
 					<-store.begun
 					cancel()
 					asking.Wait()
-					if w.Code != query.StatusCanceled || len(log.lines) > 0 {
+					if w.Code != edge.StatusCanceled || len(log.lines) > 0 {
 						t.Errorf("%d %s; logged %q", w.Code, w.Body, log.lines)
 					}
 					time.Sleep(time.Minute) // until names are not read any more
@@ -256,7 +259,7 @@ func TestOutcomes(t *testing.T) {
 		{"deadline of the store", alive, fmt.Errorf("%w: %w", query.ErrUnavailable, context.DeadlineExceeded), 504},
 		{"away", alive, fmt.Errorf("%w: %w", query.ErrUnavailable, lost), 503},
 		{"the server stops", alive, context.Canceled, 503},
-		{"limited", alive, &query.Limited{}, 429},
+		{"limited", alive, &edge.LimitError{}, 429},
 		{"wrong", alive, query.ErrInvalid, 422},
 		{"too large", alive, query.ErrTooLarge, 422},
 		{"nothing", alive, query.ErrNoData, 404},

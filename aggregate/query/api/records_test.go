@@ -4,86 +4,86 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
 // TestFlows: filters take what they say, and names are resolved.
 func TestFlows(t *testing.T) {
 	s, store := newHistory(t)
-	all := read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&limit=1000"))
-	if all.Total != 250 || len(all.Values) != 250 || all.Truncated || all.Next != "" || all.WindowSeconds != 1 || all.From.Minute() != 0 || all.AsOf == nil {
-		t.Fatalf("%d of %d flows from %s", len(all.Values), all.Total, all.From)
+	all := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay&limit=1000"))
+	if all.Total != 250 || len(all.Flows) != 250 || all.Truncated || all.NextCursor != "" || all.WindowS != 1 || all.About.From.AsTime().Minute() != 0 || all.About.AsOf == nil {
+		t.Fatalf("%d of %d flows from %s", len(all.Flows), all.Total, all.About.From)
 	}
-	first, last := all.Values[0], all.Values[249]
-	if first.Src != "10.0.1.0" || first.SrcPort != 1000 || first.Proto != 17 || first.Others || *first.Max.NS != 30_000 || first.HeavyRatio != 0.5 || first.Mode.ShareRatio != 0.5 || first.SrcGroup != "rack1" {
+	first, last := all.Flows[0], all.Flows[249]
+	if first.SrcAddress != "10.0.1.0" || first.SrcPort != 1000 || first.Proto != 17 || first.Others || first.Max.GetNs() != 30_000 || first.HeavyRatio != 0.5 || first.Mode.ShareRatio != 0.5 || first.SrcGroup != "rack1" {
 		t.Errorf("first flow %+v", first)
 	}
-	if !last.Others || last.Src != "" || last.Mode != nil {
+	if !last.Others || last.SrcAddress != "" || last.Mode != nil {
 		t.Errorf("others %+v", last)
 	}
-	for parameters, takes := range map[string]func(model.Flow) bool{
-		"src=rack1":                    func(f model.Flow) bool { return f.SrcGroup == "rack1" },
-		"src=rack1&src=rack2&dst=pod1": func(f model.Flow) bool { return f.SrcGroup == "rack1" || f.SrcGroup == "rack2" },
-		"src_address=10.0.1.7":         func(f model.Flow) bool { return f.Src == "10.0.1.7" },
-		"src_address=10.0.1.0/25&min_heavy=200": func(f model.Flow) bool {
-			return strings.HasPrefix(f.Src, "10.0.1.") && f.Heavy >= 200
+	for parameters, takes := range map[string]func(*wire.Flow) bool{
+		"src=rack1":                    func(f *wire.Flow) bool { return f.SrcGroup == "rack1" },
+		"src=rack1&src=rack2&dst=pod1": func(f *wire.Flow) bool { return f.SrcGroup == "rack1" || f.SrcGroup == "rack2" },
+		"src_address=10.0.1.7":         func(f *wire.Flow) bool { return f.SrcAddress == "10.0.1.7" },
+		"src_address=10.0.1.0/25&min_heavy=200": func(f *wire.Flow) bool {
+			return strings.HasPrefix(f.SrcAddress, "10.0.1.") && f.Heavy >= 200
 		},
-		"dst_address=10.0.2.0%2F24": func(f model.Flow) bool { return !f.Others },
-		"kind=reflection":           func(model.Flow) bool { return false },
-		"kind=tag&kind=reflection":  func(model.Flow) bool { return true },
-		"kind=tag":                  func(model.Flow) bool { return true },
-		"from=2026-01-20T08:00:00Z&to=2026-01-20T09:00:00Z": func(model.Flow) bool { return false },
+		"dst_address=10.0.2.0%2F24": func(f *wire.Flow) bool { return !f.Others },
+		"kind=reflection":           func(*wire.Flow) bool { return false },
+		"kind=tag&kind=reflection":  func(*wire.Flow) bool { return true },
+		"kind=tag":                  func(*wire.Flow) bool { return true },
+		"from=2026-01-20T08:00:00Z&to=2026-01-20T09:00:00Z": func(*wire.Flow) bool { return false },
 	} {
 		want := 0
-		for _, f := range all.Values {
+		for _, f := range all.Flows {
 			if takes(f) {
 				want++
 			}
 		}
-		got := read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay&limit=1000&"+parameters))
-		for _, f := range got.Values {
+		got := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay&limit=1000&"+parameters))
+		for _, f := range got.Flows {
 			if !takes(f) {
 				t.Errorf("%s: took %+v", parameters, f)
 			}
 		}
-		if got.Total != want {
+		if int(got.Total) != want {
 			t.Errorf("%s: %d flows, want %d", parameters, got.Total, want)
 		}
 	}
 	store.FlowRows = querytest.Flows(store, 20_002)
-	if many := read[model.Flows](t, s.get(t, "/api/v1/flows?signal=max_delay")); !many.Truncated || many.Total != 20_000 || len(many.Values) != 100 {
-		t.Errorf("too many: %d of %d flows, truncated %t", len(many.Values), many.Total, many.Truncated)
+	if many := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay")); !many.Truncated || many.Total != 20_000 || len(many.Flows) != 100 {
+		t.Errorf("too many: %d of %d flows, truncated %t", len(many.Flows), many.Total, many.Truncated)
 	}
 }
 
 // TestFindings: the same of findings.
 func TestFindings(t *testing.T) {
 	s, _ := newHistory(t)
-	all := read[model.Findings](t, s.get(t, "/api/v1/findings?limit=1000"))
+	all := read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings?limit=1000"))
 	if all.Total != 120 || all.Truncated || all.Source != "store" {
 		t.Fatalf("%d findings from %s", all.Total, all.From)
 	}
-	if f := all.Values[0]; f.ID != "1000000000000000" || f.Location == "" || f.Severity != "error" || len(f.Packets) != 2 || f.Count != 1 || f.Evidence != "S=0 'then' 4" {
+	if f := all.Findings[0]; f.Id != "1000000000000000" || f.Location == "" || f.Severity != "error" || len(f.Packets) != 2 || f.Count != 1 || f.Evidence != "S=0 'then' 4" {
 		t.Errorf("first %+v", f)
 	}
-	for parameters, takes := range map[string]func(model.Finding) bool{
-		"kind=scrub-failure":                                func(f model.Finding) bool { return f.Kind == "scrub-failure" },
-		"kind=scrub-failure&kind=x":                         func(f model.Finding) bool { return f.Kind == "scrub-failure" },
-		"severity=error&severity=warning":                   func(f model.Finding) bool { return f.Severity != "info" },
-		"device=leaf1":                                      func(f model.Finding) bool { return f.Device == "leaf1" },
-		"location=leaf1:up1":                                func(f model.Finding) bool { return f.Location == "leaf1:up1" },
-		"location=leaf1:up1&severity=warning":               func(f model.Finding) bool { return f.Location == "leaf1:up1" && f.Severity == "warning" },
-		"from=2026-01-20T08:00:00Z&to=2026-01-20T08:59:59Z": func(model.Finding) bool { return false },
-		"kind=%27+OR+1%3D1":                                 func(model.Finding) bool { return false },
+	for parameters, takes := range map[string]func(*wire.Finding) bool{
+		"kind=scrub-failure":                                func(f *wire.Finding) bool { return f.Kind == "scrub-failure" },
+		"kind=scrub-failure&kind=x":                         func(f *wire.Finding) bool { return f.Kind == "scrub-failure" },
+		"severity=error&severity=warning":                   func(f *wire.Finding) bool { return f.Severity != "info" },
+		"device=leaf1":                                      func(f *wire.Finding) bool { return f.Device == "leaf1" },
+		"location=leaf1:up1":                                func(f *wire.Finding) bool { return f.Location == "leaf1:up1" },
+		"location=leaf1:up1&severity=warning":               func(f *wire.Finding) bool { return f.Location == "leaf1:up1" && f.Severity == "warning" },
+		"from=2026-01-20T08:00:00Z&to=2026-01-20T08:59:59Z": func(*wire.Finding) bool { return false },
+		"kind=%27+OR+1%3D1":                                 func(*wire.Finding) bool { return false },
 	} {
 		want := 0
-		for _, f := range all.Values {
+		for _, f := range all.Findings {
 			if takes(f) {
 				want++
 			}
 		}
-		if got := read[model.Findings](t, s.get(t, "/api/v1/findings?limit=1000&"+parameters)); got.Total != want {
+		if got := read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings?limit=1000&"+parameters)); int(got.Total) != want {
 			t.Errorf("%s: %d findings, want %d", parameters, got.Total, want)
 		}
 	}

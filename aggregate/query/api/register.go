@@ -3,91 +3,129 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
+	"google.golang.org/protobuf/proto"
 
-	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// reply is a response with a body that is encoded already.
-type reply struct {
-	Status int
-	ETag   string `header:"ETag"`
-	Type   string `header:"Content-Type"`
-	Body   []byte
+// registerQuestions serves the questions over HTTP.
+func (a *API) registerQuestions(mux *http.ServeMux) {
+	serve(a, mux, "cells", fromMemory, a.cells)
+	serve(a, mux, "matrix", fromMemory, a.matrix)
+	serve(a, mux, "path", fromMemory, a.path)
+	serve(a, mux, "locations", fromMemory, a.locations)
+	serve(a, mux, "timeline", fromMemory, a.timeline)
+	serve(a, mux, "flows", fromStore, a.flows)
+	serve(a, mux, "findings", fromStore, a.findings)
+	serve(a, mux, "fabric", fromStore, a.fabric)
+	serve(a, mux, "health", fromStore, a.health)
 }
 
-var retryLater = http.Header{"Retry-After": []string{"1"}}
+// source tells where a question is answered from.
+type source bool
 
-func (a *API) register(h huma.API) {
-	endpoint(a, h, "cells", "The cells: room left, state and bottleneck of each source and destination", model.Cells{}, a.cells)
-	endpoint(a, h, "matrix", "The same as matrices of sources and destinations", model.Matrix{}, a.matrix)
-	endpoint(a, h, "path", "One source and destination: room left, limiting location and its candidates", model.Path{}, a.path)
-	endpoint(a, h, "locations", "Locations by how often heavily loaded observations name them", model.Locations{}, a.locations)
-	endpoint(a, h, "flows", "Flows by how often they were heavily loaded", model.Flows{}, a.flows)
-	endpoint(a, h, "findings", "What broke the protocol or the configuration", model.Findings{}, a.findings)
-	endpoint(a, h, "timeline", "What each window came to", model.Timeline{}, a.timeline)
-	endpoint(a, h, "fabric", "The groups and locations that answers name", model.Fabric{}, a.fabric)
-	endpoint(a, h, "health", "How fresh and how complete answers are", model.Health{}, a.health)
-	a.registerExports(h)
-	a.registerWatch(h)
-	complete(h.OpenAPI().Components.Schemas)
+// Questions from memory are answered from the store where they give a range of time.
+const (
+	fromStore  source = false
+	fromMemory source = true
+)
+
+// request is a pointer to a message.
+type request[Q any] interface {
+	*Q
+	proto.Message
 }
 
-// endpoint serves one kind of question: at most so many at a time, each for so long.
-func endpoint[I any](a *API, h huma.API, name, summary string, sample any, f func(context.Context, *table.State, *I) (*answer, error)) {
-	const contentType = "application/json"
-	op := huma.Operation{
-		OperationID: name, Summary: summary, Method: http.MethodGet, Path: "/api/v1/" + name, Responses: responses(h, contentType, sample),
-	}
-	huma.Register(h, op, func(ctx context.Context, in *I) (*reply, error) {
-		s, fresh, err := a.await(ctx, in)
+// serve serves one kind of question.
+func serve[Q any, P request[Q]](a *API, mux *http.ServeMux, name string, from source, f func(context.Context, *table.State, P) (*answer, error)) {
+	mux.HandleFunc("/api/v1/"+name, func(w http.ResponseWriter, r *http.Request) {
+		in := P(new(Q))
+		s, ok := a.begin(w, r, in, from)
+		if !ok {
+			return
+		}
+		found, err := work(r.Context(), a, s, in, f)
+		var body []byte
+		if err == nil {
+			body, err = found.json(a.schema)
+		}
 		if err != nil {
-			return nil, a.answerable(ctx, err)
+			a.refuse(r.Context(), w, err)
+			return
 		}
-		if s != nil && !fresh { // the asker has it all
-			return &reply{Status: http.StatusNotModified, ETag: etag(s)}, nil
+		w.Header().Set("Content-Type", "application/json")
+		if found.state != nil {
+			w.Header().Set("ETag", etag(found.state))
 		}
-		var out *reply
-		err = a.work(ctx, func(ctx context.Context) error {
-			found, err := f(ctx, s, in)
-			if err != nil {
-				return err
-			}
-			out = &reply{Status: http.StatusOK, Type: contentType}
-			if found.state != nil { // else the store's reader has told
-				query.AskerOf(ctx).Told(len(found.chosen))
-				out.ETag = etag(found.state)
-			}
-			if t := takenBy(ctx); t != nil {
-				t.answer = found
-				return nil
-			}
-			out.Body, err = found.json()
-			return err
-		})
-		if err != nil {
-			return nil, err
+		if _, err := w.Write(body); err != nil {
+			a.Logger.DebugContext(r.Context(), "send answer", slog.Any("error", err))
 		}
-		return out, nil
 	})
+}
+
+// begin reads a request and gives the state that it is answered from, nil for the store. ok is
+// false where it has been answered: it cannot be met, or nothing has changed.
+func (a *API) begin(w http.ResponseWriter, r *http.Request, in proto.Message, from source) (s *table.State, ok bool) {
+	wait := &waiting{none: r.Header.Get("If-None-Match")}
+	requests := []proto.Message{in}
+	if from == fromMemory {
+		wait.WaitRequest = &wire.WaitRequest{}
+		requests = append(requests, wait.WaitRequest)
+	}
+	err := a.schema.Parse(r.URL.Query(), requests...)
+	fresh := true
+	if err == nil {
+		s, fresh, err = a.source(r.Context(), in, from, wait)
+	}
+	switch {
+	case err != nil:
+		a.refuse(r.Context(), w, err)
+	case !fresh: // the client has this revision
+		w.Header().Set("ETag", etag(s))
+		w.WriteHeader(http.StatusNotModified)
+	default:
+		return s, true
+	}
+	return nil, false
+}
+
+// source is the state to answer from, nil where the store is asked. fresh is false where the
+// asker has it already.
+func (a *API) source(ctx context.Context, in proto.Message, from source, wait *waiting) (s *table.State, fresh bool, err error) {
+	if from == fromStore {
+		return nil, true, nil
+	}
+	if r, ok := in.(times); ok {
+		if _, _, past, err := historyOf(r); past || err != nil {
+			return nil, true, err
+		}
+	}
+	return a.state(ctx, wait)
 }
 
 // work works on an answer when it is its turn, and no longer than the limit. Waiting for a
 // revision is done before.
-func (a *API) work(ctx context.Context, f func(context.Context) error) error {
+func work[P proto.Message](ctx context.Context, a *API, s *table.State, in P, f func(context.Context, *table.State, P) (*answer, error)) (found *answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
-	err := a.inTurn(ctx, a.slots, func() error { return f(ctx) })
+	err = a.inTurn(ctx, a.slots, func() error {
+		found, err = f(ctx, s, in)
+		return err
+	})
 	if err != nil {
-		return a.answerable(ctx, err)
+		return nil, a.refusalOf(ctx, err) // whether its time was up is known here
 	}
-	return nil
+	if found.state != nil { // else the store's reader has told
+		edge.BudgetOf(ctx).ChargeRows(len(found.chosen))
+	}
+	return found, nil
 }
 
 // inTurn calls f while it holds a slot.
@@ -99,25 +137,25 @@ func (a *API) inTurn(ctx context.Context, slots chan struct{}, f func() error) e
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ctx.Err()
 		}
-		return huma.ErrorWithHeaders(huma.NewError(http.StatusServiceUnavailable, "too many requests at a time: try again later"), retryLater)
+		return &refused{status: http.StatusServiceUnavailable, detail: "too many requests at a time: try again later", retryAfter: retryAfter}
 	}
 	return f()
 }
 
 // measure is a value in the signal's unit, nil without one.
-func measure(s csig.Signal, v float64) *model.Measure {
+func measure(s csig.Signal, v float64) *wire.Measure {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
 	switch s.Unit() {
 	case csig.BitPerSecond:
-		return &model.Measure{BPS: &v}
+		return &wire.Measure{Value: &wire.Measure_Bps{Bps: v}}
 	case csig.Ratio:
-		return &model.Measure{Ratio: &v}
+		return &wire.Measure{Value: &wire.Measure_Ratio{Ratio: v}}
 	case csig.Nanosecond:
-		return &model.Measure{NS: &v}
+		return &wire.Measure{Value: &wire.Measure_Ns{Ns: v}}
 	case csig.Count:
-		return &model.Measure{Count: &v}
+		return &wire.Measure{Value: &wire.Measure_Count{Count: v}}
 	}
 	return nil
 }

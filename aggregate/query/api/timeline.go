@@ -8,40 +8,31 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // maxMoments bounds the windows of a timeline.
 const maxMoments = 3600
 
-type timelineInput struct {
-	SignalInput
-	TimesInput
-	Step    string `query:"step" maxLength:"20" doc:"with from and to: length of a window, such as 10s; otherwise about 120 windows" example:"10s"`
-	Windows int    `query:"windows" default:"60" minimum:"1" maximum:"3600" doc:"how many of the last windows in memory" example:"10"`
-	WaitInput
-	GroupInput
-	Top int `query:"top" default:"3" minimum:"0" maximum:"100" doc:"locations of each window, of all cells" example:"5"`
-}
-
-func (in *timelineInput) chosen() *FilterInput { return &FilterInput{GroupInput: in.GroupInput} }
-
-func (a *API) timeline(ctx context.Context, s *table.State, in *timelineInput) (*answer, error) {
+func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineRequest) (*answer, error) {
 	if s == nil {
 		return a.pastTimeline(ctx, in)
 	}
-	if in.Step != "" {
-		return nil, wrong("step", in.Step, "is of history: give from and to as well")
+	if in.GetStep() != nil {
+		return nil, wrong("step", in.GetStep().AsDuration().String(), "is of history: give from and to as well")
 	}
-	k, err := in.key(in.Windows, s.Signals())
+	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
 	if err != nil {
 		return nil, err
 	}
-	out := model.Timeline{About: about(s, k), StepSeconds: s.Resolution.Seconds(), Values: []model.Moment{}}
-	for _, w := range s.Last(in.Windows) {
+	out := &wire.TimelineResponse{About: about(s, k), StepS: s.Resolution.Seconds()}
+	for _, w := range s.Last(int(in.GetWindows())) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -49,39 +40,39 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *timelineInput) (
 		if err != nil {
 			return nil, err
 		}
-		out.Values = append(out.Values, m)
+		m.Durable = s.Durable([]*table.Window{w})
+		out.Timeline = append(out.Timeline, m)
 	}
-	return of(s, &out)
+	return of(s, out)
 }
 
 // moment is what one window in memory came to.
-func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *timelineInput) (m model.Moment, err error) {
+func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *wire.TimelineRequest) (m *wire.Moment, err error) {
 	v, err := a.windowView(ctx, w, k.signal, k.level)
 	if err != nil {
 		return m, err
 	}
-	f, err := in.chosen().filter(v.names, k.signal)
+	f, err := v.names.filter(in, k.signal)
 	if err != nil {
 		return m, err
 	}
-	m = model.Moment{Start: w.Start, Completeness: w.Completeness(), Locations: []model.Location{}}
+	m = &wire.Moment{WindowStart: timestamppb.New(w.Start), CompletenessRatio: w.Completeness()}
 	for _, i := range v.chosen(&f) {
 		c := &v.cells[i]
-		count(&m, c.Observations, c.Heavy, c.State)
+		count(m, c.Observations, c.Heavy, c.State)
 		if f.oneCell() {
-			cell := v.names.cell(c)
-			m.Cell = &cell
+			m.Cell = v.names.cell(c)
 		}
 	}
 	for _, l := range w.Rows.Locations(k.signal, v.names.at(k.level)) {
-		if len(m.Locations) < in.Top && l.Heavy > 0 && l.Location != aggregate.NoLocation {
+		if len(m.Locations) < int(in.GetTop()) && l.Heavy > 0 && l.Location != aggregate.NoLocation {
 			m.Locations = append(m.Locations, v.names.location(&l, k.signal))
 		}
 	}
 	return m, nil
 }
 
-func count(m *model.Moment, observations, heavy uint64, state aggregate.State) {
+func count(m *wire.Moment, observations, heavy uint64, state aggregate.State) {
 	m.Cells++
 	m.Observations = aggregate.AddSat(m.Observations, observations)
 	m.Heavy = aggregate.AddSat(m.Heavy, heavy)
@@ -92,7 +83,7 @@ func count(m *model.Moment, observations, heavy uint64, state aggregate.State) {
 
 // pastTimeline answers from the store. Windows with neither observations nor gaps are left
 // out.
-func (a *API) pastTimeline(ctx context.Context, in *timelineInput) (*answer, error) {
+func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answer, error) {
 	q, err := a.steps(ctx, in)
 	if err != nil {
 		return nil, err
@@ -101,7 +92,7 @@ func (a *API) pastTimeline(ctx context.Context, in *timelineInput) (*answer, err
 	if err != nil {
 		return nil, err
 	}
-	f, err := in.chosen().filter(n, q.Signal)
+	f, err := n.filter(in, q.Signal)
 	if err != nil {
 		return nil, err
 	}
@@ -110,48 +101,45 @@ func (a *API) pastTimeline(ctx context.Context, in *timelineInput) (*answer, err
 	if err != nil {
 		return nil, err
 	}
-	t := pastMoments{question: q, names: n, gaps: missing, at: make(map[int64]*model.Moment)}
+	t := pastMoments{question: q, names: n, gaps: missing, at: make(map[int64]*wire.Moment)}
 	if err := t.addCells(ctx, a.Reader, &f); err != nil {
 		return nil, err
 	}
-	if in.Top > 0 {
-		if err := t.addLocations(ctx, a.Reader, in.Top); err != nil {
+	if in.GetTop() > 0 {
+		if err := t.addLocations(ctx, a.Reader, int(in.GetTop())); err != nil {
 			return nil, err
 		}
 	}
-	out := model.Timeline{About: pastAbout(q), StepSeconds: q.Step.Seconds(), HeavyOnly: q.Step < time.Second, Values: []model.Moment{}}
+	out := &wire.TimelineResponse{About: pastAbout(q), StepS: q.Step.Seconds(), HeavyOnly: q.Step < time.Second}
 	for _, start := range slices.Sorted(maps.Keys(t.at)) {
-		out.Values = append(out.Values, *t.at[start])
+		out.Timeline = append(out.Timeline, t.at[start])
 	}
-	return of(nil, &out)
+	return of(nil, out)
 }
 
 // steps is the question of a timeline.
-func (a *API) steps(ctx context.Context, in *timelineInput) (query.Question, error) {
-	q, err := a.question(ctx, &in.SignalInput, &in.TimesInput)
+func (a *API) steps(ctx context.Context, in *wire.TimelineRequest) (query.Question, error) {
+	q, err := a.question(ctx, in, in)
 	if err != nil {
 		return q, err
 	}
-	err = a.cut(ctx, &q, in.Step)
+	err = a.cut(ctx, &q, in.GetStep())
 	return q, err
 }
 
 // cut cuts the question's range into windows of the step, which may be empty.
-func (a *API) cut(ctx context.Context, q *query.Question, text string) error {
-	step := time.Duration(0)
-	if text != "" {
-		var err error
-		if step, err = time.ParseDuration(text); err != nil || step <= 0 {
-			return wrong("step", text, "expected a duration such as 10s")
-		}
+func (a *API) cut(ctx context.Context, q *query.Question, in *durationpb.Duration) error {
+	step := in.AsDuration()
+	if in != nil && step <= 0 {
+		return wrong("step", step.String(), "expected a duration of more than 0s, such as 10s")
 	}
 	extent, err := a.stored(ctx)
 	if err != nil {
 		return err
 	}
-	err = q.Cut(extent, step, maxMoments)
+	err = query.Cut(q, extent, step, maxMoments)
 	if errors.Is(err, query.ErrInvalid) || errors.Is(err, query.ErrTooLarge) {
-		return wrong("step", text, "%v", err)
+		return wrong("step", step.String(), "%v", err)
 	}
 	return err
 }
@@ -161,14 +149,14 @@ type pastMoments struct {
 	question query.Question
 	names    *names
 	gaps     gaps
-	at       map[int64]*model.Moment
+	at       map[int64]*wire.Moment
 }
 
-func (t *pastMoments) moment(start int64) *model.Moment {
+func (t *pastMoments) moment(start int64) *wire.Moment {
 	m := t.at[start]
 	if m == nil {
 		begin := time.Unix(0, start).UTC()
-		m = &model.Moment{Start: begin, Completeness: t.gaps.covered(begin, begin.Add(t.question.Step)), Locations: []model.Location{}}
+		m = &wire.Moment{WindowStart: timestamppb.New(begin), CompletenessRatio: t.gaps.covered(begin, begin.Add(t.question.Step)), Durable: true}
 		t.at[start] = m
 	}
 	return m
@@ -187,14 +175,13 @@ func (t *pastMoments) addCells(ctx context.Context, r query.Reader, f *filter) e
 	}
 	for i := range rows {
 		r := &rows[i]
-		if !pastTakes(f, r) {
+		if !f.takes(&r.CellStats) {
 			continue
 		}
-		m := t.moment(r.Window)
-		count(m, r.Observations, r.Heavy, aggregate.StateOf(r.Observations, r.Trimmed, r.Heavy))
+		m := t.moment(r.Start)
+		count(m, r.Observations, r.Heavy, r.State)
 		if f.oneCell() {
-			cell := t.names.pastCell(t.question.Signal, r)
-			m.Cell = &cell
+			m.Cell = t.names.pastCell(&r.CellStats)
 		}
 	}
 	return nil
@@ -206,11 +193,11 @@ func (t *pastMoments) addLocations(ctx context.Context, r query.Reader, top int)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(rows, func(x, y query.LocationCount) int {
+	slices.SortFunc(rows, func(x, y aggregate.LocationWindow) int {
 		return cmp.Or(cmp.Compare(y.Heavy, x.Heavy), cmp.Compare(x.Location, y.Location))
 	})
 	for _, r := range rows {
-		m := t.moment(r.Window)
+		m := t.moment(r.Start)
 		if r.Heavy == 0 || r.Location == aggregate.NoLocation || len(m.Locations) >= top {
 			continue
 		}

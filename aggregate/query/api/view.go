@@ -1,14 +1,17 @@
 package api
 
 import (
+	"container/list"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -133,9 +136,9 @@ func (n *names) texts(cells []aggregate.CellStats) [][]byte {
 	return list
 }
 
-// models are the chosen cells as values of the model.
-func (v *view) models(chosen []int) []model.Cell {
-	list := make([]model.Cell, len(chosen))
+// messages are the chosen cells.
+func (v *view) messages(chosen []int) []*wire.Cell {
+	list := make([]*wire.Cell, len(chosen))
 	for n, i := range chosen {
 		list[n] = v.names.cell(&v.cells[i])
 	}
@@ -143,8 +146,8 @@ func (v *view) models(chosen []int) []model.Cell {
 }
 
 // asked is the view that a question is about.
-func (a *API) asked(ctx context.Context, s *table.State, in *SignalInput, windows int) (*view, viewKey, error) {
-	k, err := in.key(windows, s.Signals())
+func (a *API) asked(ctx context.Context, s *table.State, in subject, windows int) (*view, viewKey, error) {
+	k, err := keyOf(in, windows, s.Signals())
 	if err != nil {
 		return nil, k, err
 	}
@@ -214,8 +217,8 @@ type filter struct {
 	locations []aggregate.LocationID
 	states    []aggregate.State
 	minHeavy  float64 // share
-	minRoom   optional[float64]
-	maxRoom   optional[float64]
+	minRoom   optional
+	maxRoom   optional
 }
 
 func (f *filter) takes(c *aggregate.CellStats) bool {
@@ -232,9 +235,9 @@ func (f *filter) takes(c *aggregate.CellStats) bool {
 	if !f.minRoom.set && !f.maxRoom.set {
 		return true
 	}
-	room := c.Mean() * c.Signal.Unit().PerStored()
-	// A cell without a value has no room that is known: neither bound takes it.
-	return (!f.minRoom.set || room >= f.minRoom.value) && (!f.maxRoom.set || room <= f.maxRoom.value) && c.Measured > 0
+	room := c.MeanValue()
+	// A cell without a value has no room that is known: neither bound takes NaN.
+	return (!f.minRoom.set || room >= f.minRoom.value) && (!f.maxRoom.set || room <= f.maxRoom.value)
 }
 
 // chosen are the indexes of the cells that the filter takes.
@@ -249,14 +252,116 @@ func (v *view) chosen(f *filter) []int {
 }
 
 // about says what an answer of the last windows is of.
-func about(s *table.State, k viewKey) model.About {
-	out := model.About{
+func about(s *table.State, k viewKey) *wire.About {
+	out := &wire.About{
 		Source: "memory", Revision: token(s), Signal: csig.SignalNames([]csig.Signal{k.signal})[0],
 		Unit: k.signal.Unit().String(), Level: k.level.String(),
 	}
 	if windows := s.Last(k.windows); len(windows) > 0 {
 		newest := windows[len(windows)-1]
-		out.From, out.To, out.Windows, out.Completeness = windows[0].Start, newest.End, len(windows), newest.Completeness()
+		out.From, out.To = timestamppb.New(windows[0].Start), timestamppb.New(newest.End)
+		out.Windows, out.CompletenessRatio = uint32(len(windows)), newest.Completeness()
+		out.Durable = s.Durable(windows)
 	}
 	return out
+}
+
+// made holds what was made of revisions and windows, which never change, for those who ask
+// the same: each thing is made once, and what nobody asked for lately gives way. It is safe
+// for concurrent use.
+type made struct {
+	most int // bytes
+
+	mu    sync.Mutex
+	known map[any]*list.Element // of *thing
+	order *list.List            // what was asked for last is in front
+	bytes int
+}
+
+// thing is one of them. size is known when it has been made.
+type thing struct {
+	key   any
+	once  sync.Once
+	value any
+	size  int
+	err   error
+}
+
+// leastSize is what the smallest thing counts for, in bytes.
+const leastSize = 512
+
+func newMade(most int) *made {
+	return &made{most: most, known: make(map[any]*list.Element), order: list.New()}
+}
+
+// once gives what was made under the key, or makes it; f says how large it is, in bytes, about.
+// What could not be made is tried again by all who wait for it, each for itself: it may have
+// failed because one of them has left.
+func once[T any](m *made, key any, f func() (value T, size int, err error)) (T, error) {
+	t := m.at(key)
+	mine := false
+	t.once.Do(func() {
+		mine = true
+		value, size, err := f()
+		t.value, t.err = value, err
+		m.weigh(t, max(size, leastSize))
+	})
+	if t.err != nil && !mine {
+		value, _, err := f()
+		return value, err
+	}
+	value, _ := t.value.(T)
+	return value, t.err
+}
+
+// at is the thing of the key, made or not.
+func (m *made) at(key any) *thing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.known[key]; ok {
+		m.order.MoveToFront(e)
+		return e.Value.(*thing)
+	}
+	t := &thing{key: key}
+	m.known[key] = m.order.PushFront(t)
+	return t
+}
+
+// weigh takes the size of a thing into account, and forgets those beyond the bound. One that
+// failed, or is larger than all there is room for, is forgotten itself.
+func (m *made) weigh(t *thing, size int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, held := m.known[t.key]
+	if !held || e.Value != t {
+		return // it has given way already
+	}
+	if t.err != nil || size > m.most {
+		m.forget(e)
+		return
+	}
+	t.size = size
+	m.bytes += size
+	for m.bytes > m.most {
+		m.forget(m.order.Back())
+	}
+}
+
+// forget takes a thing out; one that is being made counts for nothing. The caller holds mu.
+func (m *made) forget(e *list.Element) {
+	t := m.order.Remove(e).(*thing)
+	delete(m.known, t.key)
+	m.bytes -= t.size
+}
+
+// lazily is something that is made once, by whoever needs it first.
+type lazily[T any] struct {
+	once  sync.Once
+	value T
+	err   error
+}
+
+func (l *lazily[T]) get(f func() (T, error)) (T, error) {
+	l.once.Do(func() { l.value, l.err = f() })
+	return l.value, l.err
 }

@@ -3,73 +3,59 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/csigscope/csigscope/aggregate/query/model"
-	"github.com/csigscope/csigscope/aggregate/query/rpc"
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-type watchInput struct {
-	SignalInput
-	FilterInput
-	Windows   int    `query:"windows" default:"1" minimum:"1" maximum:"3600" doc:"how many of the last windows the snapshot adds up" example:"10"`
-	After     string `query:"after" maxLength:"60" doc:"a revision that was seen: go on from there, without a snapshot" example:"0000000000000007-42"`
-	LastID    string `header:"Last-Event-ID" maxLength:"60" doc:"the same, as browsers send it" example:"0000000000000007-42"`
-	Heartbeat string `query:"heartbeat" default:"15s" maxLength:"20" doc:"longest silence, 1s to 60s" example:"10s"`
-	Encoding  string `query:"encoding" default:"json" enum:"json,frames" doc:"of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in base64, by the identities of groups and locations, as /api/v1/frames gives them" example:"frames"`
-}
+// Names of server-sent events, each with a message as its data.
+const (
+	eventSnapshot  = "snapshot"  // wire.CellsResponse: everything
+	eventSynced    = "synced"    // wire.Synced: what follows are changes
+	eventWindow    = "window"    // wire.WindowEvent
+	eventDurable   = "durable"   // wire.Durable: windows that are on disk now
+	eventHeartbeat = "heartbeat" // wire.Heartbeat
+	eventGap       = "gap"       // wire.Gap: what was to be resumed from is not at hand
+	eventLagging   = "lagging"   // wire.Gap: the watcher was too slow
+)
 
-const watchDescription = `Server-sent events, each with the revision as its id: snapshot (model Cells), synced, and then a
-window for each one that closed or changed (WindowEvent), in place of what was told of it before. heartbeat says that a
-silent stream lives. gap says that the revision to go on from is not at hand, lagging that the reader was too slow; a
-snapshot follows both, and synced. With encoding=frames a window that is not older than the newest one may hold only
-what has changed since the window event before it; base says so. JSON comes in gzip where Accept-Encoding names that: a sixth
-of the bytes, each event whole as soon as it is sent.`
-
-func (a *API) registerWatch(h huma.API) {
-	op := huma.Operation{
-		OperationID: "watch", Method: http.MethodGet, Path: "/api/v1/watch", Summary: "Cells as they change", Description: watchDescription,
-		Responses: responses(h, "text/event-stream", model.WindowEvent{}),
+// serveWatch answers a request with server-sent events, until the reader goes.
+func (a *API) serveWatch(out http.ResponseWriter, r *http.Request) {
+	in := &wire.WatchRequest{}
+	if err := a.schema.Parse(r.URL.Query(), in); err != nil {
+		a.refuse(r.Context(), out, err)
+		return
 	}
-	for _, sample := range []any{model.Cells{}, model.Synced{}, model.Heartbeat{}, model.Gap{}} {
-		responses(h, "text/event-stream", sample) // described beside
+	// Browsers send the id of the last event when they come again.
+	w, leave, err := a.newWatch(r.Context(), in, cmp.Or(r.Header.Get("Last-Event-ID"), in.GetAfter()))
+	if err != nil {
+		a.refuse(r.Context(), out, err)
+		return
 	}
-	huma.Register(h, op, func(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
-		w, err := a.newWatch(ctx, in)
-		if err != nil {
-			return nil, a.answerable(ctx, err)
-		}
-		leave, err := a.enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if t := takenBy(ctx); t != nil {
-			t.watch, t.leave = w, leave
-			return &huma.StreamResponse{Body: func(huma.Context) {}}, nil
-		}
-		return &huma.StreamResponse{Body: func(ctx huma.Context) {
-			defer leave()
-			r, out := humago.Unwrap(ctx)
-			w.serve(r, out)
-		}}, nil
-	})
+	defer leave()
+	w.serve(r, out)
 }
 
 // watch is what one reader is told of.
 type watch struct {
 	api       *API
-	in        *watchInput
+	in        *wire.WatchRequest
 	key       viewKey
 	watcher   *table.Watcher
 	heartbeat time.Duration
-	filter    string    // the filter as text
+	filter    string    // the question as text
 	newest    time.Time // end of the newest window that was told
 	base      base
 	told      func(*event) error
@@ -77,7 +63,7 @@ type watch struct {
 
 // event is one thing that a reader is told.
 type event struct {
-	name string // model.EventSnapshot and so on
+	name string // eventSnapshot and so on
 	id   string // the revision that a reader who has got this far resumes from; empty for none
 	content
 	names uint64 // version of the names that cells were chosen under
@@ -88,37 +74,42 @@ type event struct {
 type sent struct {
 	plain  lazily[[]byte]
 	packed lazily[*packed]
-	called lazily[*rpc.Event]
+	called lazily[*calledEvent]
 }
 
 // sentBytes is about what a cell takes in memory beside its text, where an event is sent in all
 // ways.
 const sentBytes = 1200
 
-// newWatch checks what can be wrong before the stream begins.
-func (a *API) newWatch(ctx context.Context, in *watchInput) (*watch, error) {
-	s, _, err := a.state(ctx, &WaitInput{})
+// newWatch checks what can be wrong before the stream begins, and makes room for it until
+// leave. seen is the revision to go on from, empty for none.
+func (a *API) newWatch(ctx context.Context, in *wire.WatchRequest, seen string) (w *watch, leave func(), err error) {
+	s, _, err := a.state(ctx, &waiting{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	w := &watch{api: a, in: in, filter: fmt.Sprintf("%#v", in.FilterInput)}
-	if w.heartbeat, err = time.ParseDuration(in.Heartbeat); err != nil || w.heartbeat < time.Second || w.heartbeat > time.Minute {
-		return nil, wrong("heartbeat", in.Heartbeat, "expected a duration from 1s to 1m, such as 15s")
-	}
-	if w.key, err = in.key(in.Windows, s.Signals()); err != nil {
-		return nil, err
+	w = &watch{api: a, in: in, filter: questionOf(in), heartbeat: in.GetHeartbeat().AsDuration()}
+	if w.key, err = keyOf(in, int(in.GetWindows()), s.Signals()); err != nil {
+		return nil, nil, err
 	}
 	n, err := a.names.get(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if _, err := in.filter(n, w.key.signal); err != nil {
-		return nil, err
+	if _, err := n.filter(in, w.key.signal); err != nil {
+		return nil, nil, err
 	}
-	seen := cmp.Or(in.LastID, in.After)
+	if w.watcher, err = a.watcher(s, seen); err != nil {
+		return nil, nil, err
+	}
+	leave, err = a.enter(ctx)
+	return w, leave, err
+}
+
+// watcher follows the memory, from the revision that was seen on, if there is one.
+func (a *API) watcher(s *table.State, seen string) (*table.Watcher, error) {
 	if seen == "" {
-		w.watcher = a.Memory.Watch(a.MaxLag)
-		return w, nil
+		return a.Memory.Watch(a.MaxLag), nil
 	}
 	epoch, revision, ok := parseToken(seen, s.Epoch)
 	if !ok {
@@ -127,8 +118,28 @@ func (a *API) newWatch(ctx context.Context, in *watchInput) (*watch, error) {
 	if epoch == s.Epoch && revision > s.Revision {
 		return nil, ahead(seen, s)
 	}
-	w.watcher = a.Memory.Resume(a.MaxLag, epoch, revision)
-	return w, nil
+	return a.Memory.Resume(a.MaxLag, epoch, revision), nil
+}
+
+// enter makes room for a watcher, until it leaves.
+func (a *API) enter(ctx context.Context) (leave func(), err error) {
+	gone, err := edge.BudgetOf(ctx).AcquireStream()
+	if err != nil {
+		return nil, err
+	}
+	if a.watchers.Add(1) > int64(a.Watchers) {
+		a.watchers.Add(-1)
+		gone()
+		return nil, &refused{
+			status:     http.StatusServiceUnavailable,
+			detail:     fmt.Sprintf("%d watchers are served already: try again later, or share one watch", a.Watchers),
+			retryAfter: retryAfter,
+		}
+	}
+	return func() {
+		a.watchers.Add(-1)
+		gone()
+	}, nil
 }
 
 // run tells of events until the reader goes, or takes too long for one.
@@ -160,33 +171,39 @@ func (w *watch) next(ctx context.Context) error {
 		return w.snapshot(ctx, step.State)
 	case table.Changed:
 		return w.changed(ctx, step)
+	case table.Durable:
+		durable := &wire.Durable{}
+		for _, window := range step.Windows {
+			durable.WindowStarts = append(durable.WindowStarts, timestamppb.New(window.Start))
+		}
+		return w.tell(eventDurable, "", durable)
 	}
-	gap := &model.Gap{Revision: token(step.State), Reason: "lagging", Missed: step.Missed}
+	gap := &wire.Gap{Revision: token(step.State), Reason: "lagging", MissedRevisions: step.Missed}
 	if step.Kind == table.Lagging {
 		w.api.lagging.Add(1)
-		return w.tell(model.EventLagging, "", gap)
+		return w.tell(eventLagging, "", gap)
 	}
 	gap.Reason = "expired"
 	if step.Missed == 0 {
 		gap.Reason = "restarted"
 	}
-	return w.tell(model.EventGap, "", gap)
+	return w.tell(eventGap, "", gap)
 }
 
 func (w *watch) snapshot(ctx context.Context, s *table.State) error {
-	e, err := w.share(ctx, eventOf{name: model.EventSnapshot, revision: s.Revision}, func() (*event, error) {
-		v, f, err := w.view(ctx, func() (*view, error) { return w.api.view(ctx, s, w.key) })
+	of := eventOf{name: eventSnapshot, revision: s.Revision, durable: s.Durable(s.Last(w.key.windows))}
+	e, err := w.share(ctx, of, func() (*event, error) {
+		v, f, err := w.filtered(w.api.view(ctx, s, w.key))
 		if err != nil {
 			return nil, err
 		}
 		chosen := v.chosen(f)
-		value := &model.Cells{About: about(s, w.key), Total: len(chosen)}
+		value := &wire.CellsResponse{About: about(s, w.key), Total: uint64(len(chosen))}
 		// A reader that goes away before synced has not got it all: only that carries an id.
-		e := &event{name: model.EventSnapshot, content: content{value: value, view: v, chosen: chosen}}
-		if w.in.Encoding == inFrames {
-			value.Values = []model.Cell{} // which are in the frames
+		e := &event{name: eventSnapshot, content: content{value: value, view: v, chosen: chosen}}
+		if w.in.GetEncoding() == inFrames {
 			e.content = content{value: value}
-			e.bytes, err = asFrames(v.only(chosen), value.From, value.To, &value.Frames)
+			e.bytes, err = asFrames(v.only(chosen), value.About.GetFrom(), value.About.GetTo(), &value.Frames)
 		}
 		return e, err
 	})
@@ -200,14 +217,14 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 	if err := w.told(e); err != nil {
 		return err
 	}
-	return w.tell(model.EventSynced, token(s), &model.Synced{Revision: token(s)})
+	return w.tell(eventSynced, token(s), &wire.Synced{Revision: token(s)})
 }
 
 // changed sends the windows that a revision changed. The last carries the id.
 func (w *watch) changed(ctx context.Context, step table.Step) error {
 	for i, window := range step.Windows {
 		of := eventOf{
-			name: model.EventWindow, revision: step.State.Revision, start: window.Start.UnixNano(),
+			name: eventWindow, revision: step.State.Revision, start: window.Start.UnixNano(),
 			late: !window.End.After(w.newest), last: i == len(step.Windows)-1,
 		}
 		current := !window.End.Before(w.newest)
@@ -220,7 +237,7 @@ func (w *watch) changed(ctx context.Context, step table.Step) error {
 		}
 		if current {
 			w.newest = window.End
-			if w.in.Encoding == inFrames {
+			if w.in.GetEncoding() == inFrames {
 				w.base = baseOf(window, e.names)
 			}
 		}
@@ -232,16 +249,16 @@ func (w *watch) changed(ctx context.Context, step table.Step) error {
 }
 
 func (w *watch) window(ctx context.Context, s *table.State, window *table.Window, of eventOf) (*event, error) {
-	v, f, err := w.view(ctx, func() (*view, error) { return w.api.windowView(ctx, window, w.key.signal, w.key.level) })
+	v, f, err := w.filtered(w.api.windowView(ctx, window, w.key.signal, w.key.level))
 	if err != nil {
 		return nil, err
 	}
-	value := &model.WindowEvent{
-		Revision: token(s), Start: window.Start, End: window.End, Late: of.late,
-		Completeness: window.Completeness(), Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
+	value := &wire.WindowEvent{
+		Revision: token(s), WindowStart: timestamppb.New(window.Start), WindowEnd: timestamppb.New(window.End), Late: of.late,
+		CompletenessRatio: window.Completeness(), Durable: window.Durable, Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
 	}
 	e := &event{name: of.name, names: v.names.version}
-	if w.in.Encoding == inFrames {
+	if w.in.GetEncoding() == inFrames {
 		e.content, err = w.windowFrames(ctx, value, v, f, of.base)
 	} else {
 		e.content = content{value: value, view: v, chosen: v.chosen(f)}
@@ -257,6 +274,7 @@ type eventOf struct {
 	name     string
 	revision uint64
 	start    int64 // of the window, Unix ns
+	durable  bool  // of a snapshot
 	late     bool
 	last     bool   // of its revision
 	base     baseIs // that it may tell the changes of
@@ -266,7 +284,7 @@ type eventOf struct {
 func (w *watch) share(ctx context.Context, of eventOf, f func() (*event, error)) (*event, error) {
 	n, err := w.api.names.get(ctx)
 	if err != nil {
-		return nil, w.api.answerable(ctx, err)
+		return nil, err
 	}
 	type asked struct {
 		eventOf
@@ -275,7 +293,7 @@ func (w *watch) share(ctx context.Context, of eventOf, f func() (*event, error))
 		encoding string
 		names    uint64
 	}
-	return once(w.api.made, asked{of, w.key, w.filter, w.in.Encoding, n.version}, func() (*event, int, error) {
+	return once(w.api.made, asked{of, w.key, w.filter, w.in.GetEncoding(), n.version}, func() (*event, int, error) {
 		e, err := f()
 		if err != nil {
 			return nil, 0, err
@@ -286,26 +304,236 @@ func (w *watch) share(ctx context.Context, of eventOf, f func() (*event, error))
 }
 
 // tell tells what is for this reader alone.
-func (w *watch) tell(name, id string, value any) error {
+func (w *watch) tell(name, id string, value proto.Message) error {
 	return w.told(&event{name: name, id: id, content: content{value: value}})
 }
 
-// view gives a view, and the filter under the names that it is made with.
-func (w *watch) view(ctx context.Context, get func() (*view, error)) (*view, *filter, error) {
-	v, err := get()
+// filtered gives a view, and the filter under the names that it is made with.
+func (w *watch) filtered(v *view, err error) (*view, *filter, error) {
 	if err != nil {
-		return nil, nil, w.api.answerable(ctx, err)
+		return nil, nil, err
 	}
-	f, err := w.in.filter(v.names, w.key.signal)
+	f, err := v.names.filter(w.in, w.key.signal)
 	return v, &f, err
 }
 
 func (w *watch) beat() error {
 	s := w.api.Memory.State()
-	beat := &model.Heartbeat{Revision: token(s), Time: w.api.Now().UTC()}
+	now := w.api.Now()
+	beat := &wire.Heartbeat{Revision: token(s), Time: timestamppb.New(now)}
 	if newest := s.Newest(); newest != nil {
-		age := beat.Time.Sub(newest.End).Seconds()
-		beat.AgeSeconds = &age
+		age := now.Sub(newest.End).Seconds()
+		beat.AgeS = &age
 	}
-	return w.tell(model.EventHeartbeat, "", beat)
+	return w.tell(eventHeartbeat, "", beat)
+}
+
+// inFrames is the encoding of a watch whose cells come as query.FramesHead says.
+const inFrames = "frames"
+
+// asFrames puts cells of a window, or of several that begin then, into an event.
+func asFrames(cells []aggregate.CellStats, start, end *timestamppb.Timestamp, into *[]byte) (size int, err error) {
+	from, to := start.AsTime(), end.AsTime()
+	if *into, err = query.EncodeFrame(from.UnixNano(), int64(to.Sub(from)), cells); err != nil {
+		return 0, fmt.Errorf("encode cells: %w", err)
+	}
+	return len(*into), nil
+}
+
+// only are the chosen cells.
+func (v *view) only(chosen []int) []aggregate.CellStats {
+	if len(chosen) == len(v.cells) {
+		return v.cells
+	}
+	list := make([]aggregate.CellStats, len(chosen))
+	for n, i := range chosen {
+		list[n] = v.cells[i]
+	}
+	return list
+}
+
+// base is the window that a watcher was told of last in an event of its own, of those that
+// were the newest then. The zero value is none.
+type base struct {
+	window *table.Window
+	is     baseIs
+}
+
+// baseIs tells bases apart, without keeping their windows. names is the version of the names
+// that the window was told under.
+type baseIs struct {
+	revision uint64
+	start    int64 // Unix ns
+	names    uint64
+}
+
+func baseOf(w *table.Window, names uint64) base {
+	return base{w, baseIs{w.Revision, w.Start.UnixNano(), names}}
+}
+
+// windowFrames puts the cells of a window into its event: those that differ from the base,
+// where it has one and that is less than all of them.
+func (w *watch) windowFrames(ctx context.Context, into *wire.WindowEvent, v *view, f *filter, is baseIs) (content, error) {
+	cells := v.only(v.chosen(f))
+	// Under other names, cells would not be compared with what was told.
+	if last := w.base; last.window != nil && last.is == is && is.names == v.names.version {
+		before, err := w.api.windowView(ctx, last.window, w.key.signal, w.key.level)
+		if err != nil {
+			return content{}, err
+		}
+		changed, few := changes(before.only(before.chosen(f)), cells, len(cells)/2)
+		if few && before.names == v.names {
+			cells, into.Base = changed, timestamppb.New(last.window.Start)
+		}
+	}
+	size, err := asFrames(cells, into.WindowStart, into.WindowEnd, &into.Frames)
+	return content{value: into, bytes: size}, err
+}
+
+// changes are the cells that are not as they were before, and those that have gone, without
+// observations; few is false where they are more than most. All are ordered by source and
+// destination.
+func changes(before, now []aggregate.CellStats, most int) (list []aggregate.CellStats, few bool) {
+	for len(before) > 0 || len(now) > 0 {
+		if len(list) > most {
+			return nil, false
+		}
+		order := 1 // where there are none before any more
+		if len(before) > 0 {
+			order = -1
+			if len(now) > 0 {
+				order = cmp.Or(cmp.Compare(before[0].Src, now[0].Src), cmp.Compare(before[0].Dst, now[0].Dst))
+			}
+		}
+		switch {
+		case order < 0:
+			gone := aggregate.CellStats{Src: before[0].Src, Dst: before[0].Dst, Signal: before[0].Signal, Kind: before[0].Kind}
+			list, before = append(list, gone), before[1:]
+		case order > 0:
+			list, now = append(list, now[0]), now[1:]
+		default:
+			if before[0] != now[0] {
+				list = append(list, now[0])
+			}
+			before, now = before[1:], now[1:]
+		}
+	}
+	return list, len(list) <= most
+}
+
+// events sends a watch as server-sent events.
+type events struct {
+	out     http.ResponseWriter
+	send    *http.ResponseController
+	patient time.Duration // for one event
+	packer  *packer       // nil where events are sent as they are
+	schema  *rest.Schema
+	stream  gzipStream // where they are not
+}
+
+// serve answers a request with the watch, until the reader goes.
+func (w *watch) serve(r *http.Request, out http.ResponseWriter) {
+	e := &events{out: out, send: http.NewResponseController(out), patient: w.api.SendTimeout, schema: w.api.schema}
+	// The server's limits are those of short answers. A writer that knows none is a test's.
+	_ = e.send.SetReadDeadline(time.Time{})
+	h := out.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	if w.in.GetEncoding() != inFrames { // numbers in base64 would hardly be shorter
+		h.Add("Vary", "Accept-Encoding")
+		if takesGzip(r.Header) {
+			h.Set("Content-Encoding", "gzip")
+			e.packer = &w.api.packer
+		}
+	}
+	out.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if err := e.begin(); err != nil {
+		return
+	}
+	_ = w.run(r.Context(), e.event)
+	if e.packer != nil { // where the reader has gone, this fails
+		_ = e.write(e.stream.end())
+	}
+}
+
+// begin sends a comment, which makes proxies pass on the headers.
+func (e *events) begin() error {
+	comment := []byte(":\n\n")
+	if e.packer == nil {
+		return e.write(comment)
+	}
+	p, err := e.packer.pack(comment)
+	if err != nil {
+		return err
+	}
+	e.stream.add(p)
+	return e.write(append(gzipHead[:len(gzipHead):len(gzipHead)], p.blocks...))
+}
+
+func (e *events) event(told *event) error {
+	if e.packer == nil {
+		b, err := told.sse(e.schema)
+		if err != nil {
+			return err
+		}
+		return e.write(b)
+	}
+	p, err := told.packed(e.packer, e.schema)
+	if err != nil {
+		return err
+	}
+	if err := e.write(p.blocks); err != nil {
+		return err
+	}
+	e.stream.add(p)
+	return nil
+}
+
+// sse is the event as it is sent. It is not to be written to.
+func (e *event) sse(s *rest.Schema) ([]byte, error) {
+	if e.sent != nil {
+		return e.sent.plain.get(func() ([]byte, error) { return e.appendSSE(s) })
+	}
+	return e.appendSSE(s)
+}
+
+// packed is the same as parts of gzip streams have it.
+func (e *event) packed(by *packer, s *rest.Schema) (*packed, error) {
+	pack := func() (*packed, error) {
+		b, err := e.sse(s)
+		if err != nil {
+			return nil, err
+		}
+		return by.pack(b)
+	}
+	if e.sent != nil {
+		return e.sent.packed.get(pack)
+	}
+	return pack()
+}
+
+func (e *event) appendSSE(s *rest.Schema) ([]byte, error) {
+	data, err := e.json(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	b := make([]byte, 0, len(e.id)+len(e.name)+len(data)+len("id: \nevent: \ndata: \n\n"))
+	if e.id != "" {
+		b = append(append(append(b, "id: "...), e.id...), '\n')
+	}
+	b = append(append(append(b, "event: "...), e.name...), "\ndata: "...)
+	return append(append(b, data...), "\n\n"...), nil
+}
+
+func (e *events) write(b []byte) error {
+	if err := e.send.SetWriteDeadline(time.Now().Add(e.patient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := e.out.Write(b); err != nil {
+		return err
+	}
+	return e.send.Flush()
 }

@@ -3,7 +3,6 @@ package api_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -14,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"github.com/csigscope/csigscope/aggregate/query/rest/resttest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
 // event is what a stream sent.
@@ -47,14 +49,18 @@ func (s *stream) next(t testing.TB) (e event) {
 	}
 }
 
-func decode[T any](t testing.TB, e event, name string) T {
+// decode is what an event tells as a message.
+func decode[T any, P interface {
+	*T
+	proto.Message
+}](t testing.TB, e event, name string) P {
 	t.Helper()
-	var v T
+	v := P(new(T))
 	if e.name != name {
 		t.Errorf("event %s, want %s", e.name, name)
 		return v
 	}
-	if err := json.Unmarshal([]byte(e.data), &v); err != nil {
+	if err := resttest.Read([]byte(e.data), v); err != nil {
 		t.Errorf("decode %s: %v", name, err)
 	}
 	return v
@@ -102,35 +108,102 @@ func TestWatch(t *testing.T) {
 	url := listen(t, s) + "/api/v1/watch?signal=max_delay&src=rack1"
 	s.window(t, 0)
 	w := open(t, url)
-	snapshot := decode[model.Cells](t, w.next(t), model.EventSnapshot)
+	snapshot := decode[wire.CellsResponse](t, w.next(t), "snapshot")
 	synced := w.next(t)
-	if decode[model.Synced](t, synced, model.EventSynced); len(snapshot.Values) != 3 || synced.id != snapshot.Revision {
-		t.Errorf("snapshot of %d cells at %s, synced at %s", len(snapshot.Values), snapshot.Revision, synced.id)
+	if decode[wire.Synced](t, synced, "synced"); len(snapshot.Cells) != 3 || synced.id != snapshot.About.Revision {
+		t.Errorf("snapshot of %d cells at %s, synced at %s", len(snapshot.Cells), snapshot.About.Revision, synced.id)
 	}
 	s.window(t, 1)
 	e := w.next(t)
-	change := decode[model.WindowEvent](t, e, model.EventWindow)
-	if change.Late || len(change.Values) != 3 || !change.Start.Equal(begin.Add(time.Second)) || e.id != "0000000000000007-2" || change.Completeness != 1 {
+	change := decode[wire.WindowEvent](t, e, "window")
+	if change.Late || len(change.Cells) != 3 || !change.WindowStart.AsTime().Equal(begin.Add(time.Second)) || e.id != "0000000000000007-2" || change.CompletenessRatio != 1 {
 		t.Errorf("window %+v with id %s", change, e.id)
 	}
 	s.window(t, 0)
-	if change = decode[model.WindowEvent](t, w.next(t), model.EventWindow); !change.Late || !change.Start.Equal(begin) {
+	if change = decode[wire.WindowEvent](t, w.next(t), "window"); !change.Late || !change.WindowStart.AsTime().Equal(begin) {
 		t.Errorf("late block: %+v", change)
 	}
 	again := open(t, url, "Last-Event-ID", e.id)
-	if got := again.next(t); got.name != model.EventWindow || got.id != "0000000000000007-3" {
+	if got := again.next(t); got.name != "window" || got.id != "0000000000000007-3" {
 		t.Errorf("resumed with %+.200v", got)
 	}
 	other := open(t, url+"&after=0000000000000001-3")
-	if gap := decode[model.Gap](t, other.next(t), model.EventGap); gap.Reason != "restarted" {
+	if gap := decode[wire.Gap](t, other.next(t), "gap"); gap.Reason != "restarted" {
 		t.Errorf("gap %+v", gap)
 	}
-	if got := other.next(t); got.name != model.EventSnapshot {
+	if got := other.next(t); got.name != "snapshot" {
 		t.Errorf("after a gap %s", got.name)
 	}
 	beats := open(t, url+"&after=0000000000000007-3&heartbeat=1s")
-	if beat := decode[model.Heartbeat](t, beats.next(t), model.EventHeartbeat); beat.Revision != "0000000000000007-3" || beat.AgeSeconds == nil {
+	if beat := decode[wire.Heartbeat](t, beats.next(t), "heartbeat"); beat.Revision != "0000000000000007-3" || beat.AgeS == nil {
 		t.Errorf("heartbeat %+v", beat)
+	}
+}
+
+// TestDurable: a window is announced before it is on disk. An event without cells, and answers of
+// the same revision, tell when it is.
+func TestDurable(t *testing.T) {
+	s := newServed(t, 9, nil)
+	url := listen(t, s) + "/api/v1/watch?signal=max_delay"
+	durable := func() []bool {
+		cells, timeline := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?windows=2")), read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline"))
+		list := []bool{cells.About.Durable, timeline.About.Durable}
+		for _, m := range timeline.Timeline {
+			list = append(list, m.Durable)
+		}
+		return list
+	}
+	s.window(t, 0)
+	w := open(t, url)
+	if snapshot := decode[wire.CellsResponse](t, w.next(t), "snapshot"); snapshot.About.Durable {
+		t.Error("a snapshot is durable before a Sync")
+	}
+	w.next(t)
+	syncing, release, synced := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		synced <- s.memory.Sync(t.Context(), func(context.Context) error {
+			syncing <- true
+			<-release
+			return nil
+		})
+	}()
+	<-syncing
+	s.window(t, 1)
+	if change := decode[wire.WindowEvent](t, w.next(t), "window"); change.Durable {
+		t.Error("a window is durable before a Sync")
+	}
+	if got := durable(); !slices.Equal(got, []bool{false, false, false, false}) {
+		t.Errorf("while the log is slow: durable %v", got)
+	}
+	close(release)
+	if err := <-synced; err != nil {
+		t.Fatal(err)
+	}
+	e := w.next(t)
+	if told := decode[wire.Durable](t, e, "durable"); e.id != "" || len(told.WindowStarts) != 1 || !told.WindowStarts[0].AsTime().Equal(begin) {
+		t.Errorf("told %s with id %q", e.data, e.id)
+	}
+	if got := durable(); !slices.Equal(got, []bool{false, false, true, false}) {
+		t.Errorf("after the log has the first window: durable %v", got)
+	}
+	if err := s.memory.Sync(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if told := decode[wire.Durable](t, w.next(t), "durable"); len(told.WindowStarts) != 1 || !told.WindowStarts[0].AsTime().Equal(begin.Add(time.Second)) {
+		t.Errorf("told %+v", told)
+	}
+	if got := durable(); !slices.Equal(got, []bool{true, true, true, true}) {
+		t.Errorf("after the log has both: durable %v", got)
+	}
+	if snapshot := decode[wire.CellsResponse](t, open(t, url).next(t), "snapshot"); !snapshot.About.Durable || snapshot.About.Revision != "0000000000000007-2" {
+		t.Errorf("a later snapshot of %s is durable: %v", snapshot.About.Revision, snapshot.About.Durable)
+	}
+	resumed := open(t, url, "Last-Event-ID", "0000000000000007-1")
+	if change := decode[wire.WindowEvent](t, resumed.next(t), "window"); change.Durable {
+		t.Error("a revision is announced again in another way")
+	}
+	if told := decode[wire.Durable](t, resumed.next(t), "durable"); len(told.WindowStarts) != 2 {
+		t.Errorf("after it resumed: told %+v", told)
 	}
 }
 
@@ -176,15 +249,15 @@ func TestSlowWatcher(t *testing.T) {
 	slow := &stream{lines}
 	for range 8 {
 		e := slow.next(t)
-		if e.name != model.EventLagging {
+		if e.name != "lagging" {
 			continue
 		}
-		if gap := decode[model.Gap](t, e, model.EventLagging); gap.Missed < 4 {
+		if gap := decode[wire.Gap](t, e, "lagging"); gap.MissedRevisions < 4 {
 			t.Errorf("lagging %+v", gap)
 		}
-		snapshot := decode[model.Cells](t, slow.next(t), model.EventSnapshot)
-		if snapshot.Revision != "0000000000000007-14" || len(snapshot.Values) != 1024 {
-			t.Errorf("snapshot of %d cells at %s", len(snapshot.Values), snapshot.Revision)
+		snapshot := decode[wire.CellsResponse](t, slow.next(t), "snapshot")
+		if snapshot.About.Revision != "0000000000000007-14" || len(snapshot.Cells) != 1024 {
+			t.Errorf("snapshot of %d cells at %s", len(snapshot.Cells), snapshot.About.Revision)
 		}
 		return
 	}
@@ -209,10 +282,10 @@ func TestWatchersApart(t *testing.T) {
 	events := make([]event, len(streams))
 	for i, w := range streams {
 		events[i] = w.next(t)
-		change := decode[model.WindowEvent](t, events[i], model.EventWindow)
+		change := decode[wire.WindowEvent](t, events[i], "window")
 		want := s.get(t, "/api/v1/cells?"+questions[i])
-		if page := read[model.Cells](t, want); page.Signal != change.Signal || len(page.Values) != len(change.Values) {
-			t.Errorf("%q: %d cells of %s, want %d of %s", questions[i], len(change.Values), change.Signal, len(page.Values), page.Signal)
+		if page := read[wire.CellsResponse](t, want); page.About.Signal != change.Signal || len(page.Cells) != len(change.Cells) {
+			t.Errorf("%q: %d cells of %s, want %d of %s", questions[i], len(change.Cells), change.Signal, len(page.Cells), page.About.Signal)
 		}
 	}
 	for i := range events {

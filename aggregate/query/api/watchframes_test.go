@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -12,12 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
@@ -30,7 +29,7 @@ type cellKey struct{ src, dst string }
 type watchedFrames struct {
 	t     *testing.T
 	names [2]map[uint64]string // groups and locations
-	cells map[cellKey]query.CellRow
+	cells map[cellKey]querytest.FrameRow
 	start time.Time // of the newest window of an event
 	rows  int       // of the last event
 }
@@ -59,12 +58,12 @@ func newWatchedFrames(t *testing.T, racks int) *watchedFrames {
 func (w *watchedFrames) take(frames []byte, start time.Time, change bool) {
 	w.t.Helper()
 	if !change {
-		w.cells = map[cellKey]query.CellRow{}
+		w.cells = map[cellKey]querytest.FrameRow{}
 	}
 	_, rows := querytest.ReadFrames(w.t, frames)
 	for _, r := range rows {
-		if r.Window != start.UnixNano() {
-			w.t.Errorf("a row of the window %d, want %d", r.Window, start.UnixNano())
+		if r.Start != start.UnixNano() {
+			w.t.Errorf("a row of the window %d, want %d", r.Start, start.UnixNano())
 		}
 		key := cellKey{w.names[0][uint64(r.Src)], w.names[0][uint64(r.Dst)]}
 		if delete(w.cells, key); r.Observations > 0 {
@@ -75,25 +74,23 @@ func (w *watchedFrames) take(frames []byte, start time.Time, change bool) {
 }
 
 // window takes an event, whose base has to be the one before.
-func (w *watchedFrames) window(e event) model.WindowEvent {
+func (w *watchedFrames) window(e event) *wire.WindowEvent {
 	w.t.Helper()
-	told := decodeFrames[model.WindowEvent](w.t, e, model.EventWindow)
-	if told.Base != nil && !told.Base.Equal(w.start) {
+	told := decodeFrames[wire.WindowEvent](w.t, e, "window")
+	if told.Base != nil && !told.Base.AsTime().Equal(w.start) {
 		w.t.Errorf("changes of the window at %s, the last one began at %s", told.Base, w.start)
 	}
-	w.take(told.Frames, told.Start, told.Base != nil)
-	w.start = told.Start
+	w.take(told.Frames, told.WindowStart.AsTime(), told.Base != nil)
+	w.start = told.WindowStart.AsTime()
 	return told
 }
 
 // holds compares what is known with cells as JSON has them.
-func (w *watchedFrames) holds(list []model.Cell) {
+func (w *watchedFrames) holds(list []*wire.Cell) {
 	w.t.Helper()
-	value := func(m *model.Measure) float64 {
-		for _, v := range []*float64{m.BPS, m.Ratio, m.NS, m.Count} {
-			if v != nil {
-				return *v
-			}
+	value := func(m *wire.Measure) float64 {
+		if v, _, ok := m.Number(); ok {
+			return v
 		}
 		return math.NaN()
 	}
@@ -106,7 +103,7 @@ func (w *watchedFrames) holds(list []model.Cell) {
 			w.t.Errorf("no cell from %s to %s", c.Src, c.Dst)
 			continue
 		}
-		got := model.Cell{
+		got := &wire.Cell{
 			Src: c.Src, Dst: c.Dst, Kind: r.Kind.String(), State: aggregate.StateOf(r.Observations, r.Trimmed, r.Heavy).String(),
 			Observations: r.Observations, Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy,
 		}
@@ -115,24 +112,28 @@ func (w *watchedFrames) holds(list []model.Cell) {
 			w.t.Errorf("%s to %s: %s", c.Src, c.Dst, diff)
 		}
 		if c.Mode != nil {
-			got.Mode = &model.Bottleneck{Location: w.names[1][uint64(r.Mode)], Heavy: r.ModeCount}
+			got.Mode = &wire.Bottleneck{Location: w.names[1][uint64(r.Mode)], Heavy: r.ModeCount}
 		}
 		if c.RunnerUp != nil {
-			got.RunnerUp = &model.Bottleneck{Location: w.names[1][uint64(r.RunnerUp)], Heavy: r.RunnerUpCount}
+			got.RunnerUp = &wire.Bottleneck{Location: w.names[1][uint64(r.RunnerUp)], Heavy: r.RunnerUpCount}
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(model.Cell{}, "Mean", "Min", "Max", "HeavyRatio"), cmpopts.IgnoreFields(model.Bottleneck{}, "ShareRatio", "Mean")); diff != "" {
+		if diff := cmp.Diff(want, got, protocmp.Transform(),
+			protocmp.IgnoreFields(&wire.Cell{}, "mean", "min", "max", "heavy_ratio"), protocmp.IgnoreFields(&wire.Bottleneck{}, "share_ratio", "mean")); diff != "" {
 			w.t.Errorf("%s to %s: %s", c.Src, c.Dst, diff)
 		}
 	}
 }
 
 // decodeFrames is decode for values with frames, whose cells are null.
-func decodeFrames[T any](t *testing.T, e event, name string) T {
+func decodeFrames[T any, P interface {
+	*T
+	proto.Message
+}](t *testing.T, e event, name string) P {
 	t.Helper()
 	if !strings.HasSuffix(e.data, `"cells":[]}`) {
 		t.Errorf("%s has cells beside its frames: %.300s", e.name, e.data)
 	}
-	return decode[T](t, e, name)
+	return decode[T, P](t, e, name)
 }
 
 // TestWatchFrames: frames say the same as JSON, whole or as changes, in a tenth of the bytes.
@@ -143,11 +144,12 @@ func TestWatchFrames(t *testing.T) {
 	known := newWatchedFrames(t, 20)
 	frames, plain := open(t, url+"frames"), open(t, url+"json")
 	first := frames.next(t)
-	snapshot, want := decodeFrames[model.Cells](t, first, model.EventSnapshot), decode[model.Cells](t, plain.next(t), model.EventSnapshot)
-	known.take(snapshot.Frames, snapshot.From, false)
-	known.holds(want.Values)
-	if text, _ := json.Marshal(want); len(first.data)*8 > len(text) || snapshot.Total != want.Total {
-		t.Errorf("%d of %d cells in %d bytes, as JSON in %d", snapshot.Total, want.Total, len(first.data), len(text))
+	whole := plain.next(t)
+	snapshot, want := decodeFrames[wire.CellsResponse](t, first, "snapshot"), decode[wire.CellsResponse](t, whole, "snapshot")
+	known.take(snapshot.Frames, snapshot.About.From.AsTime(), false)
+	known.holds(want.Cells)
+	if len(first.data)*8 > len(whole.data) || snapshot.Total != want.Total {
+		t.Errorf("%d of %d cells in %d bytes, as JSON in %d", snapshot.Total, want.Total, len(first.data), len(whole.data))
 	}
 	frames.next(t)
 	plain.next(t)
@@ -173,9 +175,9 @@ func TestWatchFrames(t *testing.T) {
 			}
 		}
 		s.memory.Publish()
-		e, want := frames.next(t), decode[model.WindowEvent](t, plain.next(t), model.EventWindow)
+		e, want := frames.next(t), decode[wire.WindowEvent](t, plain.next(t), "window")
 		if step.second == 1 && step.cells > 0 {
-			if late := decodeFrames[model.WindowEvent](t, e, model.EventWindow); late.Base != nil || !late.Late {
+			if late := decodeFrames[wire.WindowEvent](t, e, "window"); late.Base != nil || !late.Late {
 				t.Errorf("%s: %s", step.name, late.Base)
 			}
 			continue
@@ -184,7 +186,7 @@ func TestWatchFrames(t *testing.T) {
 		if (told.Base != nil) != step.change || step.change && known.rows > step.cells {
 			t.Errorf("%s: %d cells, as changes of %v", step.name, known.rows, told.Base)
 		}
-		known.holds(want.Values)
+		known.holds(want.Cells)
 	}
 }
 
@@ -210,8 +212,8 @@ func TestWatchFramesGone(t *testing.T) {
 	if told := known.window(w.next(t)); told.Base == nil || known.rows != 4 {
 		t.Errorf("%d cells, as changes of %v; want the 4 that have gone", known.rows, told.Base)
 	}
-	page := read[model.Cells](t, s.get(t, "/api/v1/cells?signal=max_delay"))
-	known.holds(page.Values)
+	page := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?signal=max_delay"))
+	known.holds(page.Cells)
 }
 
 // moving are names under which locations belong to another device from some time on.
@@ -254,7 +256,7 @@ func TestWatchFramesRenamed(t *testing.T) {
 	if told := known.window(w.next(t)); told.Base != nil {
 		t.Errorf("changes of %s", told.Base)
 	}
-	known.holds(read[model.Cells](t, s.get(t, "/api/v1/cells?signal=max_delay&level=device")).Values)
+	known.holds(read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?signal=max_delay&level=device")).Cells)
 }
 
 // TestCallFrames: a call has the same frames as bytes.
@@ -262,7 +264,7 @@ func TestCallFrames(t *testing.T) {
 	s := newServed(t, 16, nil)
 	s.window(t, 0)
 	w := open(t, listen(t, s)+"/api/v1/watch?encoding=frames")
-	want := decodeFrames[model.Cells](t, w.next(t), model.EventSnapshot)
+	want := decodeFrames[wire.CellsResponse](t, w.next(t), "snapshot")
 	stream := watch(t, caller(t, s), &wire.WatchRequest{Encoding: "frames"})
 	if !stream.Receive() {
 		t.Fatal(stream.Err())

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 )
 
 // written is a writer that knows what it was given.
@@ -101,7 +100,7 @@ func TestWatchPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := newStream(packed)
-	for second, name := range []string{model.EventSnapshot, model.EventSynced, model.EventWindow, model.EventWindow, model.EventWindow} {
+	for second, name := range []string{"snapshot", "synced", "window", "window", "window"} {
 		if second > 1 {
 			s.window(t, second)
 		}

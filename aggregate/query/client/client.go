@@ -1,7 +1,7 @@
 // Package client asks a csigscope query API: for cells, paths and locations, and for changes
 // as they come.
 //
-// It knows the API's addresses and its model. It must never know what answers are used for.
+// It knows the API's address and its messages. It must never know what answers are used for.
 package client
 
 import (
@@ -10,41 +10,52 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/query/model"
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 const (
-	// maxAnswer bounds an answer, in bytes.
+	// maxAnswer bounds an answer or an event, in bytes.
 	maxAnswer = 256 << 20
 	// maxProblem bounds an error.
 	maxProblem = 64 << 10
 )
 
-// Client asks one server. It is safe for concurrent use.
+// Client asks one server. Questions take the parameters of /openapi.json, and are put as
+// calls. It is safe for concurrent use.
 type Client struct {
 	// Retrying, if not nil, is told why a watch opens its stream again after a wait. It is
 	// called by Watch, and set before that.
 	Retrying func(why error, wait time.Duration)
 
-	base  string
-	http  *http.Client
-	retry time.Duration // first wait before a stream is opened again
+	base   string
+	http   problems
+	calls  wire.QueryServiceClient
+	schema *rest.Schema
+	retry  time.Duration // first wait before a stream is opened again
 }
 
 // Error is a refusal: what is wrong with the question, and what to change.
-type Error struct{ model.Problem }
+type Error struct{ *wire.Problem }
 
 // Error implements error.
 func (e *Error) Error() string {
-	if e.Detail == "" {
-		return e.Title
+	if e.GetDetail() == "" {
+		return e.GetTitle()
 	}
-	return e.Detail
+	return e.GetDetail()
 }
 
 // New makes a client of the server at a URL such as http://127.0.0.1:9465. h may be nil.
@@ -56,122 +67,238 @@ func New(server string, h *http.Client) (*Client, error) {
 	if h == nil {
 		h = &http.Client{}
 	}
-	return &Client{base: strings.TrimSuffix(u.String(), "/"), http: h, retry: time.Second}, nil
+	c := &Client{base: strings.TrimSuffix(u.String(), "/"), http: problems{h}, schema: rest.NewSchema(), retry: time.Second}
+	c.calls = wire.NewQueryServiceClient(c.http, c.base, connect.WithReadMaxBytes(maxAnswer))
+	return c, nil
 }
 
-// Cells is a page of cells. Parameters are those of /api/v1/cells.
-func (c *Client) Cells(ctx context.Context, parameters url.Values) (*model.Cells, error) {
-	return get[model.Cells](ctx, c, "cells", parameters)
+// problems is an HTTP client for which an answer with a problem (RFC 9457) is an Error, also
+// where it is not the API that refuses.
+type problems struct{ *http.Client }
+
+// Do implements connect.HTTPClient.
+func (p problems) Do(r *http.Request) (*http.Response, error) {
+	response, err := p.Client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "application/problem+json" {
+		return response, nil
+	}
+	defer response.Body.Close()
+	e := &Error{&wire.Problem{}}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxProblem)).Decode(e.Problem); err != nil || e.Title == "" {
+		e.Problem = &wire.Problem{Title: response.Status}
+	}
+	e.Status = uint32(response.StatusCode)
+	return nil, e
+}
+
+// ask puts a question. in is its message, without parameters.
+func ask[Q, R any](ctx context.Context, c *Client, name string, in *Q, parameters url.Values, call func(context.Context, *connect.Request[Q]) (*connect.Response[R], error)) (*R, error) {
+	if err := c.parse(parameters, in); err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", name, err)
+	}
+	answer, err := call(ctx, connect.NewRequest(in))
+	if err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", name, refusal(err))
+	}
+	return answer.Msg, nil
+}
+
+// parse sets a message to parameters; what the server would refuse is refused here.
+func (c *Client) parse(parameters url.Values, in any) error {
+	m, ok := in.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is no question", in)
+	}
+	err := c.schema.Parse(parameters, m)
+	if wrong, ok := errors.AsType[rest.Wrong](err); ok {
+		const status = http.StatusUnprocessableEntity
+		return &Error{&wire.Problem{Title: http.StatusText(status), Status: status, Detail: wrong.Error(), Errors: wrong}}
+	}
+	return err
+}
+
+// refusal is the Error that a call was refused with, or else the error itself.
+func refusal(err error) error {
+	refused, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return err
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	for _, d := range refused.Details() {
+		if v, err := d.Value(); err == nil {
+			if p, ok := v.(*wire.Problem); ok {
+				return &Error{p}
+			}
+		}
+	}
+	return err
+}
+
+// Cells is a page of cells.
+func (c *Client) Cells(ctx context.Context, parameters url.Values) (*wire.CellsResponse, error) {
+	return ask(ctx, c, "cells", &wire.CellsRequest{}, parameters, c.calls.Cells)
 }
 
 // AllCells are the cells of all pages, of one revision.
-func (c *Client) AllCells(ctx context.Context, parameters url.Values) (*model.Cells, error) {
+func (c *Client) AllCells(ctx context.Context, parameters url.Values) (*wire.CellsResponse, error) {
 	all, err := c.Cells(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	for next := all.Next; next != ""; {
-		parameters = clone(parameters)
-		parameters.Set("cursor", next)
+	for all.NextCursor != "" {
+		parameters = with(parameters, "cursor", all.NextCursor)
 		page, err := c.Cells(ctx, parameters)
 		if err != nil {
 			return nil, err
 		}
-		all.Values = append(all.Values, page.Values...)
-		next = page.Next
+		all.Cells, all.NextCursor = append(all.Cells, page.Cells...), page.NextCursor
 	}
-	all.Next = ""
 	return all, nil
 }
 
-// Path is one source and destination.
-func (c *Client) Path(ctx context.Context, parameters url.Values) (*model.Path, error) {
-	return get[model.Path](ctx, c, "path", parameters)
-}
-
-// Matrix is a signal as matrices.
-func (c *Client) Matrix(ctx context.Context, parameters url.Values) (*model.Matrix, error) {
-	return get[model.Matrix](ctx, c, "matrix", parameters)
-}
-
-// Locations are those that heavily loaded observations name most.
-func (c *Client) Locations(ctx context.Context, parameters url.Values) (*model.Locations, error) {
-	return get[model.Locations](ctx, c, "locations", parameters)
-}
-
-// Flows is a page of flows.
-func (c *Client) Flows(ctx context.Context, parameters url.Values) (*model.Flows, error) {
-	return get[model.Flows](ctx, c, "flows", parameters)
-}
-
-// Findings is a page of findings.
-func (c *Client) Findings(ctx context.Context, parameters url.Values) (*model.Findings, error) {
-	return get[model.Findings](ctx, c, "findings", parameters)
-}
-
-// Timeline is what each window came to.
-func (c *Client) Timeline(ctx context.Context, parameters url.Values) (*model.Timeline, error) {
-	return get[model.Timeline](ctx, c, "timeline", parameters)
-}
-
-// Fabric is what answers name.
-func (c *Client) Fabric(ctx context.Context) (*model.Fabric, error) {
-	return get[model.Fabric](ctx, c, "fabric", nil)
-}
-
-// Health is how fresh and complete answers are.
-func (c *Client) Health(ctx context.Context) (*model.Health, error) {
-	return get[model.Health](ctx, c, "health", nil)
-}
-
-func clone(parameters url.Values) url.Values {
-	out := url.Values{}
-	for k, v := range parameters {
-		out[k] = v
+// with are parameters with another one.
+func with(parameters url.Values, name, value string) url.Values {
+	out := maps.Clone(parameters)
+	if out == nil {
+		out = url.Values{}
 	}
+	out.Set(name, value)
 	return out
 }
 
-func get[T any](ctx context.Context, c *Client, name string, parameters url.Values) (*T, error) {
-	response, err := c.open(ctx, name, parameters, "")
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	var out T
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&out); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return &out, nil
+// Path is one source and destination.
+func (c *Client) Path(ctx context.Context, parameters url.Values) (*wire.PathResponse, error) {
+	return ask(ctx, c, "path", &wire.PathRequest{}, parameters, c.calls.Path)
 }
 
-// ErrUnchanged is the answer to a question with after and wait when nothing has come.
-var ErrUnchanged = errors.New("nothing has changed")
+// Locations are those that heavily loaded observations name most.
+func (c *Client) Locations(ctx context.Context, parameters url.Values) (*wire.LocationsResponse, error) {
+	return ask(ctx, c, "locations", &wire.LocationsRequest{}, parameters, c.calls.Locations)
+}
 
-// open gives the response to a question that the server has an answer to.
-func (c *Client) open(ctx context.Context, name string, parameters url.Values, seen string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/v1/"+name+"?"+parameters.Encode(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("ask for %s: %w", name, err)
+// Flows is a page of flows.
+func (c *Client) Flows(ctx context.Context, parameters url.Values) (*wire.FlowsResponse, error) {
+	return ask(ctx, c, "flows", &wire.FlowsRequest{}, parameters, c.calls.Flows)
+}
+
+// Findings is a page of findings.
+func (c *Client) Findings(ctx context.Context, parameters url.Values) (*wire.FindingsResponse, error) {
+	return ask(ctx, c, "findings", &wire.FindingsRequest{}, parameters, c.calls.Findings)
+}
+
+// Timeline is what each window came to.
+func (c *Client) Timeline(ctx context.Context, parameters url.Values) (*wire.TimelineResponse, error) {
+	return ask(ctx, c, "timeline", &wire.TimelineRequest{}, parameters, c.calls.Timeline)
+}
+
+// maxRetry bounds the wait before a stream is opened again.
+const maxRetry = 30 * time.Second
+
+// Watch calls handle for each event, until ctx ends, handle fails, or the server refuses the
+// question. A stream that breaks off is opened again and goes on where it was; what cannot be
+// gone on with begins with a gap and a snapshot.
+func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*wire.WatchResponse) error) error {
+	in := &wire.WatchRequest{}
+	if err := c.parse(parameters, in); err != nil {
+		return fmt.Errorf("ask for watch: %w", err)
 	}
-	if seen != "" {
-		request.Header.Set("Last-Event-ID", seen)
+	for backoff := (retry.Backoff{First: c.retry, Longest: maxRetry, Jitter: true}); ; {
+		began := in.After
+		err := c.stream(ctx, in, handle)
+		var stop *handlerError
+		switch refused, isRefused := errors.AsType[*Error](err); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &stop):
+			return stop.error
+		case isRefused && refused.Status < 500:
+			return err
+		}
+		if in.After != began {
+			backoff.Reset()
+		}
+		wait := backoff.Pause()
+		if c.Retrying != nil {
+			c.Retrying(err, wait)
+		}
+		if !retry.Sleep(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// handlerError is an error of the caller's own.
+type handlerError struct{ error }
+
+// stream reads one stream to its end. The question follows what was handled.
+func (c *Client) stream(ctx context.Context, in *wire.WatchRequest, handle func(*wire.WatchResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.calls.Watch(ctx, connect.NewRequest(proto.CloneOf(in)))
+	if err != nil {
+		return fmt.Errorf("ask for watch: %w", refusal(err))
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if err := handle(stream.Msg()); err != nil {
+			return &handlerError{err}
+		}
+		if id := stream.Msg().GetId(); id != "" {
+			in.After = id
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return fmt.Errorf("read events: %w", refusal(err))
+	}
+	return fmt.Errorf("read events: %w", io.ErrUnexpectedEOF)
+}
+
+// Tables that a server exports.
+const (
+	TableCells    = "export" // parameter table: cells or windows
+	TableFlows    = "export/flows"
+	TableFindings = "export/findings"
+)
+
+// Exported is how a table ended.
+type Exported struct {
+	Rows     int
+	Complete bool
+	CutBy    string // rows or time, where it is not complete
+}
+
+// errCutOff says that a transfer has broken off.
+var errCutOff = errors.New("the table broke off: ask again, or for less")
+
+// Export writes a table to w as it comes. Parameters are those of /api/v1/export and below;
+// format is csv, parquet or arrow. What w has got is of no use after an error.
+func (c *Client) Export(ctx context.Context, table string, parameters url.Values, w io.Writer) (*Exported, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/v1/"+table+"?"+parameters.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", table, err)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask for %s: %w", name, err)
-	}
-	if response.StatusCode == http.StatusOK {
-		return response, nil
+		return nil, fmt.Errorf("ask for %s: %w", table, err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusNotModified {
-		return nil, fmt.Errorf("ask for %s: %w", name, ErrUnchanged)
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask for %s: %s", table, response.Status)
 	}
-	e := &Error{}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxProblem)).Decode(&e.Problem); err != nil || e.Title == "" {
-		e.Problem = model.Problem{Title: response.Status}
+	if _, err := io.Copy(w, response.Body); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errCutOff
+		}
+		return nil, fmt.Errorf("read %s: %w", table, err)
 	}
-	e.Status = response.StatusCode
-	return nil, fmt.Errorf("ask for %s: %w", name, e)
+	rows, err := strconv.Atoi(response.Trailer.Get("Csigscope-Rows"))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", table, errCutOff)
+	}
+	return &Exported{rows, response.Trailer.Get("Csigscope-Complete") == "true", response.Trailer.Get("Csigscope-Cut-By")}, nil
 }

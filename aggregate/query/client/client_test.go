@@ -11,15 +11,17 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/client"
-	"github.com/csigscope/csigscope/aggregate/query/model"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -60,44 +62,35 @@ func TestQuestions(t *testing.T) {
 	m, _, c := serve(t)
 	window(t, m, 0)
 	whole, err := c.AllCells(t.Context(), nil)
-	if err != nil || len(whole.Values) != 16 {
-		t.Fatalf("%d cells, %v", len(whole.Values), err)
+	if err != nil || len(whole.Cells) != 16 {
+		t.Fatalf("%d cells, %v", len(whole.Cells), err)
 	}
 	pages, err := c.AllCells(t.Context(), url.Values{"limit": {"5"}})
-	if diff := cmp.Diff(whole, pages); err != nil || diff != "" {
+	if diff := cmp.Diff(whole, pages, protocmp.Transform()); err != nil || diff != "" {
 		t.Errorf("pages: %v (-whole +pages):\n%s", err, diff)
 	}
 	p, err := c.Path(t.Context(), url.Values{"src": {"rack1"}, "dst": {"rack2"}})
 	if err != nil || p.Cell.Dst != "rack2" || p.Room == nil {
 		t.Errorf("path %+v, %v", p, err)
 	}
-	if h, err := c.Health(t.Context()); err != nil || h.Windows != 1 {
-		t.Errorf("health %+v, %v", h, err)
-	}
-	if f, err := c.Fabric(t.Context()); err != nil || len(f.Groups) != 6 {
-		t.Errorf("fabric %+v, %v", f, err)
-	}
-	if l, err := c.Locations(t.Context(), nil); err != nil || len(l.Values) == 0 {
+	if l, err := c.Locations(t.Context(), nil); err != nil || len(l.Locations) == 0 {
 		t.Errorf("locations %+v, %v", l, err)
 	}
-	if l, err := c.Flows(t.Context(), url.Values{"signal": {"max_delay"}, "limit": {"5"}}); err != nil || len(l.Values) != 5 || l.Total != 20 {
+	if l, err := c.Flows(t.Context(), url.Values{"signal": {"max_delay"}, "limit": {"5"}}); err != nil || len(l.Flows) != 5 || l.Total != 20 {
 		t.Errorf("flows %+v, %v", l, err)
 	}
-	if l, err := c.Findings(t.Context(), url.Values{"severity": {"error"}}); err != nil || len(l.Values) == 0 {
+	if l, err := c.Findings(t.Context(), url.Values{"severity": {"error"}}); err != nil || len(l.Findings) == 0 {
 		t.Errorf("findings %+v, %v", l, err)
 	}
-	if l, err := c.Timeline(t.Context(), nil); err != nil || len(l.Values) != 1 {
+	if l, err := c.Timeline(t.Context(), nil); err != nil || len(l.Timeline) != 1 {
 		t.Errorf("timeline %+v, %v", l, err)
-	}
-	if l, err := c.Matrix(t.Context(), nil); err != nil || len(l.Groups) != 4 {
-		t.Errorf("matrix %+v, %v", l, err)
 	}
 	var refused *client.Error
 	if _, err := c.Cells(t.Context(), url.Values{"src": {"nobody"}}); !errors.As(err, &refused) || refused.Status != 422 || len(refused.Errors) != 1 {
 		t.Errorf("refused with %v", err)
 	}
-	if _, err := c.Cells(t.Context(), url.Values{"after": {"1"}}); !errors.Is(err, client.ErrUnchanged) {
-		t.Errorf("nothing new: %v", err)
+	if _, err := c.Cells(t.Context(), url.Values{"limit": {"0"}, "form": {"x"}}); !errors.As(err, &refused) || refused.Status != 422 || len(refused.Errors) != 2 {
+		t.Errorf("refused before it was asked with %v", err)
 	}
 	for _, server := range []string{"", "127.0.0.1:9465", "ftp://host", "http://"} {
 		if _, err := client.New(server, nil); err == nil {
@@ -111,10 +104,10 @@ func TestWatchResumes(t *testing.T) {
 	m, server, c := serve(t)
 	window(t, m, 0)
 	ctx, cancel := context.WithCancel(t.Context())
-	events := make(chan *client.Event, 16)
+	events := make(chan *wire.WatchResponse, 16)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		err := c.Watch(ctx, url.Values{"src": {"rack1"}}, func(e *client.Event) error {
+		err := c.Watch(ctx, url.Values{"src": {"rack1"}}, func(e *wire.WatchResponse) error {
 			events <- e
 			return nil
 		})
@@ -122,10 +115,10 @@ func TestWatchResumes(t *testing.T) {
 			t.Errorf("watch ended with %v", err)
 		}
 	})
-	if e := <-events; e.Snapshot == nil || len(e.Snapshot.Values) != 4 {
+	if e := <-events; len(e.GetSnapshot().GetCells()) != 4 {
 		t.Errorf("first event %+v", e)
 	}
-	if e := <-events; e.Name != model.EventSynced {
+	if e := <-events; e.GetSynced() == nil {
 		t.Errorf("second event %+v", e)
 	}
 	for second := 1; second <= 3; second++ {
@@ -134,18 +127,24 @@ func TestWatchResumes(t *testing.T) {
 		}
 		window(t, m, second)
 		e := <-events
-		if e.Window == nil || !e.Window.Start.Equal(begin.Add(time.Duration(second)*time.Second)) {
+		if !e.GetWindow().GetWindowStart().AsTime().Equal(begin.Add(time.Duration(second) * time.Second)) {
 			t.Errorf("event %+v, want window %d", e, second)
 		}
+	}
+	if err := m.Sync(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-events; len(e.GetDurable().GetWindowStarts()) != 4 {
+		t.Errorf("event %+v, want four durable windows", e)
 	}
 	cancel()
 	watching.Wait()
 	stop := errors.New("enough")
-	if err := c.Watch(t.Context(), nil, func(*client.Event) error { return stop }); !errors.Is(err, stop) {
+	if err := c.Watch(t.Context(), nil, func(*wire.WatchResponse) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("stopped with %v", err)
 	}
 	var refused *client.Error
-	if err := c.Watch(t.Context(), url.Values{"level": {"x"}}, func(*client.Event) error { return nil }); !errors.As(err, &refused) {
+	if err := c.Watch(t.Context(), url.Values{"level": {"x"}}, func(*wire.WatchResponse) error { return nil }); !errors.As(err, &refused) {
 		t.Errorf("refused with %v", err)
 	}
 }
@@ -184,4 +183,43 @@ func TestExport(t *testing.T) {
 	if _, err := c.Export(t.Context(), client.TableCells, nil, &out); err == nil || !strings.Contains(err.Error(), "broke off") {
 		t.Errorf("cut off: %v", err)
 	}
+}
+
+// TestWatchTellsWhy: who watches a server that is not there hears of it before the wait.
+func TestWatchTellsWhy(t *testing.T) {
+	t.Parallel()
+	c, err := client.New("http://"+refusing(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	told := 0
+	c.Retrying = func(why error, wait time.Duration) {
+		if told++; !errors.Is(why, syscall.ECONNREFUSED) || wait <= 0 {
+			t.Errorf("told of %v, %s", why, wait)
+		}
+		cancel()
+	}
+	err = c.Watch(ctx, nil, func(*wire.WatchResponse) error { return nil })
+	if !errors.Is(err, context.Canceled) || told != 1 {
+		t.Errorf("told %d times, ended with %v", told, err)
+	}
+}
+
+// refusing is an address where nobody listens, and nobody else can: its socket never does.
+func refusing(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }

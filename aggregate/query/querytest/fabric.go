@@ -184,17 +184,17 @@ func (f *maker) row(start int64, src, dst aggregate.GroupID, kind decode.Kind, a
 	if share > 0.9 {
 		trimmed = n / 20
 	}
-	add := func(s csig.Signal, value, heavyValue float64) {
-		valued := float64(n - trimmed)
-		f.memory.Rows = append(f.memory.Rows, Row{
-			Window: start, Signal: s, Kind: kind, Src: src, Dst: dst, Location: at,
-			Observations: n, Sum: value * valued, Min: value * 0.7, Max: value * 1.3,
-			Trimmed: trimmed, Heavy: min(heavy, n-trimmed), HeavySum: heavyValue * float64(min(heavy, n-trimmed)),
-		})
+	add := func(s csig.Signal, value float64) {
+		stored := func(v float64) uint64 { return uint64(math.Round(v / s.Unit().PerStored())) }
+		valued := n - trimmed
+		f.memory.Rows = append(f.memory.Rows, Row{Window: start, Signal: s, Kind: kind, Src: src, Dst: dst, Location: at, Sums: aggregate.Sums{
+			Observations: n, Measured: valued, Sum: stored(value) * valued, Min: stored(value * 0.7), Max: stored(value * 1.3),
+			Trimmed: trimmed, Heavy: min(heavy, valued), HeavySum: stored(value) * min(heavy, valued),
+		}})
 	}
-	add(csig.MinABW, free*portSpeed, free*portSpeed)
-	add(csig.MinABWRatio, free, free)
-	add(csig.MaxDelay, delay, delay)
+	add(csig.MinABW, free*portSpeed)
+	add(csig.MinABWRatio, free)
+	add(csig.MaxDelay, delay)
 }
 
 // Flows makes so many flows of m's first second, of max_delay, the last of them what all
@@ -222,7 +222,7 @@ func Findings(m *Memory, n int) (list []query.FindingRow) {
 		place := m.Places[i%len(m.Places)]
 		list = append(list, query.FindingRow{
 			Kind: kinds[i%2].String(), ID: 1<<60 + uint64(i), Severity: severities[i*3/n],
-			First: Start, Last: Start.Add(time.Duration(i+1) * time.Millisecond), Count: uint64(i + 1),
+			From: Start.UnixNano(), To: Start.Add(time.Duration(i+1) * time.Millisecond).UnixNano(), Count: uint64(i + 1),
 			Device: place.Device, Port: "up1", Location: place.ID, Evidence: fmt.Sprintf("S=%d 'then' 4", i), Packets: []uint64{9, 1 << 60},
 		})
 	}

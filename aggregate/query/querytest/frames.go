@@ -8,6 +8,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/decode"
 )
 
 // column reads n numbers of a frame.
@@ -35,8 +36,29 @@ func column(t testing.TB, data []byte, c query.Column, n int) []float64 {
 	return out
 }
 
-// ReadFrames turns frames back into the rows that they were made of.
-func ReadFrames(t testing.TB, answer []byte) (query.FramesHead, []query.CellRow) {
+// FrameRow is what frames say of a cell in a window. Values are in the signal's unit.
+type FrameRow struct {
+	Start                     int64 // of the window, Unix ns
+	Src, Dst                  aggregate.GroupID
+	Kind                      decode.Kind
+	Observations              uint64
+	Mean, Min, Max            float64
+	Untouched, Trimmed, Heavy uint64
+	Mode, RunnerUp            aggregate.LocationID
+	ModeCount, RunnerUpCount  uint64
+}
+
+// FrameRowOf is what frames have to say of the cell.
+func FrameRowOf(c *aggregate.CellWindow) FrameRow {
+	return FrameRow{
+		Start: c.Start, Src: c.Src, Dst: c.Dst, Kind: c.Kind, Observations: c.Observations,
+		Mean: c.MeanValue(), Min: c.MinValue(), Max: c.MaxValue(), Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy,
+		Mode: c.Mode, ModeCount: c.ModeCount, RunnerUp: c.RunnerUp, RunnerUpCount: c.RunnerUpCount,
+	}
+}
+
+// ReadFrames reads the rows of frames.
+func ReadFrames(t testing.TB, answer []byte) (query.FramesHead, []FrameRow) {
 	t.Helper()
 	length := binary.LittleEndian.Uint32(answer)
 	if (4+length)%8 != 0 {
@@ -53,7 +75,7 @@ func ReadFrames(t testing.TB, answer []byte) (query.FramesHead, []query.CellRow)
 		}
 		return aggregate.LocationID(head.Locations[int(v)-1])
 	}
-	var rows []query.CellRow
+	var rows []FrameRow
 	for _, f := range head.Frames {
 		l := head.Layouts[f.Layout]
 		src := column(t, data, query.Column{Type: "u16", At: l.Src}, l.Rows)
@@ -69,8 +91,8 @@ func ReadFrames(t testing.TB, answer []byte) (query.FramesHead, []query.CellRow)
 			return math.NaN()
 		}
 		for i := range l.Rows {
-			r := query.CellRow{
-				Window: int64(f.Window), Src: aggregate.GroupID(head.Groups[int(src[i])]), Dst: aggregate.GroupID(head.Groups[int(dst[i])]),
+			r := FrameRow{
+				Start: int64(f.Window), Src: aggregate.GroupID(head.Groups[int(src[i])]), Dst: aggregate.GroupID(head.Groups[int(dst[i])]),
 				Kind: 1, Observations: uint64(at("observations", i)), Heavy: uint64(at("heavy", i)), Trimmed: uint64(at("trimmed", i)),
 				Mean: at("mean", i), Min: at("min", i), Max: at("max", i), Mode: place(at("mode", i)),
 			}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -21,20 +22,14 @@ import (
 )
 
 // Row is a partial aggregate: what a cell's observations said of one location in
-// one window of Memory.Resolution. Values are in the signal's unit.
+// one window of Memory.Resolution. Values are stored integers.
 type Row struct {
-	Window       int64
-	Signal       csig.Signal
-	Kind         decode.Kind
-	Src, Dst     aggregate.GroupID
-	Location     aggregate.LocationID
-	Observations uint64
-	Sum          float64
-	Min, Max     float64
-	Untouched    uint64
-	Trimmed      uint64
-	Heavy        uint64
-	HeavySum     float64
+	Window   int64
+	Signal   csig.Signal
+	Kind     decode.Kind
+	Src, Dst aggregate.GroupID
+	Location aggregate.LocationID
+	aggregate.Sums
 }
 
 // Memory is a query.Reader over Rows. It is safe for concurrent use while nobody
@@ -79,23 +74,25 @@ func (m *Memory) Locations(context.Context) ([]fabric.Location, error) {
 }
 
 // Cells folds all windows into one.
-func (m *Memory) Cells(ctx context.Context, q query.Question) ([]query.CellRow, error) {
-	return query.Metered(ctx, func() ([]query.CellRow, error) {
-		return m.cells(q, func(int64) int64 { return 0 }), nil
+func (m *Memory) Cells(ctx context.Context, q query.Question) ([]aggregate.CellStats, error) {
+	return query.Metered(ctx, func() ([]aggregate.CellStats, error) {
+		var list []aggregate.CellStats
+		for _, c := range m.cells(q, func(int64) int64 { return 0 }) {
+			list = append(list, c.CellStats)
+		}
+		return list, nil
 	})
 }
 
 // CellWindows folds rows into windows of the step.
-func (m *Memory) CellWindows(_ context.Context, q query.Question) ([]query.CellRow, error) {
+func (m *Memory) CellWindows(_ context.Context, q query.Question) ([]aggregate.CellWindow, error) {
 	return m.cells(q, bucket(q)), nil
 }
 
 // EachCellWindow has the rows of CellWindows in their order.
-func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*query.CellRow) error) (bool, error) {
+func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*aggregate.CellWindow) error) (bool, error) {
 	rows, _ := m.CellWindows(ctx, q)
-	slices.SortFunc(rows, func(a, b query.CellRow) int {
-		return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
-	})
+	slices.SortFunc(rows, aggregate.CompareCellWindows)
 	for i := range rows {
 		if i == n {
 			return true, nil
@@ -107,47 +104,72 @@ func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f 
 	return false, nil
 }
 
-// LocationWindows counts per location and window of the step, reflections only of
-// cells without tags. What no hop touched has aggregate.NoLocation.
-func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]query.LocationCount, error) {
+// LocationWindows counts per location and window of the step. What no hop touched has
+// aggregate.NoLocation.
+func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]aggregate.LocationWindow, error) {
 	type key struct {
-		window   int64
+		start    int64
 		location aggregate.LocationID
 	}
-	counts := map[key]query.LocationCount{}
-	window := bucket(q)
+	counts := map[key]aggregate.LocationWindow{}
+	window, lift := bucket(q), m.lift(q.Level)
 	q.Src, q.Dst = nil, nil
-	rows, lift := m.selected(q), m.lift(q.Level)
-	tagged := map[cellKey]bool{}
-	for _, r := range rows {
-		if r.Kind == decode.Tag {
-			tagged[cellKey{window: window(r.Window), src: r.Src, dst: r.Dst}] = true
-		}
-	}
-	for _, r := range rows {
-		twice := r.Kind == decode.Reflection && tagged[cellKey{window: window(r.Window), src: r.Src, dst: r.Dst}]
-		if twice {
-			continue
-		}
+	for _, r := range m.selected(q) {
 		k := key{window(r.Window), lift(r.Location)}
 		c := counts[k]
-		c.Window, c.Location = k.window, k.location
+		c.Start, c.Location = k.start, k.location
 		c.Observations += r.Observations
 		c.Heavy += r.Heavy
+		c.HeavySum += r.HeavySum
 		counts[k] = c
 	}
 	return slices.Collect(maps.Values(counts)), nil
+}
+
+// TopLocations counts heavy observations per location.
+func (m *Memory) TopLocations(_ context.Context, q query.Question, n int) ([]aggregate.LocationStats, error) {
+	totals, lift := map[aggregate.LocationID]aggregate.LocationStats{}, m.lift(q.Level)
+	type placed struct {
+		src, dst aggregate.GroupID
+		at       aggregate.LocationID
+	}
+	heavyIn := map[placed]bool{}
+	q.Src, q.Dst = nil, nil
+	for _, r := range m.selected(q) {
+		at := lift(r.Location)
+		t := totals[at]
+		t.Location = at
+		t.Observations += r.Observations
+		t.Heavy += r.Heavy
+		t.HeavySum += r.HeavySum
+		if in := (placed{r.Src, r.Dst, at}); r.Heavy > 0 && !heavyIn[in] {
+			heavyIn[in] = true
+			t.Cells++
+		}
+		totals[at] = t
+	}
+	list := slices.SortedFunc(maps.Values(totals), func(a, b aggregate.LocationStats) int {
+		return cmp.Or(cmp.Compare(b.Heavy, a.Heavy), cmp.Compare(a.Location, b.Location))
+	})
+	return list[:min(n, len(list))], nil
 }
 
 func bucket(q query.Question) func(int64) int64 {
 	return func(t int64) int64 { return t - t%int64(q.Step) }
 }
 
+// selected are the rows that the question is about: reflections only of cells without tags.
 func (m *Memory) selected(q query.Question) []Row {
-	return slices.DeleteFunc(slices.Clone(m.Rows), func(r Row) bool {
-		return r.Signal != q.Signal || r.Window < q.From.UnixNano() || r.Window >= q.To.UnixNano() ||
-			q.Src != nil && r.Src != *q.Src || q.Dst != nil && r.Dst != *q.Dst
-	})
+	type cell struct{ src, dst aggregate.GroupID }
+	rows, tagged := []Row{}, map[cell]bool{}
+	for _, r := range m.Rows {
+		if r.Signal == q.Signal && r.Window >= q.From.UnixNano() && r.Window < q.To.UnixNano() &&
+			(q.Src == nil || r.Src == *q.Src) && (q.Dst == nil || r.Dst == *q.Dst) {
+			rows = append(rows, r)
+			tagged[cell{r.Src, r.Dst}] = tagged[cell{r.Src, r.Dst}] || r.Kind == decode.Tag
+		}
+	}
+	return slices.DeleteFunc(rows, func(r Row) bool { return r.Kind == decode.Reflection && tagged[cell{r.Src, r.Dst}] })
 }
 
 // lift maps locations to what stands for them at a level, unknown ones to themselves.
@@ -167,73 +189,110 @@ func (m *Memory) lift(level fabric.Level) func(aggregate.LocationID) aggregate.L
 type cellKey struct {
 	window   int64
 	src, dst aggregate.GroupID
-	kind     decode.Kind
 }
 
-type votes struct {
-	heavy uint64
-	sum   float64
-}
+type votes struct{ heavy, sum uint64 }
 
 type cellSum struct {
-	row    query.CellRow
-	sum    float64
+	row    aggregate.CellWindow
 	places map[aggregate.LocationID]votes
 }
 
-func (m *Memory) cells(q query.Question, window func(int64) int64) []query.CellRow {
+func (m *Memory) cells(q query.Question, window func(int64) int64) []aggregate.CellWindow {
 	sums, lift := map[cellKey]*cellSum{}, m.lift(q.Level)
 	for _, r := range m.selected(q) {
-		k := cellKey{window(r.Window), r.Src, r.Dst, r.Kind}
-		c := sums[k]
-		if c == nil {
-			c = &cellSum{places: map[aggregate.LocationID]votes{}}
-			c.row = query.CellRow{Window: k.window, Src: r.Src, Dst: r.Dst, Kind: r.Kind, Min: math.Inf(1), Max: math.Inf(-1)}
-			sums[k] = c
+		k := cellKey{window(r.Window), r.Src, r.Dst}
+		if sums[k] == nil {
+			stats := aggregate.CellStats{Src: r.Src, Dst: r.Dst, Signal: r.Signal, Kind: r.Kind}
+			sums[k] = &cellSum{aggregate.CellWindow{Start: k.window, CellStats: stats}, map[aggregate.LocationID]votes{}}
 		}
-		c.add(r, lift(r.Location))
+		sums[k].add(r, lift(r.Location))
 	}
-	var out []query.CellRow
-	for k, c := range sums {
-		if k.kind == decode.Reflection && sums[cellKey{k.window, k.src, k.dst, decode.Tag}] != nil {
-			continue
-		}
+	var out []aggregate.CellWindow
+	for _, c := range sums {
 		out = append(out, c.finish(q.Signal.Direction()))
 	}
 	return out
 }
 
 func (c *cellSum) add(r Row, location aggregate.LocationID) {
-	c.row.Observations += r.Observations
-	c.row.Untouched += r.Untouched
-	c.row.Trimmed += r.Trimmed
-	c.row.Heavy += r.Heavy
-	c.row.Min, c.row.Max = min(c.row.Min, r.Min), max(c.row.Max, r.Max)
-	c.sum += r.Sum
+	row := &c.row
+	row.Observations += r.Observations
+	row.Bytes += r.Bytes
+	row.Untouched += r.Untouched
+	row.Trimmed += r.Trimmed
+	row.Heavy += r.Heavy
+	row.HeavySum += r.HeavySum
+	if r.Measured > 0 {
+		if row.Measured == 0 || r.Min < row.Min {
+			row.Min = r.Min
+		}
+		row.Max = max(row.Max, r.Max)
+		row.Measured += r.Measured
+		row.Sum += r.Sum
+	}
 	if r.Heavy > 0 && location != aggregate.NoLocation {
 		v := c.places[location]
 		c.places[location] = votes{v.heavy + r.Heavy, v.sum + r.HeavySum}
 	}
 }
 
-func (c *cellSum) finish(direction csig.Direction) query.CellRow {
+func (c *cellSum) finish(direction csig.Direction) aggregate.CellWindow {
 	ranked := slices.SortedFunc(maps.Keys(c.places), func(a, b aggregate.LocationID) int {
 		va, vb := c.places[a], c.places[b]
-		severity := cmp.Compare(va.sum/float64(va.heavy), vb.sum/float64(vb.heavy))
+		severity := cmp.Compare(float64(va.sum)/float64(va.heavy), float64(vb.sum)/float64(vb.heavy))
 		if direction == csig.Max {
 			severity = -severity
 		}
 		return cmp.Or(cmp.Compare(vb.heavy, va.heavy), severity, cmp.Compare(a, b))
 	})
 	if len(ranked) > 0 {
-		c.row.Mode, c.row.ModeCount = ranked[0], c.places[ranked[0]].heavy
+		v := c.places[ranked[0]]
+		c.row.Mode, c.row.ModeCount, c.row.ModeSum = ranked[0], v.heavy, v.sum
 	}
 	if len(ranked) > 1 {
 		c.row.RunnerUp, c.row.RunnerUpCount = ranked[1], c.places[ranked[1]].heavy
 	}
-	c.row.Mean = math.NaN()
-	if n := c.row.Observations - c.row.Trimmed; n > 0 {
-		c.row.Mean = c.sum / float64(n)
-	}
+	c.row.SetState()
 	return c.row
+}
+
+// Flow is what flows of one second come to.
+type Flow struct {
+	Window time.Time
+	Signal csig.Signal
+	query.FlowTotal
+}
+
+func among[T comparable](list []T, v T) bool { return len(list) == 0 || slices.Contains(list, v) }
+
+func inside(p netip.Prefix, a netip.Addr) bool { return !p.IsValid() || p.Contains(a) }
+
+// Flows are those of FlowRows, each of one window.
+func (m *Memory) Flows(_ context.Context, q query.FlowQuestion) (list []query.FlowTotal, err error) {
+	for _, f := range m.FlowRows {
+		if f.Signal != q.Signal || f.Window.Before(q.From) || !f.Window.Before(q.To) || q.Kind != 0 && f.Kind != q.Kind || f.Heavy < q.MinHeavy ||
+			!among(q.SrcGroups, f.SrcGroup) || !among(q.DstGroups, f.DstGroup) || !inside(q.Src, f.Src) || !inside(q.Dst, f.Dst) {
+			continue
+		}
+		list = append(list, f.FlowTotal)
+	}
+	slices.SortStableFunc(list, func(a, b query.FlowTotal) int { return cmp.Compare(b.Heavy, a.Heavy) })
+	return list[:min(q.Limit, len(list))], nil
+}
+
+// Findings are those of FindingRows.
+func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []query.FindingRow, err error) {
+	for _, f := range m.FindingRows {
+		if f.From < q.To.UnixNano() && f.To >= q.From.UnixNano() && among(q.Kinds, f.Kind) && among(q.Severities, f.Severity) &&
+			among(q.Devices, f.Device) && among(q.Locations, f.Location) {
+			list = append(list, f)
+		}
+	}
+	return list[:min(q.Limit, len(list))], nil
+}
+
+// Missing are Gaps, whatever the range.
+func (m *Memory) Missing(context.Context, time.Time, time.Time) ([]query.Span, error) {
+	return m.Gaps, nil
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // Options configures Start.
@@ -179,10 +181,7 @@ func (e *Engine) connect(ctx context.Context) (io.ReadCloser, error) {
 			e.mu.Unlock()
 		case errors.Is(err, errLocked):
 			// Another child is starting or ending: attach to it, or follow it.
-			select {
-			case <-time.After(lockInterval):
-			case <-ctx.Done():
-			}
+			retry.Sleep(ctx, lockInterval)
 		default:
 			return nil, err
 		}
@@ -247,7 +246,7 @@ func (e *Engine) supervise(attached io.ReadCloser) {
 // insist attaches to the engine or starts it, however often that takes. It gives nil
 // when the lifetime has ended.
 func (e *Engine) insist() io.ReadCloser {
-	for backoff := firstBackoff; ; backoff = min(2*backoff, longestBackoff) {
+	for backoff := (retry.Backoff{First: firstBackoff, Longest: longestBackoff}); ; {
 		attached, err := e.connect(e.lifetime)
 		if e.lifetime.Err() != nil {
 			if attached != nil {
@@ -259,10 +258,9 @@ func (e *Engine) insist() io.ReadCloser {
 		if err == nil {
 			return attached
 		}
-		e.options.Logger.Error("engine cannot be started, trying again", slog.Any("error", err), slog.Duration("retry_in", backoff))
-		select {
-		case <-time.After(backoff):
-		case <-e.lifetime.Done():
+		pause := backoff.Pause()
+		e.options.Logger.Error("engine cannot be started, trying again", slog.Any("error", err), slog.Duration("retry_in", pause))
+		if !retry.Sleep(e.lifetime, pause) {
 			return nil
 		}
 	}

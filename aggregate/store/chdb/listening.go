@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // maxControlAnswer bounds what is read of the child's answers about itself, in bytes.
@@ -73,9 +75,7 @@ func (e *Engine) listenAgain() {
 		if _, err = e.askToListen(e.lifetime, address); err == nil {
 			return
 		}
-		select {
-		case <-time.After(pause):
-		case <-e.lifetime.Done():
+		if !retry.Sleep(e.lifetime, pause) {
 			return
 		}
 	}

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/csigscope/csigscope/ingest/credential"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // port is the TCP address on which guests ask the engine: programs of this
@@ -26,12 +24,12 @@ type port struct {
 	// attached says whether a client may own the address.
 	attached func(id string) bool
 
-	mu       sync.Mutex
-	listener net.Listener
-	server   *http.Server
-	owners   map[string]bool
-	closed   bool
-	closing  sync.WaitGroup
+	mu      sync.Mutex
+	server  *edge.Server // nil: no address is open
+	stop    context.CancelFunc
+	owners  map[string]bool
+	closed  bool
+	closing sync.WaitGroup
 }
 
 // resident owns an address that stays open as long as the engine.
@@ -50,7 +48,7 @@ func checkLoopback(address string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("listen on %q: %w", address, ErrAddress)
 	}
-	if !credential.IsLoopback(host) {
+	if !edge.IsLoopback(host) {
 		return "", fmt.Errorf("listen on %q: %w: there is no password and no TLS, so reach it from elsewhere by a tunnel", address, ErrAddress)
 	}
 	if host == "localhost" {
@@ -71,12 +69,12 @@ func (p *port) open(owner, address string) (string, error) {
 	if p.closed || owner != resident && !p.attached(owner) {
 		return "", errors.New("listen for clients: not attached to the engine")
 	}
-	if p.listener == nil {
+	if p.server == nil {
 		if err := p.listen(address); err != nil {
 			return "", err
 		}
 	}
-	open := p.listener.Addr().String()
+	open := p.server.Addr().String()
 	if _, number, _ := net.SplitHostPort(address); address != open && number != "0" {
 		return "", fmt.Errorf("listen on %s: %w: at %s. Use that address, or end the command that opened it", address, errElsewhere, open)
 	}
@@ -85,16 +83,26 @@ func (p *port) open(owner, address string) (string, error) {
 }
 
 func (p *port) listen(address string) error {
-	listener, err := net.Listen("tcp", address)
+	server, err := edge.New(edge.Config{
+		MaxConns: maxGuests, MaxHeader: maxGuestHead, Read: -1, Write: -1, Idle: guestIdle, Grace: shutdownPatience, Logger: p.logger,
+		Refused: func(why edge.Reason, _ ...slog.Attr) {
+			if why == edge.TooManyConns {
+				p.tally.add(refusedConnection)
+			} else {
+				p.tally.add(refusedOrigin)
+			}
+		},
+	})
 	if err != nil {
+		return err
+	}
+	if err := server.Listen(context.Background(), address); err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	server := newServer(p.handler, p.logger)
-	server.IdleTimeout = guestIdle
-	server.MaxHeaderBytes = maxGuestHead
-	p.listener, p.server, p.owners = listener, server, make(map[string]bool)
+	ctx, stop := context.WithCancel(context.Background())
+	p.server, p.stop, p.owners = server, stop, make(map[string]bool)
 	p.closing.Go(func() {
-		if err := server.Serve(&boundedListener{Listener: listener, tally: p.tally}); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(ctx, p.handler); err != nil {
 			p.logger.Error("serve clients failed", slog.String("address", address), slog.Any("error", err))
 		}
 	})
@@ -116,25 +124,17 @@ func (p *port) leave(owner string) {
 
 // shut frees the address at once; requests that run may finish.
 func (p *port) shut() {
-	p.logger.Info("address closed to clients", slog.String("address", p.listener.Addr().String()), slog.Any("tally", p.tally))
-	p.listener.Close()
-	server := p.server
-	p.listener, p.server, p.owners = nil, nil, nil
-	p.closing.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
-		defer cancel()
-		// Queries that outlast the wait are cut off; their clients see it.
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-	})
+	p.logger.Info("address closed to clients", slog.String("address", p.server.Addr().String()), slog.Any("tally", p.tally))
+	p.stop()
+	p.server.Close()
+	p.server, p.stop, p.owners = nil, nil, nil
 }
 
 // close ends every owner's address and waits for its requests.
 func (p *port) close() {
 	p.mu.Lock()
 	p.closed = true
-	if p.listener != nil {
+	if p.server != nil {
 		p.shut()
 	}
 	p.mu.Unlock()
@@ -171,43 +171,3 @@ const (
 	maxGuestHead = 256 << 10
 	guestIdle    = 30 * time.Second
 )
-
-// boundedListener turns connections away beyond maxGuests, so that they hold
-// neither descriptors nor memory.
-type boundedListener struct {
-	net.Listener
-	tally *tally
-	open  atomic.Int64
-}
-
-// Accept implements net.Listener.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.open.Add(1) <= maxGuests {
-			return &countedConn{Conn: conn, open: &l.open}, nil
-		}
-		l.open.Add(-1)
-		l.tally.add(refusedConnection)
-		_ = conn.SetDeadline(time.Now().Add(time.Second))
-		_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n")
-		conn.Close()
-	}
-}
-
-type countedConn struct {
-	net.Conn
-	open   *atomic.Int64
-	closed atomic.Bool
-}
-
-// Close implements net.Conn.
-func (c *countedConn) Close() error {
-	if !c.closed.Swap(true) {
-		c.open.Add(-1)
-	}
-	return c.Conn.Close()
-}

@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // ServerOptions configures Serve. In a child that Start has made, fields left
@@ -37,6 +38,10 @@ const (
 	closePatience    = 10 * time.Second
 	tendInterval     = time.Second
 	farewell         = 100 * time.Millisecond
+
+	// Of the Unix socket, which only this user reaches.
+	maxHead    = 1 << 20
+	socketIdle = 24 * time.Hour // longer than any client's, which would lose an insert otherwise
 )
 
 // Serve runs the engine over a data folder and answers ClickHouse's HTTP
@@ -124,14 +129,15 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 	}
 	routes := clients.routes()
 	routes["POST /listen"] = guests.serveListen
-	server := newServer(h.routes(routes), o.Logger)
+	server, err := edge.New(edge.Config{MaxHeader: maxHead, Read: -1, Write: -1, Idle: socketIdle, Grace: shutdownPatience, Logger: o.Logger})
+	if err != nil {
+		return err
+	}
+	server.ListenOn(l.Listener)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		if err := server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: %w", l.path, err)
-		}
-		return nil
-	})
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	group.Go(func() error { return server.Serve(serving, h.routes(routes)) })
 	group.Go(func() error {
 		<-ctx.Done()
 		if clients.close() > 0 {
@@ -139,18 +145,8 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 			// connections that Shutdown would close under a new query.
 			time.Sleep(farewell)
 		}
-		guestsGone := make(chan struct{})
-		go func() {
-			defer close(guestsGone)
-			guests.close()
-		}()
-		shutdownContext, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
-		defer cancel()
-		// Queries that outlast the wait are cut off; their clients see it.
-		if server.Shutdown(shutdownContext) != nil {
-			_ = server.Close()
-		}
-		<-guestsGone
+		stopServing()
+		guests.close()
 		return nil
 	})
 	group.Go(func() error {
@@ -177,15 +173,6 @@ func tend(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 		if err := boundLog(engineLog); err != nil {
 			logger.Warn("bound engine log failed", slog.Any("error", err))
 		}
-	}
-}
-
-func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		MaxHeaderBytes:    1 << 20,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 }
 

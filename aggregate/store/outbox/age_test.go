@@ -22,7 +22,7 @@ func TestOldest(t *testing.T) {
 	l := open()
 	add := func(class int) {
 		t.Helper()
-		if err := l.Append(class, 1, Extent{}, nil, []byte("x")); err != nil {
+		if err := l.Append(Record{Class: class, Weight: 1, Payload: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
 	}

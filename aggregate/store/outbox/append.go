@@ -6,119 +6,142 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// appendAttempts is how many segments are tried for one record.
+// appendAttempts is how many segments are tried for one group.
 const appendAttempts = 3
 
 // saveInterval is how often the position is written while records are acknowledged,
 // unless Options say otherwise.
 const saveInterval = time.Second
 
-// Append writes a record; it is on disk when Append returns nil. Weight counts what is
-// in it, and extent is the time that this is of: both stand in for the record if it is
-// lost. After an error it may still be sent after a crash: what was written of it is
-// identical then. A segment whose writing or syncing failed is never written to again;
-// the record is written to a new one.
+// Append writes a group of records; they are on disk when Append returns nil, and after a
+// crash all of them are or none. After an error they may still be sent after a crash: the
+// written part of them is identical then. A segment whose writing or syncing failed is never
+// written to again; the group is written to a new one.
 //
-// At the bound records that are acknowledged give way, oldest first, before it fails
-// with ErrFull. Anyone may call it.
-func (l *Log) Append(class int, weight uint64, extent Extent, label, payload []byte) error {
+// At the bound acknowledged records give way, oldest first, before it fails with ErrFull.
+// Anyone may call it. It keeps nothing of the records.
+func (l *Log) Append(records ...Record) error {
+	if len(records) == 0 {
+		return nil
+	}
 	l.files.Lock()
 	defer l.files.Unlock()
-	c := &l.classes[class]
-	size := headerSize + int64(len(label)) + int64(len(payload))
-	if len(label) > MaxLabel || len(payload) > MaxPayload || !c.Exempt && size > l.o.MaxBytes {
+	size, bounded := int64(0), false
+	for i := range records {
+		r := &records[i]
+		if len(r.Label) > MaxLabel || len(r.Payload) > MaxPayload {
+			return fmt.Errorf("append %d bytes to outbox %s: %w", len(r.Label)+len(r.Payload), l.o.Dir, ErrTooLarge)
+		}
+		size += headerSize + int64(len(r.Label)) + int64(len(r.Payload))
+		bounded = bounded || !l.classes[r.Class].Exempt && !l.classes[r.Class].Latest
+	}
+	if bounded && size > l.o.MaxBytes {
 		return fmt.Errorf("append %d bytes to outbox %s: %w", size, l.o.Dir, ErrTooLarge)
 	}
-	if !c.Exempt && !l.makeRoom(size) {
+	if bounded && !l.makeRoom(size) {
 		return ErrFull
 	}
-	h := header{
-		class: uint8(c.index), labelSize: uint32(len(label)), payloadSize: uint32(len(payload)), id: l.id,
-		written: l.o.Now().UnixNano(), weight: weight, extent: extent,
-		labelCRC: crc32.Checksum(label, castagnoli), payloadCRC: crc32.Checksum(payload, castagnoli),
+	g, err := l.group(records, size)
+	if err != nil {
+		return err
 	}
-	l.mu.Lock()
-	h.seq, h.prev, h.before = c.next, c.confirmed, c.sum
-	closed := l.closed
-	// A number is used once, even if the record fails: some of it may be on disk.
-	c.next++
-	l.mu.Unlock()
-	if closed {
-		return ErrClosed
-	}
-	var err error
 	for range appendAttempts {
-		if err = l.write(c, &h, label, payload); err == nil {
+		if err = l.write(g); err == nil {
 			l.signal()
 			return nil
 		}
-		l.removeEmpty(c)
+		l.removeEmpty()
 		if NoSpace(err) {
 			l.makeRoom(l.o.MaxBytes)
 			continue
 		}
-		l.o.Logger.Error("segment failed, beginning another one", slog.String("class", c.Name), slog.String("error", err.Error()))
+		l.o.Logger.Error("segment failed, beginning another one", slog.String("error", err.Error()))
 	}
 	return fmt.Errorf("append to outbox %s: %w", l.o.Dir, err)
 }
 
-// removeEmpty deletes a new segment whose first record failed: on a full disk what was
-// written of it would take the place that a later attempt needs.
-func (l *Log) removeEmpty(c *class) {
+// group is records on their way to the disk, and their headers.
+type group struct {
+	records []Record
+	headers []header
+	size    int64
+}
+
+// group numbers records. A number is used once, even if the group fails: some of it may be
+// on disk.
+func (l *Log) group(records []Record, size int64) (*group, error) {
+	g := &group{records, make([]header, len(records)), size}
+	now := l.o.Now().UnixNano()
 	l.mu.Lock()
-	n := len(c.segments)
-	if n == 0 || !c.rotate || c.active == nil || c.segments[n-1].end > 0 {
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	last := make(map[int]*header, len(l.classes)) // of the group, by class
+	for i := range records {
+		r, h := &records[i], &g.headers[i]
+		c := &l.classes[r.Class]
+		*h = header{
+			class: c.ID, more: i < len(records)-1, labelSize: uint32(len(r.Label)), payloadSize: uint32(len(r.Payload)), id: l.id,
+			seq: c.next, prev: c.confirmed, written: now, weight: r.Weight, before: c.sum, extent: r.Extent,
+			labelCRC: crc32.Checksum(r.Label, castagnoli), payloadCRC: crc32.Checksum(r.Payload, castagnoli),
+		}
+		if was := last[r.Class]; was != nil {
+			h.prev, h.before = was.seq, was.before+was.weight
+		}
+		last[r.Class] = h
+		c.next++
+	}
+	return g, nil
+}
+
+// removeEmpty deletes a new segment whose first group failed: on a full disk the written
+// part of it would take the place that a later attempt needs.
+func (l *Log) removeEmpty() {
+	l.mu.Lock()
+	n := len(l.segments)
+	if n == 0 || !l.rotate || l.active == nil || l.segments[n-1].end > 0 {
 		l.mu.Unlock()
 		return
 	}
-	s := c.segments[n-1]
+	s := l.segments[n-1]
 	l.mu.Unlock()
-	_ = l.seal(c) // nobody needs what was not written
-	if err := l.o.FS.Remove(l.path(c, &s)); err != nil {
+	_ = l.seal() // nobody needs its contents
+	l.swap.Lock()
+	defer l.swap.Unlock()
+	if err := l.o.FS.Remove(l.path(s.number)); err != nil {
 		l.o.Logger.Warn("remove failed segment", slog.String("error", err.Error()))
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total -= s.size
-	c.segments = c.segments[: n-1 : n-1]
+	l.segments = l.segments[: n-1 : n-1]
 }
 
 // NoSpace tells the errors of a full disk and of a used up quota.
 func NoSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// write appends to the active segment, or to a new one, and seals it where that fails.
-func (l *Log) write(c *class, h *header, label, payload []byte) error {
-	if err := l.activate(c, h); err != nil {
+// write appends to the active segment, or to a new one.
+func (l *Log) write(g *group) error {
+	if err := l.activate(g); err != nil {
 		return err
 	}
 	l.mu.Lock()
-	s := c.segments[len(c.segments)-1]
+	s := l.segments[len(l.segments)-1]
 	l.mu.Unlock()
-	head := append(h.appendTo(make([]byte, 0, headerSize+len(label)), s.end), label...)
-	written := int64(0)
-	err := func() error {
-		for _, part := range [][]byte{head, payload} {
-			n, err := c.active.Write(part)
-			written += int64(n)
-			if err != nil {
-				return err
-			}
-		}
-		if err := c.active.Sync(); err != nil {
-			return err
-		}
-		if s.end == 0 {
-			return l.o.FS.SyncDir(l.o.Dir)
-		}
-		return nil
-	}()
-	l.wrote(c, h, written, err)
+	written, err := l.writeRecords(g, s.end)
+	if err == nil {
+		err = l.active.Sync()
+	}
+	if err == nil && s.end == 0 {
+		err = l.o.FS.SyncDir(l.o.Dir)
+	}
+	l.wrote(g, written, err)
 	switch {
 	case err == nil && s.end == 0:
 		l.trySave() // from now on the segment is known to be there
@@ -128,33 +151,62 @@ func (l *Log) write(c *class, h *header, label, payload []byte) error {
 	return err
 }
 
-func (l *Log) wrote(c *class, h *header, written int64, err error) {
+func (l *Log) writeRecords(g *group, offset int64) (written int64, err error) {
+	var head []byte
+	for i := range g.records {
+		head = append(g.headers[i].appendTo(head[:0], offset+written), g.records[i].Label...)
+		for _, part := range [][]byte{head, g.records[i].Payload} {
+			n, err := l.active.Write(part)
+			written += int64(n)
+			if err != nil {
+				return written, err
+			}
+		}
+	}
+	return written, nil
+}
+
+// wrote takes over a group that was confirmed, or that failed.
+func (l *Log) wrote(g *group, written int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := &c.segments[len(c.segments)-1]
-	last.size += written
+	s := &l.segments[len(l.segments)-1]
+	s.size += written
 	l.total += written
 	if err != nil {
-		c.rotate = true
+		l.rotate = true
 		return
 	}
-	last.end += written
-	c.appended, c.confirmed = h.seq, h.seq
-	c.sum += h.weight
-	c.extent = c.extent.Join(h.extent)
+	s.end += written
 	l.changed = true
+	for i := range g.headers {
+		h, c := &g.headers[i], &l.classes[g.records[i].Class]
+		s.note(c.index, h)
+		c.confirm(h)
+		if c.Latest {
+			l.ack(c, h.prev, h.before, c.waiting-1, h.time())
+		}
+	}
+}
+
+// confirm counts a record that is on disk; the caller holds mu.
+func (c *class) confirm(h *header) {
+	c.appended, c.confirmed = h.seq, h.seq
+	c.sum = h.before + h.weight
+	c.extent = c.extent.Join(h.extent)
 	c.waiting++
 	c.ages.note(h.seq, h.time())
 }
 
 // activate makes sure that there is a segment to write to.
-func (l *Log) activate(c *class, h *header) error {
+func (l *Log) activate(g *group) error {
+	first := &g.headers[0]
 	l.mu.Lock()
-	fresh := c.active == nil || c.rotate
+	fresh := l.active == nil || l.rotate
 	if !fresh {
-		s := &c.segments[len(c.segments)-1]
-		full := s.end > 0 && s.end+h.size() > l.o.SegmentBytes
-		age := h.time().Sub(s.begun) // below 0 where the clock was set back
+		s := &l.segments[len(l.segments)-1]
+		full := s.end > 0 && s.end+g.size > l.o.SegmentBytes
+		age := first.time().Sub(s.begun) // below 0 where the clock was set back
 		old := s.end > 0 && l.o.SegmentAge > 0 && (age < 0 || age >= l.o.SegmentAge)
 		fresh = full || old
 	}
@@ -162,39 +214,31 @@ func (l *Log) activate(c *class, h *header) error {
 	if !fresh {
 		return nil
 	}
-	if err := l.seal(c); err != nil {
-		l.o.Logger.Error("close segment failed", slog.String("class", c.Name), slog.String("error", err.Error()))
+	if err := l.seal(); err != nil {
+		l.o.Logger.Error("close segment failed", slog.String("error", err.Error()))
 	}
 	l.mu.Lock()
 	l.number++
-	s := segment{number: l.number, first: h.seq, before: h.before, begun: h.time()}
+	s := segment{number: l.number, begun: first.time()}
 	l.mu.Unlock()
-	f, err := l.o.FS.Open(l.path(c, &s), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	f, err := l.o.FS.Open(l.path(s.number), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
+	l.active = f
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.active, c.rotate = f, false
-	if n := len(c.segments); n > 0 {
-		c.segments[n-1].next = s.first
-	}
-	c.segments = append(c.segments, s)
+	l.rotate = false
+	l.segments = append(l.segments, s)
 	return nil
 }
 
-// seal ends the active segment.
-func (l *Log) seal(c *class) error {
-	l.mu.Lock()
-	f := c.active
-	c.active = nil
-	l.mu.Unlock()
+// seal ends the active segment. The caller holds files.
+func (l *Log) seal() error {
+	f := l.active
+	l.active = nil
 	if f == nil {
 		return nil
 	}
 	return f.Close()
-}
-
-func (l *Log) path(c *class, s *segment) string {
-	return filepath.Join(l.o.Dir, segmentName(c.Name, s.number, s.first))
 }

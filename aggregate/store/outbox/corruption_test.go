@@ -36,7 +36,7 @@ func appended(t *testing.T, killed bool) (dir string, list []written) {
 	for i := range 40 {
 		at := int64(1000+i) * int64(time.Second)
 		w := written{i % 2, 100 + uint64(i), outbox.Extent{From: at, To: at + int64(time.Second)}}
-		if err := l.Append(w.class, w.weight, w.extent, fmt.Appendf(nil, "label %d", i), make([]byte, 100+i)); err != nil {
+		if err := l.Append(outbox.Record{Class: w.class, Weight: w.weight, Extent: w.extent, Label: fmt.Appendf(nil, "label %d", i), Payload: make([]byte, 100+i)}); err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, w)
@@ -76,7 +76,7 @@ func TestCorruption(t *testing.T) {
 				if err := os.CopyFS(damaged, os.DirFS(dir)); err != nil {
 					t.Fatal(err)
 				}
-				if err := c.Damage(damaged, "rows", "notes"); err != nil {
+				if err := c.Damage(damaged); err != nil {
 					t.Fatal(err)
 				}
 				judge(t, damaged, list, c.Harmless)

@@ -1,32 +1,36 @@
 // Package outbox keeps records on disk until somebody has taken them over: a
-// checksummed, fsynced log in segments, bounded in size, with one appender and one
-// sender.
+// checksummed, fsynced log in segments, bounded in size, with one sender.
 //
 // It knows files, checksums and the order of records. It must never know what is in a
 // record, who sends it, or where to.
 //
-// Records belong to classes, each a series of segments of its own under one budget, so
-// that the records of one class can make room for those of another. Append returns when
-// a record is on disk. Next gives the oldest one that is not acknowledged, verified
+// Records belong to classes. All classes share the segments; each has numbers and a cursor
+// of its own, so that one that cannot be sent holds up no other. Append writes a group of
+// records with one sync, and returns when they are on disk; after a crash a group is there
+// as a whole or not at all. Next gives the oldest unacknowledged record of a class, verified
 // again; where records are damaged or missing it gives their place instead: a range of
-// numbers, with the weight and the time of what was there as far as its neighbours tell.
+// numbers, with the weight and the time of the records as far as their neighbours tell.
 // Between the first record and the last none goes unaccounted.
 //
-// Classes that Options do not name are a newer program's: their segments are held, until
+// A segment whose records are all acknowledged is deleted. When room is short, and when
+// records of one class are given up, a segment is written again without them.
+//
+// Records of classes that Options do not name are a newer program's: they are held, until
 // that one comes or Discard gives them up.
 //
 // On disk a segment is a series of records, little-endian:
 //
 //	offset  size
 //	     0     4  magic "obx1"
-//	     4     1  version, 2
+//	     4     1  version, 3
 //	     5     1  class
-//	     6     2  0
+//	     6     1  1 if the next record is of the same group, else 0
+//	     7     1  0
 //	     8     4  length of the label, at most 64 KiB
 //	    12     4  length of the payload, at most 64 MiB
 //	    16     8  id of the log, part of the record's token
 //	    24     8  sequence number in the class, from 1
-//	    32     8  sequence number of the confirmed record before it, 0 for none
+//	    32     8  sequence number of the confirmed record of the class before it, 0 for none
 //	    40     8  time of appending, Unix ns
 //	    48     8  weight: how many things the payload holds
 //	    56     8  weight of all confirmed records of the class before it
@@ -44,21 +48,21 @@
 // checksum counts:
 //
 //	offset  size
-//	     0     4  magic "obp1"
+//	     0     4  magic "obp2"
 //	     4     4  length of the slot
 //	     8     8  generation: the later slot has the higher one
 //	    16     8  id of the log
 //	    24     8  time of writing, Unix ns
 //	    32     1  number of classes
-//	    33        for each class: length of the name (1), name, and 8 bytes each of
-//	              the number up to which all is acknowledged, the number of the last
-//	              confirmed record, the weight of all records up to either, the time
-//	              of what waits (from, to), and the number of an uncertain loss
-//	              behind the last record, 0 for none
+//	    33        for each class: its number on disk (1), and 8 bytes each of the sequence
+//	              number up to which all is acknowledged, the number of the last confirmed
+//	              record, the weight of all records up to either, the time of the waiting
+//	              records (from, to), and the number of an uncertain loss behind the last
+//	              record, 0 for none
 //	   end     4  CRC32C of all before
 //
 // Each append writes the slot that is not synced, in place and without a sync: a kill
 // leaves it. A sync, at each new segment and now and then while records are acknowledged,
 // makes it the synced one, so that a power cut leaves one too. Without either slot records
-// are sent again, and what may be missing behind the last one is an Uncertain loss.
+// are sent again, and a loss behind the last one cannot be excluded (Uncertain).
 package outbox

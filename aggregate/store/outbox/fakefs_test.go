@@ -172,7 +172,11 @@ func (h *fakeHandle) ReadAt(b []byte, at int64) (int, error) {
 func (h *fakeHandle) WriteAt(b []byte, at int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
-	part, err := h.fs.op("write")
+	what := "overwrite"
+	if int(at)+len(b) > len(h.file.data) {
+		what = "write"
+	}
+	part, err := h.fs.op(what)
 	if err != nil {
 		b = b[:int(part*float64(len(b)))]
 	}
@@ -181,6 +185,16 @@ func (h *fakeHandle) WriteAt(b []byte, at int64) (int, error) {
 	}
 	h.file.patches = append(h.file.patches, patch{int(at), slices.Clone(h.file.data[at : int(at)+len(b)])})
 	return copy(h.file.data[at:], b), err
+}
+
+func (h *fakeHandle) Truncate(size int64) error {
+	h.fs.mu.Lock()
+	defer h.fs.mu.Unlock()
+	if _, err := h.fs.op("truncate"); err != nil {
+		return err
+	}
+	h.file.data = h.file.data[:size]
+	return nil
 }
 
 func (h *fakeHandle) Sync() error {
@@ -240,7 +254,7 @@ func (f *fakeFS) powerCut(rng *rand.Rand) *fakeFS {
 			clear(data[synced+rng.IntN(len(data)-synced):])
 		}
 		for _, p := range slices.Backward(node.patches) {
-			if p.at >= len(data) {
+			if p.at >= len(data) { // was cut off
 				continue
 			}
 			// Of what was written in place, any part may have reached the disk.
@@ -254,11 +268,11 @@ func (f *fakeFS) powerCut(rng *rand.Rand) *fakeFS {
 	return next
 }
 
-// segments are the names of the segments of a class, oldest first.
-func (f *fakeFS) segments(class string) []string {
+// segments are the names of the segments, oldest first.
+func (f *fakeFS) segments() []string {
 	var names []string
 	for name := range f.files {
-		if strings.HasPrefix(filepath.Base(name), class+"-") {
+		if strings.HasSuffix(name, segmentSuffix) {
 			names = append(names, name)
 		}
 	}

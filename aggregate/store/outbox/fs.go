@@ -34,6 +34,7 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
+	Truncate(size int64) error
 	Sync() error
 }
 

@@ -10,7 +10,7 @@ import (
 // them, whole, and reading comes to an end.
 func FuzzSegment(f *testing.F) {
 	_, fsys := smallLog(f, true)
-	for _, name := range fsys.segments("fine") {
+	for _, name := range fsys.segments() {
 		data := fsys.files[name].data
 		f.Add(data)
 		f.Add(data[:len(data)-30])
@@ -22,12 +22,12 @@ func FuzzSegment(f *testing.F) {
 	f.Add(bytes.Repeat([]byte(magic), 100))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fsys := newFakeFS()
-		fsys.files[filepath.Join(testDir, segmentName("fine", 1, 1))] = &fakeFile{data: data, synced: len(data)}
+		fsys.files[filepath.Join(testDir, segmentName(1))] = &fakeFile{data: data, synced: len(data)}
 		l, err := newHistory(t).open(fsys)
 		if err != nil {
 			return
 		}
-		last := uint64(0)
+		last := map[int]uint64{}
 		for {
 			e, ok, err := l.Next(nil)
 			if err != nil {
@@ -36,10 +36,10 @@ func FuzzSegment(f *testing.F) {
 			if !ok {
 				break
 			}
-			if e.First != last+1 || e.Last < e.First {
-				t.Fatalf("%d to %d after %d", e.First, e.Last, last)
+			if was := last[e.Class]; was != 0 && e.First != was+1 || e.Last < e.First {
+				t.Fatalf("%d to %d of class %d after %d", e.First, e.Last, e.Class, was)
 			}
-			if last = e.Last; e.Lost == "" && !bytes.Contains(data, append(bytes.Clone(e.Label), e.Payload...)) && e.Label != nil {
+			if last[e.Class] = e.Last; e.Lost == "" && !bytes.Contains(data, append(bytes.Clone(e.Label), e.Payload...)) && e.Label != nil {
 				t.Fatalf("record %d is not in the segment", e.First)
 			}
 			l.Ack(&e)
@@ -62,7 +62,7 @@ func FuzzPosition(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append(0, 1, Extent{}, nil, []byte("a record")); err != nil {
+		if err := l.Append(Record{Class: 0, Weight: 1, Payload: []byte("a record")}); err != nil {
 			t.Fatal(err)
 		}
 	})

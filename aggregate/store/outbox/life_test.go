@@ -65,7 +65,7 @@ func (h *history) append(l *Log, class, size int) error {
 	label := fmt.Appendf(nil, "label %d", h.n)
 	h.attempted[string(payload)] = true
 	seq := l.classes[class].next
-	err := l.Append(class, uint64(size), Extent{}, label, payload)
+	err := l.Append(Record{Class: class, Weight: uint64(size), Label: label, Payload: payload})
 	if err == nil {
 		h.confirmed[place{class, seq}] = string(payload)
 	}

@@ -11,7 +11,7 @@ import (
 
 // Errors of Append that callers tell apart.
 var (
-	// ErrFull says that the record has no room below MaxBytes, even without those
+	// ErrFull says that the records have no room below MaxBytes, even without those
 	// that are acknowledged.
 	ErrFull   = errors.New("outbox is full")
 	ErrClosed = errors.New("outbox closed")
@@ -21,27 +21,35 @@ var (
 
 // Class is one kind of records.
 type Class struct {
-	Name string // letters and digits; part of file names
+	Name string // for people
+	// ID stands for the class on disk, and never for another one; its place in Options,
+	// from 1, unless set.
+	ID uint8
 	// Exempt records are few and small, and are taken beyond MaxBytes.
 	Exempt bool
 	// Expendable records give way before those of any class, and only to each other.
 	Expendable bool
+	// Latest is for records of which only the last one counts: each replaces the one
+	// before, Next gives none, and Latest reads the last one.
+	Latest bool
 }
 
 // Options configure a log.
 type Options struct {
 	Dir string // made if need be, for its owner alone
-	// Classes in ascending order of importance: Next gives the last one's records
-	// first.
+	// Classes in ascending order of importance: the first ones give way first.
 	Classes []Class
-	// MaxBytes bounds the segments of all classes together; at least 4 KiB.
+	// Order is the classes in the order in which Next gives their records; the last of
+	// Classes first unless set.
+	Order []int
+	// MaxBytes bounds the segments together; at least 4 KiB.
 	MaxBytes int64
 	// SegmentBytes ends a segment, 1/64 of MaxBytes but at most 64 MiB unless set.
 	SegmentBytes int64
 	// SegmentAge ends a segment as well; 0 is never.
 	SegmentAge time.Duration
 	// SaveEvery is how often the position is written while records are acknowledged, 1 s
-	// unless set: after a crash what was acknowledged since is given out again.
+	// unless set: after a crash the records acknowledged since are given out again.
 	SaveEvery time.Duration
 
 	FS     FS               // nil: the operating system's
@@ -57,54 +65,55 @@ type Log struct {
 	owner io.Closer
 	ready chan struct{}
 
-	files    sync.Mutex // held while files are written or removed; taken before mu
+	files    sync.Mutex // held while files are written or removed; taken before swap
 	saved    time.Time  // when the position was last synced; guarded by files
 	position positionFile
+	active   File // of the last segment, nil when that is sealed; guarded by files
 
-	mu      sync.Mutex
-	classes []class
-	number  uint64 // of the last segment
-	total   int64  // bytes of all segments
-	closed  bool
-	changed bool // since the position was written
-	lost    map[Reason]Lost
+	// swap is held for writing while a segment is replaced or removed, and for reading
+	// while the sender looks into segments; taken before mu.
+	swap sync.RWMutex
+
+	mu       sync.Mutex
+	classes  []class
+	segments []segment // by number
+	rotate   bool      // the active segment is not to be trusted
+	number   uint64    // of the last segment
+	total    int64     // bytes of all segments
+	closed   bool
+	changed  bool // since the position was written
+	lost     map[Reason]Lost
 }
 
-// class is the state of one series of segments.
+// class is where the records of one kind stand.
 type class struct {
 	Class
 	index     int
-	held      bool      // see Hold
-	unknown   bool      // Options do not name it
-	segments  []segment // by number
-	appended  uint64    // last sequence number that was confirmed or given up
-	confirmed uint64    // last one that was confirmed
+	held      bool   // see Hold
+	appended  uint64 // last sequence number that was confirmed or given up
+	confirmed uint64 // last one that was confirmed
 	acked     uint64
 	next      uint64 // sequence number of the next record
 	sum       uint64 // weight of all records up to confirmed
 	ackedSum  uint64 // weight of those up to acked
 	extent    Extent // of all since nothing waited
-	tail      tail
-	ackedAt   time.Time
+	doubt     uint64 // number of an Uncertain loss behind the last record; 0 for none
 	waiting   uint64 // records
 	ages      ages
-
-	active File   // of the last segment, nil when that is sealed; guarded by files
-	rotate bool   // the active segment is not to be trusted
-	saved  uint64 // acked as the synced position has it; guarded by files
+	saved     uint64 // acked as the synced position has it; guarded by files
 
 	cursor   cursor // the sender's, as all that follows
 	reader   openSegment
 	failures int
 }
 
-// Waiting is what is not acknowledged.
+// Waiting is the sum of unacknowledged records.
 type Waiting struct {
 	Records uint64
 	Weight  uint64
 }
 
-// Lost is what will never be given out.
+// Lost is the sum of records that will never be given out.
 type Lost struct {
 	Records uint64
 	Weight  uint64 // of those whose header could be read
@@ -113,9 +122,9 @@ type Lost struct {
 // Stats is a snapshot of a log.
 type Stats struct {
 	Bytes   int64
-	Waiting Waiting // but for what is held
+	Waiting Waiting // but for held records
 	Held    Waiting
-	// Oldest is when the oldest record that waits came, or somewhat before where many
+	// Oldest is when the oldest waiting record came, or somewhat before where many
 	// wait; the zero Time when none does. Exempt records do not count.
 	Oldest time.Time
 	Lost   map[Reason]Lost // since the log was opened
@@ -135,6 +144,9 @@ func Open(o Options) (*Log, error) {
 	}
 	l := &Log{o: o, owner: owner, ready: make(chan struct{}, 1), lost: make(map[Reason]Lost)}
 	for i, c := range o.Classes {
+		if c.ID == 0 {
+			c.ID = uint8(i + 1)
+		}
 		l.classes = append(l.classes, class{Class: c, index: i})
 	}
 	if err := l.recover(); err != nil {
@@ -150,6 +162,11 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SaveEvery == 0 {
 		o.SaveEvery = saveInterval
+	}
+	if o.Order == nil {
+		for i := range o.Classes {
+			o.Order = append(o.Order, len(o.Classes)-1-i)
+		}
 	}
 	if o.FS == nil {
 		o.FS = OS{}
@@ -184,7 +201,7 @@ func (l *Log) signal() {
 	}
 }
 
-// weight is that of what waits; the caller holds mu.
+// weight sums the waiting records; the caller holds mu.
 func (c *class) weight() uint64 { return c.sum - min(c.ackedSum, c.sum) }
 
 // Stats is a snapshot of the log's counts.
@@ -193,13 +210,16 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	s := Stats{Bytes: l.total, Lost: make(map[Reason]Lost, len(l.lost))}
 	for i := range l.classes {
-		at := &s.Waiting
-		if l.classes[i].held {
+		at, c := &s.Waiting, &l.classes[i]
+		if c.Latest {
+			continue
+		}
+		if c.held {
 			at = &s.Held
 		}
-		at.Records += l.classes[i].waiting
-		at.Weight += l.classes[i].weight()
-		if at, ok := l.classes[i].oldest(); ok && (s.Oldest.IsZero() || at.Before(s.Oldest)) {
+		at.Records += c.waiting
+		at.Weight += c.weight()
+		if at, ok := c.oldest(); ok && (s.Oldest.IsZero() || at.Before(s.Oldest)) {
 			s.Oldest = at
 		}
 	}
@@ -220,12 +240,13 @@ func (l *Log) Mark() []uint64 {
 	return mark
 }
 
-// Reached tells whether nothing of what was there at a mark waits any longer.
+// Reached tells whether no record that was there at a mark waits any longer.
 func (l *Log) Reached(mark []uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.classes {
-		if l.classes[i].acked < mark[i] && !l.classes[i].held {
+	for i := range mark {
+		c := &l.classes[i]
+		if c.acked < mark[i] && !c.held && !c.Latest {
 			return false
 		}
 	}
@@ -243,15 +264,9 @@ func (l *Log) Close() error {
 	}
 	l.closed = true
 	l.mu.Unlock()
-	failed := l.save()
-	failed = errors.Join(failed, l.position.close())
+	failed := errors.Join(l.save(), l.position.close(), l.seal())
 	for i := range l.classes {
-		c := &l.classes[i]
-		if c.active != nil {
-			failed = errors.Join(failed, c.active.Close())
-			c.active = nil
-		}
-		c.reader.close()
+		l.classes[i].reader.close()
 	}
 	if err := errors.Join(failed, l.owner.Close()); err != nil {
 		return fmt.Errorf("close outbox %s: %w", l.o.Dir, err)

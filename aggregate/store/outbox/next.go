@@ -20,8 +20,8 @@ const (
 	Damaged Reason = "damaged"
 	// Missing records left nothing behind: a segment is gone, or was cut short.
 	Missing Reason = "missing"
-	// Torn records end the log: a crash while they were written, before they were
-	// confirmed, or damage.
+	// Torn records ended the log: a crash while they were written, before they were
+	// confirmed. They are counted when the log is opened, and are no Entry.
 	Torn Reason = "torn"
 	// Uncertain is the place behind the last record of a log whose position is lost:
 	// records may have been there, and nobody knows how many.
@@ -38,6 +38,7 @@ type Entry struct {
 	At          time.Time
 	Label       []byte // nil if it is damaged
 	Payload     []byte // in the buffer given to Next
+	class       uint8  // its ID
 	id          uint64
 	after       cursor
 }
@@ -45,12 +46,13 @@ type Entry struct {
 // Token names a record: the same one each time that it is given out, and no other one,
 // not even where a lost position makes the log use a number again.
 func (e *Entry) Token() string {
-	return fmt.Sprintf("%016x-%d-%d-%x", e.id, e.Class, e.Last, e.At.UnixNano())
+	return fmt.Sprintf("%016x-%d-%d-%x", e.id, e.class, e.Last, e.At.UnixNano())
 }
 
 // cursor is how far a class has been read.
 type cursor struct {
 	number  uint64 // segment
+	edition int    // of it
 	offset  int64
 	seen    uint64 // sequence number up to which all is given out
 	sum     uint64 // weight of all records up to seen
@@ -74,32 +76,29 @@ type view struct {
 	acked     uint64
 	sum       uint64 // weight of all records up to confirmed
 	ackedSum  uint64
-	extent    Extent // of all that waits
-	tail      tail
+	extent    Extent // of all waiting records
+	doubt     uint64
 	now       int64 // Unix ns
 }
 
 // openSegment is a segment that is being read.
 type openSegment struct {
-	number uint64
-	file   File
-	scan   scanner
+	number  uint64
+	edition int
+	file    File
+	scan    scanner
 }
 
-func (r *openSegment) open(l *Log, c *class, s segment) (*scanner, error) {
-	if r.file == nil || r.number != s.number {
+func (r *openSegment) open(l *Log, s *segment) (*scanner, error) {
+	if r.file == nil || r.number != s.number || r.edition != s.edition {
 		r.close()
-		f, err := l.o.FS.Open(l.path(c, &s), os.O_RDONLY)
+		f, err := l.o.FS.Open(l.path(s.number), os.O_RDONLY)
 		if err != nil {
 			return nil, err
 		}
-		r.file, r.number = f, s.number
+		r.file, r.number, r.edition = f, s.number, s.edition
 	}
-	r.scan.file, r.scan.class, r.scan.id, r.scan.end = r.file, c.index, l.id, s.end
-	r.scan.first, r.scan.next = s.first, s.next
-	if c.unknown {
-		r.scan.class = anyClass
-	}
+	r.scan.file, r.scan.id, r.scan.end = r.file, l.id, s.end
 	return &r.scan, nil
 }
 
@@ -117,19 +116,25 @@ const readAttempts = 5
 // machine's trouble and not the segment's, so it is tried for good.
 var errOpen = errors.New("open segment")
 
-// Next gives the oldest waiting record of the most important class that has any, or
-// what was lost in its place; the same one until it is acknowledged or discarded. It
-// reads the payload into buf, which grows as needed. ok is false when nothing waits.
-// After an error the caller tries again, later.
-func (l *Log) Next(buf []byte) (e Entry, ok bool, err error) {
-	for i := len(l.classes) - 1; i >= 0; i-- {
+// Next gives the oldest waiting record of the first class in order that has any, or the
+// loss in its place; the same one until it is acknowledged or discarded. It passes over the
+// given classes, and reads the payload into buf, which grows as needed. ok is false when
+// nothing else waits. After an error the caller tries again, later.
+func (l *Log) Next(buf []byte, passing ...int) (e Entry, ok bool, err error) {
+	l.swap.RLock()
+	defer l.swap.RUnlock()
+	for _, i := range l.o.Order {
 		c := &l.classes[i]
-		l.mu.Lock()
-		v, held := c.view(l.o.Now()), c.held
-		l.mu.Unlock()
-		if held {
+		if slices.Contains(passing, i) {
 			continue
 		}
+		l.mu.Lock()
+		if c.held || c.Latest || c.acked >= c.appended {
+			l.mu.Unlock()
+			continue
+		}
+		v := l.view(c)
+		l.mu.Unlock()
 		e, ok, err := l.nextOf(c, v, buf)
 		if err != nil {
 			return Entry{}, false, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
@@ -145,16 +150,18 @@ func (l *Log) Next(buf []byte) (e Entry, ok bool, err error) {
 // before the entry is acknowledged, and reads the payload into buf. ok is false when
 // nothing follows.
 func (l *Log) After(e *Entry, buf []byte) (next Entry, ok bool, err error) {
+	l.swap.RLock()
+	defer l.swap.RUnlock()
 	c := &l.classes[e.Class]
 	l.mu.Lock()
-	v := c.view(l.o.Now())
+	v := l.view(c)
 	l.mu.Unlock()
 	cur := e.after
 	next, ok, err = l.advance(c, v, &cur, buf)
 	if err != nil {
 		return Entry{}, false, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
 	}
-	next.Class, next.id, next.after = c.index, l.id, cur
+	next.Class, next.class, next.id, next.after = c.index, c.ID, l.id, cur
 	return next, ok, nil
 }
 
@@ -166,12 +173,28 @@ func (e *Entry) Join(next *Entry) {
 	e.Extent = e.Extent.Join(next.Extent)
 }
 
-// view is what of the class may be read now; the caller holds mu.
-func (c *class) view(now time.Time) view {
+// Latest reads the last record of a Latest class; ok is false where there is none, or where
+// it is damaged.
+func (l *Log) Latest(class int) (e Entry, ok bool, err error) {
+	l.swap.RLock()
+	defer l.swap.RUnlock()
+	c := &l.classes[class]
+	l.mu.Lock()
+	v := l.view(c)
+	l.mu.Unlock()
+	e, ok, err = l.nextOf(c, v, nil)
+	if err != nil {
+		return Entry{}, false, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
+	}
+	return e, ok && e.Lost == "", nil
+}
+
+// view is what of a class may be read now; the caller holds mu.
+func (l *Log) view(c *class) view {
 	return view{
-		segments: slices.Clone(c.segments[atOrAfter(c.segments, c.cursor.number):]),
+		segments: slices.Clone(l.segments[atOrAfter(l.segments, c.cursor.number):]),
 		appended: c.appended, confirmed: c.confirmed, acked: c.acked,
-		sum: c.sum, ackedSum: c.ackedSum, extent: c.extent, tail: c.tail, now: now.UnixNano(),
+		sum: c.sum, ackedSum: c.ackedSum, extent: c.extent, doubt: c.doubt, now: l.o.Now().UnixNano(),
 	}
 }
 
@@ -189,7 +212,7 @@ func (l *Log) nextOf(c *class, v view, buf []byte) (Entry, bool, error) {
 	e, ok, err := l.advance(c, v, &cur, buf)
 	if err == nil {
 		c.failures = 0
-		e.Class, e.id, e.after = c.index, l.id, cur
+		e.Class, e.class, e.id, e.after = c.index, c.ID, l.id, cur
 		return e, ok, nil
 	}
 	if c.failures++; c.failures < readAttempts || errors.Is(err, ErrNewer) || errors.Is(err, errOpen) {
@@ -200,7 +223,7 @@ func (l *Log) nextOf(c *class, v view, buf []byte) (Entry, bool, error) {
 	cur.number, cur.offset, cur.skipped = cur.number+1, 0, true
 	c.cursor = cur
 	l.mu.Lock()
-	c.rotate = true
+	l.rotate = true
 	l.mu.Unlock()
 	return l.nextOf(c, v, buf)
 }
@@ -215,6 +238,10 @@ func (l *Log) advance(c *class, v view, cur *cursor, buf []byte) (Entry, bool, e
 		}
 		if err != nil {
 			return Entry{}, false, err
+		}
+		if f.class != c.ID || f.seq > v.appended {
+			cur.offset = f.next()
+			continue
 		}
 		if f.seq <= cur.seen {
 			cur.offset, cur.skipped = f.next(), false
@@ -233,9 +260,7 @@ func (l *Log) advance(c *class, v view, cur *cursor, buf []byte) (Entry, bool, e
 		}
 		cur.offset = f.next()
 		if payload == nil {
-			if f.seq != v.tail.seq {
-				cur.held = held{f.header, label}
-			}
+			cur.held = held{f.header, label}
 			continue
 		}
 		cur.pass(&f.header)
@@ -250,10 +275,10 @@ func (l *Log) scan(c *class, v view, cur *cursor) (found, *scanner, error) {
 		if i == len(v.segments) {
 			return found{}, nil, io.EOF
 		}
-		if cur.number != v.segments[i].number {
-			cur.number, cur.offset = v.segments[i].number, 0
+		if at := &v.segments[i]; cur.number != at.number || cur.edition != at.edition {
+			cur.number, cur.edition, cur.offset = at.number, at.edition, 0
 		}
-		s, err := c.reader.open(l, c, v.segments[i])
+		s, err := c.reader.open(l, &v.segments[i])
 		if err == nil {
 			f, skipped, err := s.at(cur.offset)
 			if skipped {
@@ -272,7 +297,7 @@ func (l *Log) scan(c *class, v view, cur *cursor) (found, *scanner, error) {
 		if i+1 == len(v.segments) {
 			return found{}, nil, io.EOF
 		}
-		cur.number, cur.offset = v.segments[i+1].number, 0
+		cur.number, cur.edition, cur.offset = v.segments[i+1].number, v.segments[i+1].edition, 0
 	}
 }
 
@@ -287,8 +312,8 @@ func (cur *cursor) before(v *view, h *header) (Entry, bool) {
 	if h.prev > cur.seen {
 		return cur.missing(v, h.prev, h.before, h.extent), true
 	}
-	if at := v.tail; at.seq > cur.seen && at.seq < h.seq {
-		return cur.atTail(v, h.extent), true
+	if v.doubt > cur.seen && v.doubt < h.seq {
+		return cur.uncertain(v, h.extent), true
 	}
 	return Entry{}, false
 }
@@ -303,7 +328,7 @@ func (cur *cursor) end(v *view) (Entry, bool) {
 	case cur.seen < v.confirmed:
 		return cur.missing(v, v.confirmed, v.sum, Extent{v.extent.To, v.extent.To}), true
 	case cur.seen < v.appended:
-		return cur.atTail(v, Extent{}), true
+		return cur.uncertain(v, Extent{}), true
 	}
 	return Entry{}, false
 }
@@ -335,13 +360,11 @@ func (cur *cursor) until(v *view, behind Extent) Extent {
 	return behind
 }
 
-// atTail gives the place behind the records that an earlier process left.
-func (cur *cursor) atTail(v *view, behind Extent) Entry {
-	e := Entry{First: cur.seen + 1, Last: v.tail.seq, Lost: v.tail.reason, Extent: cur.until(v, behind)}
-	if e.Lost == Uncertain {
-		e.Extent.To = max(e.Extent.To, v.now)
-	}
-	cur.seen, cur.skipped = v.tail.seq, false
+// uncertain gives the place behind the records that an earlier process left.
+func (cur *cursor) uncertain(v *view, behind Extent) Entry {
+	e := Entry{First: cur.seen + 1, Last: v.doubt, Lost: Uncertain, Extent: cur.until(v, behind)}
+	e.Extent.To = max(e.Extent.To, v.now)
+	cur.seen, cur.skipped = v.doubt, false
 	return e
 }
 
@@ -393,7 +416,7 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 		if lost != "" {
 			l.lose(lost, n)
 		}
-		c.ack(e.Last, e.after.sum, n.Records, now)
+		l.ack(c, e.Last, e.after.sum, c.waiting-min(n.Records, c.waiting), now)
 		l.changed = true
 	}
 	l.mu.Unlock()
@@ -404,21 +427,20 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 	}
 }
 
-// ack moves the class on to a number, up to which the weight of all records is sum; the
-// caller holds mu.
-func (c *class) ack(to, sum, records uint64, now time.Time) {
-	c.acked, c.ackedSum, c.ackedAt = to, max(c.ackedSum, sum), now
+// ack moves the class on to a number, up to which the weight of all records is sum, and
+// behind which so many records wait; the caller holds mu.
+func (l *Log) ack(c *class, to, sum, waiting uint64, now time.Time) {
+	c.acked, c.ackedSum, c.waiting = to, max(c.ackedSum, sum), waiting
 	c.ages.forget(to)
-	c.waiting -= min(records, c.waiting)
 	switch {
 	case c.acked >= c.appended:
 		c.waiting, c.ackedSum, c.extent = 0, c.sum, Extent{}
 	case c.waiting == 0:
 		c.waiting = 1 // a record whose header is damaged was never counted, and is lost now
 	}
-	for i := range c.segments {
-		if c.isAcked(i) && c.segments[i].ackedAt.IsZero() {
-			c.segments[i].ackedAt = now
+	for i := range l.segments {
+		if p := l.segments[i].part(c.index); p != nil && p.last <= c.acked && p.ackedAt.IsZero() {
+			p.ackedAt = now
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestOS(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append(0, 1, Extent{}, nil, nil); !errors.Is(err, ErrClosed) {
+		if err := l.Append(Record{Weight: 1}); !errors.Is(err, ErrClosed) {
 			t.Errorf("append after closing: %v, want ErrClosed", err)
 		}
 	}

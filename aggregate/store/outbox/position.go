@@ -16,12 +16,12 @@ import (
 const (
 	positionName  = "position"
 	positionTemp  = "position.new"
-	positionMagic = "obp1"
+	positionMagic = "obp2"
 
 	// slotSize is a page: damage to one leaves the other slot.
-	slotSize     = 4096
-	slotHead     = 4 + 4 + 3*8 + 1
-	maxClassName = 32
+	slotSize  = 4096
+	slotHead  = 4 + 4 + 3*8 + 1
+	slotClass = 1 + 7*8
 )
 
 var errPosition = errors.New("checksum does not match")
@@ -36,7 +36,7 @@ type position struct {
 
 // classPosition is how far a class has come.
 type classPosition struct {
-	name      string
+	class     uint8  // its ID
 	acked     uint64 // up to here
 	confirmed uint64 // the last durable record
 	ackedSum  uint64 // weight of all up to acked
@@ -49,7 +49,7 @@ type classPosition struct {
 func (p *position) of(c *class) classPosition {
 	if p != nil {
 		for _, at := range p.classes {
-			if at.name == c.Name {
+			if at.class == c.ID {
 				return at
 			}
 		}
@@ -169,8 +169,7 @@ func (p *position) append(b []byte) []byte {
 	b = append(b, byte(len(p.classes)))
 	for i := range p.classes {
 		c := &p.classes[i]
-		b = append(b, byte(len(c.name)))
-		b = append(b, c.name...)
+		b = append(b, c.class)
 		for _, v := range [...]uint64{c.acked, c.confirmed, c.ackedSum, c.sum, uint64(c.extent.From), uint64(c.extent.To), c.doubt} {
 			b = le.AppendUint64(b, v)
 		}
@@ -190,19 +189,14 @@ func parsePosition(b []byte) (*position, error) {
 	}
 	p := &position{generation: le.Uint64(b[8:]), id: le.Uint64(b[16:]), at: time.Unix(0, int64(le.Uint64(b[24:])))}
 	count := int(b[slotHead-1])
-	for b = b[slotHead : n-4]; len(b) > 0; count-- {
-		size := 1 + int(b[0])
-		if len(b) < size+7*8 {
-			return nil, errPosition
-		}
-		v := func(i int) uint64 { return le.Uint64(b[size+8*i:]) }
-		c := classPosition{string(b[1:size]), v(0), v(1), v(2), v(3), Extent{int64(v(4)), int64(v(5))}, v(6)}
+	if b = b[slotHead : n-4]; len(b) != count*slotClass || count > maxClasses {
+		return nil, errPosition
+	}
+	for ; len(b) > 0; b = b[slotClass:] {
+		v := func(i int) uint64 { return le.Uint64(b[1+8*i:]) }
+		c := classPosition{b[0], v(0), v(1), v(2), v(3), Extent{int64(v(4)), int64(v(5))}, v(6)}
 		c.confirmed, c.sum = max(c.confirmed, c.acked), max(c.sum, c.ackedSum)
 		p.classes = append(p.classes, c)
-		b = b[size+7*8:]
-	}
-	if count != 0 {
-		return nil, errPosition
 	}
 	return p, nil
 }
@@ -214,9 +208,9 @@ func (l *Log) current() *position {
 	p := &position{id: l.id, at: l.o.Now(), classes: make([]classPosition, len(l.classes))}
 	for i := range l.classes {
 		c := &l.classes[i]
-		at := classPosition{name: c.Name, acked: c.acked, confirmed: c.confirmed, ackedSum: c.ackedSum, sum: c.sum, extent: c.extent}
-		if c.tail.reason == Uncertain && c.tail.seq > c.acked {
-			at.doubt = c.tail.seq
+		at := classPosition{class: c.ID, acked: c.acked, confirmed: c.confirmed, ackedSum: c.ackedSum, sum: c.sum, extent: c.extent}
+		if c.doubt > c.acked {
+			at.doubt = c.doubt
 		}
 		p.classes[i] = at
 	}

@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 )
 
-// Reader gives the records of a segment out of turn. It passes over damage, and over a
+// Reader gives the records of one class in a segment out of turn. It passes over damage, and over a
 // record that the segment ends within: that one was never confirmed.
 type Reader struct {
 	log     *Log
 	segment Segment
+	class   uint8 // its ID
 	open    openSegment
 	scan    *scanner
 	offset  int64
@@ -19,10 +21,21 @@ type Reader struct {
 
 // Read begins to read a segment; the caller closes the reader.
 func (l *Log) Read(s Segment) (*Reader, error) {
-	r := &Reader{log: l, segment: s}
-	c := &l.classes[s.Class]
-	var err error
-	if r.scan, err = r.open.open(l, c, s.segment); err != nil {
+	l.swap.RLock()
+	defer l.swap.RUnlock()
+	l.mu.Lock()
+	at := l.segment(s.number)
+	var whole segment
+	if at != nil {
+		whole = *at
+	}
+	l.mu.Unlock()
+	r := &Reader{log: l, segment: s, class: l.classes[s.Class].ID}
+	err := fs.ErrNotExist
+	if at != nil {
+		r.scan, err = r.open.open(l, &whole)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
 	}
 	return r, nil
@@ -39,7 +52,7 @@ func (r *Reader) Next() (Entry, error) {
 			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
 		}
 		r.offset = f.next()
-		if f.cut || f.seq < r.segment.from || f.seq > r.segment.to {
+		if f.cut || f.class != r.class || f.seq < r.segment.from || f.seq > r.segment.to {
 			continue
 		}
 		r.at = f
@@ -48,7 +61,7 @@ func (r *Reader) Next() (Entry, error) {
 			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
 		}
 		e := f.entry("", label, nil)
-		e.Class = r.segment.Class
+		e.Class, e.class = r.segment.Class, r.class
 		return e, nil
 	}
 }

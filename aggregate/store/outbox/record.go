@@ -13,7 +13,7 @@ const (
 	MaxPayload = 64 << 20
 
 	headerSize = 92
-	version    = 2
+	version    = 3
 )
 
 const magic = "obx1"
@@ -26,9 +26,19 @@ var (
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
+// Record is one that is appended. Weight counts the things in it, and Extent is their time:
+// both stand in for the record if it is lost.
+type Record struct {
+	Class          int
+	Weight         uint64
+	Extent         Extent
+	Label, Payload []byte
+}
+
 // header is the fixed part of a record.
 type header struct {
-	class       uint8
+	class       uint8 // its ID
+	more        bool  // the next record is of the same group
 	labelSize   uint32
 	payloadSize uint32
 	id          uint64
@@ -65,7 +75,11 @@ func (h *header) appendTo(b []byte, offset int64) []byte {
 	from := len(b)
 	le := binary.LittleEndian
 	b = append(b, magic...)
-	b = append(b, version, h.class, 0, 0)
+	more := byte(0)
+	if h.more {
+		more = 1
+	}
+	b = append(b, version, h.class, more, 0)
 	b = le.AppendUint32(b, h.labelSize)
 	b = le.AppendUint32(b, h.payloadSize)
 	for _, v := range [...]uint64{h.id, h.seq, h.prev, uint64(h.written), h.weight, h.before, uint64(h.extent.From), uint64(h.extent.To)} {
@@ -93,7 +107,7 @@ func parseHeader(b []byte, offset int64) (header, error) {
 		return header{}, errNoHeader
 	}
 	h := header{
-		class: b[5], labelSize: le.Uint32(b[8:]), payloadSize: le.Uint32(b[12:]),
+		class: b[5], more: b[6] != 0, labelSize: le.Uint32(b[8:]), payloadSize: le.Uint32(b[12:]),
 		id: le.Uint64(b[16:]), seq: le.Uint64(b[24:]), prev: le.Uint64(b[32:]),
 		written: int64(le.Uint64(b[40:])), weight: le.Uint64(b[48:]), before: le.Uint64(b[56:]),
 		extent:   Extent{int64(le.Uint64(b[64:])), int64(le.Uint64(b[72:]))},

@@ -1,23 +1,18 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // maxClasses bounds the classes of a log, with those that it does not know.
 const maxClasses = 32
-
-// tail is a number behind the last sound record, of what may or may not have been one.
-// No record has that number, so that the loss shows.
-type tail struct {
-	seq    uint64 // 0 for none
-	reason Reason // Torn or Uncertain
-}
 
 // recover reads the position and the segments.
 func (l *Log) recover() error {
@@ -30,22 +25,20 @@ func (l *Log) recover() error {
 	}
 	if p = l.identify(p); p != nil {
 		for i := range p.classes {
-			l.class(p.classes[i].name)
+			l.classOf(p.classes[i].class)
 		}
 	}
+	v := surveyor{log: l, position: p}
+	for i := range l.segments {
+		if err := v.segment(&l.segments[i]); err != nil {
+			return fmt.Errorf("read segment %s: %w", segmentName(l.segments[i].number), err)
+		}
+	}
+	v.end()
 	for i := range l.classes {
-		c := &l.classes[i]
-		// The clock may have been set since it was acknowledged: nobody knows how long
-		// ago that was.
-		c.ackedAt = l.o.Now()
-		at := p.of(c)
-		c.acked, c.ackedSum, c.extent = at.acked, at.ackedSum, at.extent
-		c.saved = c.acked
-		if err := l.survey(c, at, p != nil); err != nil {
-			return fmt.Errorf("read %s segments: %w", c.Name, err)
-		}
-		c.next = max(c.appended, at.doubt) + 1
+		v.finish(&l.classes[i])
 	}
+	l.removeTorn(v.torn)
 	if p == nil {
 		l.trySave()
 	}
@@ -59,42 +52,32 @@ func (l *Log) list() error {
 		return err
 	}
 	for _, f := range files {
-		name, number, first, ok := parseSegmentName(f.Name)
-		if !ok || number >= 1<<62 {
-			continue
-		}
-		c := l.class(name)
-		if c == nil {
-			continue
-		}
-		c.segments = append(c.segments, segment{number: number, first: first, end: f.Size, size: f.Size})
-		l.number = max(l.number, number)
-		l.total += f.Size
-	}
-	for i := range l.classes {
-		list := l.classes[i].segments
-		sortSegments(list)
-		for j := 1; j < len(list); j++ {
-			if list[j].first > list[j-1].first {
-				list[j-1].next = list[j].first
+		if number, ok := parseSegmentName(f.Name); ok {
+			l.segments = append(l.segments, segment{number: number, end: f.Size, size: f.Size})
+			l.number = max(l.number, number)
+			l.total += f.Size
+		} else if number, ok := parseSegmentName(strings.TrimSuffix(f.Name, rewriteSuffix) + segmentSuffix); ok {
+			if err := l.o.FS.Remove(l.path(number) + rewriteSuffix); err != nil {
+				l.o.Logger.Warn("remove unfinished segment", slog.String("error", err.Error()))
 			}
 		}
 	}
+	slices.SortFunc(l.segments, func(a, b segment) int { return cmp.Compare(a.number, b.number) })
 	return nil
 }
 
-// class is the class of a name. One that Options do not know is a newer program's and is
+// classOf is the class of an ID. One that Options do not know is a newer program's and is
 // held; nil beyond maxClasses.
-func (l *Log) class(name string) *class {
-	i := slices.IndexFunc(l.classes, func(c class) bool { return c.Name == name })
+func (l *Log) classOf(id uint8) *class {
+	i := slices.IndexFunc(l.classes, func(c class) bool { return c.ID == id })
 	if i >= 0 {
 		return &l.classes[i]
 	}
-	if len(l.classes) >= maxClasses || name == "" || len(name) > maxClassName {
+	if len(l.classes) >= maxClasses {
 		return nil
 	}
-	l.o.Logger.Warn("outbox holds records of a newer csigscope: keeping them for it", slog.String("class", name))
-	l.classes = append(l.classes, class{Class: Class{Name: name, Exempt: true}, index: len(l.classes), held: true, unknown: true})
+	name := fmt.Sprintf("class %d", id)
+	l.classes = append(l.classes, class{Class: Class{Name: name, ID: id, Exempt: true}, index: len(l.classes), held: true})
 	return &l.classes[len(l.classes)-1]
 }
 
@@ -103,22 +86,20 @@ func (l *Log) class(name string) *class {
 func (l *Log) identify(p *position) *position {
 	ids := make(map[uint64]int)
 	most := uint64(0)
-	for i := range l.classes {
-		c := &l.classes[i]
-		for _, s := range c.segments {
-			scan, err := c.reader.open(l, c, s)
-			if err != nil {
-				continue // survey tells
-			}
-			f, _, err := scan.at(0)
-			if err != nil {
-				continue
-			}
-			if ids[f.id]++; ids[f.id] > ids[most] {
-				most = f.id
-			}
+	var r openSegment
+	defer r.close()
+	for i := range l.segments {
+		scan, err := r.open(l, &l.segments[i])
+		if err != nil {
+			continue // the survey tells
 		}
-		c.reader.close()
+		f, _, err := scan.at(0)
+		if err != nil {
+			continue
+		}
+		if ids[f.id]++; ids[f.id] > ids[most] {
+			most = f.id
+		}
 	}
 	switch {
 	case p != nil && (len(ids) == 0 || ids[p.id] > 0):
@@ -133,102 +114,212 @@ func (l *Log) identify(p *position) *position {
 	return nil
 }
 
-// survey reads the headers of unacknowledged records, and finds out where the class
-// ends: at the last sound one, or where the position says. What lies behind both was being
-// written in a crash. Where no position tells (known), records may be missing there.
-func (l *Log) survey(c *class, at classPosition, known bool) error {
-	if !known && len(c.segments) > 0 {
-		c.acked = c.segments[0].first - 1
+// surveyor reads the headers of all records to find out where each class stands. A group
+// whose end is missing was being written in a crash, unless the position or a later record
+// says that it was confirmed.
+type surveyor struct {
+	log      *Log
+	position *position // nil for none
+	classes  [256]surveyed
+	open     openSegment
+	group    []found         // of which the last one has not come yet
+	doubtful []doubtful      // records of such groups, in segments before
+	torn     map[uint64]bool // segments with records that nobody confirmed
+	damaged  bool            // there are bytes that are no record
+	unread   bool            // there are segments that cannot be read
+}
+
+// surveyed is what is known of a class so far.
+type surveyed struct {
+	met   bool
+	start uint64 // weight of the records before the first one
+	seq   uint64 // highest number that was found
+}
+
+// doubtful is a record that may have been confirmed or not.
+type doubtful struct {
+	header
+	segment uint64 // number
+}
+
+// segment reads one segment.
+func (v *surveyor) segment(s *segment) error {
+	v.group = v.group[:0]
+	scan, err := v.open.open(v.log, s)
+	if err != nil {
+		v.unreadable(s, err)
+		return nil
 	}
-	c.cursor = cursor{seen: c.acked, sum: c.ackedSum}
-	c.confirmed, c.sum = max(c.acked, at.confirmed), max(c.ackedSum, at.sum)
-	end := surveyed{seq: c.acked, sum: c.ackedSum, base: known || c.acked == 0}
-	for i := range c.segments {
-		if i+1 < len(c.segments) && c.segments[i+1].first <= c.acked+1 {
-			continue
+	defer v.open.close()
+	for offset := int64(0); ; {
+		f, skipped, err := scan.at(offset)
+		if skipped {
+			v.damaged = true
+			v.doubt(s)
 		}
-		if c.cursor.number == 0 {
-			c.cursor.number = c.segments[i].number
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		if err := l.surveySegment(c, &c.segments[i], &end); errors.Is(err, ErrNewer) && !c.unknown {
+		if errors.Is(err, ErrNewer) {
 			return err
-		} else if err != nil {
-			l.o.Logger.Error("segment cannot be read", slog.String("class", c.Name), slog.String("error", err.Error()))
+		}
+		if err != nil {
+			v.unreadable(s, err)
+			break
+		}
+		if offset == 0 {
+			s.begun = f.time()
+		}
+		offset = f.next()
+		v.group = append(v.group, f)
+		if f.cut {
+			v.doubt(s)
+		} else if !f.more {
+			for i := range v.group {
+				v.confirm(s, &v.group[i].header)
+			}
+			v.group = v.group[:0]
 		}
 	}
-	c.reader.close()
-	if !known {
-		c.ackedSum, c.cursor.sum = end.start, end.start
-		c.extent.From = 0 // nobody knows of when the records before the first sound one were
-	}
-	torn := end.junk && end.seq >= c.confirmed
-	if end.cut && end.seq > c.confirmed {
-		torn, end.seq, end.sum = true, end.before, end.sum-end.weight
-	}
-	c.confirmed, c.sum = max(c.confirmed, end.seq), max(c.sum, end.sum)
-	c.appended = c.confirmed
-	switch {
-	case at.doubt > c.acked:
-		c.tail = tail{at.doubt, Uncertain}
-		c.appended = max(c.appended, at.doubt)
-	case !known && len(c.segments) > 0:
-		c.tail = tail{c.appended + 1, Uncertain}
-		c.appended++
-	case torn:
-		c.tail = tail{c.appended + 1, Torn}
-		c.appended++
-		l.o.Logger.Warn("outbox ends in the middle of a record: a crash while it was written, or a damaged disk",
-			slog.String("class", c.Name))
-	}
-	if c.appended > c.acked {
-		c.waiting = max(c.waiting, 1)
-	}
+	v.doubt(s)
 	return nil
 }
 
-// surveyed is what a survey found so far.
-type surveyed struct {
-	seq    uint64 // of the last sound header
-	sum    uint64 // weight of all records up to it
-	start  uint64 // weight of those before the first one
-	base   bool   // start is known
-	junk   bool   // bytes that are no record follow
-	cut    bool   // its record is cut
-	before uint64 // number of the record before it
-	weight uint64 // of it
+// unreadable leaves a segment to the sender, who tries again.
+func (v *surveyor) unreadable(s *segment, err error) {
+	s.unread, v.unread = true, true
+	v.log.o.Logger.Error("segment cannot be read", slog.String("segment", segmentName(s.number)), slog.String("error", err.Error()))
 }
 
-// surveySegment reads the headers of a segment.
-func (l *Log) surveySegment(c *class, s *segment, end *surveyed) error {
-	s.before = end.sum
-	scan, err := c.reader.open(l, c, *s)
-	if err != nil {
-		return err
+// doubt keeps the records of a group without an end until it is known whether they count.
+func (v *surveyor) doubt(s *segment) {
+	for i := range v.group {
+		v.doubtful = append(v.doubtful, doubtful{v.group[i].header, s.number})
 	}
-	for offset := int64(0); ; {
-		f, skipped, err := scan.at(offset)
-		if errors.Is(err, io.EOF) {
-			if s.size > 0 {
-				end.junk = skipped
+	v.group = v.group[:0]
+}
+
+// confirm takes a record of a whole group, and those before it that it says were confirmed.
+func (v *surveyor) confirm(s *segment, h *header) {
+	if len(v.doubtful) > 0 {
+		v.doubtful = slices.DeleteFunc(v.doubtful, func(d doubtful) bool {
+			if d.class != h.class || d.seq > h.prev {
+				return false
 			}
-			return nil
+			v.take(v.log.segment(d.segment), &d.header)
+			return true
+		})
+	}
+	v.take(s, h)
+}
+
+// take counts a confirmed record. A copy of one is none.
+func (v *surveyor) take(s *segment, h *header) {
+	c := v.log.classOf(h.class)
+	if c == nil {
+		return
+	}
+	at := &v.classes[h.class]
+	if !at.met {
+		at.met, at.start = true, h.before
+		c.acked = h.prev
+		switch {
+		case v.unread:
+			c.acked = 0 // all before may lie there
+		case v.damaged && h.prev > 0:
+			c.acked-- // the one before may lie in the damage
 		}
-		if err != nil {
-			return err
+		if v.position != nil {
+			p := v.position.of(c)
+			c.acked, c.ackedSum, c.extent = p.acked, p.ackedSum, p.extent
 		}
-		offset = f.next()
-		if !end.base {
-			end.start, end.base = f.before, true
-		}
-		if f.prev < s.first {
-			s.before = f.before
-		}
-		if f.seq <= end.seq {
+	}
+	if h.seq <= at.seq {
+		return
+	}
+	at.seq = h.seq
+	s.note(c.index, h)
+	c.confirmed, c.sum = h.seq, h.before+h.weight
+	if h.seq > c.acked {
+		c.waiting++
+		c.extent = c.extent.Join(h.extent)
+		c.ages.note(h.seq, h.time())
+	}
+}
+
+// end decides about the groups whose end is missing.
+func (v *surveyor) end() {
+	l := v.log
+	v.torn = make(map[uint64]bool)
+	lost := 0
+	for i := range v.doubtful {
+		d := &v.doubtful[i]
+		c := l.classOf(d.class)
+		if c == nil {
 			continue
 		}
-		end.before, end.seq, end.sum, end.weight, end.cut = end.seq, f.seq, f.before+f.weight, f.weight, f.cut
-		c.waiting++
-		c.extent = c.extent.Join(f.extent)
-		c.ages.note(f.seq, f.time())
+		if d.seq <= v.position.of(c).confirmed || d.seq <= v.classes[d.class].seq {
+			v.take(l.segment(d.segment), &d.header)
+			continue
+		}
+		v.torn[d.segment] = true
+		c.next = max(c.next, d.seq)
+		lost++
+	}
+	if lost > 0 {
+		l.lost[Torn] = Lost{Records: uint64(lost)}
+		l.o.Logger.Warn("outbox ends in the middle of a group of records: a crash while it was written", slog.Int("records", lost))
+	}
+}
+
+// finish sets where a class begins and ends.
+func (v *surveyor) finish(c *class) {
+	l, known := v.log, v.position != nil
+	at, p := &v.classes[c.ID], v.position.of(c)
+	if !at.met {
+		c.acked, c.ackedSum, c.extent = p.acked, p.ackedSum, p.extent
+	}
+	c.confirmed, c.sum = max(c.confirmed, p.confirmed, c.acked), max(c.sum, p.sum, c.ackedSum)
+	if !known {
+		c.ackedSum = at.start
+		c.extent.From = 0 // nobody knows of when the records before the first sound one were
+	}
+	c.saved = c.acked
+	c.appended = c.confirmed
+	if c.Latest {
+		c.acked = max(c.acked, at.seq-min(at.seq, 1)) // all but the last one
+	}
+	switch {
+	case c.Latest:
+	case p.doubt > c.acked:
+		c.doubt = p.doubt
+	case !known && (at.met || v.damaged && !c.Exempt):
+		c.doubt = max(c.appended, c.next) + 1
+	}
+	c.appended = max(c.appended, c.doubt)
+	c.next = max(c.appended, c.next) + 1
+	if c.appended > c.acked {
+		c.waiting = max(c.waiting, 1)
+	}
+	c.cursor = cursor{seen: c.acked, sum: c.ackedSum}
+	if i := slices.IndexFunc(l.segments, func(s segment) bool {
+		p := s.part(c.index)
+		return s.unread || p != nil && p.last > c.acked
+	}); i >= 0 {
+		c.cursor.number = l.segments[i].number
+	}
+	// The clock may have been set since records were acknowledged: nobody knows how long
+	// ago that was.
+	l.ack(c, c.acked, c.ackedSum, c.waiting, l.o.Now())
+}
+
+// removeTorn writes segments again without records that nobody confirmed: their numbers
+// come no more, and a later process could not tell.
+func (l *Log) removeTorn(torn map[uint64]bool) {
+	for number := range torn {
+		err := l.rewrite(number, func(c *class, seq uint64) bool { return seq <= c.confirmed })
+		if err != nil {
+			l.o.Logger.Warn("torn records stay in the outbox", slog.String("error", err.Error()))
+		}
 	}
 }

@@ -81,7 +81,7 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 			t.Fatalf("%v, want no space", err)
 		}
 	}
-	if names := fsys.segments("fine"); len(names) != 1 {
+	if names := fsys.segments(); len(names) != 1 {
 		t.Errorf("segments %s, want one", names)
 	}
 	fsys.fail = nil
@@ -89,7 +89,7 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var size int64
-	for _, name := range fsys.segments("fine") {
+	for _, name := range fsys.segments() {
 		size += int64(len(fsys.files[name].data))
 	}
 	if got := l.Stats().Bytes; got != size {
@@ -104,9 +104,9 @@ func TestTooLarge(t *testing.T) {
 	h := newHistory(t)
 	l := h.mustOpen(newFakeFS())
 	for _, err := range []error{
-		l.Append(0, 1, Extent{}, make([]byte, MaxLabel+1), nil),
-		l.Append(0, 1, Extent{}, nil, make([]byte, MaxPayload+1)),
-		l.Append(0, 1, Extent{}, nil, make([]byte, 1<<20)),
+		l.Append(Record{Class: 0, Weight: 1, Label: make([]byte, MaxLabel+1)}),
+		l.Append(Record{Class: 0, Weight: 1, Payload: make([]byte, MaxPayload+1)}),
+		l.Append(Record{Class: 0, Weight: 1, Payload: make([]byte, 1<<20)}),
 	} {
 		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%v, want ErrTooLarge", err)
@@ -183,7 +183,7 @@ func TestClear(t *testing.T) {
 	if err := l.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Stats(); got.Bytes != 0 || got.Waiting != (Waiting{}) || len(fsys.segments("fine")) != 0 {
+	if got := l.Stats(); got.Bytes != 0 || got.Waiting != (Waiting{}) || len(fsys.segments()) != 0 {
 		t.Errorf("%+v after clearing", got)
 	}
 	if err := h.append(l, 0, 10); err != nil {
@@ -206,7 +206,7 @@ func TestExpendable(t *testing.T) {
 	}
 	defer l.Close()
 	for class := range 3 {
-		if err := l.Append(class, 1, Extent{}, nil, make([]byte, 100)); err != nil {
+		if err := l.Append(Record{Class: class, Weight: 1, Payload: make([]byte, 100)}); err != nil {
 			t.Fatal(err)
 		}
 	}

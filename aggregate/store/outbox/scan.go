@@ -10,20 +10,13 @@ import (
 // scanner finds the records of one segment, and those that follow damage.
 type scanner struct {
 	file  File
-	class int    // of the records; anyClass: whatever their headers say
 	id    uint64 // of the log; 0: any
-	first uint64 // no record has a lower number
-	next  uint64 // nor this one or a higher one, unless 0
 	end   int64  // nothing is read beyond
 	head  [headerSize]byte
 	chunk []byte // for searching; made when it is needed
 }
 
-const (
-	chunkSize = 64 << 10
-	// anyClass is of segments whose class this program does not know.
-	anyClass = -1
-)
+const chunkSize = 64 << 10
 
 // found is a record whose header is sound.
 type found struct {
@@ -88,8 +81,7 @@ func (s *scanner) parse(b []byte, offset int64) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	if s.class != anyClass && int(h.class) != s.class || s.id != 0 && h.id != s.id ||
-		h.seq < s.first || s.next != 0 && h.seq >= s.next {
+	if s.id != 0 && h.id != s.id {
 		return found{}, errNoHeader
 	}
 	return found{header: h, offset: offset, cut: offset+h.size() > s.end}, nil

@@ -3,54 +3,85 @@ package outbox
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// segment is a file of records of one class. Numbers ascend over all classes and are
-// never used twice.
+// segment is a file of records of all classes. Numbers ascend and are never used twice.
 type segment struct {
-	number uint64
-	first  uint64 // no record in it comes before
-	next   uint64 // first of the segment after it: no record in it is that or later; 0 for none
-	before uint64 // weight of all confirmed records of the class before it
-	end    int64  // of what may be read
-	size   int64  // of the file, as far as is known
-	begun  time.Time
-
-	ackedAt time.Time // when all of it was acknowledged in this process
+	number  uint64
+	edition int   // how often it was written again
+	end     int64 // of the records
+	size    int64 // of the file, as far as is known
+	begun   time.Time
+	unread  bool   // it could not be read when the log was opened
+	parts   []part // one of each class that it has records of
 }
 
-const segmentSuffix = ".seg"
+// part is the records of one class in a segment.
+type part struct {
+	class  int
+	prev   uint64 // number of the confirmed record before its first one
+	last   uint64 // number of its last one
+	before uint64 // weight of all confirmed records before its first one
+	bytes  int64
 
-// segmentName is CLASS-NUMBER-FIRST.seg.
-func segmentName(class string, number, first uint64) string {
-	return fmt.Sprintf("%s-%012d-%020d%s", class, number, first, segmentSuffix)
+	ackedAt  time.Time // when all of it was acknowledged in this process
+	released bool      // see Release
 }
 
-// parseSegmentName tells class, number and first of a segment by its name.
-func parseSegmentName(name string) (class string, number, first uint64, ok bool) {
+const (
+	segmentSuffix = ".seg"
+	// rewriteSuffix is of a segment that is being written again.
+	rewriteSuffix = ".new"
+)
+
+func segmentName(number uint64) string { return fmt.Sprintf("%012d%s", number, segmentSuffix) }
+
+func (l *Log) path(number uint64) string { return filepath.Join(l.o.Dir, segmentName(number)) }
+
+// parseSegmentName tells the number of a segment by its name.
+func parseSegmentName(name string) (number uint64, ok bool) {
 	body, ok := strings.CutSuffix(name, segmentSuffix)
-	parts := strings.Split(body, "-")
-	if !ok || len(parts) != 3 {
-		return "", 0, 0, false
-	}
-	number, err := strconv.ParseUint(parts[1], 10, 64)
-	if err != nil {
-		return "", 0, 0, false
-	}
-	first, err = strconv.ParseUint(parts[2], 10, 64)
-	return parts[0], number, first, err == nil && first > 0
-}
-
-func sortSegments(list []segment) {
-	slices.SortFunc(list, func(a, b segment) int { return cmp.Compare(a.number, b.number) })
+	number, err := strconv.ParseUint(body, 10, 62)
+	return number, ok && err == nil
 }
 
 // atOrAfter is the index of the first segment with that number or a later one.
 func atOrAfter(list []segment, number uint64) int {
 	i, _ := slices.BinarySearchFunc(list, number, func(s segment, n uint64) int { return cmp.Compare(s.number, n) })
 	return i
+}
+
+// segment is the segment of a number, nil for none; the caller holds mu.
+func (l *Log) segment(number uint64) *segment {
+	i := atOrAfter(l.segments, number)
+	if i == len(l.segments) || l.segments[i].number != number {
+		return nil
+	}
+	return &l.segments[i]
+}
+
+// part returns the part of a class, nil for none.
+func (s *segment) part(class int) *part {
+	i := slices.IndexFunc(s.parts, func(p part) bool { return p.class == class })
+	if i < 0 {
+		return nil
+	}
+	return &s.parts[i]
+}
+
+// note takes a confirmed record into its part.
+func (s *segment) note(class int, h *header) {
+	p := s.part(class)
+	if p == nil {
+		s.parts = append(s.parts, part{class: class, prev: h.prev, before: h.before})
+		p = &s.parts[len(s.parts)-1]
+	}
+	p.last = max(p.last, h.seq)
+	p.bytes += h.size()
+	p.ackedAt, p.released = time.Time{}, false
 }

@@ -60,7 +60,7 @@ const App = (() => {
   function apply(state) {
     wanted = state;
     view.signal = state.signal || view.signal;
-    view.level = LEVEL_FIELDS[state.level] === undefined ? "location" : state.level;
+    view.level = Object.hasOwn(LEVEL_FIELDS, state.level) ? state.level : "location";
     view.utc = state.utc === "1";
     view.colors = ["dark", "light"].includes(state.theme) ? state.theme : "auto";
     view.live = state.live === "1";
@@ -81,7 +81,7 @@ const App = (() => {
   function remember() {
     const { windows, step, locations } = model;
     const [src, dst] = view.chosen ? names(view.chosen) : ["", ""];
-    const pinned = Source.canFetch() && !view.live && (view.range === "fixed" || view.window >= 0 || view.chosen);
+    const pinned = !view.live && (view.range === "fixed" || view.window >= 0 || view.chosen);
     Address.write({
       signal: view.signal, level: view.level === "location" ? "" : view.level,
       range: pinned || view.range === "all" || view.range === "fixed" ? "" : view.range,
@@ -158,7 +158,7 @@ const App = (() => {
 
   // framesCame draws what was waited for.
   function framesCame() {
-    if (signal?.frames?.strange) {
+    if (signal?.frames.strange) {
       signal.frames.strange = false;
       Source.refresh(); // groups or locations that are new since the bundle was made
     }

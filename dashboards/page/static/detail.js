@@ -115,8 +115,7 @@ const Detail = (() => {
   // ask has flows and findings come, once the page rests.
   function ask(state) {
     clearTimeout(timer);
-    find("detail-records").hidden = !Source.canFetch();
-    if (Source.canFetch()) timer = setTimeout(() => records(state, request), PATIENCE);
+    timer = setTimeout(() => records(state, request), PATIENCE);
   }
 
   async function records(state, owner) {

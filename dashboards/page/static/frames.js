@@ -1,8 +1,8 @@
 "use strict";
 
-// The cells of windows where they are too many for one bundle: fetched some windows at a
-// time as columns of numbers (see FramesHead of the query package), ahead of who scrubs,
-// and forgotten again within a budget.
+// The cells of windows, which may be too many to fetch at once: some windows come at a time, as
+// columns of numbers (FramesHead of the query package), ahead of the scrubber, and are forgotten
+// again within a budget.
 class FrameCache {
   static BUDGET = 480 << 20; // bytes of columns kept
   static ROWS = 200000; // cells of one request, about

@@ -27,9 +27,8 @@ const Header = (() => {
     if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
     find("timeline-note").textContent = notes.join(", ");
     facts(view, model, signal);
-    const withData = bundle.signals.filter((s) => Source.canFetch() || model.signal(s.name));
-    Panels.tabs(withData, view.signal, App.setSignal);
-    Panels.levels(Source.canFetch() ? Object.keys(LEVEL_FIELDS) : bundle.levels, view.level, App.setLevel);
+    Panels.tabs(bundle.signals, view.signal, App.setSignal);
+    Panels.levels(Object.keys(LEVEL_FIELDS), view.level, App.setLevel);
     find("scrubber").max = model.windows.length - 1;
     find("zone").ariaPressed = String(view.utc);
     if (bundle.heavy_only) {

@@ -147,7 +147,7 @@ const Live = (() => {
       // Names that the bundle does not have come with the next one.
       if (strange) refreshed = Math.min(refreshed, performance.now() - REFRESH + SOON);
     }
-    return new Frame(signal, columns, 0, columns.rows);
+    return new Frame(signal, columns);
   }
 
   // moment is the start of the newest window in Unix ns, null without one.

@@ -37,7 +37,7 @@
       setLevel: after(App.setLevel),
       current: () => ({
         signal: view.signal, level: view.level, window: view.window, theme: view.theme, highlight: view.highlight,
-        chosen: view.chosen, utc: view.utc, waiting: App.waiting(), stale: Live.stale(), series: Detail.loaded(), kept: App.signal().frames?.bytes || 0,
+        chosen: view.chosen, utc: view.utc, waiting: App.waiting(), stale: Live.stale(), series: Detail.loaded(), kept: App.signal().frames.bytes,
       }),
     });
   }

@@ -1,12 +1,12 @@
 "use strict";
 
-// The bundle as the drawings need it: frames of cells per signal and window, what a
+// A bundle as the drawings need it: frames of cells per signal and window, what a
 // cell says, and the counts per location.
 const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index" };
 
 class Model {
-  // fetchFrames(signal, level, from, to, lean, cell, aborted) gives frames where the bundle has totals
-  // only; changed is called when some have come.
+  // fetchFrames(signal, level, from, to, lean, cell, aborted) gives the cells of windows as frames;
+  // changed is called when some have come.
   constructor(bundle, fetchFrames, changed) {
     this.bundle = bundle;
     this.groups = bundle.groups;
@@ -22,7 +22,7 @@ class Model {
   }
 
   close() {
-    for (const signal of this.prepared.values()) signal.frames?.close();
+    for (const signal of this.prepared.values()) signal.frames.close();
   }
 
   // signal prepares the data of one signal once; null when the bundle has none.
@@ -78,13 +78,8 @@ class SignalModel {
     this.located = !["sum", "count"].includes(info.aggregation);
     this.locations = data.locations;
     this.total = columnsOf(data.total);
-    if (model.bundle.totals_only) {
-      const level = model.bundle.levels[0];
-      this.frames = new FrameCache(this, (from, to, lean) => model.fetchFrames(info.name, level, from, to, lean), model.changed);
-    } else {
-      this.cells = columnsOf(data.cells);
-      this.starts = firstRows(data.cells.window, model.windows.length);
-    }
+    const level = model.bundle.levels[0];
+    this.frames = new FrameCache(this, (from, to, lean) => model.fetchFrames(info.name, level, from, to, lean), model.changed);
     this.seen = new Float64Array(model.windows.length);
     data.locations.window.forEach((w, i) => { this.seen[w] += data.locations.observations[i]; });
     this.domain = meanDomain(info, this.total, model.locations);
@@ -92,30 +87,21 @@ class SignalModel {
 
   // frame holds the rows of one window, or of the whole range for -1; null while they come.
   frame(window, direction) {
-    if (window < 0) return new Frame(this, this.total, 0, this.total.rows);
-    if (!this.frames) return new Frame(this, this.cells, this.starts[window], this.starts[window + 1]);
+    if (window < 0) return new Frame(this, this.total);
     this.frames.want(window, direction);
     const columns = this.frames.get(window);
-    return columns ? new Frame(this, columns, 0, columns.rows) : null;
+    return columns ? new Frame(this, columns) : null;
   }
 
   // series is one cell over time: for each window its frame and row, or nothing.
   async series(src, dst, aborted) {
     const out = [];
     const { model } = this;
-    if (!this.frames) {
-      for (let w = 0; w < model.windows.length; w++) {
-        for (let row = this.starts[w]; row < this.starts[w + 1]; row++) {
-          if (this.cells.src[row] === src && this.cells.dst[row] === dst) out[w] = { frame: new Frame(this, this.cells, row, row + 1), row };
-        }
-      }
-      return out;
-    }
     const cell = { src: model.groups[src].id, dst: model.groups[dst].id };
     const buffer = await model.fetchFrames(this.info.name, model.bundle.levels[0], 0, model.windows.length, false, cell, aborted);
     const only = this.kinds()[src * model.size + dst] ? 2 : 1;
     for (const [w, columns] of FrameCache.decode(model, buffer).frames) {
-      if (columns.kind[0] === only) out[w] = { frame: new Frame(this, columns, 0, 1), row: 0 };
+      if (columns.kind[0] === only) out[w] = { frame: new Frame(this, columns), row: 0 };
     }
     return out;
   }
@@ -175,11 +161,9 @@ class SignalModel {
 }
 
 class Frame {
-  constructor(signal, columns, from, to) {
+  constructor(signal, columns) {
     this.signal = signal;
     this.columns = columns;
-    this.from = from;
-    this.to = to;
   }
 
   // rows are the rows of all cells, source by source, -1 for those without data.
@@ -193,7 +177,7 @@ class Frame {
     const { size } = signal.model;
     const rows = new Int32Array(size * size).fill(-1);
     const reflected = this.columns === signal.total ? null : signal.kinds();
-    for (let i = this.from; i < this.to; i++) {
+    for (let i = 0; i < this.columns.rows; i++) {
       const at = src[i] * size + dst[i];
       // A cell that has tags somewhere in the range is made of those: where it has none,
       // there is no data. And groups that the axes do not have come with the next bundle.
@@ -259,14 +243,6 @@ class Frame {
       mode: place("mode"), runnerUp: place("runner_up"),
     });
   }
-}
-
-// firstRows are the offsets of each window's rows in a column sorted by window.
-function firstRows(column, windows) {
-  const starts = new Int32Array(windows + 1);
-  for (const w of column) starts[w + 1]++;
-  for (let w = 0; w < windows; w++) starts[w + 1] += starts[w];
-  return starts;
 }
 
 // meanDomain is the range of the colour scale, the same for all windows so that

@@ -1,10 +1,9 @@
 "use strict";
 
-// Where bundles come from: the page itself (a report), or the API beside it.
+// Asks the API beside the page for bundles and frames.
 const Source = (() => {
   const { find } = Panels;
   const SHORT = "300"; // s, the range beside the newest window
-  let inline = null;
   let request = null;
 
   // fetchBundle asks for one signal at one level over the selected range, and opens
@@ -28,7 +27,7 @@ const Source = (() => {
   // question is what to ask for under the state's range and step.
   function question(extent, signal, level) {
     const { range, from, to, step } = App.view;
-    const query = { cells: "total", signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
+    const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
     if (step) query.step = step;
     if (range === "fixed") return { ...query, from, to };
     if (Number(range) > 0) {
@@ -76,7 +75,6 @@ const Source = (() => {
 
   // navigate goes where the state says, as an address has set it.
   function navigate() {
-    if (inline) return open();
     const { view } = App;
     find("range").value = view.range;
     if (find("range").selectedIndex < 0) find("range").value = view.range = "all";
@@ -86,16 +84,8 @@ const Source = (() => {
     return view.live ? follow(true) : (Live.stop(), refresh());
   }
 
-  const open = () => Promise.resolve(App.open(inline));
-
   function start() {
-    const data = find("bundle");
-    if (data) {
-      inline = JSON.parse(data.textContent);
-      return open();
-    }
     Token.start();
-    find("fetch").hidden = false;
     find("range").addEventListener("change", (event) => {
       App.view.range = event.target.value;
       refresh();
@@ -109,5 +99,5 @@ const Source = (() => {
     return navigate();
   }
 
-  return { start, navigate, refresh, fetchBundle, fetchFrames, ask, canFetch: () => !inline };
+  return { start, navigate, refresh, fetchBundle, fetchFrames, ask };
 })();

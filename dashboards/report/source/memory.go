@@ -1,8 +1,8 @@
-// Package source has the numbers of a report: those of a replay in memory of bounded size,
-// or those of a store that it filled. Both answer the same.
+// Package source makes the report of captures: it reads them for their numbers, in memory of
+// bounded size or in a store that it fills, which answer the same, and for what is wrong in them.
 //
-// It knows how much memory is for what. It must never know how numbers are shown, or where
-// packets came from.
+// It knows how much memory is for what, and how a report's numbers come about. It must never know
+// how they are shown.
 package source
 
 import (
@@ -150,7 +150,7 @@ func (m *Memory) chosen(s csig.Signal) map[aggregate.CellID]bool {
 }
 
 // LocationSteps implements report.Steps.
-func (m *Memory) LocationSteps(_ context.Context, s csig.Signal, step time.Duration) ([]report.LocationStep, error) {
+func (m *Memory) LocationSteps(_ context.Context, s csig.Signal, step time.Duration) ([]aggregate.LocationWindow, error) {
 	chosen := m.chosen(s)
 	type key struct {
 		start    int64
@@ -164,9 +164,9 @@ func (m *Memory) LocationSteps(_ context.Context, s csig.Signal, step time.Durat
 			}
 		})
 	}
-	list := make([]report.LocationStep, 0, len(heavy))
+	list := make([]aggregate.LocationWindow, 0, len(heavy))
 	for k, n := range heavy {
-		list = append(list, report.LocationStep{Start: k.start, Location: k.location, Heavy: n})
+		list = append(list, aggregate.LocationWindow{Start: k.start, LocationStats: aggregate.LocationStats{Location: k.location, Heavy: n}})
 	}
 	return list, nil
 }

@@ -34,9 +34,9 @@ func NewStored(s *store.Store, fine time.Duration, span report.Span, samples rep
 }
 
 // query is about the whole range, in windows of 1 min.
-func (s *Stored) query(signal csig.Signal) store.Query {
+func (s *Stored) query(signal csig.Signal) store.Question {
 	from, to := s.minutes()
-	return store.Query{Signal: signal, From: from, To: to, Resolution: time.Minute}
+	return store.Question{Signal: signal, From: from, To: to, Resolution: time.Minute}
 }
 
 // minutes are those that the span begins and ends in.
@@ -45,7 +45,7 @@ func (s *Stored) minutes() (from, to time.Time) {
 	return from, time.Unix(0, s.span.Last).Add(s.span.Step).UTC().Truncate(time.Minute).Add(time.Minute)
 }
 
-func (s *Stored) fineQuery(signal csig.Signal) store.Query {
+func (s *Stored) fineQuery(signal csig.Signal) store.Question {
 	q := s.query(signal)
 	q.Resolution, q.Step = s.fine, s.span.Step
 	return q
@@ -69,19 +69,7 @@ func (s *Stored) Signals(ctx context.Context) ([]csig.Signal, error) {
 
 // Cells implements report.Totals.
 func (s *Stored) Cells(ctx context.Context, signal csig.Signal) ([]aggregate.CellStats, error) {
-	rows, err := s.store.Cells(ctx, s.query(signal))
-	list := make([]aggregate.CellStats, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		list[i] = aggregate.CellStats{
-			Src: r.Src, Dst: r.Dst, Signal: signal, Kind: r.Kind,
-			Observations: r.Observations, Bytes: r.Bytes, Measured: r.Measured, Sum: r.Sum, Min: r.Min, Max: r.Max,
-			Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy, HeavySum: r.HeavySum,
-			Mode: r.Mode, ModeCount: r.ModeCount, ModeSum: r.ModeSum, RunnerUp: r.RunnerUp, RunnerUpCount: r.RunnerUpCount,
-			State: aggregate.StateOf(r.Observations, r.Trimmed, r.Heavy),
-		}
-	}
-	return list, err
+	return s.store.Cells(ctx, s.query(signal))
 }
 
 // maxLocations is how many locations a store is asked for, those with most heavy
@@ -90,29 +78,17 @@ const maxLocations = 10_000
 
 // Locations implements report.Totals.
 func (s *Stored) Locations(ctx context.Context, signal csig.Signal) ([]aggregate.LocationStats, error) {
-	rows, err := s.store.TopLocations(ctx, s.query(signal), maxLocations)
-	list := make([]aggregate.LocationStats, len(rows))
-	for i, r := range rows {
-		list[i] = aggregate.LocationStats{Location: r.Location, Observations: r.Observations, Heavy: r.Heavy, HeavySum: r.HeavySum, Cells: int(r.Cells)}
-	}
-	return list, err
+	return s.store.TopLocations(ctx, s.query(signal), maxLocations)
 }
 
 // Span implements report.Steps.
 func (s *Stored) Span() report.Span { return s.span }
 
 // LocationSteps implements report.Steps.
-func (s *Stored) LocationSteps(ctx context.Context, signal csig.Signal, step time.Duration) ([]report.LocationStep, error) {
+func (s *Stored) LocationSteps(ctx context.Context, signal csig.Signal, step time.Duration) ([]aggregate.LocationWindow, error) {
 	q := s.fineQuery(signal)
 	q.Step = step
-	rows, err := s.store.LocationWindows(ctx, q)
-	var list []report.LocationStep
-	for _, r := range rows {
-		if r.Heavy > 0 {
-			list = append(list, report.LocationStep{Start: r.Window.UnixNano(), Location: r.Location, Heavy: r.Heavy})
-		}
-	}
-	return list, err
+	return s.store.LocationWindows(ctx, q)
 }
 
 // CellSteps implements report.Steps.
@@ -129,7 +105,7 @@ func (s *Stored) CellSteps(ctx context.Context, signal csig.Signal, cells []aggr
 		for k := range rows {
 			r := &rows[k]
 			i := index[store.Cell{Src: r.Src, Dst: r.Dst}]
-			lists[i] = append(lists[i], report.CellStep{Start: r.Window.UnixNano(), Observations: r.Observations, Heavy: r.Heavy})
+			lists[i] = append(lists[i], report.CellStep{Start: r.Start, Observations: r.Observations, Heavy: r.Heavy})
 		}
 		return nil
 	})
@@ -202,7 +178,8 @@ func codeCount(r *store.CodeRow) table.CodeCount {
 
 // Flows implements report.Details.
 func (s *Stored) Flows(ctx context.Context, signal csig.Signal) ([]report.FlowStats, error) {
-	rows, err := s.store.ChosenFlows(ctx, s.query(signal), store.FlowFilter{MinHeavy: 1}, maxStoredFlows)
+	from, to := s.minutes()
+	rows, err := s.store.Flows(ctx, store.FlowQuestion{Signal: signal, From: from, To: to, Resolution: time.Minute, MinHeavy: 1, Limit: maxStoredFlows})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (r *recording) sums() map[uint64][3]int64 {
 }
 
 // TestFindingsRecorded: what a ring finds is written by the minute, and adds up over a kill
-// to what was found until the last checkpoint and after it.
+// to what was found until the last commit and after it.
 func TestFindingsRecorded(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)

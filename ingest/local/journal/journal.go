@@ -18,12 +18,8 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/ingest/local"
 )
-
-// marksSection is the section of a checkpoint that holds the marks of a round.
-const marksSection = "marks"
 
 // ErrNotDurable is wrapped by errors of a Log that cannot be written for the moment: rows
 // that it has taken wait in memory, and the round's marks with them.
@@ -32,25 +28,24 @@ var ErrNotDurable = errors.New("rows are not durable yet")
 // Log is where rows become durable.
 type Log interface {
 	aggregate.Sink
-	// Sync returns nil when all blocks that were written before are durable. After an
-	// ErrNotDurable it is called again at the next round; any other error ends the
-	// pipeline.
-	Sync(context.Context) error
+	// Commit returns nil when all blocks that were written before are durable, and marks
+	// with them, in the place of those before: a crash leaves both or neither. After an
+	// ErrNotDurable it is called again at the next round; any other error ends the pipeline.
+	Commit(ctx context.Context, marks []byte) error
+	// Marks are those that earlier processes have committed last, of whatever name.
+	Marks() ([][]byte, error)
 }
 
 // Config is what a Journal needs.
 type Config struct {
 	Log Log
-	// Seen are shown closed windows before they are durable.
-	Seen []aggregate.Sink
 	// Begin is told of each round before its rows are durable: the sources of its blocks
 	// and those that more may come of. End is told after it. Either may be nil.
 	Begin func(wrote map[aggregate.Source]bool, marks []local.Mark)
 	End   func(context.Context, []local.Mark)
 
-	// File is the place of marks, which stays its owner's; nil for none: nobody knows then
-	// what a killed process missed.
-	File *checkpoint.File
+	// Name tells the marks of this command and instance from others in the same log.
+	Name string
 	// Opened is when the taps were opened: what came before was captured by nobody.
 	Opened  time.Time
 	Records *Recorder
@@ -59,19 +54,16 @@ type Config struct {
 
 // Stats is a snapshot of a Journal.
 type Stats struct {
-	Taken  uint64 // rounds whose marks are durable
-	Failed uint64 // rounds whose marks could not be written
+	Taken  uint64 // rounds that are durable
+	Failed uint64 // rounds that could not be written
 	Last   time.Time
 }
 
-// Journal makes rounds of a pipeline durable: first rows, then the marks that stand for
-// them. A process that is killed between the two is said to have missed a round that it has
-// rows of; no row is ever missed without a gap. It implements local.Journal. One goroutine
-// uses it, but for Stats.
+// Journal makes rounds of a pipeline durable: rows, and the marks that stand for them. It
+// implements local.Journal. One goroutine uses it, but for Stats.
 type Journal struct {
 	cfg   Config
 	wrote map[aggregate.Source]bool // since the last round
-	told  time.Time
 
 	mu    sync.Mutex
 	stats Stats
@@ -84,19 +76,17 @@ func New(cfg Config) *Journal {
 
 // WriteBlock implements local.Journal.
 func (j *Journal) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	for _, s := range j.cfg.Seen {
-		if err := s.WriteBlock(ctx, b); err != nil {
-			return err
-		}
-	}
 	j.wrote[b.Source] = true
 	return j.cfg.Log.WriteBlock(ctx, b)
 }
 
-// savedMarks is a round in a checkpoint.
-type savedMarks struct {
+// round is what a log keeps of a round.
+type round struct {
+	Name   string
 	Opened int64 // Unix ns
+	At     int64
 	Marks  []local.Mark
+	Taps   json.RawMessage // see Recorder
 }
 
 // Commit implements local.Journal.
@@ -105,17 +95,21 @@ func (j *Journal) Commit(ctx context.Context, marks []local.Mark) error {
 		j.cfg.Begin(j.wrote, marks)
 	}
 	clear(j.wrote)
-	switch err := j.cfg.Log.Sync(ctx); {
-	case errors.Is(err, ErrNotDurable):
-		return nil
-	case err != nil:
-		return err
-	}
-	rows, err := j.cfg.Records.barrier(time.Now(), marks)
+	now := time.Now()
+	taps, err := j.cfg.Records.barrier(now, marks)
 	if err != nil {
 		return err
 	}
-	if err := j.save(marks, rows); err != nil {
+	text, err := json.Marshal(round{j.cfg.Name, j.cfg.Opened.UnixNano(), now.UnixNano(), marks, taps})
+	if err != nil {
+		return fmt.Errorf("encode marks: %w", err)
+	}
+	err = j.cfg.Log.Commit(ctx, text)
+	j.count(now, err)
+	switch {
+	case errors.Is(err, ErrNotDurable):
+		return nil
+	case err != nil:
 		return err
 	}
 	j.cfg.Records.flush(ctx)
@@ -125,35 +119,15 @@ func (j *Journal) Commit(ctx context.Context, marks []local.Mark) error {
 	return nil
 }
 
-// tellEvery is how often a disk that takes no marks is told of.
-const tellEvery = 10 * time.Second
-
-// save makes marks durable. Where it cannot, those before stay, and a later gap begins too
-// early, which is no loss.
-func (j *Journal) save(marks []local.Mark, rows []byte) error {
-	if j.cfg.File == nil {
-		return nil
-	}
-	now := time.Now()
-	text, err := json.Marshal(savedMarks{j.cfg.Opened.UnixNano(), marks})
-	if err != nil {
-		return fmt.Errorf("encode marks: %w", err)
-	}
-	err = j.cfg.File.Save([]checkpoint.Section{{Name: marksSection, Data: text}, {Name: recordsSection, Data: rows}})
+func (j *Journal) count(now time.Time, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err == nil {
-		j.stats.Taken++
-		j.stats.Last = now
-		return nil
+	if err != nil {
+		j.stats.Failed++
+		return
 	}
-	j.stats.Failed++
-	if now.Sub(j.told) >= tellEvery {
-		j.told = now
-		j.cfg.Logger.Error("marks cannot be written: after a kill, the gap begins at those before",
-			slog.String("error", err.Error()), slog.Uint64("failures", j.stats.Failed))
-	}
-	return nil
+	j.stats.Taken++
+	j.stats.Last = now
 }
 
 // Stats is a snapshot. It is safe to call at any time.
@@ -168,23 +142,11 @@ func (j *Journal) Stats() Stats {
 // since, until the taps were opened, and which windows were open in between; its error ends
 // Resume.
 func (j *Journal) Resume(resolutions []time.Duration, missing func(*local.Mark, []store.Gap) error) ([]local.Mark, error) {
-	if j.cfg.File == nil {
-		return nil, nil
-	}
-	saved, err := j.cfg.File.Load()
-	if errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNewer) {
-		j.cfg.Logger.Error("marks cannot be read: gaps of the process before begin at its last stored windows", slog.String("error", err.Error()))
-		return nil, nil
-	}
-	if err != nil || saved == nil {
+	last, err := j.last()
+	if last == nil || err != nil {
 		return nil, err
 	}
-	var last savedMarks
-	if err := json.Unmarshal(saved.Section(marksSection), &last); err != nil {
-		j.cfg.Logger.Error("marks cannot be read: gaps of the process before begin at its last stored windows", slog.String("error", err.Error()))
-		return nil, nil
-	}
-	if err := j.cfg.Records.resume(saved.Section(recordsSection), saved.Time); err != nil {
+	if err := j.cfg.Records.resume(last.Taps, time.Unix(0, last.At)); err != nil {
 		j.cfg.Logger.Error("rows of taps may be missing", slog.String("error", err.Error()))
 	}
 	for i := range last.Marks {
@@ -202,6 +164,25 @@ func (j *Journal) Resume(resolutions []time.Duration, missing func(*local.Mark, 
 		}
 	}
 	return last.Marks, nil
+}
+
+// last is the round of the process before, nil for none.
+func (j *Journal) last() (last *round, err error) {
+	list, err := j.cfg.Log.Marks()
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range list {
+		r := new(round)
+		if err := json.Unmarshal(text, r); err != nil {
+			j.cfg.Logger.Error("marks cannot be read: gaps of the process before begin at its last stored windows", slog.String("error", err.Error()))
+			continue
+		}
+		if r.Name == j.cfg.Name && (last == nil || r.At > last.At) {
+			last = r
+		}
+	}
+	return last, nil
 }
 
 // OpenWindows are the gaps of the windows that were open at a mark, of each resolution.

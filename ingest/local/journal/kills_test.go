@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -76,19 +74,19 @@ func (c *clockwork) ReadBatch(b *capture.Batch) error {
 func (*clockwork) QuietUntil() int64 { return 0 }
 func (*clockwork) Close() error      { return nil }
 
-// world is what outlives processes: what was stored, and the disk with the marks.
+// world is what outlives processes: durable rows and marks.
 type world struct {
-	t       *testing.T
-	dir     string
-	random  *rand.Rand
-	domain  *csig.Domain
-	clock   *clockwork
-	rows    map[time.Duration]map[int64]uint64 // durable observations by window
-	blocks  map[[3]uint64]uint64               // their identities
-	gaps    []store.Gap
-	kills   int
-	damages int
-	before  aggregate.Source // of the last process
+	t      *testing.T
+	marks  []byte
+	random *rand.Rand
+	domain *csig.Domain
+	clock  *clockwork
+	rows   map[time.Duration]map[int64]uint64 // durable observations by window
+	blocks map[[3]uint64]uint64               // their identities
+	gaps   []store.Gap
+	kills  int
+	losses int              // of marks
+	before aggregate.Source // of the last process
 }
 
 // logOf is the log of one process, which is killed at a moment of a round.
@@ -96,7 +94,6 @@ type logOf struct {
 	*world
 	held   []*aggregate.Block
 	rounds int // until it is killed
-	torn   bool
 }
 
 func (l *logOf) WriteBlock(_ context.Context, b *aggregate.Block) error {
@@ -104,22 +101,40 @@ func (l *logOf) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// Sync makes what is held durable; a process that is killed while it does leaves a part.
-func (l *logOf) Sync(context.Context) error {
+// Commit makes blocks and marks durable. A process that is killed while it does leaves
+// nothing of the round, all of it, or some blocks: where they were more than fit into memory.
+func (l *logOf) Commit(_ context.Context, marks []byte) error {
 	if l.rounds == 0 {
 		return errKilled
 	}
-	if l.rounds--; l.rounds == 0 && l.torn {
-		l.held = l.held[:l.random.IntN(len(l.held)+1)]
+	if l.rounds--; l.rounds != 0 {
+		l.keep(len(l.held))
+		l.marks = marks
+		return nil
 	}
-	for _, b := range l.held {
+	switch l.random.IntN(3) {
+	case 0:
+		l.keep(l.random.IntN(len(l.held) + 1))
+	case 1:
+		l.keep(len(l.held))
+		l.marks = marks
+	}
+	return errKilled
+}
+
+// Marks implements Log.
+func (l *logOf) Marks() ([][]byte, error) {
+	if l.marks == nil {
+		return nil, nil
+	}
+	return [][]byte{l.marks}, nil
+}
+
+func (l *logOf) keep(blocks int) {
+	for _, b := range l.held[:blocks] {
 		l.store(b)
 	}
 	l.held = nil
-	if l.rounds == 0 {
-		return errKilled // before there are marks
-	}
-	return nil
 }
 
 func (w *world) store(b *aggregate.Block) {
@@ -142,15 +157,10 @@ func (w *world) store(b *aggregate.Block) {
 func (w *world) live(kill bool) {
 	l := &logOf{world: w, rounds: -1}
 	if kill {
-		l.rounds, l.torn = 1+w.random.IntN(40), w.random.IntN(2) == 0
+		l.rounds = 1 + w.random.IntN(40)
 	}
-	file, err := checkpoint.Open(checkpoint.Options{Dir: w.dir, Name: "kills", Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer file.Close()
 	records := newRecording(w.t, time.Now())
-	j := New(Config{Log: l, File: file, Opened: time.Now(), Records: records.Recorder, Logger: slog.New(slog.DiscardHandler)})
+	j := New(Config{Log: l, Name: "kills", Opened: time.Now(), Records: records.Recorder, Logger: slog.New(slog.DiscardHandler)})
 	resolutions := []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
 	last := w.before
 	marks, err := j.Resume(resolutions, func(_ *local.Mark, gaps []store.Gap) error {
@@ -174,8 +184,9 @@ func (w *world) live(kill bool) {
 	if err := p.Run(w.t.Context()); kill != errors.Is(err, errKilled) {
 		w.t.Fatal(err)
 	}
-	if kill && w.random.IntN(4) == 0 {
-		w.damage(file)
+	if kill && w.marks != nil && w.random.IntN(4) == 0 {
+		w.marks = nil // damage, which the log does not give out
+		w.losses++
 	}
 }
 
@@ -190,34 +201,10 @@ func (w *world) missAfter(of aggregate.Source) {
 	}
 }
 
-// damage does something to the file with the marks.
-func (w *world) damage(file *checkpoint.File) {
-	name := filepath.Join(file.Dir(), "checkpoint")
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return // killed before there was one
-	}
-	w.damages++
-	switch w.random.IntN(4) {
-	case 0:
-		err = os.Remove(name)
-	case 1:
-		err = os.Truncate(name, w.random.Int64N(int64(len(b))))
-	case 2:
-		err = os.Truncate(name, 0)
-	default:
-		b[w.random.IntN(len(b))] ^= 1 << w.random.IntN(8)
-		err = os.WriteFile(name, b, 0o600)
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// TestKills kills a process in one of its rounds again and again: before anything of it is durable, with a part of
-// its rows, or before its marks, a quarter of which are lost, cut or damaged. Each packet
-// that was sent outside of all gaps is stored, none is stored twice, and no row has the
-// identity of another.
+// TestKills kills a process in one of its rounds again and again: before or after the round
+// is durable, or with a part of its rows. A quarter of the marks are lost. Each packet that
+// was sent outside of all gaps is stored, none is stored twice, and no row has the identity
+// of another.
 func TestKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		domain, err := csig.DefaultSpec().Compile()
@@ -227,7 +214,7 @@ func TestKills(t *testing.T) {
 		data := make([]byte, 60)
 		copy(data[12:], []byte{0x99, 0x00, 0x2b, 0x85, 0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1})
 		w := &world{
-			t: t, kills: killsOf(t), dir: t.TempDir(), random: rand.New(rand.NewPCG(16, 10)), domain: domain, rows: map[time.Duration]map[int64]uint64{}, blocks: map[[3]uint64]uint64{},
+			t: t, kills: killsOf(t), random: rand.New(rand.NewPCG(16, 10)), domain: domain, rows: map[time.Duration]map[int64]uint64{}, blocks: map[[3]uint64]uint64{},
 			clock: &clockwork{data: data, next: time.Now(), sent: map[int64]int{}},
 		}
 		for range w.kills {
@@ -271,8 +258,8 @@ func (w *world) check() {
 			w.t.Errorf("second %s: %d of %d packets are stored, %d were sent outside of gaps", time.Unix(0, second).UTC().Format("15:04:05"), got, n, outside[second])
 		}
 	}
-	w.t.Logf("%d kills, %d damaged files: %d packets sent, %d of them outside of %d gaps, %d stored", w.kills, w.damages, all, beside, len(w.gaps), stored)
-	if stored > all || beside == 0 || w.damages < w.kills/10 {
+	w.t.Logf("%d kills, marks lost %d times: %d packets sent, %d of them outside of %d gaps, %d stored", w.kills, w.losses, all, beside, len(w.gaps), stored)
+	if stored > all || beside == 0 || w.losses < w.kills/10 {
 		w.t.Errorf("%d stored of %d", stored, all)
 	}
 }

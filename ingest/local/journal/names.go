@@ -3,9 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,19 +11,12 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/aggregate/store/checkpoint"
 	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-const (
-	// namesEvery is how often names that appeared are written.
-	namesEvery = 2 * time.Second
-	firstNames = 100 * time.Millisecond
-	// maxNetworks are those whose names wait to be written.
-	maxNetworks = 64
-	// lastNames is how long the last names may take when the process ends.
-	lastNames = 10 * time.Second
-)
+// lastNames is how long the last names may take when the process ends.
+const lastNames = 10 * time.Second
 
 // RecentNetworks is under how many networks, the latest ones, rows may still come.
 const RecentNetworks = 2
@@ -38,328 +29,208 @@ type Network struct {
 	Fabric *fabric.Fabric
 }
 
-// Names writes what the numbers in rows stand for, beside the rows: a server that is away
-// keeps no row waiting for a name. What it has not written when the process ends may wait on
-// disk for the next one. Its methods are safe for concurrent use; Run is called once.
+// Names gives a store the meaning of the numbers in rows, and the beginnings and ends of
+// runs, each once and before the rows that need it: with an outbox they are on disk then. What
+// fails is in the log, and tried again in the next round. Its methods are safe for concurrent
+// use; Run is called once.
 type Names struct {
 	store  *store.Store
 	logger *slog.Logger
-	kept   descriptions
+
+	failing retry.LogThrottle
 
 	mu       sync.Mutex
-	met      map[aggregate.Source]string // of rows, until its run has ended; by name of the tap
-	under    map[aggregate.Source]bool   // of rows that may come
-	taps     map[uint64]string           // by producer
-	networks []Network                   // the latest last
-	earlier  []*description              // that other processes have left
-
-	// What follows changes in Run alone.
-	runs    map[aggregate.Source]bool // that have begun
-	killed  map[aggregate.Source]bool // of processes before this one, whose windows may have been open
-	looked  bool                      // for runs of such processes that left no marks
-	ending  bool                      // no more rows come
-	written map[uint64]extent         // by epoch
+	networks []*naming                 // the latest last
+	taps     map[uint64]string         // names by producer
+	runs     map[aggregate.Source]bool // that have rows and are not over; true once they have begun
+	killed   []store.Run               // of the process before this one, until they are ended
+	looked   bool                      // for runs of earlier processes that left no marks
 }
 
-// extent is how much of a network is written.
-type extent struct {
+// naming is a network, and how much of it the store was given.
+type naming struct {
+	Network
 	text      bool
 	groups    uint64 // of those that were met
-	locations int
+	locations map[aggregate.LocationID]bool
 }
 
 // NewNames makes one that has written nothing. It ends the runs of an earlier process too,
 // whose marks may be nil.
 func NewNames(db *store.Store, earlier []local.Mark, logger *slog.Logger) *Names {
-	n := &Names{
-		store: db, logger: logger, met: make(map[aggregate.Source]string), taps: make(map[uint64]string),
-		runs: make(map[aggregate.Source]bool), killed: make(map[aggregate.Source]bool), written: make(map[uint64]extent),
-	}
+	n := &Names{store: db, logger: logger, taps: make(map[uint64]string), runs: make(map[aggregate.Source]bool)}
 	for _, m := range earlier {
-		if !m.Closed {
-			n.met[m.Source], n.killed[m.Source] = m.Name, true
+		run := store.Run{Source: m.Source, Mode: store.RunLive, Name: m.Name}
+		if !m.Closed && !slices.Contains(n.killed, run) {
+			n.killed = append(n.killed, run)
 		}
 	}
 	return n
 }
 
-// KeepIn has what is not written wait in a place on disk, which stays its owner's until Run
-// has returned, and writes what an earlier process has left there. It comes before Use.
-func (n *Names) KeepIn(file *checkpoint.File) {
-	n.kept = descriptions{file: file, logger: n.logger, bytes: maxDescribed}
-	w := n.kept.load()
+// Use names what rows under a network mean, from now on. Rows under the one before may still
+// come.
+func (n *Names) Use(net Network) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.earlier = w.networks
-	for _, r := range w.runs {
-		n.met[r.Source], n.killed[r.Source] = r.Name, true
+	if len(n.networks) > 0 && n.networks[len(n.networks)-1].Network == net {
+		return
 	}
+	n.networks = append(n.networks, &naming{Network: net, locations: make(map[aggregate.LocationID]bool)})
+	n.tell(n.describe(context.Background()))
 }
 
-// waiting is what has not been written.
-func (n *Names) waiting() (w waiting) {
-	n.mu.Lock()
-	networks, written := slices.Clone(n.networks), maps.Clone(n.written)
-	w.networks = slices.Clone(n.earlier)
-	for source, name := range n.met {
-		if !n.runs[source] || !n.under[source] || n.ending {
-			w.runs = append(w.runs, store.Run{Source: source, Mode: store.RunLive, Name: name})
-		}
-	}
-	n.mu.Unlock()
-	slices.SortFunc(w.runs, compareRuns)
-	for _, net := range networks {
-		if d := describe(net, 0); (extent{true, d.Met, len(d.Locations)}) != written[net.Epoch] {
-			w.networks = append(w.networks, d)
-		}
-	}
-	return w
-}
-
-// Begin is told of each round before its rows are durable: what these mean is on disk
-// before they are, or in the store.
+// Begin is for Config: it writes the names and the beginnings of runs that a round needs.
 func (n *Names) Begin(wrote map[aggregate.Source]bool, marks []local.Mark) {
-	n.see(wrote, marks)
-	n.kept.keep(n.waiting)
-}
-
-func (n *Names) see(wrote map[aggregate.Source]bool, marks []local.Mark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.under = make(map[aggregate.Source]bool, len(marks))
 	for i := range marks {
 		n.taps[marks[i].Source.Producer] = marks[i].Name
-		n.under[marks[i].Source] = true
-		n.met[marks[i].Source] = marks[i].Name
+		n.meet(marks[i].Source)
 	}
 	for source := range wrote {
-		n.met[source] = n.taps[source.Producer]
+		n.meet(source)
 	}
+	n.tell(n.begin(context.Background()))
 }
 
-// sources are those that were met, and those of them that rows may still come from.
-func (n *Names) sources() (met map[aggregate.Source]string, under map[aggregate.Source]bool) {
+// End is for Config: it ends runs that no more rows come from. Under another configuration a
+// tap's rows are another run.
+func (n *Names) End(ctx context.Context, marks []local.Mark) {
+	under := make(map[aggregate.Source]bool, len(marks))
+	for i := range marks {
+		under[marks[i].Source] = true
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return maps.Clone(n.met), n.under
+	n.tell(n.end(ctx, under))
 }
 
-// Use names what rows under a network mean, from now on: that is on disk when Use returns,
-// where it can be. Rows under the one before may still come.
-func (n *Names) Use(net Network) {
-	if n.add(net) {
-		n.kept.keep(n.waiting)
+func (n *Names) meet(source aggregate.Source) {
+	if _, known := n.runs[source]; !known {
+		n.runs[source] = false
 	}
 }
 
-// add is false for the network that is in use.
-func (n *Names) add(net Network) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.networks) > 0 && n.networks[len(n.networks)-1] == net {
-		return false
-	}
-	if n.networks = append(n.networks, net); len(n.networks) > maxNetworks {
-		n.logger.Error("a configuration's names are given up: too many wait to be written", slog.String("epoch", fmt.Sprintf("%016x", n.networks[0].Epoch)))
-		n.networks = n.networks[1:]
-	}
-	return true
-}
-
-// Run writes names until ctx ends, and the last ones then, for 10 s at most. It returns nil:
-// what cannot be written is in the log, and tried again.
+// Run waits until ctx ends, and ends all runs then: no more rows come. It returns nil: what
+// cannot be written is in the log.
 func (n *Names) Run(ctx context.Context) error {
-	ticker := time.NewTicker(namesEvery)
-	defer ticker.Stop()
-	for sleepFor(ctx, firstNames) { // runs come first, and are known at the first checkpoint
-		if met, _ := n.sources(); len(met) > 0 {
-			break
-		}
-	}
-	for {
-		if err := n.write(ctx); err != nil && ctx.Err() == nil {
-			n.logger.Warn("names are not written yet", slog.String("error", err.Error()))
-		}
-		if !n.kept.empty() {
-			n.kept.keep(n.waiting)
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastNames)
-			defer cancel()
-			n.end()
-			if err := n.write(last); err != nil {
-				n.logger.Warn("names are not written", slog.String("error", err.Error()))
-			}
-			n.kept.keep(n.waiting)
-			return nil
-		}
-	}
-}
-
-// end says that no more rows come.
-func (n *Names) end() {
+	<-ctx.Done()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastNames)
+	defer cancel()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ending = true
+	err := n.begin(last)
+	if err == nil {
+		err = n.end(last, nil)
+	}
+	n.tell(err)
+	return nil
 }
 
-// sleepFor is false when ctx ended.
-func sleepFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+// tell logs a failure now and then.
+func (n *Names) tell(err error) {
+	if err != nil {
+		n.failing.Log(n.logger, slog.LevelError, time.Now(), "names are not written yet", slog.String("error", err.Error()))
 	}
 }
 
-// write writes what has not been written.
-func (n *Names) write(ctx context.Context) error {
-	n.mu.Lock()
-	networks, earlier := slices.Clone(n.networks), slices.Clone(n.earlier)
-	n.mu.Unlock()
-	met, under := n.sources()
-	failed := []error{n.beginRuns(ctx, met)}
-	for _, d := range earlier { // before what may give the same groups and locations other properties
-		failed = append(failed, n.writeEarlier(ctx, d))
+// begin writes what has not been written.
+func (n *Names) begin(ctx context.Context) error {
+	return errors.Join(n.describe(ctx), n.beginRuns(ctx))
+}
+
+// end ends runs but for those that rows may come from.
+func (n *Names) end(ctx context.Context, under map[aggregate.Source]bool) error {
+	if err := n.endEarlier(ctx, under); err != nil {
+		return err
 	}
-	for i, net := range networks {
-		err := n.writeNetwork(ctx, net)
-		if err == nil && i < len(networks)-RecentNetworks {
-			n.forget(net)
+	var over []store.Run
+	for source, begun := range n.runs {
+		if begun && !under[source] {
+			over = append(over, n.runOf(source))
 		}
-		failed = append(failed, err)
 	}
-	return errors.Join(append(failed, n.endKilled(ctx, met, under), n.endRuns(ctx, met, under))...)
+	if err := n.store.EndRuns(ctx, over); err != nil {
+		return err
+	}
+	for _, r := range over {
+		delete(n.runs, r.Source)
+	}
+	return nil
 }
 
-// forget lets go of a network whose names are written, and under which no rows come.
-func (n *Names) forget(net Network) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.networks = slices.DeleteFunc(n.networks, func(o Network) bool { return o == net })
-	delete(n.written, net.Epoch)
+func (n *Names) runOf(source aggregate.Source) store.Run {
+	return store.Run{Source: source, Mode: store.RunLive, Name: n.taps[source.Producer]}
 }
 
-// beginRuns announces runs that rows come from.
-func (n *Names) beginRuns(ctx context.Context, met map[aggregate.Source]string) error {
+func (n *Names) beginRuns(ctx context.Context) error {
 	var list []store.Run
-	for source, name := range met {
-		if !n.runs[source] {
-			list = append(list, store.Run{Source: source, Mode: store.RunLive, Name: name})
+	for source, begun := range n.runs {
+		if !begun {
+			list = append(list, n.runOf(source))
 		}
-	}
-	if len(list) == 0 {
-		return nil
 	}
 	if err := n.store.BeginRuns(ctx, list); err != nil {
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	for _, r := range list {
 		n.runs[r.Source] = true
 	}
 	return nil
 }
 
-// endKilled ends the runs of processes before this one: those that left marks, and those
+// endEarlier ends the runs of processes before this one: those that left marks, and those
 // that the store knows of taps of this one.
-func (n *Names) endKilled(ctx context.Context, met map[aggregate.Source]string, under map[aggregate.Source]bool) error {
-	var killed, current []store.Run
-	for source, name := range met {
-		r := store.Run{Source: source, Mode: store.RunLive, Name: name}
-		switch {
-		case !n.runs[source]:
-		case n.killed[source]:
-			killed = append(killed, r)
-		case under[source]:
-			current = append(current, r)
-		}
-	}
-	if err := n.store.EndKilled(ctx, killed); err != nil {
+func (n *Names) endEarlier(ctx context.Context, under map[aggregate.Source]bool) error {
+	// Their process may have been killed before it could say that they had begun.
+	if err := errors.Join(n.store.BeginRuns(ctx, n.killed), n.store.EndKilled(ctx, n.killed)); err != nil {
 		return err
 	}
-	n.mu.Lock()
-	for _, r := range killed {
-		delete(n.runs, r.Source)
-		delete(n.met, r.Source)
-	}
-	n.mu.Unlock()
-	if n.looked || len(current) == 0 {
+	n.killed = nil
+	if n.looked || len(under) == 0 {
 		return nil
+	}
+	var current []store.Run
+	for source := range under {
+		current = append(current, n.runOf(source))
 	}
 	err := n.store.EndEarlier(ctx, current)
 	n.looked = err == nil
 	return err
 }
 
-// endRuns ends those that no more rows come from: under another configuration a tap's rows
-// are another run.
-func (n *Names) endRuns(ctx context.Context, met map[aggregate.Source]string, under map[aggregate.Source]bool) error {
-	for source, name := range met {
-		if !n.runs[source] || n.killed[source] || under[source] && !n.ending {
-			continue
-		}
-		if err := n.store.EndRun(ctx, store.Run{Source: source, Mode: store.RunLive, Name: name}); err != nil {
+// describe writes what was met of networks, the oldest first, and forgets those under which
+// no rows come any more.
+func (n *Names) describe(ctx context.Context) error {
+	for _, net := range n.networks {
+		if err := net.write(ctx, n.store); err != nil {
 			return err
 		}
-		n.mu.Lock()
-		delete(n.runs, source)
-		delete(n.met, source)
-		n.mu.Unlock()
 	}
+	n.networks = n.networks[max(0, len(n.networks)-RecentNetworks):]
 	return nil
 }
 
-func (n *Names) writeNetwork(ctx context.Context, net Network) error {
-	n.mu.Lock()
-	has := n.written[net.Epoch]
-	n.mu.Unlock()
-	err := n.tell(ctx, describe(net, has.groups), &has)
-	net.Fabric.Stored(has.groups)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.written[net.Epoch] = has
-	return err
-}
-
-// writeEarlier writes what another process has left. What is in use is written once more
-// then: it may share groups and locations, and is what holds of them.
-func (n *Names) writeEarlier(ctx context.Context, d *description) error {
-	if err := n.tell(ctx, d, new(extent)); err != nil {
+func (n *naming) write(ctx context.Context, to *store.Store) error {
+	if !n.text {
+		if err := to.WriteEpoch(ctx, n.Epoch, n.Text); err != nil {
+			return err
+		}
+		n.text = true
+	}
+	groups, met := n.Fabric.GroupsSince(n.groups)
+	if err := to.WriteGroups(ctx, groups); err != nil {
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.earlier = slices.DeleteFunc(n.earlier, func(o *description) bool { return o == d })
-	clear(n.written)
-	return nil
-}
-
-// tell writes what the store does not have of a description.
-func (n *Names) tell(ctx context.Context, d *description, has *extent) error {
-	if !has.text {
-		if err := n.store.WriteEpoch(ctx, d.Epoch, d.Text); err != nil {
-			return err
-		}
-		has.text = true
+	n.groups = met
+	n.Fabric.Stored(met)
+	locations := slices.DeleteFunc(n.Fabric.Locations(), func(l fabric.Location) bool { return n.locations[l.ID] })
+	if err := to.WriteLocations(ctx, locations); err != nil {
+		return err
 	}
-	if len(d.Groups) > 0 {
-		if err := n.store.WriteGroups(ctx, d.Groups); err != nil {
-			return err
-		}
-		has.groups = d.Met
-	}
-	if len(d.Locations) != has.locations {
-		if err := n.store.WriteLocations(ctx, d.Locations); err != nil {
-			return err
-		}
-		has.locations = len(d.Locations)
+	for i := range locations {
+		n.locations[locations[i].ID] = true
 	}
 	return nil
 }

@@ -20,11 +20,9 @@ const (
 	tapPeriod = time.Minute
 	// maxTapRows bounds the rows that wait while they cannot be written.
 	maxTapRows = 10_000
-	// maxFindingRows bounds the findings that wait with them, all of which are in every
-	// checkpoint: those of 128 rows at most, about 10 MB.
+	// maxFindingRows bounds the findings that wait with them, all of which are in the marks
+	// of every round: those of 128 rows at most, about 10 MB.
 	maxFindingRows = 128 * MaxFindings
-	// recordsSection is the section of a checkpoint with the rows of taps.
-	recordsSection = "taprows"
 	// ringSeq is where the ring is in the number of a row.
 	ringSeq = 48
 )
@@ -61,7 +59,7 @@ func ToStore(db *store.Store) Writers {
 
 // RecorderConfig is what a Recorder needs; all of it is required.
 type RecorderConfig struct {
-	// Stats are those of the pipeline's rings, at the barrier of a checkpoint.
+	// Stats are those of the pipeline's rings, at the barrier of a round.
 	Stats func() []local.RingStats
 	// Tap is the tap of a name, nil for none.
 	Tap func(name string) Tap
@@ -72,10 +70,10 @@ type RecorderConfig struct {
 }
 
 // Recorder makes the rows of what taps took in: one for each ring and minute, and for each
-// identity of its blocks. They are made of what the pipeline counted at the barrier of a
-// round, are in that round's checkpoint, and are written after it, under numbers that it
-// holds: after a kill the next process writes the same rows again, and those that were
-// begun. The goroutine of the journal alone uses it.
+// identity of its blocks. They are made of the pipeline's counts at the barrier of a round,
+// are in that round's marks, and are written after it, under numbers that it holds: after a
+// kill the next process writes the same rows again, and those that were begun. The goroutine
+// of the journal alone uses it.
 type Recorder struct {
 	cfg RecorderConfig
 
@@ -86,7 +84,7 @@ type Recorder struct {
 // NewRecorder makes one that has recorded nothing.
 func NewRecorder(cfg RecorderConfig) *Recorder { return &Recorder{cfg: cfg} }
 
-// tapRecords is what a checkpoint holds.
+// tapRecords is kept with the marks of a round.
 type tapRecords struct {
 	Rings []*ringRecord
 	Rows  []store.TapRow // to be written
@@ -95,14 +93,14 @@ type tapRecords struct {
 	Findings []store.FindingRow // likewise
 }
 
-// resume takes over what waits in the section of another process, and cuts the rows that
-// were begun in it as of its time: the rings of this one have identities of their own.
-func (r *Recorder) resume(section []byte, at time.Time) error {
-	if len(section) == 0 {
+// resume takes over what another process has kept, and cuts the rows that were begun in it as
+// of its time: the rings of this one have identities of their own.
+func (r *Recorder) resume(kept []byte, at time.Time) error {
+	if len(kept) == 0 {
 		return nil
 	}
 	var s tapRecords
-	if err := json.Unmarshal(section, &s); err != nil {
+	if err := json.Unmarshal(kept, &s); err != nil {
 		return fmt.Errorf("read rows of taps: %w", err)
 	}
 	r.state = s
@@ -114,9 +112,9 @@ func (r *Recorder) resume(section []byte, at time.Time) error {
 	return nil
 }
 
-// barrier counts what came since the last one, and returns the section. A ring without a
-// mark has ended.
-func (r *Recorder) barrier(now time.Time, marks []local.Mark) ([]byte, error) {
+// barrier counts what came since the last one, and returns what is kept with the marks. A
+// ring without a mark has ended.
+func (r *Recorder) barrier(now time.Time, marks []local.Mark) (json.RawMessage, error) {
 	if r.cut.IsZero() {
 		r.cut, r.before = now, now
 	}
@@ -139,11 +137,11 @@ func (r *Recorder) barrier(now time.Time, marks []local.Mark) ([]byte, error) {
 		r.cfg.Logger.Error("gaps of taps are lost: too many wait", slog.Int("gaps", n))
 		r.state.Gaps = slices.Delete(r.state.Gaps, 0, n)
 	}
-	section, err := json.Marshal(&r.state)
+	kept, err := json.Marshal(&r.state)
 	if err != nil {
 		return nil, fmt.Errorf("keep rows of taps: %w", err)
 	}
-	return section, nil
+	return kept, nil
 }
 
 // forget lets go of the first n rows, and of what was found under their numbers.

@@ -15,7 +15,8 @@ import (
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/replay/emitter"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // mirroredFrames reads until want frames are there, or nothing has come for a while,
@@ -125,12 +126,12 @@ func TestMirrorsByTap(t *testing.T) {
 	}
 	defer goleak.VerifyNone(t)
 	livetest.MakeLink(t)
-	s, err := emitter.Named("mirrors")
+	s, err := scenario.Named("mirrors")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Packets, s.SingleFile, s.SnapLen = 3000, true, 9000
-	report, err := emitter.Run(t.Context(), s, t.TempDir(), nil)
+	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

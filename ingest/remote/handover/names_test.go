@@ -14,6 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/remote"
 )
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { chdbtest.Main(m) }
 func collecting(t *testing.T, db *store.Store, exporter string) (url string, stop func()) {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-	s, err := remote.NewServer(remote.ServerConfig{Auth: remote.Auth{Anonymous: exporter}, Logger: logger}, db, Directory{db})
+	s, err := remote.NewServer(remote.ServerConfig{Auth: edge.Auth{Anonymous: edge.Peer{Name: exporter}}, Logger: logger}, db, Directory{db})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +81,64 @@ func exports(t *testing.T, url string, d remote.Description) {
 	}
 }
 
+// describe says what a port and a rack are.
+func describe(capacity uint64, parent string) remote.Description {
+	l := fabric.Location{ID: fabric.PortLocationID("leaf1", "up1"), Name: "leaf1:up1", Kind: fabric.KindPort, Capacity: capacity, Candidates: []string{"leaf1:up1"}, CandidateCount: 1}
+	l.Set, l.DeviceLoc, l.StageLoc = l.ID, l.ID, l.ID
+	return remote.Description{
+		Text: "configuration of " + parent, Locations: []fabric.Location{l},
+		Groups: []fabric.Group{{ID: fabric.GroupIDOf("rack1"), Name: "rack1", Level: "rack", Parent: parent}},
+	}
+}
+
+// TestConflictOfCollectors: two collectors of one store take names as their exporters describe
+// them, each on its own disk. The later one to reach the store finds the conflict there, and
+// shows it with what its exporter hands in next.
+func TestConflictOfCollectors(t *testing.T) {
+	engine := chdbtest.StartIn(t, t.TempDir())
+	var dbs [2]*store.Store
+	var urls [2]string
+	for i, exporter := range []string{"host1", "host2"} {
+		db, err := store.Open(t.Context(), store.Options{
+			Writer: engine.ClickHouseOptions(chdb.RoleWriter), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator), Reader: engine.ClickHouseOptions(chdb.RoleReader),
+			Outbox: &store.Outbox{Dir: t.TempDir()}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		url, stop := collecting(t, db, exporter)
+		defer stop()
+		dbs[i], urls[i] = db, url
+	}
+	for range 2 {
+		for i, d := range []remote.Description{describe(400e6, "pod1"), describe(1, "pod2")} {
+			exports(t, urls[i], d)
+			if err := dbs[i].Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	groups, err := dbs[0].Groups(t.Context())
+	locations, failed := dbs[0].Locations(t.Context())
+	if err != nil || failed != nil || len(groups) != 1 || groups[0].Parent != "pod1" || len(locations) != 1 || locations[0].Capacity != 400e6 {
+		t.Errorf("%+v, %v, %+v, %v: want them as the first exporter said", groups, err, locations, failed)
+	}
+	now := time.Now()
+	found, err := dbs[0].Findings(t.Context(), store.FindingQuestion{From: now.Add(-time.Hour), To: now.Add(time.Hour), Limit: 10})
+	if err != nil || len(found) != 2 {
+		t.Fatalf("findings %+v, %v, want one of the group and one of the port", found, err)
+	}
+	for _, f := range found {
+		if f.Kind != finding.ContestedName.String() || !strings.Contains(f.Evidence, `exporter "host2" says`) || !strings.Contains(f.Evidence, `"host1", which came first`) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 // TestPinsOutliveCollector: in the store itself, names keep the meaning that the first exporter
 // gave them over a restart of the collector, the finding is there for everybody to see, and a
 // collector that runs notices that they are unpinned.
@@ -95,14 +154,6 @@ func TestPinsOutliveCollector(t *testing.T) {
 	defer db.Close()
 	if err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-	describe := func(capacity uint64, parent string) remote.Description {
-		l := fabric.Location{ID: fabric.PortLocationID("leaf1", "up1"), Name: "leaf1:up1", Kind: fabric.KindPort, Capacity: capacity, Candidates: []string{"leaf1:up1"}, CandidateCount: 1}
-		l.Set, l.DeviceLoc, l.StageLoc = l.ID, l.ID, l.ID
-		return remote.Description{
-			Text: "configuration of " + parent, Locations: []fabric.Location{l},
-			Groups: []fabric.Group{{ID: fabric.GroupIDOf("rack1"), Name: "rack1", Level: "rack", Parent: parent}},
-		}
 	}
 	meaning := func() (uint64, string) {
 		groups, err := db.Groups(t.Context())
@@ -122,7 +173,7 @@ func TestPinsOutliveCollector(t *testing.T) {
 		t.Errorf("%d kbit/s, parent %q: the second exporter changed what the first one said", capacity, parent)
 	}
 	now := time.Now()
-	found, err := db.Findings(t.Context(), now.Add(-time.Hour), now.Add(time.Hour))
+	found, err := db.Findings(t.Context(), store.FindingQuestion{From: now.Add(-time.Hour), To: now.Add(time.Hour), Limit: 10})
 	if err != nil || len(found) != 2 {
 		t.Fatalf("findings %+v, %v", found, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -17,6 +18,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/local/journal"
 	"github.com/csigscope/csigscope/ingest/remote"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // Spool hands blocks to a collector by way of a client's spool: each ring of a tap is a
@@ -92,11 +94,14 @@ func (s *Spool) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return stream.WriteBlock(ctx, b)
 }
 
-// Sync implements journal.Log. What rows stand for is told before they are. Where the spool
-// cannot be written for long, the client counts what it loses.
-func (s *Spool) Sync(ctx context.Context) error {
+// Marks implements journal.Log.
+func (s *Spool) Marks() ([][]byte, error) { return s.client.Marks() }
+
+// Commit implements journal.Log. Names go to the spool before the rows that need them. Where
+// the spool cannot be written for long, the client counts what it loses.
+func (s *Spool) Commit(ctx context.Context, marks []byte) error {
 	s.names.tell()
-	if err := s.client.Sync(ctx); err != nil && s.behind < maxBehind {
+	if err := s.client.Commit(ctx, marks); err != nil && s.behind < maxBehind {
 		return fmt.Errorf("%w: %w", journal.ErrNotDurable, err)
 	}
 	s.behind = 0
@@ -198,4 +203,31 @@ func (s *Spool) Missing(ctx context.Context, ring int, list ...store.Gap) {
 func (s *Spool) Resume(ctx context.Context, m *local.Mark, gaps []store.Gap) {
 	s.taps.Store(m.Source.Producer, m.Name)
 	s.Missing(ctx, m.Ring, gaps...)
+}
+
+// What a row of a tap brings with it has room in a record.
+const _ = uint(remote.MaxFindings - journal.MaxFindings)
+
+// wireFindings are the findings under the number of a tap's row.
+func wireFindings(list []store.FindingRow, of *store.TapRow) (found []*wire.Finding) {
+	for i := range list {
+		f := &list[i]
+		if f.Source != of.Source || f.Seq != of.Seq {
+			continue
+		}
+		found = append(found, &wire.Finding{
+			Kind: f.Kind, Id: f.ID, Severity: f.Severity, FromNs: f.From, ToNs: f.To, Count: f.Count,
+			Device: f.Device, Port: f.Port, Location: uint64(f.Location), Evidence: strings.ToValidUTF8(f.Evidence[:min(len(f.Evidence), remote.MaxEvidence)], ""),
+		})
+	}
+	return found
+}
+
+// findingOfWire is a finding of an exporter, under the number of its tap's row. Packets of
+// live taps have no numbers.
+func findingOfWire(f *wire.Finding, source aggregate.Source, seq uint64) store.FindingRow {
+	return store.FindingRow{
+		Source: source, Seq: seq, Kind: f.GetKind(), ID: f.GetId(), Severity: f.GetSeverity(), From: f.GetFromNs(), To: f.GetToNs(), Count: f.GetCount(),
+		Device: f.GetDevice(), Port: f.GetPort(), Location: aggregate.LocationID(f.GetLocation()), Evidence: f.GetEvidence(),
+	}
 }

@@ -24,60 +24,84 @@ type Case struct {
 	Name string
 	// Harmless damage loses no record.
 	Harmless bool
-	// Damage changes the files of a class, which has at least three segments. other is a
-	// class that has a segment as well, or the same one.
-	Damage func(dir, class, other string) error
+	// Damage changes the files of a folder that has at least three segments.
+	Damage func(dir string) error
 }
 
-// Cases are all kinds of damage: of the first segment of a class, one in the middle and the
+// Cases are all kinds of damage: of the first segment, one in the middle and the
 // last one, of the position, and of the lock.
 func Cases() []Case {
 	var list []Case
 	for at, name := range []string{"first", "middle", "last"} {
 		for _, op := range segmentOps {
-			list = append(list, Case{"segment/" + name + "/" + op.name, op.harmless, func(dir, class, other string) error {
-				files, err := Segments(dir, class)
+			list = append(list, Case{"segment/" + name + "/" + op.name, op.harmless, func(dir string) error {
+				files, err := Segments(dir)
 				if err != nil {
 					return err
 				}
 				i := at * (len(files) - 1) / 2
-				return op.do(&target{dir, files, i, other})
+				return op.do(&target{dir, files, i})
 			}})
 		}
 	}
 	for _, op := range positionOps {
-		list = append(list, Case{"position/" + op.name, true, func(dir, _, _ string) error {
+		list = append(list, Case{"position/" + op.name, true, func(dir string) error {
 			return edit(filepath.Join(dir, "position"), op.do)
 		}})
 	}
-	remove := func(name string) func(string, string, string) error {
-		return func(dir, _, _ string) error { return os.Remove(filepath.Join(dir, name)) }
+	remove := func(name string) func(string) error {
+		return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
 	}
 	return append(
 		list,
 		Case{"position/missing", true, remove("position")},
-		Case{"position/swapped with a segment", false, func(dir, class, _ string) error {
-			files, err := Segments(dir, class)
+		Case{"position/swapped with a segment", false, func(dir string) error {
+			files, err := Segments(dir)
 			if err != nil {
 				return err
 			}
 			return swap(filepath.Join(dir, "position"), files[0])
 		}},
 		Case{"lock/missing", true, remove("lock")},
-		Case{"lock/garbage", true, func(dir, _, _ string) error {
+		Case{"lock/garbage", true, func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "lock"), bytes.Repeat([]byte{0xff}, 100), 0o600)
 		}},
 	)
 }
 
-// Segments are the files of a class, oldest first.
-func Segments(dir, class string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, class+"-*.seg"))
+// Segments are the files of records, oldest first.
+func Segments(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	if err == nil && len(files) == 0 {
-		err = errors.New("no segments of class " + class)
+		err = errors.New("no segments")
 	}
 	slices.Sort(files)
 	return files, err
+}
+
+// Last finds the record with the highest number among those that want picks by their
+// payloads, in a folder that another process may be writing to; 0 for none.
+func Last(dir string, want func(payload []byte) bool) (number uint64, payload []byte) {
+	files, _ := Segments(dir)
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // acknowledged meanwhile
+		}
+		for at := 0; at+headerSize <= len(b); {
+			label := at + headerSize
+			body := label + int(binary.LittleEndian.Uint32(b[at+8:]))
+			end := body + int(binary.LittleEndian.Uint32(b[at+12:]))
+			if end > len(b) {
+				break
+			}
+			if seq := binary.LittleEndian.Uint64(b[at+24:]); seq > number && want(b[body:end]) {
+				number, payload = seq, b[body:end]
+			}
+			at = end
+		}
+	}
+	return number, payload
 }
 
 // target is the segment that is damaged.
@@ -85,12 +109,11 @@ type target struct {
 	dir   string
 	files []string
 	i     int
-	other string
 }
 
 func (t *target) name() string { return t.files[t.i] }
 
-// neighbour is another segment of the class.
+// neighbour is another segment.
 func (t *target) neighbour() string { return t.files[(t.i+1)%len(t.files)] }
 
 var segmentOps = []struct {
@@ -121,22 +144,13 @@ var segmentOps = []struct {
 		if err != nil {
 			return err
 		}
-		base := filepath.Base(t.files[len(t.files)-1])
-		var number, first uint64
-		class, rest, _ := bytes.Cut([]byte(base), []byte("-"))
-		if _, err := fmt.Sscanf(string(rest), "%d-%d.seg", &number, &first); err != nil {
+		var number uint64
+		if _, err := fmt.Sscanf(filepath.Base(t.files[len(t.files)-1]), "%d.seg", &number); err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(t.dir, fmt.Sprintf("%s-%012d-%020d.seg", class, number+1000, first+1000)), b, 0o600)
+		return os.WriteFile(filepath.Join(t.dir, fmt.Sprintf("%012d.seg", number+1000)), b, 0o600)
 	}},
 	{"swapped with the next", false, func(t *target) error { return swap(t.name(), t.neighbour()) }},
-	{"swapped with another class", false, func(t *target) error {
-		files, err := Segments(t.dir, t.other)
-		if err != nil {
-			return err
-		}
-		return swap(t.name(), files[len(files)/2])
-	}},
 }
 
 var positionOps = []struct {

@@ -1,0 +1,61 @@
+package answers
+
+import (
+	"context"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/store"
+)
+
+// Migrations are the versions of the schema, and when a database got each.
+func Migrations(status []store.MigrationStatus) *tabular.Listing {
+	t := &tabular.Listing{Columns: []string{"version", "name", "applied", "current"}}
+	for _, m := range status {
+		row := []any{nil, m.Name, nil, m.Current}
+		if m.Version > 0 {
+			row[0] = m.Version
+		}
+		if !m.Applied.IsZero() {
+			row[2] = m.Applied.UTC().Format(time.RFC3339)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// Verified lists the rows of a store that do not add up, and counts the faults among them.
+func Verified(ctx context.Context, db *store.Store, o store.VerifyOptions) (t *tabular.Listing, faults int, err error) {
+	t = &tabular.Listing{Columns: []string{"kind", "check", "table", "day", "count", "example"}}
+	err = db.Verify(ctx, o, func(f store.Finding) error {
+		row := []any{"info", f.Check, f.Table, nil, f.Count, f.Example}
+		if !f.Info {
+			row[0] = "fault"
+			faults++
+		}
+		if !f.Day.IsZero() {
+			row[3] = f.Day.Format(time.DateOnly)
+		}
+		t.Rows = append(t.Rows, row)
+		return nil
+	})
+	return t, faults, err
+}
+
+// Dropped are partitions that were deleted.
+func Dropped(list []store.Dropped) *tabular.Listing {
+	t := &tabular.Listing{Columns: []string{"table", "partition", "rows", "bytes"}}
+	for _, d := range list {
+		t.Rows = append(t.Rows, []any{d.Table, d.Partition, d.Rows, d.Bytes})
+	}
+	return t
+}
+
+// Unpinned are names that the next description says again.
+func Unpinned(list []store.UnpinnedName) *tabular.Listing {
+	t := &tabular.Listing{Columns: []string{"kind", "name", "exporter", "pinned"}}
+	for _, u := range list {
+		t.Rows = append(t.Rows, []any{u.Kind, u.Name, u.Exporter, u.At.UTC().Format(time.RFC3339)})
+	}
+	return t
+}

@@ -1,0 +1,229 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+const (
+	// maxRecords bounds the flows or findings of an answer, on all pages.
+	maxRecords = 20_000
+	// lastStored is the range of questions about records that name none, before the end of
+	// what is stored.
+	lastStored = time.Hour
+)
+
+// choose takes up the range of a question whose pages are pinned: the last hour that is stored
+// where it gives none.
+func (p *pin) choose(in times, e query.Extent) error {
+	from, to, given, err := historyOf(in)
+	switch {
+	case err != nil:
+		return err
+	case given:
+		p.from, p.to = from.UnixNano(), to.UnixNano()
+	case p.seen():
+	case e.Empty():
+		return query.ErrNoData
+	default:
+		end := e.Last.Add(time.Second - 1).Truncate(time.Second)
+		p.from, p.to = end.Add(-lastStored).UnixNano(), end.UnixNano()
+	}
+	return nil
+}
+
+func (p *pin) span() (from, to time.Time) {
+	return time.Unix(0, p.from).UTC(), time.Unix(0, p.to).UTC()
+}
+
+// flowChoice is a request that chooses flows.
+type flowChoice interface {
+	times
+	ends
+	GetSignal() string
+	GetSrcAddress() string
+	GetDstAddress() string
+	GetKind() []string
+	GetMinHeavy() uint64
+	GetWindow() string
+}
+
+func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) (*answer, error) {
+	at, err := pinAt(in.GetCursor(), questionHash(in))
+	if err != nil {
+		return nil, err
+	}
+	q, n, err := a.flowQuestion(ctx, in, &at)
+	if err != nil {
+		return nil, err
+	}
+	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, error) {
+		rows, err := a.Reader.Flows(ctx, q)
+		list := make([]*wire.Flow, len(rows))
+		for i := range rows {
+			list[i] = n.flow(q.Signal, &rows[i])
+		}
+		return list, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	about := pastAbout(query.Question{Signal: q.Signal, From: q.From, To: q.To})
+	about.AsOf = p.asOf
+	return of(nil, &wire.FlowsResponse{
+		About: about, WindowS: q.Resolution.Seconds(), Total: uint64(p.total), Truncated: p.truncated, NextCursor: p.next, Flows: p.rows,
+	})
+}
+
+// flowQuestion resolves names.
+func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, n *names, err error) {
+	extent, err := a.stored(ctx)
+	if err != nil {
+		return q, nil, err
+	}
+	if err := at.choose(in, extent); err != nil {
+		return q, nil, err
+	}
+	q = query.FlowQuestion{MinHeavy: in.GetMinHeavy(), Limit: maxRecords + 1, Resolution: time.Second}
+	q.From, q.To = at.span()
+	if in.GetWindow() == "1m" {
+		q.Resolution = time.Minute
+	}
+	if q.Signal, err = findSignal(in.GetSignal(), extent.Signals); err != nil {
+		return q, nil, err
+	}
+	if tags := slices.Contains(in.GetKind(), decode.Tag.String()); tags != slices.Contains(in.GetKind(), decode.Reflection.String()) {
+		q.Kind = decode.Reflection
+		if tags {
+			q.Kind = decode.Tag
+		}
+	}
+	if q.Src, err = parsePrefix("src_address", in.GetSrcAddress()); err != nil {
+		return q, nil, err
+	}
+	if q.Dst, err = parsePrefix("dst_address", in.GetDstAddress()); err != nil {
+		return q, nil, err
+	}
+	if n, err = a.history(ctx); err != nil {
+		return q, nil, err
+	}
+	if q.SrcGroups, err = n.findGroups("src", in.GetSrc()); err != nil {
+		return q, nil, err
+	}
+	q.DstGroups, err = n.findGroups("dst", in.GetDst())
+	return q, n, err
+}
+
+// parsePrefix reads an address or a prefix; the zero Prefix is of an empty text.
+func parsePrefix(parameter, text string) (netip.Prefix, error) {
+	if text == "" {
+		return netip.Prefix{}, nil
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p.Masked(), nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Prefix{}, wrong(parameter, text, "expected an address or a prefix, such as 10.0.1.0/24")
+	}
+	return netip.PrefixFrom(addr, addr.BitLen()), nil
+}
+
+func (n *names) flow(s csig.Signal, r *query.FlowTotal) *wire.Flow {
+	f := &wire.Flow{
+		Others: !r.Src.IsValid(), SrcGroup: n.groupName(r.SrcGroup), DstGroup: n.groupName(r.DstGroup), Kind: r.Kind.String(),
+		Observations: r.Observations, Bytes: r.Bytes, Mean: measure(s, r.Mean), Min: measure(s, r.Min), Max: measure(s, r.Max),
+		Heavy: r.Heavy, HeavyRatio: share(r.Heavy, r.Observations), Windows: r.Windows,
+	}
+	if !f.Others {
+		f.SrcAddress, f.SrcPort = r.Src.String(), uint32(r.SrcPort)
+		f.DstAddress, f.DstPort, f.Proto = r.Dst.String(), uint32(r.DstPort), uint32(r.Proto)
+	}
+	if r.LocationHeavy > 0 && r.Location != aggregate.NoLocation {
+		f.Mode = &wire.Bottleneck{Location: n.locationName(r.Location), Heavy: r.LocationHeavy, ShareRatio: share(r.LocationHeavy, r.Heavy)}
+	}
+	return f
+}
+
+// findingChoice is a request that chooses findings.
+type findingChoice interface {
+	times
+	GetKind() []string
+	GetSeverity() []string
+	GetDevice() []string
+	GetLocation() []string
+}
+
+// findingQuestion resolves names.
+func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q query.FindingQuestion, n *names, err error) {
+	extent, err := a.stored(ctx)
+	if err != nil {
+		return q, nil, err
+	}
+	if err := at.choose(in, extent); err != nil {
+		return q, nil, err
+	}
+	if n, err = a.history(ctx); err != nil {
+		return q, nil, err
+	}
+	q = query.FindingQuestion{Kinds: in.GetKind(), Severities: in.GetSeverity(), Devices: in.GetDevice(), Limit: maxRecords + 1}
+	q.From, q.To = at.span()
+	for _, name := range in.GetLocation() {
+		ids, ok := n.placeIDs[name]
+		if !ok {
+			return q, nil, wrong("location", name, "no such location: /api/v1/fabric lists them")
+		}
+		q.Locations = append(q.Locations, ids...)
+	}
+	return q, n, nil
+}
+
+func (a *API) findings(ctx context.Context, _ *table.State, in *wire.FindingsRequest) (*answer, error) {
+	at, err := pinAt(in.GetCursor(), questionHash(in))
+	if err != nil {
+		return nil, err
+	}
+	q, n, err := a.findingQuestion(ctx, in, &at)
+	if err != nil {
+		return nil, err
+	}
+	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Finding, error) {
+		rows, err := a.Reader.Findings(ctx, q)
+		list := make([]*wire.Finding, len(rows))
+		for i := range rows {
+			list[i] = n.finding(&rows[i])
+		}
+		return list, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return of(nil, &wire.FindingsResponse{
+		Source: "store", From: timestamppb.New(q.From), To: timestamppb.New(q.To), AsOf: p.asOf, Total: uint64(p.total), Truncated: p.truncated,
+		NextCursor: p.next, Findings: p.rows,
+	})
+}
+
+func (n *names) finding(r *query.FindingRow) *wire.Finding {
+	f := &wire.Finding{
+		Kind: text(r.Kind), Id: fmt.Sprintf("%016x", r.ID), Severity: r.Severity, Count: r.Count,
+		First: timestamppb.New(time.Unix(0, r.From)), Last: timestamppb.New(time.Unix(0, r.To)),
+		Device: text(r.Device), Port: text(r.Port), Evidence: text(r.Evidence), Packets: r.Packets,
+	}
+	if r.Location != aggregate.NoLocation {
+		f.Location = n.locationName(r.Location)
+	}
+	return f
+}

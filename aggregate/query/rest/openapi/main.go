@@ -1,0 +1,339 @@
+// Command openapi writes the description of the query API over HTTP, OpenAPI 3.1, from
+// query.proto: it reads a set of file descriptors with their comments from standard input.
+//
+// It knows the messages and their options. It must never know what they mean.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/csigscope/csigscope/aggregate/query/rest"
+)
+
+func main() {
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "openapi:", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer) error {
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return fmt.Errorf("read descriptors: %w", err)
+	}
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(text, &set); err != nil {
+		return fmt.Errorf("read descriptors: %w", err)
+	}
+	// Files that it imports are known to this program.
+	file, err := protodesc.NewFile(set.File[len(set.File)-1], protoregistry.GlobalFiles)
+	if err != nil {
+		return fmt.Errorf("read descriptors: %w", err)
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	return encoder.Encode((&document{file}).describe())
+}
+
+// object is a part of the document.
+type object map[string]any
+
+// document describes a file of messages.
+type document struct{ protoreflect.FileDescriptor }
+
+// describe is the whole document.
+func (d *document) describe() object {
+	paths := object{}
+	methods := d.Services().ByName("QueryService").Methods()
+	for i := range methods.Len() {
+		m := methods.Get(i)
+		paths["/api/v1/"+strings.ToLower(string(m.Name()))] = object{"get": d.question(m)}
+	}
+	for name, message := range map[string]protoreflect.Name{"export": "ExportRequest", "export/flows": "ExportFlowsRequest", "export/findings": "ExportFindingsRequest"} {
+		paths["/api/v1/"+name] = object{"get": d.table(name, d.Messages().ByName(message))}
+	}
+	responses := object{}
+	for code, r := range refusals {
+		responses[code] = r.describe()
+	}
+	return object{
+		"openapi":    "3.1.0",
+		"info":       object{"title": "csigscope", "version": "1", "description": about},
+		"paths":      paths,
+		"components": object{"schemas": d.schemas(), "responses": responses},
+	}
+}
+
+const about = `What CSIG tags and reflections say of a fabric: room left and bottlenecks of each source and destination. ` +
+	`Questions without from and to are answered from the windows in memory; from and to ask the store for history. ` +
+	`Answers from memory carry the revision that they are of as ETag, and can be waited for (after, wait) or watched as ` +
+	`server-sent events. The service csigscope.query.v1.QueryService answers the same questions as calls (Connect, gRPC, ` +
+	`gRPC-Web). Units are in the names of fields, times are RFC 3339.`
+
+// comment is what is said of a part, in one line.
+func (d *document) comment(of protoreflect.Descriptor) string {
+	return strings.Join(strings.Fields(d.SourceLocations().ByDescriptor(of).LeadingComments), " ")
+}
+
+// question describes a method as a question over HTTP.
+func (d *document) question(m protoreflect.MethodDescriptor) object {
+	name := strings.ToLower(string(m.Name()))
+	parameters := d.parameters(m.Input())
+	content := object{"application/json": object{"schema": reference(m.Output())}}
+	headers := object{}
+	out := object{"operationId": name, "summary": d.comment(m)}
+	switch {
+	case m.IsStreamingServer():
+		content = object{"text/event-stream": object{"schema": reference(d.Messages().ByName("WindowEvent"))}}
+		parameters = append(parameters, header("Last-Event-ID", "The same as after, as browsers send it.", "0000000000000007-42"))
+		out["summary"], out["description"] = "Cells as they change.", d.comment(m)+watched
+	case m.Input().Fields().ByName("windows") != nil:
+		parameters = append(append(parameters, d.parameters(d.Messages().ByName("WaitRequest"))...), ifNoneMatch)
+		headers["ETag"] = etag
+	}
+	out["parameters"], out["responses"] = parameters, answers(content, headers)
+	return out
+}
+
+const watched = ` Server-sent events: each has its revision as id, and one of these as data: snapshot (Cells), synced (Synced), window ` +
+	`(WindowEvent), durable (Durable), heartbeat (Heartbeat: a silent stream lives), gap (Gap: the revision to go on from is not at ` +
+	`hand) and lagging (Gap: the reader was too slow); a snapshot follows both. With encoding=frames a window that is not older than ` +
+	`the newest one may hold only what has changed since the window event before it; base says so. JSON comes in gzip where ` +
+	`Accept-Encoding names that, each event whole as soon as it is sent.`
+
+// table describes a table over HTTP.
+func (d *document) table(name string, request protoreflect.MessageDescriptor) object {
+	content, headers := object{}, object{}
+	for _, t := range []string{"text/csv; charset=utf-8", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream"} {
+		content[t] = object{"schema": object{"type": "string", "format": "binary"}}
+	}
+	parameters := d.parameters(request)
+	what := strings.TrimPrefix(name, "export/")
+	if name == "export" {
+		what = "cells"
+		parameters = append(append(parameters, d.parameters(d.Messages().ByName("WaitRequest"))...), ifNoneMatch)
+		headers["ETag"] = etag
+	}
+	return object{
+		"operationId": strings.ReplaceAll(name, "/", "-"), "summary": strings.ToUpper(what[:1]) + what[1:] + " as a table.", "description": tables,
+		"parameters": parameters, "responses": answers(content, headers),
+	}
+}
+
+const tables = `Rows come as they are read, in a table with units in the names of columns. Headers say how many there may be ` +
+	`(Csigscope-Row-Limit) and how long they may take (Csigscope-Time-Limit-S); trailers, and the key-value metadata of Parquet, how ` +
+	`many there are (Csigscope-Rows), whether that is all (Csigscope-Complete: true or false) and, where it is not, which limit cut ` +
+	`them off (Csigscope-Cut-By: rows or time). A transfer that breaks off without the trailers has failed.`
+
+// parameters are the fields of a request.
+func (d *document) parameters(request protoreflect.MessageDescriptor) (list []any) {
+	fields := request.Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		p := object{
+			"name": string(f.Name()), "in": "query", "description": d.comment(f), "explode": f.IsList(), "schema": d.schema(f),
+		}
+		if rest.OptionsOf(f).Required {
+			p["required"] = true
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func header(name, description, example string) object {
+	return object{
+		"name": name, "in": "header", "description": description,
+		"schema": object{"type": "string", "maxLength": 200, "description": description, "examples": []any{example}},
+	}
+}
+
+var (
+	ifNoneMatch = header("If-None-Match", "An ETag: the answer is 304 where nothing has changed.", `"0000000000000007-42"`)
+	etag        = object{"description": "The revision that the answer is of.", "schema": object{"type": "string", "examples": []any{`W/"0000000000000007-42"`}}}
+)
+
+// answers are what a question may be answered with.
+func answers(content, headers object) object {
+	ok := object{"description": "OK", "content": content}
+	out := object{"200": ok, "default": object{"$ref": "#/components/responses/default"}}
+	if len(headers) > 0 {
+		ok["headers"] = headers
+		out["304"] = object{"description": "Nothing has changed.", "headers": headers}
+	}
+	for code := range refusals {
+		out[code] = object{"$ref": "#/components/responses/" + code}
+	}
+	return out
+}
+
+// refusal is what any question may be answered with instead.
+type refusal struct {
+	description string
+	retry       bool
+}
+
+var refusals = map[string]refusal{
+	"default": {"What is wrong, and what to change.", false},
+	"400":     {"The parameters cannot be read, or one is given twice.", false},
+	"401":     {"No valid credential: show a client certificate, or the header Authorization: Bearer TOKEN.", false},
+	"403":     {"The credential's role, or the web site that asks, may not.", false},
+	"404":     {"Nothing is stored, or there is no such resource.", false},
+	"405":     {"Questions are asked by GET.", false},
+	"413":     {"Questions have no body.", false},
+	"414":     {"The parameters are longer than 4096 bytes: name fewer groups, or their parents.", false},
+	"422":     {"A parameter is wrong: detail and errors say which, and what was expected.", false},
+	"429":     {"The asker has used up its share of requests, watches or the store's time: come again after Retry-After.", true},
+	"500":     {"The server could not answer: its log says why.", false},
+	"503":     {"There are too many requests or watches at a time, or the store is slow or away: come again after Retry-After.", true},
+	"504":     {"The answer took too long: take a shorter range.", false},
+}
+
+func (r refusal) describe() object {
+	out := object{
+		"description": r.description,
+		"content":     object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}},
+	}
+	if r.retry {
+		out["headers"] = object{"Retry-After": object{
+			"description": "Seconds to wait, at least 1.", "schema": object{"type": "integer", "minimum": 1, "examples": []any{1}},
+		}}
+	}
+	return out
+}
+
+// nameOf is a message as JSON knows it: an answer without what calls add to its name.
+func nameOf(m protoreflect.MessageDescriptor) string {
+	return strings.TrimSuffix(string(m.Name()), "Response")
+}
+
+func reference(m protoreflect.MessageDescriptor) object {
+	return object{"$ref": "#/components/schemas/" + nameOf(m)}
+}
+
+// schemas are the messages of answers and events.
+func (d *document) schemas() object {
+	out := object{}
+	for i := range d.Messages().Len() {
+		m := d.Messages().Get(i)
+		switch name := string(m.Name()); {
+		case strings.HasSuffix(name, "Request"), slices.Contains([]string{"Rest", "About", "WatchResponse"}, name): // not in JSON
+		default:
+			properties, required := object{}, []string{}
+			d.fields(m, properties, &required)
+			s := object{"type": "object", "description": d.comment(m), "additionalProperties": false, "properties": properties}
+			if len(required) > 0 {
+				slices.Sort(required)
+				s["required"] = required
+			}
+			out[nameOf(m)] = s
+		}
+	}
+	return out
+}
+
+// fields adds those of a message, and of those that are inline in it.
+func (d *document) fields(m protoreflect.MessageDescriptor, properties object, required *[]string) {
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		o := rest.OptionsOf(f)
+		if o.Inline {
+			d.fields(f.Message(), properties, required)
+			continue
+		}
+		properties[string(f.Name())] = d.schema(f)
+		if !f.HasPresence() && !o.OmitEmpty || o.Required {
+			*required = append(*required, string(f.Name()))
+		}
+	}
+}
+
+// schema describes the values of a field.
+func (d *document) schema(f protoreflect.FieldDescriptor) object {
+	o := rest.OptionsOf(f)
+	value := kindOf(f)
+	if o.Minimum != nil && value["type"] != "string" {
+		value["minimum"] = *o.Minimum
+	}
+	if o.Maximum != nil && value["type"] != "string" {
+		value["maximum"] = *o.Maximum
+	}
+	if o.MaxLength > 0 {
+		value["maxLength"] = o.MaxLength
+	}
+	if len(o.OneOf) > 0 {
+		value["enum"] = o.OneOf
+	}
+	if o.Rows {
+		if len(o.OneOf) == 0 {
+			value["type"] = []any{value["type"], "null"}
+		}
+		value = object{"type": "array", "items": value}
+	}
+	if f.IsList() {
+		value = object{"type": "array", "items": value}
+		if o.MaxItems > 0 {
+			value["maxItems"] = o.MaxItems
+		}
+	}
+	value["description"] = d.comment(f)
+	if o.Default != "" {
+		value["default"] = read(f, o.Default)
+	}
+	if o.Example != "" {
+		example := read(f, o.Example)
+		if _, whole := example.([]any); f.IsList() && !whole {
+			example = []any{example}
+		}
+		value["examples"] = []any{example}
+	}
+	return value
+}
+
+// kindOf is a value as JSON has it.
+func kindOf(f protoreflect.FieldDescriptor) object {
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		return object{"type": "boolean"}
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		return object{"type": "integer", "format": "int64", "minimum": 0}
+	case protoreflect.DoubleKind:
+		return object{"type": "number", "format": "double"}
+	case protoreflect.BytesKind:
+		return object{"type": "string", "contentEncoding": "base64"}
+	case protoreflect.MessageKind:
+		switch f.Message().FullName() {
+		case "google.protobuf.Timestamp":
+			return object{"type": "string", "format": "date-time"}
+		case "google.protobuf.Duration":
+			return object{"type": "string"}
+		}
+		return reference(f.Message())
+	}
+	return object{"type": "string"}
+}
+
+// read is an example or a default as JSON: texts are written as they are.
+func read(f protoreflect.FieldDescriptor, text string) any {
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return text
+	}
+	if _, list := v.([]any); !list && kindOf(f)["type"] == "string" {
+		return text
+	}
+	return v
+}

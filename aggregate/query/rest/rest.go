@@ -1,0 +1,290 @@
+// Package rest has the messages of the query API over HTTP: a question is read from the
+// parameters of a URL, an answer is written as JSON, and OpenAPI describes both. All of it
+// follows from the messages in query.proto and their options.
+//
+// It knows the form of messages. It must never know what they mean, or who answers.
+package rest
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+)
+
+// Document is the description of the API: OpenAPI 3.1, as JSON. It is generated with package
+// wire.
+//
+//go:embed openapi.json
+var Document []byte
+
+// Schema is what the options of all messages say. It never changes once it is made, and is
+// safe for concurrent use.
+type Schema struct {
+	messages map[protoreflect.FullName][]field
+}
+
+// field is one field of a message with its options.
+type field struct {
+	protoreflect.FieldDescriptor
+	options *wire.Rest
+	key     string // `"NAME":` as JSON has it
+}
+
+// NewSchema reads the options.
+func NewSchema() *Schema {
+	s := &Schema{messages: make(map[protoreflect.FullName][]field)}
+	messages := wire.File_query_proto.Messages()
+	for i := range messages.Len() {
+		m := messages.Get(i)
+		fields := make([]field, m.Fields().Len())
+		for n := range fields {
+			fd := m.Fields().Get(n)
+			fields[n] = field{fd, OptionsOf(fd), `"` + string(fd.Name()) + `":`}
+		}
+		s.messages[m.FullName()] = fields
+	}
+	return s
+}
+
+// OptionsOf are a field's options, empty ones where it has none.
+func OptionsOf(fd protoreflect.FieldDescriptor) *wire.Rest {
+	if o, ok := proto.GetExtension(fd.Options(), wire.E_Rest).(*wire.Rest); ok && o != nil {
+		return o
+	}
+	return &wire.Rest{}
+}
+
+// Wrong are the parameters that cannot be met, one by one; none where all is well.
+type Wrong []*wire.ProblemDetail
+
+// Error implements error.
+func (w Wrong) Error() string {
+	var parts []string
+	for _, d := range w {
+		parts = append(parts, strings.TrimPrefix(d.Location, "query.")+": "+d.Message)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (w *Wrong) add(name, message, value string) {
+	*w = append(*w, &wire.ProblemDetail{Message: message, Location: "query." + name, Value: value})
+}
+
+// Parse sets the fields of requests to the parameters of their names, and checks the requests
+// as Check does. A parameter without a value is one that is not given. Its error is a Wrong,
+// and names each parameter that no request has.
+func (s *Schema) Parse(values url.Values, requests ...proto.Message) error {
+	var wrong Wrong
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		known := false
+		for _, m := range requests {
+			fields := s.messages[m.ProtoReflect().Descriptor().FullName()]
+			i := slices.IndexFunc(fields, func(f field) bool { return string(f.Name()) == name })
+			if i < 0 {
+				continue
+			}
+			known = true
+			if n := len(values[name]); n > 1 && !fields[i].IsList() {
+				wrong.add(name, fmt.Sprintf("is given %d times: give it once", n), "")
+				continue
+			}
+			for _, text := range values[name] {
+				if err := fields[i].parse(m.ProtoReflect(), text); err != nil {
+					wrong.add(name, err.Error(), text)
+				}
+			}
+		}
+		if !known {
+			wrong.add(name, "no such parameter: /openapi.json lists them", "")
+		}
+	}
+	for _, m := range requests {
+		s.check(m, &wrong)
+	}
+	if wrong != nil {
+		return wrong
+	}
+	return nil
+}
+
+// parse sets the field of m to a value, or adds the value to its list.
+func (f *field) parse(m protoreflect.Message, text string) error {
+	if text == "" && !f.IsList() {
+		return nil
+	}
+	v, err := f.value(text)
+	if err != nil {
+		return fmt.Errorf("expected %s", f.expected())
+	}
+	if f.IsList() {
+		m.Mutable(f.FieldDescriptor).List().Append(v)
+	} else {
+		m.Set(f.FieldDescriptor, v)
+	}
+	return nil
+}
+
+// value reads a value of the field's kind.
+func (f *field) value(text string) (protoreflect.Value, error) {
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(strings.ToValidUTF8(text, "\ufffd")), nil
+	case protoreflect.Uint32Kind:
+		n, err := strconv.ParseUint(text, 10, 32)
+		return protoreflect.ValueOfUint32(uint32(n)), err
+	case protoreflect.Uint64Kind:
+		n, err := strconv.ParseUint(text, 10, 64)
+		return protoreflect.ValueOfUint64(n), err
+	case protoreflect.DoubleKind:
+		v, err := strconv.ParseFloat(text, 64)
+		return protoreflect.ValueOfFloat64(v), err
+	case protoreflect.MessageKind:
+		if f.Message().FullName() == timestampName {
+			t, err := time.Parse(time.RFC3339Nano, text)
+			return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), err
+		}
+		d, err := time.ParseDuration(text)
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), err
+	}
+	return protoreflect.Value{}, fmt.Errorf("a field of kind %s is no parameter", f.Kind())
+}
+
+var (
+	timestampName = (&timestamppb.Timestamp{}).ProtoReflect().Descriptor().FullName()
+	durationName  = (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName()
+)
+
+// The years that times may be in.
+const (
+	firstYear = 1970
+	lastYear  = 2104
+)
+
+// Check holds a request against the options of its fields, and sets those with a default that
+// are not set. Its error is a Wrong.
+func (s *Schema) Check(request proto.Message) error {
+	var wrong Wrong
+	s.check(request, &wrong)
+	if wrong != nil {
+		return wrong
+	}
+	return nil
+}
+
+func (s *Schema) check(request proto.Message, wrong *Wrong) {
+	m := request.ProtoReflect()
+	fields := s.messages[m.Descriptor().FullName()]
+	for i := range fields {
+		f := &fields[i]
+		switch {
+		case f.IsList():
+			f.checkList(m.Get(f.FieldDescriptor).List(), wrong)
+		case m.Has(f.FieldDescriptor):
+			if v := m.Get(f.FieldDescriptor); !f.takes(v) {
+				wrong.add(string(f.Name()), "expected "+f.expected(), textOf(v))
+			}
+		case f.options.Required:
+			wrong.add(string(f.Name()), "required", "")
+		case f.options.Default != "":
+			if v, err := f.value(f.options.Default); err == nil { // a test reads all of them
+				m.Set(f.FieldDescriptor, v)
+			}
+		}
+	}
+}
+
+func (f *field) checkList(list protoreflect.List, wrong *Wrong) {
+	if most := int(f.options.MaxItems); most > 0 && list.Len() > most {
+		wrong.add(string(f.Name()), fmt.Sprintf("expected at most %d values", most), "")
+		return
+	}
+	for i := range list.Len() {
+		if v := list.Get(i); !f.takes(v) {
+			wrong.add(string(f.Name()), "expected "+f.expected(), textOf(v))
+			return
+		}
+	}
+}
+
+// takes tells whether a value is within the bounds of the field.
+func (f *field) takes(v protoreflect.Value) bool {
+	o := f.options
+	switch v := v.Interface().(type) {
+	case string:
+		return (o.MaxLength == 0 || len(v) <= int(o.MaxLength)) && (len(o.OneOf) == 0 || slices.Contains(o.OneOf, v))
+	case uint32:
+		return f.within(float64(v))
+	case uint64:
+		return f.within(float64(v))
+	case float64:
+		return f.within(v)
+	case protoreflect.Message:
+		switch m := v.Interface().(type) {
+		case *timestamppb.Timestamp:
+			year := m.AsTime().Year()
+			return m.CheckValid() == nil && year >= firstYear && year <= lastYear
+		case *durationpb.Duration:
+			return m.CheckValid() == nil && f.within(m.AsDuration().Seconds())
+		}
+	}
+	return true
+}
+
+// within is false for numbers that are not finite as well.
+func (f *field) within(v float64) bool {
+	o := f.options
+	return (o.Minimum == nil || v >= *o.Minimum) && (o.Maximum == nil || v <= *o.Maximum) && !math.IsNaN(v) && !math.IsInf(v, 0)
+}
+
+// textOf is a value as a problem tells it.
+func textOf(v protoreflect.Value) string {
+	if m, ok := v.Interface().(protoreflect.Message); ok {
+		switch m := m.Interface().(type) {
+		case *timestamppb.Timestamp:
+			return m.AsTime().Format(time.RFC3339Nano)
+		case *durationpb.Duration:
+			return m.AsDuration().String()
+		}
+	}
+	return v.String()
+}
+
+// expected says what the field takes.
+func (f *field) expected() string {
+	o := f.options
+	switch {
+	case len(o.OneOf) > 0:
+		return "one of " + strings.Join(o.OneOf, ", ")
+	case o.MaxLength > 0:
+		return fmt.Sprintf("at most %d bytes", o.MaxLength)
+	}
+	what, show := "a whole number", func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	switch {
+	case f.Kind() == protoreflect.DoubleKind:
+		what = "a finite number without a unit"
+	case f.Message() == nil:
+	case f.Message().FullName() == timestampName:
+		return fmt.Sprintf("a time of RFC 3339 from %d to %d, such as %s, with + escaped as %%2B", firstYear, lastYear, o.Example)
+	case f.Message().FullName() == durationName:
+		what, show = "a duration", func(v float64) string { return time.Duration(v * float64(time.Second)).String() }
+	}
+	if o.Minimum != nil && o.Maximum != nil {
+		what += " from " + show(*o.Minimum) + " to " + show(*o.Maximum)
+	} else if o.Minimum != nil {
+		what += " of at least " + show(*o.Minimum)
+	}
+	return what + ", such as " + o.Example
+}

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/remote"
+)
+
+// TLS names files in PEM. They are read again when they change.
+type TLS struct {
+	Cert string `yaml:"cert,omitempty" unit:"file" help:"file of the certificate of this end (PEM); read again when it changes, as the other two"`
+	Key  string `yaml:"key,omitempty" unit:"file" help:"file of its key (PEM)"`
+	CA   string `yaml:"ca,omitempty" unit:"file" help:"file of the authorities that sign the certificates of the other end (PEM)"`
+}
+
+// Files are the same for the room that reads them.
+func (c TLS) Files() edge.TLSFiles {
+	return edge.TLSFiles{Cert: c.Cert, Key: c.Key, CA: c.CA}
+}
+
+// Ingest says which exporters may send batches, how they are known, and how much they may send.
+type Ingest struct {
+	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; beyond loopback it needs TLS and credentials"`
+	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the exporters' certificates"`
+	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES]"`
+	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
+	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all that have a credential" help:"exporters that may send; the first entry that fits a name counts, and its limits come before the key limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
+	Limits    ExporterLimits `yaml:"limits,omitempty" help:"limits of each exporter without own ones"`
+}
+
+// Exporter is an exporter that may send, or all of a pattern.
+type Exporter struct {
+	Name   Text `yaml:"name" help:"name, or a pattern such as rack1-*; required"`
+	Limits `yaml:",inline"`
+}
+
+// ExporterLimits bound each exporter, and how many there are.
+type ExporterLimits struct {
+	Limits    `yaml:",inline"`
+	Exporters Quantity `yaml:"exporters,omitempty" default:"4096" help:"exporters that are remembered"`
+}
+
+// Limits bound one exporter; see remote.Limits, which has the defaults.
+type Limits struct {
+	Requests    Quantity `yaml:"requests,omitempty" default:"50" help:"requests in a second"`
+	Bytes       Bytes    `yaml:"bytes,omitempty" default:"8MiB" help:"bytes in a second"`
+	Rows        Quantity `yaml:"rows,omitempty" default:"50000" help:"rows in a second"`
+	WindowRows  Quantity `yaml:"window_rows,omitempty" default:"20000" help:"rows of a stream's window that are stored by their own keys; further ones are added up in overflow rows"`
+	WindowFlows Quantity `yaml:"window_flows,omitempty" default:"10000" help:"the same for rows of flows"`
+	Streams     Quantity `yaml:"streams,omitempty" default:"64" help:"streams, which are interfaces of its host"`
+}
+
+func (l *Limits) limits() remote.Limits {
+	return remote.Limits{
+		RequestRate: float64(l.Requests), ByteRate: float64(l.Bytes), RowRate: float64(l.Rows),
+		MaxWindowRows: l.WindowRows.Int(), MaxWindowFlows: l.WindowFlows.Int(), MaxStreams: l.Streams.Int(),
+	}
+}
+
+// Auth is how exporters are known.
+func (c *Ingest) Auth() edge.Auth {
+	return edge.Auth{TLS: c.TLS.Files(), Clients: c.Tokens, Anonymous: edge.Peer{Name: c.Anonymous}}
+}
+
+// Admission says which exporters may send, and how much.
+func (c *Ingest) Admission() remote.Admission {
+	a := remote.Admission{Limits: c.Limits.limits()}
+	a.Limits.MaxExporters = c.Limits.Exporters.Int()
+	for i := range c.Exporters {
+		a.Permits = append(a.Permits, remote.Permit{Name: string(c.Exporters[i].Name), Limits: c.Exporters[i].limits()})
+	}
+	return a
+}
+
+func (c *Ingest) check() error {
+	fail := func(err error) error { return fmt.Errorf("collect: ingest: %w", err) }
+	a, auth := c.Admission(), c.Auth()
+	if err := a.Check(&auth); err != nil {
+		return fail(err)
+	}
+	if err := c.TLS.Files().Check(); err != nil {
+		return fail(fmt.Errorf("tls: %w", err))
+	}
+	if c.Listen == "" {
+		return nil
+	}
+	if err := auth.Check(); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// CheckListen refuses an address that others can reach, where that is not safe.
+func (c *Ingest) CheckListen() error {
+	if c.Listen == "" || edge.IsLoopback(c.Listen.host()) {
+		return nil
+	}
+	auth := c.Auth()
+	if why := auth.Exposed(); why != nil {
+		return fmt.Errorf("collect: ingest: listen %q: is reachable from other machines, and there is %w", c.Listen, why)
+	}
+	return nil
+}
+
+// API says who may ask the query API and the page, and how much.
+type API struct {
+	TLS       TLS                    `yaml:"tls,omitempty" help:"ca is the authority of the clients' certificates"`
+	Clients   string                 `yaml:"clients,omitempty" unit:"file" help:"file of lines NAME: read|admin SHA256-OF-THE-TOKEN [EXPIRES], and NAME: read|admin certificate; read again when it changes"`
+	Anonymous Choice[anonymousRoles] `yaml:"anonymous,omitempty" default:"read where nobody has a credential, else none" help:"role of clients without a credential"`
+	Origins   []string               `yaml:"origins,omitempty,flow" unit:"URL" help:"web sites whose scripts may ask, such as https://te.example"`
+	Limits    APILimits              `yaml:"limits" help:"limits of each client"`
+}
+
+// APILimits bound each client; see edge.Limits.
+type APILimits struct {
+	Requests   Quantity `yaml:"requests" range:"1..1000000" help:"requests in a second"`
+	Concurrent Quantity `yaml:"concurrent" range:"1..1048576" help:"requests that are answered at the same time"`
+	Watchers   Quantity `yaml:"watchers" range:"1..1048576" help:"requests that wait or watch at the same time"`
+	StoreTime  Duration `yaml:"store_time" range:"1ms..1h" help:"time of queries in the store, in a minute"`
+	Askers     Quantity `yaml:"askers" range:"1..1048576" help:"clients that are remembered"`
+}
+
+func defaultAPI() API {
+	return API{Limits: APILimits{
+		Requests: edge.DefaultRequests, Concurrent: edge.DefaultConcurrent, Watchers: edge.DefaultWatchers,
+		StoreTime: Duration(edge.DefaultStoreTime), Askers: edge.DefaultAskers,
+	}}
+}
+
+// roleNone is the role of nobody, in the configuration.
+const roleNone = "none"
+
+var roles = []string{string(edge.Read), string(edge.Admin)}
+
+type anonymousRoles struct{}
+
+func (anonymousRoles) words() []string { return append(slices.Clone(roles), roleNone) }
+
+func (c *API) check() error {
+	if c.TLS.CA != "" && c.Clients == "" {
+		return errors.New("api: tls: ca: certificates open nothing without a file of clients that lists their names and roles")
+	}
+	settings := c.Settings()
+	if err := settings.Check(); err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	if c.Anonymous == roleNone && c.Clients == "" {
+		return errors.New("api: anonymous: none lets nobody in without a file of clients")
+	}
+	auth := c.Auth()
+	if err := auth.Check(); err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	return nil
+}
+
+// Settings say how much clients may ask, and from which web sites.
+func (c *API) Settings() edge.Settings {
+	l := &c.Limits
+	return edge.Settings{Origins: c.Origins, Limits: edge.Limits{
+		Requests: float64(l.Requests), Concurrent: l.Concurrent.Int(), Watchers: l.Watchers.Int(),
+		StoreTime: time.Duration(l.StoreTime), Askers: l.Askers.Int(),
+	}}
+}
+
+// Files are those that are read again later.
+func (c *API) Files() []string { return []string{c.Clients, c.TLS.Cert, c.TLS.Key, c.TLS.CA} }
+
+// Auth is how clients are known.
+func (c *API) Auth() edge.Auth {
+	a := edge.Auth{TLS: c.TLS.Files(), Clients: c.Clients}
+	role := string(c.Anonymous)
+	if role == "" && c.Clients == "" {
+		role = string(edge.Read)
+	}
+	if role != "" && role != roleNone {
+		a.Anonymous = edge.Peer{Name: "anonymous", Role: edge.Role(role)}
+	}
+	return a
+}
+
+// CheckListen refuses an address that others can reach, where that is not safe.
+func (c *API) CheckListen(a Address) error {
+	auth := c.Auth()
+	if why := auth.Exposed(); why != nil && !edge.IsLoopback(a.host()) {
+		return fmt.Errorf("%q: is reachable from other machines, and there is %w: give the section api of --config a certificate and clients, or use 127.0.0.1 and a tunnel", a, why)
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/taps"
+	"github.com/csigscope/csigscope/ingest/remote"
+)
+
+// Capture is what collecting and exporting have in common.
+type Capture struct {
+	Instance       Text     `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, by which its rows are identified: it has to stay the same, and no other process that stores in the same place may have it; at most 200 bytes"`
+	Taps           []Tap    `yaml:"taps,omitempty" help:"interfaces to capture from; at most 256 with mirrors"`
+	CommitInterval Duration `yaml:"commit_interval" range:"10ms..1h" help:"time between commits of closed windows to disk: a killed process loses about as much, and the open windows of 1s and shorter"`
+}
+
+// Collect is what collect does beside what the other sections say.
+type Collect struct {
+	Capture `yaml:",inline"`
+	Mirrors []Mirror `yaml:"mirrors,omitempty" help:"addresses that switches send mirrored frames to; each session that arrives there is a tap of its own, NAME/SWITCH/SESSION"`
+	Ingest  Ingest   `yaml:"ingest,omitempty"`
+}
+
+// Export is what export does.
+type Export struct {
+	Capture    `yaml:",inline"`
+	Collectors []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors; the first that answers is used"`
+	TLS        TLS      `yaml:"tls,omitempty" help:"ca is the authority of the collectors' certificates"`
+	TokenFile  string   `yaml:"token_file,omitempty" unit:"file" help:"file with the bearer token of this host"`
+	Spool      Spool    `yaml:"spool"`
+}
+
+// Spool is where windows wait on disk for a collector.
+type Spool struct {
+	Dir  string `yaml:"dir,omitempty" unit:"folder" default:"in the user's data folder" help:"folder in which windows wait on disk for a collector"`
+	Size Bytes  `yaml:"size" range:"1MiB.." help:"largest size of the spool; when it is full, the oldest windows give way"`
+}
+
+func defaultCollect() Collect {
+	return Collect{Capture: Capture{CommitInterval: Duration(local.DefaultInterval)}}
+}
+
+func defaultExport() Export {
+	return Export{Capture: Capture{CommitInterval: Duration(local.DefaultInterval)}, Spool: Spool{Size: 1 << 30}}
+}
+
+// Bounds of the sections.
+const (
+	maxTaps         = 256
+	maxInstanceName = 200
+)
+
+// Name is the instance, or the name of the host.
+func (c *Capture) Name() (string, error) {
+	if c.Instance != "" {
+		return string(c.Instance), nil
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "", fmt.Errorf("name this instance after its host: %w: name it with --instance", err)
+	}
+	return name, nil
+}
+
+// Check finds values out of bounds, also those that came from flags.
+func (c *Collect) Check() error {
+	return errors.Join(c.checkTaps("collect", c.Mirrors), c.Ingest.check())
+}
+
+// Check finds values out of bounds, also those that came from flags.
+func (c *Export) Check() error {
+	for i, url := range c.Collectors {
+		if err := remote.CheckCollector(url, c.TLS.Files()); err != nil {
+			return fmt.Errorf("export: collectors[%d]: %w", i, err)
+		}
+	}
+	if err := c.TLS.Files().Check(); err != nil {
+		return fmt.Errorf("export: tls: %w", err)
+	}
+	if err := remote.CheckSpoolBytes(int64(c.Spool.Size)); err != nil {
+		return fmt.Errorf("export: spool: size: %w", err)
+	}
+	return c.checkTaps("export", nil)
+}
+
+// checkTaps checks what the section of a name captures.
+func (c *Capture) checkTaps(section string, mirrors []Mirror) error {
+	if len(c.Instance) > maxInstanceName {
+		return fmt.Errorf("%s: instance: expected at most %d bytes", section, maxInstanceName)
+	}
+	if n := len(c.Taps) + len(mirrors); n > maxTaps {
+		return fmt.Errorf("%s: %d taps and mirrors: expected at most %d", section, n, maxTaps)
+	}
+	names := make(map[string]bool)
+	check := func(key, name string, err error) error {
+		if err == nil && names[name] {
+			err = fmt.Errorf("%q is there twice: give the second one a name of its own", name)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", section, key, err)
+		}
+		names[name] = true
+		return nil
+	}
+	for i := range c.Taps {
+		t := &c.Taps[i]
+		if err := check(fmt.Sprintf("taps[%d]", i), t.TapName(), t.check()); err != nil {
+			return err
+		}
+	}
+	for i := range mirrors {
+		m := &mirrors[i]
+		if err := check(fmt.Sprintf("mirrors[%d]", i), m.name(), m.check()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The words of sections. Those of places are the fabric file's.
+type (
+	places      struct{}
+	directions  struct{}
+	stamps      struct{}
+	mirrorKinds struct{}
+	clocks      struct{}
+)
+
+func (places) words() []string      { return fabric.TapPlaces }
+func (directions) words() []string  { return []string{"in", "both"} }
+func (stamps) words() []string      { return []string{"auto", "software", "hardware"} }
+func (mirrorKinds) words() []string { return []string{"erspan", "gretap", "vxlan", "tzsp"} }
+func (clocks) words() []string {
+	return []string{string(taps.ClockCollector), string(taps.ClockSwitch)}
+}
+
+// Place says where a tap is on the way of packets. Only receiver taps enter the heatmaps.
+type Place = Choice[places]
+
+// Tap is one interface to capture from.
+type Tap struct {
+	Interface   Text               `yaml:"interface" help:"name of the network interface; required"`
+	Name        Text               `yaml:"name,omitempty" default:"that of the interface" help:"name of the tap, as in the fabric file"`
+	Place       Place              `yaml:"place,omitempty" default:"of the section taps, else of the fabric file, else of --place" help:"where the tap is on the way of packets; only receiver taps enter the heatmaps"`
+	Weight      Quantity           `yaml:"weight,omitempty" range:"1..1073741824" default:"as place, else 1" help:"packets that one captured packet stands for"`
+	Rings       Quantity           `yaml:"rings,omitempty" range:"1..256" default:"1" help:"cores that share the frames"`
+	Blocks      Quantity           `yaml:"blocks,omitempty" range:"2.." default:"256" help:"blocks of 256KiB in each ring, which hold frames while the pipeline is slow"`
+	Promiscuous bool               `yaml:"promiscuous,omitempty" help:"capture frames that are addressed to others"`
+	Direction   Choice[directions] `yaml:"direction,omitempty" default:"in" help:"both also captures what this host sends"`
+	Snap        Quantity           `yaml:"snap,omitempty" default:"what decoding needs" help:"bytes of a frame to keep"`
+	Timestamps  Choice[stamps]     `yaml:"timestamps,omitempty" default:"auto" help:"clock of the frames' times"`
+	Unfiltered  bool               `yaml:"unfiltered,omitempty" help:"capture and count frames without CSIG as well, which the kernel drops otherwise"`
+	Mirrors     decode.Mirrors     `yaml:"mirrors,omitempty,flow" unit:"list" default:"as place, else none" help:"kinds of mirror sessions to unwrap, such as [erspan]; tags in other sessions are orphans, since anybody can send them"`
+}
+
+// TapName is the name of the tap, or of its interface.
+func (t *Tap) TapName() string { return string(cmp.Or(t.Name, t.Interface)) }
+
+func (t *Tap) check() error {
+	if t.Interface == "" {
+		return fmt.Errorf("tap %q: expected the name of an interface", t.Name)
+	}
+	if err := checkTapName(t.TapName()); err != nil {
+		return err
+	}
+	_, err := capture.NewTap(t.config())
+	return err
+}
+
+// checkTapName checks the name of an interface, a mirror or a session as the fabric file's.
+func checkTapName(name string) error {
+	err := fabric.CheckTaps([]fabric.TapSpec{{Name: name, Place: fabric.TapPlaces[0]}})
+	if wrong, ok := errors.AsType[*fabric.SpecError](err); ok {
+		return fmt.Errorf("%q: %s", name, wrong.Text)
+	}
+	return nil
+}
+
+// config is how the tap captures.
+func (t *Tap) config() capture.TapConfig {
+	stamp, _ := capture.ParseStamp(string(t.Timestamps)) // one of the words
+	return capture.TapConfig{
+		Interface: string(t.Interface), Rings: t.Rings.Int(), Blocks: t.Blocks.Int(), SnapLen: uint32(min(t.Snap, 1<<20)),
+		Outgoing: t.Direction == "both", Promiscuous: t.Promiscuous, Stamp: stamp,
+	}
+}
+
+// Mirror is an address that switches send mirrored frames to.
+type Mirror struct {
+	Listen      Text                     `yaml:"listen" help:"IP:PORT for vxlan and tzsp; IP for erspan and gretap, which takes CAP_NET_RAW; required"`
+	Kind        Choice[mirrorKinds]      `yaml:"kind" help:"encapsulation; required"`
+	Name        Text                     `yaml:"name,omitempty" default:"the kind and the address" help:"name of the tap"`
+	Place       Place                    `yaml:"place,omitempty" default:"as of a tap" help:"place of sessions that have none of their own"`
+	Weight      Quantity                 `yaml:"weight,omitempty" range:"1..1073741824" default:"as of a tap" help:"packets that one mirrored packet stands for"`
+	Buffer      Bytes                    `yaml:"buffer,omitempty" range:"..1GiB" default:"64MiB" help:"packets that wait in the kernel"`
+	Clock       Choice[clocks]           `yaml:"clock,omitempty" default:"collector" help:"clock of the frames' times; switch where ERSPAN III sends times that can be compared"`
+	Sessions    map[string]MirrorSession `yaml:"sessions,omitempty" help:"sessions by SESSION, SWITCH or SWITCH/SESSION, such as 77, 192.0.2.1 or 192.0.2.1/77"`
+	MaxSessions Quantity                 `yaml:"max_sessions,omitempty" range:"1..1024" default:"64" help:"sessions that are taps of their own; further ones count together"`
+}
+
+// MirrorSession is how frames of one session of a mirror count.
+type MirrorSession struct {
+	Place  Place          `yaml:"place,omitempty" default:"of the mirror" help:"place of the session"`
+	Weight Quantity       `yaml:"weight,omitempty" range:"1..1073741824" default:"of the mirror" help:"packets that one mirrored packet stands for"`
+	Clock  Choice[clocks] `yaml:"clock,omitempty" default:"of the mirror" help:"clock of the frames' times"`
+}
+
+const defaultMaxSessions = 64
+
+func (m *Mirror) name() string { return cmp.Or(string(m.Name), string(m.Kind)+" "+string(m.Listen)) }
+
+func (m *Mirror) maxSessions() int { return cmp.Or(m.MaxSessions.Int(), defaultMaxSessions) }
+
+func (m *Mirror) check() error {
+	if m.Kind == "" {
+		return fmt.Errorf("mirror %q: expected a kind: %s", m.Listen, m.Kind.Type())
+	}
+	if err := checkTapName(m.name()); err != nil {
+		return err
+	}
+	for text := range m.Sessions {
+		if err := checkTapName(m.name() + "/" + text); err != nil {
+			return err
+		}
+	}
+	if _, err := m.sessions(); err != nil {
+		return err
+	}
+	cfg, err := m.socket()
+	if err != nil {
+		return err
+	}
+	_, err = capture.NewMirrorSocket(cfg)
+	return err
+}
+
+// socket is where the mirror's packets arrive.
+func (m *Mirror) socket() (capture.MirrorSocketConfig, error) {
+	cfg := capture.MirrorSocketConfig{Buffer: int(min(m.Buffer, math.MaxInt32))}
+	var err error
+	switch m.Kind {
+	case "erspan", "gretap":
+		var host netip.Addr
+		if host, err = netip.ParseAddr(string(m.Listen)); err != nil {
+			return cfg, fmt.Errorf("%s: listen %q: expected an IP address, without a port: GRE has none", m.name(), m.Listen)
+		}
+		cfg.Listen = netip.AddrPortFrom(host, 0)
+	default:
+		if cfg.Listen, err = netip.ParseAddrPort(string(m.Listen)); err != nil || cfg.Listen.Port() == 0 {
+			return cfg, fmt.Errorf("%s: listen %q: expected IP:PORT such as 192.0.2.1:%d", m.name(), m.Listen, decode.DefaultVXLANPort)
+		}
+	}
+	return cfg, nil
+}
+
+// kinds are the sessions that are expected at a port.
+func (m *Mirror) kinds(port uint16) (kinds decode.Mirrors) {
+	switch m.Kind {
+	case "erspan":
+		kinds.ERSPAN = true
+	case "gretap":
+		kinds.GRETAP = true
+	case "vxlan":
+		kinds.VXLAN = port
+	case "tzsp":
+		kinds.TZSP = port
+	}
+	return kinds
+}
+
+// sessions are those that the section names.
+func (m *Mirror) sessions() (map[taps.SessionMatch]taps.Session, error) {
+	if n, most := len(m.Sessions), m.maxSessions(); n > most {
+		return nil, fmt.Errorf("%s: %d sessions: expected at most max_sessions, %d", m.name(), n, most)
+	}
+	kind, err := decode.ParseMirrorKind(string(m.Kind))
+	if err != nil {
+		return nil, err
+	}
+	sessions := make(map[taps.SessionMatch]taps.Session, len(m.Sessions))
+	for _, text := range slices.Sorted(maps.Keys(m.Sessions)) {
+		match, err := taps.ParseSession(kind, text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name(), err)
+		}
+		s := m.Sessions[text]
+		sessions[match] = taps.Session{Place: string(s.Place), Weight: uint64(s.Weight), Clock: taps.Clock(s.Clock)}
+	}
+	return sessions, nil
+}

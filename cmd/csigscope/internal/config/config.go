@@ -1,0 +1,151 @@
+// Package config is the configuration file: its keys with their defaults, bounds and meaning,
+// and what the rooms of the program are configured with by it.
+//
+// A file is decoded onto the defaults and checked once, as a whole. What a key means, and
+// between which bounds it may be, stands in the tags of its field: default and range are what
+// the reference of the keys prints, and range is what a value is checked by.
+//
+// It must never know commands: they name the flags that come before keys, and what they do with
+// values is theirs.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxBytes bounds a configuration file.
+const maxBytes = 4 << 20
+
+// Config is the configuration file over the defaults.
+type Config struct {
+	// CSIG is what the file alone says: it is laid over the fabric file's section, and both
+	// over csig.DefaultSpec.
+	CSIG     csig.Spec        `yaml:"csig,omitempty" default:"below" help:"meaning of TPIDs, signal values and locator metadata, laid over the section csig of the fabric file; see the tables below"`
+	Decode   Decode           `yaml:"decode"`
+	Windows  Windows          `yaml:"windows"`
+	Flows    Flows            `yaml:"flows"`
+	Findings Findings         `yaml:"findings"`
+	Taps     []fabric.TapSpec `yaml:"taps,omitempty" help:"places of taps by name, as in the fabric file, before which they come: each has name, place, weight and mirrors"`
+	Store    Store            `yaml:"store"`
+	Collect  Collect          `yaml:"collect"`
+	Export   Export           `yaml:"export"`
+	API      API              `yaml:"api"`
+}
+
+// Default returns the configuration of an empty file.
+func Default() Config {
+	return Config{
+		Decode: defaultDecode(), Windows: defaultWindows(), Flows: defaultFlows(), Findings: Findings{Detect: true},
+		Store: defaultStore(), Collect: defaultCollect(), Export: defaultExport(), API: defaultAPI(),
+	}
+}
+
+// Load reads and checks a configuration file; an empty path is the empty file. Its errors are
+// one line, and name the file, lines and keys.
+func Load(path string) (Config, error) {
+	if path == "" {
+		return Default(), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	if len(text) > maxBytes {
+		return Config{}, fmt.Errorf("read configuration %q: larger than %d bytes", path, maxBytes)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration %q: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse decodes the text of a file onto the defaults, and checks it.
+func Parse(text []byte) (Config, error) {
+	c := Default()
+	var tree yaml.Node
+	_ = yaml.Unmarshal(text, &tree) // the decoder reports bad YAML
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	switch err := d.Decode(&c); {
+	case errors.Is(err, io.EOF):
+		return c, nil
+	case err != nil:
+		return c, errors.New(nameKeys(PlainYAMLError(err, "config dump"), &tree))
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return c, errors.New("more than one YAML document: expected one")
+	}
+	var wrong []string
+	for _, err := range c.check() {
+		for text := range strings.SplitSeq(err.Error(), "\n") {
+			wrong = append(wrong, atLine(lineOf(&tree, text))+text)
+		}
+	}
+	if wrong != nil {
+		return c, errors.New(strings.Join(wrong, "; "))
+	}
+	return c, nil
+}
+
+// check finds what is wrong with values, first by their ranges, and then by the functions that
+// commands make things with: what it lets pass, no command refuses because of its value. What
+// needs the fabric file is not checked here. Errors begin with the keys of the value.
+func (c *Config) check() (wrong []error) {
+	if wrong = outOfRange(reflect.ValueOf(c).Elem()); wrong != nil {
+		return wrong
+	}
+	for _, err := range []error{
+		c.checkCSIG(), c.Windows.check(), fabric.CheckTaps(c.Taps), c.Flows.check(),
+		c.Store.check(), c.Collect.Check(), c.Export.Check(), c.API.check(),
+	} {
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return wrong
+}
+
+// checkCSIG checks the section csig alone, so that an error counts the tables of this file, and
+// then with the defaults that it is laid over.
+func (c *Config) checkCSIG() error {
+	if _, err := c.CSIG.Compile(); err != nil {
+		return fmt.Errorf("csig: %s", strings.TrimPrefix(err.Error(), "compile "))
+	}
+	domain, err := csig.DefaultSpec().Overlay(c.CSIG).Compile()
+	if err != nil {
+		return fmt.Errorf("csig: %w", err)
+	}
+	_, err = c.Decode.Decoder(domain)
+	return err
+}
+
+// Dump writes the configuration, with defaults that depend on other keys.
+func (c Config) Dump(w io.Writer) error {
+	c.CSIG = csig.DefaultSpec().Overlay(c.CSIG)
+	if limits, err := c.Flows.limits(); err == nil {
+		c.Flows.Budget = Quantity(limits.Budget)
+	}
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(c); err != nil {
+		return fmt.Errorf("print configuration: %w", err)
+	}
+	return nil
+}

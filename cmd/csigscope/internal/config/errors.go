@@ -1,0 +1,180 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// lineOf is the line of the value that an error is about, 0 for none: the error begins with
+// the keys on the way to it, as in "api: limits: askers 0: " or "taps[1].weight: ". Of keys
+// that the file does not have, it is the line where they are missed.
+func lineOf(tree *yaml.Node, text string) (line int) {
+	if tree.Kind == yaml.DocumentNode && len(tree.Content) > 0 {
+		tree = tree.Content[0]
+	}
+	for part := range strings.SplitSeq(text, ": ") {
+		keys, _, _ := strings.Cut(part, " ")
+		for key := range strings.SplitSeq(strings.ReplaceAll(keys, "[", ".["), ".") {
+			if tree = below(tree, key); tree == nil {
+				return line
+			}
+			line = tree.Line
+		}
+	}
+	return line
+}
+
+// below is the value of a key such as limits, or the element of an index such as [1].
+func below(n *yaml.Node, key string) *yaml.Node {
+	index, list := strings.CutPrefix(strings.TrimSuffix(key, "]"), "[")
+	if i, err := strconv.Atoi(index); err == nil && list && n.Kind == yaml.SequenceNode && i < len(n.Content) {
+		return n.Content[i]
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// nameKeys says which key each line of an error is about, unless it is about the key itself.
+func nameKeys(text string, tree *yaml.Node) string {
+	parts := strings.Split(text, "; ")
+	for i, part := range parts {
+		at := yamlLine.FindString(part)
+		line, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "line "), ": "))
+		rest := strings.TrimPrefix(part, at)
+		if err != nil || strings.HasPrefix(rest, "unknown key") {
+			continue
+		}
+		if keys := keysAt(tree, line, rest); len(keys) > 0 {
+			parts[i] = at + strings.Join(keys, ": ") + ": " + rest
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// keysAt are the keys, from the outermost on, of the value on a line that a text quotes, or
+// else those that all values on it have in common.
+func keysAt(tree *yaml.Node, line int, text string) (keys []string) {
+	var all, quoted [][]string
+	kind := yaml.ScalarNode
+	switch {
+	case strings.HasPrefix(text, "is a list"):
+		kind = yaml.SequenceNode
+	case strings.HasPrefix(text, "is keys"):
+		kind = yaml.MappingNode
+	}
+	var walk func(n *yaml.Node, above []string)
+	walk = func(n *yaml.Node, above []string) {
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(n.Content[i+1], append(above[:len(above):len(above)], n.Content[i].Value))
+			}
+		case yaml.DocumentNode, yaml.SequenceNode:
+			for _, c := range n.Content {
+				walk(c, above)
+			}
+		}
+		if n.Line != line || n.Kind != kind {
+			return
+		}
+		all = append(all, above)
+		if kind == yaml.ScalarNode && (strings.Contains(text, strconv.Quote(n.Value)) || strings.Contains(text, "`"+n.Value+"`")) {
+			quoted = append(quoted, above)
+		}
+	}
+	walk(tree, nil)
+	if len(quoted) > 0 {
+		all = quoted
+	}
+	for i, path := range all {
+		if i == 0 {
+			keys = path
+		}
+		for j := range keys {
+			if j >= len(path) || path[j] != keys[j] {
+				keys = keys[:j]
+				break
+			}
+		}
+	}
+	return keys
+}
+
+var (
+	yamlTypeName   = regexp.MustCompile(` in type [\w.]+`)
+	yamlUnknownKey = regexp.MustCompile(`field (\S+) not found`)
+	yamlLine       = regexp.MustCompile(`line \d+: `)
+	yamlWrongType  = regexp.MustCompile("cannot unmarshal !!(\\w+)( `.*`)? into (\\S+)")
+)
+
+// yamlTab is what the parser says of a tab where text may begin.
+const yamlTab = "found character that cannot start any token"
+
+// yamlKinds are the kinds of values as YAML names them.
+var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "seq": "a list", "map": "keys with values"}
+
+// PlainYAMLError says a YAML mistake without the names of Go types. known is the command
+// that prints the keys that there are.
+func PlainYAMLError(err error, known string) string {
+	text := strings.Replace(err.Error(), "yaml: ", "", 1)
+	text = strings.Replace(text, "unmarshal errors:\n", "", 1)
+	text = yamlTypeName.ReplaceAllString(text, "")
+	text = yamlUnknownKey.ReplaceAllString(text, `unknown key "$1" (see csigscope `+known+` for the known ones)`)
+	text = yamlWrongType.ReplaceAllStringFunc(text, plainYAMLType)
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), " ")
+	}
+	text = strings.Join(lines, "; ")
+	switch {
+	case strings.Contains(text, yamlTab):
+		if !yamlLine.MatchString(text) {
+			text = strings.Replace(text, yamlTab, "line 1: "+yamlTab, 1) // the parser counts from 0, and leaves that out
+		}
+		text += ": YAML is indented by spaces, not by tabs"
+	case strings.Contains(text, `unknown key "devices"`), strings.Contains(text, `unknown key "groups"`):
+		text += "; a fabric file goes behind --fabric"
+	}
+	return text
+}
+
+// plainYAMLType says that a value is of another type than its key has.
+func plainYAMLType(text string) string {
+	parts := yamlWrongType.FindStringSubmatch(text)
+	kind, value, into := parts[1], strings.TrimSpace(parts[2]), parts[3]
+	if is, ok := yamlKinds[kind]; ok {
+		kind = is
+	}
+	expected := "keys with values"
+	switch {
+	case strings.HasPrefix(into, "[]"):
+		expected = "a list"
+	case into == "time.Duration":
+		expected = "a time with a unit, such as 10ms"
+	case strings.HasPrefix(into, "int"), strings.HasPrefix(into, "uint"):
+		expected = "a whole number of the key's range"
+	case strings.HasPrefix(into, "float"):
+		expected = "a number"
+	case into == "bool":
+		expected = "true or false"
+	case into == "string":
+		expected = "text"
+	}
+	return strings.TrimSpace(value+" is "+kind) + ", expected " + expected
+}
+
+// atLine begins an error about a line, if it is known.
+func atLine(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("line %d: ", n)
+}

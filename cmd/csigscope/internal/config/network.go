@@ -1,0 +1,180 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/local/journal"
+	"github.com/csigscope/csigscope/ingest/local/taps"
+)
+
+// Network is what the configuration and the fabric file say together: the domain, the
+// topology, and the epoch that rows made under them name.
+type Network struct {
+	Config Config
+	Domain *csig.Domain
+	Decode decode.Config
+	Fabric *fabric.Fabric
+	Epoch  uint64
+	Text   string // the epoch is its hash
+}
+
+// OpenNetwork reads the configuration and the fabric file; both paths may be empty.
+func OpenNetwork(configPath, fabricPath string) (*Network, error) {
+	if fabricPath == "" {
+		return NewNetwork(configPath, nil, "")
+	}
+	topology, err := fabric.Load(fabricPath)
+	if err != nil {
+		return nil, err
+	}
+	return NewNetwork(configPath, topology, fabricPath)
+}
+
+// NewNetwork reads the configuration and takes the fabric, which may be nil, from the place of
+// a name.
+func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network, error) {
+	c, err := Load(configPath)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{Config: c}
+	spec := csig.DefaultSpec()
+	if topology != nil {
+		spec = spec.Overlay(topology.CSIG)
+	}
+	n.Domain, err = spec.Overlay(c.CSIG).Compile()
+	if err != nil {
+		return nil, fmt.Errorf("read csig section: %w", err)
+	}
+	if topology == nil {
+		n.Fabric = fabric.None(n.Domain)
+	} else if n.Fabric, err = fabric.New(topology, n.Domain); err != nil {
+		return nil, fmt.Errorf("read fabric %q: %w", name, err)
+	}
+	if n.Decode, err = c.Decode.Decoder(n.Domain); err != nil {
+		return nil, fmt.Errorf("read configuration %q: %w", configPath, err)
+	}
+	n.Text = fmt.Sprintf("endpoints %s, inner tags %t, udp tunnels%s\n%s",
+		c.Decode.Endpoints, c.Decode.InnerTags, c.Decode.UDPTunnels, n.Fabric.Fingerprint())
+	n.Epoch = xxhash.Sum64String(n.Text)
+	return n, nil
+}
+
+// Naming is how the numbers of rows that are made under the network have names.
+func (n *Network) Naming() journal.Network {
+	return journal.Network{Epoch: n.Epoch, Text: n.Text, Fabric: n.Fabric}
+}
+
+// Settings are what all streams of the network have in common.
+func (n *Network) Settings() window.Settings {
+	w := &n.Config.Windows
+	flows, _ := n.Config.Flows.limits() // has been checked
+	return window.Settings{
+		Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Finding: n.Finding(),
+		Resolutions: w.Lengths(), FineHeavyOnly: w.FineHeavyOnly, MaxKeys: w.MaxKeys.Int(),
+		Flows: flows, LocateUntouched: w.LocateUntouched,
+	}
+}
+
+// maxStoredSubjects bounds the subjects of a kind that one tap's findings tell apart.
+const maxStoredSubjects = 512
+
+// Finding is what taps look for, nil for nothing.
+func (n *Network) Finding() *finding.Config {
+	if !n.Config.Findings.Detect {
+		return nil
+	}
+	return &finding.Config{
+		Domain: n.Domain, Locator: n.Fabric, Senders: n.Config.Findings.Prefixes(), MaxSubjects: maxStoredSubjects,
+	}
+}
+
+// TapDefaults are for taps that neither the configuration nor the fabric file places.
+type TapDefaults struct {
+	Place   Place
+	Mirrors decode.Mirrors
+}
+
+// Tap says how packets of a capture interface count: by the configuration, else by the fabric
+// file, else by the defaults.
+func (n *Network) Tap(name string, defaults TapDefaults) window.Tap {
+	spec, found := n.named(name)
+	if !found {
+		spec.Place = string(defaults.Place)
+	}
+	tap := placedAs(spec)
+	tap.Mirrors = cmp.Or(tap.Mirrors, defaults.Mirrors)
+	return tap
+}
+
+// TapNames are the names of the taps of the fabric file and of the configuration.
+func (n *Network) TapNames() []string {
+	var list []string
+	for _, t := range slices.Concat(n.Fabric.Taps(), n.Config.Taps) {
+		if !slices.Contains(list, t.Name) {
+			list = append(list, t.Name)
+		}
+	}
+	return list
+}
+
+// named is what the configuration, else the fabric file, says of a tap.
+func (n *Network) named(name string) (spec fabric.TapSpec, found bool) {
+	spec, found = n.Fabric.Tap(name)
+	for _, t := range n.Config.Taps {
+		if t.Name == name {
+			spec, found = t, true
+		}
+	}
+	return spec, found
+}
+
+func placedAs(spec fabric.TapSpec) window.Tap {
+	tap := window.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
+	tap.Mirrors = spec.Mirrors
+	return tap
+}
+
+// Taps are the interfaces and mirrors to capture from, of sections that have been checked.
+func (n *Network) Taps(interfaces []Tap, mirrors []Mirror, defaults TapDefaults) (taps.Config, error) {
+	cfg := taps.Config{Decode: n.Decode}
+	for i := range interfaces {
+		t := &interfaces[i]
+		at := n.Tap(t.TapName(), defaults).With(string(t.Place), uint64(t.Weight))
+		at.Mirrors = cmp.Or(t.Mirrors, at.Mirrors)
+		cfg.Interfaces = append(cfg.Interfaces, taps.Interface{Name: t.TapName(), At: at, Capture: t.config(), Unfiltered: t.Unfiltered})
+	}
+	for i := range mirrors {
+		m, err := n.mirror(&mirrors[i], defaults)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Mirrors = append(cfg.Mirrors, m)
+	}
+	return cfg, nil
+}
+
+func (n *Network) mirror(m *Mirror, defaults TapDefaults) (taps.Mirror, error) {
+	socket, err := m.socket()
+	if err != nil {
+		return taps.Mirror{}, err
+	}
+	sessions, err := m.sessions()
+	return taps.Mirror{
+		Name: m.name(), From: string(m.Listen), At: n.Tap(m.name(), defaults).With(string(m.Place), uint64(m.Weight)),
+		Socket: socket, Kinds: m.kinds(socket.Listen.Port()), MaxSessions: m.maxSessions(), Clock: taps.Clock(m.Clock), Sessions: sessions,
+		Placed: func(name string) (window.Tap, bool) {
+			spec, ok := n.named(name)
+			return placedAs(spec), ok
+		},
+	}, err
+}

@@ -1,0 +1,109 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Decode says how frames with tunnels are read. It is part of the epoch.
+type Decode struct {
+	Endpoints  Choice[endpoints] `yaml:"endpoints" help:"IP header of a tunnel that names the ends of a path"`
+	InnerTags  bool              `yaml:"inner_tags,omitempty" help:"accept tags inside tunnels, which are orphans otherwise"`
+	UDPTunnels UDPTunnels        `yaml:"udp_tunnels,flow" help:"tunnels by UDP destination port: gtpu, geneve, psp, vxlan or vxlan-gpe; a list replaces all of the defaults"`
+}
+
+type endpoints struct{}
+
+func (endpoints) words() []string { return []string{"outer", "inner"} }
+
+func defaultDecode() Decode {
+	return Decode{Endpoints: "outer", UDPTunnels: decode.DefaultUDPTunnels()}
+}
+
+// Decoder returns how frames are decoded in a domain.
+func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
+	d = decode.Config{Domain: domain, InnerTags: c.InnerTags, UDPTunnels: c.UDPTunnels}
+	if d.Endpoints, err = decode.ParseEndpoints(string(c.Endpoints)); err == nil {
+		_, err = decode.New(d) // ports may have two meanings
+	}
+	if err != nil {
+		return d, fmt.Errorf("decode: %w", err)
+	}
+	return d, nil
+}
+
+// Windows says what observations are added up over.
+type Windows struct {
+	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us"`
+	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavily loaded"`
+	MaxKeys         Quantity   `yaml:"max_keys" range:"1..2097152" help:"rows that are added up at a time; observations beyond them go to overflow rows, which keep totals exact"`
+	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
+}
+
+func defaultWindows() Windows {
+	return Windows{Resolutions: []Duration{Duration(time.Second), Duration(time.Minute)}, FineHeavyOnly: true, MaxKeys: window.DefaultMaxKeys}
+}
+
+// Lengths are the resolutions.
+func (c *Windows) Lengths() (list []time.Duration) {
+	for _, r := range c.Resolutions {
+		list = append(list, time.Duration(r))
+	}
+	return list
+}
+
+// check finds values out of bounds. Each resolution has to have a table in stores.
+func (c *Windows) check() error {
+	if err := window.CheckMaxKeys(c.MaxKeys.Int()); err != nil {
+		return fmt.Errorf("windows: max_keys: %w", err)
+	}
+	if err := window.CheckResolutions(c.Lengths(), c.FineHeavyOnly); err != nil {
+		return fmt.Errorf("windows: resolutions: %w", err)
+	}
+	for _, r := range c.Lengths() {
+		if err := store.CheckResolution(r); err != nil {
+			return fmt.Errorf("windows: resolutions: %w", err)
+		}
+	}
+	return nil
+}
+
+// Flows says how many flows windows name.
+type Flows struct {
+	Top    int      `yaml:"top" range:"0..10000" help:"flows that a window names for each signal and kind; 0 names none"`
+	Budget Quantity `yaml:"budget,omitempty" default:"4 times top, at least 4096" help:"flows that are remembered to find them; at least top and 2"`
+}
+
+func defaultFlows() Flows { return Flows{Top: 100} }
+
+// limits are those of shards, with the budget that is meant where there is none.
+func (c *Flows) limits() (window.FlowLimits, error) {
+	return window.FlowLimits{Top: c.Top, Budget: c.Budget.Int()}.WithDefaults()
+}
+
+func (c *Flows) check() error {
+	if _, err := c.limits(); err != nil {
+		return fmt.Errorf("flows: budget: %w", err)
+	}
+	return nil
+}
+
+// Findings says what observations are looked at for while they are added up.
+type Findings struct {
+	Detect  bool     `yaml:"detect" help:"look for violations of the protocol and the configuration in packets and windows, and store them"`
+	Senders []Prefix `yaml:"senders,omitempty,flow" default:"all" help:"hosts that may send tags"`
+}
+
+// Prefixes are the senders; none where all hosts may send.
+func (c *Findings) Prefixes() (list []netip.Prefix) {
+	for _, p := range c.Senders {
+		list = append(list, p.Prefix)
+	}
+	return list
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
+	"github.com/csigscope/csigscope/replay/persist"
+)
+
+// pipelineFlags are the flags of a replay, which replay and demo have in common.
+type pipelineFlags struct {
+	taps      tapFlags
+	fine      time.Duration
+	fineAll   bool
+	pace      float64
+	workers   int
+	chunkSize int64
+}
+
+func (f *pipelineFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.taps.add(flags)
+	flags.DurationVar(&f.fine, "fine", 0, "also aggregate at this resolution below 1s, such as 10ms")
+	flags.BoolVar(&f.fineAll, "fine-all", false, "keep fine rows of all cells, not only of those that were heavily loaded")
+	flags.Float64Var(&f.pace, "pace", 0, "replay at this multiple of the captured pace; 0 is as fast as possible")
+	flags.IntVar(&f.workers, "workers", runtime.NumCPU(), "cores to use")
+	addByteFlag(flags, &f.chunkSize, "chunk-size", replay.DefaultChunkBytes, "`SIZE` of the pieces that a pcap is cut into for several cores; 0 reads it in one piece")
+}
+
+// config is the replay of files that the flags and the network describe.
+func (f *pipelineFlags) config(files []string, n *network) (replay.Config, error) {
+	c := replay.Config{
+		Files: files, Settings: n.Settings(), ChunkBytes: f.chunkSize, Workers: f.workers, Pace: f.pace,
+		Tap:         func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
+		TapSettings: fmt.Sprint(f.taps, n.Fabric.Taps(), n.Config.Taps),
+	}
+	c.FineHeavyOnly = c.FineHeavyOnly && !f.fineAll
+	if f.chunkSize == 0 {
+		c.ChunkBytes = -1
+	}
+	if err := errors.Join(f.taps.check(), f.check(c.Resolutions[0])); err != nil {
+		return c, usageError{err}
+	}
+	if f.fine > 0 {
+		c.Resolutions = slices.Concat([]time.Duration{f.fine}, c.Resolutions)
+	}
+	return c, nil
+}
+
+// check finds values out of bounds; finest is the shortest window beside --fine.
+func (f *pipelineFlags) check(finest time.Duration) error {
+	switch {
+	case f.fine != 0 && (f.fine < window.MinResolution || f.fine >= finest || finest%f.fine != 0):
+		return fmt.Errorf("--fine %s: expected a whole part of %s, of at least %s, such as 1ms or 10ms", f.fine, finest, window.MinResolution)
+	case !(f.pace >= 0):
+		return fmt.Errorf("--pace %v: expected 0 (as fast as possible) or more", f.pace)
+	case f.workers < 1:
+		return fmt.Errorf("--workers %d: expected at least 1", f.workers)
+	}
+	return nil
+}
+
+// replayFlags are those of the command replay.
+type replayFlags struct {
+	network  networkFlags
+	scenario scenarioFlags
+	pipeline pipelineFlags
+	outbox   outboxFlags
+	dsn      string
+	out      output
+}
+
+func newReplayCommand() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay FILE...",
+		Short: "Run captures through the pipeline into the store",
+		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections,
+aggregates them by window, cell, signal and location, stores the result, and
+prints a summary. The content of a file is its identity: replaying it again, under
+another name or in another order, changes no number. FILE may be a folder of
+captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR first,
+since their content is their identity as well. With --pace all files are replayed side by side, by their times.
+Damaged files are read as decode reads them.
+
+After a replay is interrupted or killed, run the same command again, at any pace: the same
+rows replace themselves. Until then an earlier replay of the same file stays visible. Where
+there is none, query and schema verify show the stored part and name it as incomplete.
+
+What single packets show that breaks the protocol or the configuration, and ports that are
+stuck from window to window, is counted in the summary and stored as well (csigscope query
+findings); the section findings of the configuration names the permitted senders of tags.
+
+With --scenario or --scenario-file, a scenario of emit is simulated and replayed at once,
+without files; the scenario is its identity. --set changes its keys, as for emit.`,
+		Example: `  csigscope replay captures/*.pcapng --fabric captures/fabric.yaml
+  csigscope replay big.pcap --store none
+  csigscope replay tap1.pcapng --pace 1 --fine 10ms
+  csigscope replay --scenario overlay --store none
+  csigscope replay tap1.pcapng --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if !f.scenario.chosen() {
+				return filesArgs(cmd, args)
+			}
+			if len(args) > 0 || f.network.fabric != "" {
+				return usageError{errors.New("a scenario is replayed alone, with a fabric of its own: leave out files and --fabric")}
+			}
+			return nil
+		},
+		RunE: f.run,
+	}
+	f.network.add(cmd.Flags())
+	f.scenario.add(cmd.Flags(), "", " to simulate instead of reading files")
+	f.pipeline.add(cmd)
+	addStoreFlag(cmd, &f.dsn)
+	cmd.Flags().Lookup("store").Usage = "where to store: none (print the summary alone), " + storeTargets
+	f.outbox.add(cmd.Flags())
+	f.out.add(cmd, "table", "json")
+	return cmd
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, files []string) error {
+	if f.scenario.chosen() {
+		return f.simulate(cmd)
+	}
+	n, err := openNetwork(f.network.config, f.network.fabric)
+	if err != nil {
+		return err
+	}
+	return replay.Spool(cmd.Context(), files, func(files []string) error {
+		c, err := f.pipeline.config(files, n)
+		if err != nil {
+			return err
+		}
+		return f.replay(cmd, c, n)
+	})
+}
+
+// simulate replays the packets of a scenario's taps while it is simulated.
+func (f *replayFlags) simulate(cmd *cobra.Command) error {
+	s, err := f.scenario.load()
+	if err != nil {
+		return err
+	}
+	spec, err := scenario.Fabric(s)
+	if err != nil {
+		return usageError{err}
+	}
+	n, err := newNetwork(f.network.config, spec, s.Name)
+	if err != nil {
+		return err
+	}
+	c, err := f.pipeline.config(nil, n)
+	if err != nil {
+		return err
+	}
+	id, err := s.ID()
+	if err != nil {
+		return err
+	}
+	progress, stop := showSimulation(cmd)
+	defer stop()
+	c.Stream = &replay.Stream{Name: s.Name, ID: id, Write: func(ctx context.Context, w io.Writer) error {
+		_, err := simulation.Write(ctx, s, w, progress)
+		return err
+	}}
+	return f.replay(cmd, c, n)
+}
+
+// replay checks the files first, then opens the store, so that a mistake in a file name costs
+// no engine start.
+func (f *replayFlags) replay(cmd *cobra.Command, c replay.Config, n *network) error {
+	r, err := newReplayRun(cmd, c, n)
+	if err != nil {
+		return err
+	}
+	db, err := openStore(cmd, f.dsn, &f.outbox)
+	if err != nil {
+		return err
+	}
+	if db != nil {
+		defer db.Close()
+	}
+	return r.run(cmd, db, &f.out)
+}
+
+// A replayRun is a replay with its summary.
+type replayRun struct {
+	*persist.Recorder
+	network *network
+	summary *table.Table
+}
+
+// newReplayRun checks the files of a replay whose blocks go to further sinks as well.
+func newReplayRun(cmd *cobra.Command, c replay.Config, n *network, sinks ...aggregate.Sink) (*replayRun, error) {
+	r := &replayRun{network: n, summary: table.New(table.Bounds{
+		Resolution: c.Resolutions[len(c.Resolutions)-1], Rows: n.Config.Windows.MaxKeys.Int(),
+	})}
+	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
+	var err error
+	r.Recorder, err = persist.New(c, persist.Network(n.Naming()), append(sinks, r.summary)...)
+	return r, err
+}
+
+// run replays into the store, nil for none, and prints the summary.
+func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error {
+	run := func(ctx context.Context) error { return r.withProgress(ctx, cmd) }
+	if db == nil {
+		if err := run(cmd.Context()); err != nil {
+			return err
+		}
+	} else {
+		db.keepTrimmed(cmd.Context())
+		if err := r.Store(cmd.Context(), db.store, run); err != nil {
+			tellPartial(cmd, db, r.Recorder)
+			return err
+		}
+	}
+	result, names := r.Result(), r.network.Fabric.Names()
+	err := out.write(cmd, func(w io.Writer) error {
+		if out.format == "json" {
+			return result.WriteJSON(w, r.summary.Total(), names)
+		}
+		if err := result.WriteSummary(w, r.summary.Total(), names); err != nil || db == nil || len(result.Findings) == 0 {
+			return err
+		}
+		_, err := fmt.Fprintln(w, "\nwhat was found: csigscope query findings")
+		return err
+	})
+	replay.NoteNoCSIG(cmd.ErrOrStderr(), result.Packets, result.Counts.In, r.network.Domain)
+	return errors.Join(append([]error{err}, result.Cuts...)...)
+}
+
+func (r *replayRun) withProgress(ctx context.Context, cmd *cobra.Command) error {
+	_, total, _ := r.Progress()
+	if total == 0 {
+		return r.Run(ctx) // whoever makes the stream knows how far it is
+	}
+	begin := time.Now()
+	stop := showProgress(cmd, total, func() (int64, string) {
+		done, _, packets := r.Progress()
+		return done, fmt.Sprintf("%.2f M packets, %.2f M/s", float64(packets)/1e6, float64(packets)/1e6/time.Since(begin).Seconds())
+	})
+	defer stop()
+	return r.Run(ctx)
+}

@@ -1,0 +1,367 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/store/chdb"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/dashboards/report"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/persist"
+)
+
+// captureResolutions are the windows that a report of captures is made of.
+var captureResolutions = Resolutions{Fine: time.Millisecond, Window: time.Second, Total: time.Minute}
+
+// Spill says when captures go through a store, since memory does not suffice.
+type Spill string
+
+// When captures spill: where memory does not suffice and there is an engine, in any case, or
+// never.
+const (
+	SpillAuto   Spill = "auto"
+	SpillAlways Spill = "always"
+	SpillNever  Spill = "never"
+)
+
+// Names are those of a fabric.
+type Names interface {
+	report.Names
+	Locations() []fabric.Location
+}
+
+// Captures are the captures that a report is made of.
+type Captures struct {
+	// Replay reads them; resolutions, the sink, Taps and Finding are set here. Fine rows are to
+	// be of all cells.
+	Replay replay.Config
+	// Examine looks at each observation; its files and its progress are set here.
+	Examine replay.ExamineConfig
+	Network persist.Network
+	Domain  *csig.Domain
+	Names   Names
+	Taps    []string // that are configured
+	Limits  Limits
+
+	Spill Spill
+	// Store makes the empty store that captures spill into. leave ends and removes it.
+	Store func(context.Context) (db *store.Store, leave func() error, err error)
+
+	// Progress shows the bytes that are done, of a total, and a note, until stop is called.
+	Progress func(total int64, poll func() (done int64, note string)) (stop func())
+	Notes    io.Writer // hints for people
+}
+
+// numbers are the aggregates of the captures.
+type numbers struct {
+	data    report.Data
+	result  *replay.Result
+	taps    []report.Tap
+	unknown []string
+	leave   func() error // to be called when they have been read
+}
+
+// Report makes the report, without its Files. The captures are read twice: for their aggregates,
+// and for findings; once more, through a store, where the aggregates do not fit into memory. Where
+// captures end early, there is a report of the readable part beside the error.
+func (c *Captures) Report(ctx context.Context) (doc *report.Report, err error) {
+	n, err := c.numbers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, n.leave()) }()
+	replay.NoteNoCSIG(c.Notes, n.result.Packets, n.result.Counts.In, c.Domain)
+	e, err := c.examine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if doc, err = c.write(ctx, n, e); err != nil {
+		return nil, err
+	}
+	return doc, errors.Join(n.result.Cuts...)
+}
+
+// numbers are those from memory, or from a store where memory does not suffice.
+func (c *Captures) numbers(ctx context.Context) (*numbers, error) {
+	memory, n, err := c.inMemory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limited, hint := memory.Limited(), "(--spill)"
+	full := len(limited) > 0
+	if c.Spill == SpillAlways || c.Spill == SpillAuto && full {
+		_, err := chdb.FindLibrary("")
+		switch {
+		case err == nil:
+			if full {
+				fmt.Fprintln(c.Notes, "the aggregates take more than --memory: reading the captures once more, through the embedded engine")
+			}
+			// The engine takes memory of its own: nothing holds the other from here on.
+			return c.stored(ctx, memory.Wanted(), memory.Sampler())
+		case c.Spill == SpillAlways || !errors.Is(err, chdb.ErrNoEngine):
+			return nil, err
+		}
+		hint = "(make engine), which is not installed"
+	}
+	if full {
+		limited = append(limited, "what there was no memory for takes more of it (--memory), or the embedded engine "+hint)
+	}
+	n.unknown = limited
+	return n, nil
+}
+
+// inMemory adds the captures up in memory.
+func (c *Captures) inMemory(ctx context.Context) (*Memory, *numbers, error) {
+	memory, taps := NewMemory(captureResolutions, c.Limits), &tapSums{}
+	r := c.replay(captureResolutions)
+	r.Sink, r.Taps = memory, taps.add
+	run, err := replay.New(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.run(ctx, run); err != nil {
+		return nil, nil, err
+	}
+	return memory, &numbers{data: memory, result: run.Result(), taps: taps.list, leave: func() error { return nil }}, nil
+}
+
+// stored replays the captures into a store, and asks there about the span.
+func (c *Captures) stored(ctx context.Context, span report.Span, samples report.Sampler) (_ *numbers, err error) {
+	db, leave, err := c.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, leave())
+		}
+	}()
+	resolutions := captureResolutions
+	if span.Step > 0 {
+		resolutions.Fine = min(span.Step, resolutions.Window)
+	}
+	r, err := persist.New(c.replay(resolutions), c.Network)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Store(ctx, db, func(ctx context.Context) error { return c.run(ctx, r.Replay) }); err != nil {
+		return nil, err
+	}
+	from, to := store.Everything()
+	rows, err := db.Taps(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	n := &numbers{data: NewStored(db, resolutions.Fine, span, samples), result: r.Result(), leave: leave}
+	for i := range rows {
+		t := &rows[i].TapRow
+		n.taps = append(n.taps, reportTap(t, c.Replay.Tap(t.Name).Weight))
+	}
+	return n, nil
+}
+
+// replay is the replay in windows of some resolutions.
+func (c *Captures) replay(r Resolutions) replay.Config {
+	config := c.Replay
+	config.Resolutions = r.List()
+	config.Finding = nil // examine looks at every observation
+	return config
+}
+
+// run replays, and shows how far it is.
+func (c *Captures) run(ctx context.Context, run *replay.Replay) error {
+	_, total, _ := run.Progress()
+	stop := c.Progress(max(total, 1), func() (int64, string) {
+		done, _, _ := run.Progress()
+		return done, "adding up"
+	})
+	defer stop()
+	return run.Run(ctx)
+}
+
+// examine looks for findings.
+func (c *Captures) examine(ctx context.Context) (*replay.Examined, error) {
+	config := c.Examine
+	config.Files = c.Replay.Files
+	var total int64
+	for _, file := range config.Files {
+		if info, err := os.Stat(file); err == nil {
+			total += info.Size()
+		}
+	}
+	var done atomic.Int64
+	config.Progress = done.Store
+	stop := c.Progress(max(total, 1), func() (int64, string) { return done.Load(), "examining" })
+	defer stop()
+	e, err := replay.Examine(ctx, config)
+	if e == nil {
+		return nil, err
+	}
+	return e, nil // how captures end was told of when they were added up
+}
+
+// write fills the document.
+func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*report.Report, error) {
+	doc := &report.Report{
+		Title: "CSIG report", GeneratedAt: time.Now().UTC(), From: time.Unix(0, e.From).UTC(), To: time.Unix(0, e.To).UTC(),
+		Findings: report.Findings(e.Findings), Counts: countsOf(n.result, e),
+	}
+	var err error
+	if doc.Signals, err = report.Signals(ctx, n.data, c.Names, c.Domain); err != nil {
+		return nil, err
+	}
+	ways := make([]report.CellPackets, len(e.Ways))
+	for i, w := range e.Ways {
+		ways[i] = report.CellPackets{Src: w.Src, Dst: w.Dst, Tagged: w.Tagged, Untagged: w.Untagged, Incapable: w.Incapable}
+	}
+	if err := doc.Coverage.Cover(ctx, n.data, c.Names, ways); err != nil {
+		return nil, err
+	}
+	doc.Coverage.SetTaps(n.taps, c.Taps)
+	doc.Unknown = append(c.unknown(n.result, e), n.unknown...)
+	missed, err := report.Missed(ctx, n.data, captureResolutions.Fine)
+	if missed != "" {
+		doc.Unknown = append(doc.Unknown, missed)
+	}
+	return doc, err
+}
+
+// countsOf counts packets and observations, by their outcome.
+func countsOf(result *replay.Result, e *replay.Examined) []report.Count {
+	c := &result.Counts
+	list := []report.Count{{Name: "packets", N: result.Packets}}
+	for i, n := range result.Frames {
+		if n > 0 {
+			list = append(list, report.Count{Name: "packets, " + decode.Reason(i).String(), N: n})
+		}
+	}
+	list = append(list, report.Count{Name: "observations", N: c.In, About: "tags and reflections: stored + late + rejected + overflow"},
+		report.Count{Name: "stored", N: c.Stored}, report.Count{Name: "late", N: c.Late}, report.Count{Name: "overflow", N: c.Overflow})
+	for i, n := range c.Rejected {
+		if n > 0 {
+			list = append(list, report.Count{Name: "rejected, " + aggregate.Rejection(i).String(), N: n})
+		}
+	}
+	return append(list, report.Count{Name: "untouched", N: c.Untouched, About: "no hop replaced the tag"},
+		report.Count{Name: "trimmed", N: c.Trimmed, About: "counted apart, out of the mode"},
+		report.Count{Name: "empty or invalid reflections", N: e.Decoded.EmptyReflections + e.Decoded.InvalidReflections, About: "of paths that are not CSIG-capable"})
+}
+
+// unknown lists open questions, and why they are open.
+func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
+	list := []string{}
+	say := func(count uint64, format string, a ...any) {
+		if count > 0 {
+			list = append(list, fmt.Sprintf("%d %s", count, fmt.Sprintf(format, a...)))
+		}
+	}
+	say(result.Frames[decode.Hidden], "packets are encrypted by MACsec: tags inside them are hidden")
+	say(e.Decoded.Encrypted, "packets are in ESP or PSP: reflections inside are for the hosts alone to see")
+	say(e.Untracked, "packets are of more flows than are told apart: whether these lose tags is not known")
+	say(e.Pathless, "reflections are of more flows than are told apart: they do not clear ports that seem stuck")
+	say(result.Counts.Unknown, "observations are of a signal type that no table gives a meaning")
+	say(result.Damaged.Bytes, "bytes of damaged captures are left out")
+	result.SkippedLink.List(func(link capture.LinkType, packets uint64) {
+		say(packets, "packets are of link type %s, which is not read", link)
+	})
+	for _, cut := range result.Cuts {
+		list = append(list, cut.Error())
+	}
+	for i := range result.Counts.Rejected {
+		if aggregate.Rejection(i) == aggregate.RejectPlace {
+			say(result.Counts.Rejected[i], "observations were made before the end of their path, and enter no heatmap")
+		}
+	}
+	if c.Replay.Flows.Top == 0 {
+		list = append(list, "flows are not told apart, as the configuration has it (flows: top)")
+	}
+	if len(c.Names.Locations()) == 0 {
+		list = append(list, "without a fabric file (--fabric), locations are raw locator metadata and groups are prefixes")
+	}
+	if e.Findings == nil {
+		list = append(list, "what a switch does to packets is for two captures to tell, before and after it: csigscope conform")
+	}
+	return list
+}
+
+// reportTap is the report's form of a tap.
+func reportTap(t *store.TapRow, weight uint64) report.Tap {
+	one := report.Tap{
+		Name: t.Name, Place: t.Place, Interface: t.Interface, Weight: cmp.Or(weight, 1),
+		Packets: t.Packets, Frames: maps.Clone(t.Frames), Tags: t.Tags, Reflections: t.Reflections,
+		Observations: t.Observations, Stored: t.Stored, Overflow: t.Overflow, Late: t.Late, Rejected: maps.Clone(t.Rejected),
+		Untouched: t.Untouched, Trimmed: t.Trimmed,
+	}
+	if t.Packets > 0 {
+		one.From, one.To = time.Unix(0, t.From).UTC(), time.Unix(0, t.To).UTC()
+	}
+	return one
+}
+
+// tapSums adds up the counts of taps. It is safe for concurrent use.
+type tapSums struct {
+	mu   sync.Mutex
+	list []report.Tap
+}
+
+// add adds the taps of a chunk.
+func (s *tapSums) add(_ context.Context, counts []replay.TapCounts) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range counts {
+		row := persist.TapRow(&counts[i])
+		s.merge(reportTap(&row, counts[i].Tap.Weight))
+	}
+	return nil
+}
+
+func (s *tapSums) merge(t report.Tap) {
+	at := slices.IndexFunc(s.list, func(o report.Tap) bool {
+		return o.Name == t.Name && o.Place == t.Place && o.Interface == t.Interface
+	})
+	if at < 0 {
+		s.list = append(s.list, t)
+		return
+	}
+	o := &s.list[at]
+	if t.Packets > 0 && (o.Packets == 0 || t.From.Before(o.From)) {
+		o.From = t.From
+	}
+	if t.To.After(o.To) {
+		o.To = t.To
+	}
+	for _, sum := range []struct{ to, n *uint64 }{
+		{&o.Packets, &t.Packets},
+		{&o.Tags, &t.Tags},
+		{&o.Reflections, &t.Reflections},
+		{&o.Observations, &t.Observations},
+		{&o.Stored, &t.Stored},
+		{&o.Overflow, &t.Overflow},
+		{&o.Late, &t.Late},
+		{&o.Untouched, &t.Untouched},
+		{&o.Trimmed, &t.Trimmed},
+	} {
+		*sum.to += *sum.n
+	}
+	for reason, n := range t.Frames {
+		o.Frames[reason] += n
+	}
+	for reason, n := range t.Rejected {
+		o.Rejected[reason] += n
+	}
+}

@@ -1,0 +1,428 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Role is what a client may do.
+type Role string
+
+// The roles. An admin may do what a reader may, and see and end the requests of others.
+const (
+	Read  Role = "read"
+	Admin Role = "admin"
+)
+
+// Roles returns all roles.
+func Roles() []Role { return []Role{Read, Admin} }
+
+// AdminPath begins the paths that need the role Admin.
+const AdminPath = "/api/v1/admin/"
+
+// Access holds identified clients to their role and their budget.
+type Access struct {
+	Settings
+	// Open reports which requests need no credential, since their answers hold no data, such as
+	// the files of a page; nil: none. Their budget is their address's.
+	Open func(*http.Request) bool
+}
+
+// Settings may change while requests are served; see Server.Use.
+type Settings struct {
+	Limits Limits
+	// Origins are the web sites, such as "https://te.example", whose scripts may send requests;
+	// none by default.
+	Origins []string
+}
+
+// Check finds mistakes. Its error names the setting.
+func (s *Settings) Check() error {
+	_, err := s.inUse()
+	return err
+}
+
+func (s *Settings) inUse() (*settings, error) {
+	limits, err := s.Limits.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	allowed, err := newOrigins(s.Origins)
+	if err != nil {
+		return nil, err
+	}
+	in := &settings{limits: limits, origins: allowed}
+	in.named.init(limits)
+	in.addresses.init(limits)
+	return in, nil
+}
+
+// settings are Settings that are in use.
+type settings struct {
+	limits    Limits
+	origins   origins
+	named     table // clients with a credential
+	addresses table // the others
+}
+
+// control decides over requests before a handler sees them. It is safe for concurrent use.
+type control struct {
+	gate     *gate
+	check    func(*http.Request) error // refuses requests before they are identified
+	open     func(*http.Request) bool
+	now      func() time.Time
+	settings atomic.Pointer[settings]
+	running  running
+	counts   counts
+	audit    audit
+}
+
+func newControl(s *Server) (*control, error) {
+	a := &control{gate: s.gate, check: s.checkHost, open: s.cfg.Access.Open, now: s.cfg.Now}
+	if a.open == nil {
+		a.open = func(*http.Request) bool { return false }
+	}
+	a.audit.logger = s.cfg.Logger
+	return a, a.use(s.cfg.Access.Settings)
+}
+
+func (a *control) use(s Settings) error {
+	next, err := s.inUse()
+	if err == nil {
+		a.settings.Store(next)
+	}
+	return err
+}
+
+// request is one request on its way, with its part of the client's budget.
+type request struct {
+	Budget
+	began    time.Time
+	address  string
+	peer     Peer
+	open     bool // see Access.Open
+	counted  bool // counts as running, or watching, in its client's account
+	cancel   context.CancelFunc
+	stillHas func() bool // reports whether the credential still holds
+}
+
+func (a *control) guard(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	a.registerAdmin(mux)
+	mux.Handle("/", next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(mux, w, r) })
+}
+
+func (a *control) serve(next http.Handler, out http.ResponseWriter, r *http.Request) {
+	w := &StatusWriter{ResponseWriter: out}
+	q := &request{began: a.now(), address: addressOf(r)}
+	// A mux writes its pattern to the request that it is given, so all of this uses inner.
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), budgetKey{}, &q.Budget))
+	defer cancel()
+	inner := r.WithContext(ctx)
+	q.cancel = cancel
+	defer func() { a.settle(q, w, inner) }()
+	if !a.admit(q, w, inner) {
+		return
+	}
+	defer a.running.add(q, inner)()
+	defer q.recheck()()
+	next.ServeHTTP(w, inner)
+}
+
+// admit answers requests that must not pass, and reports whether q may.
+func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool {
+	s := a.settings.Load()
+	if err := a.check(r); err != nil {
+		return a.refuse(q, w, http.StatusForbidden, foreignOrigin, err.Error())
+	}
+	if s.origins.preflight(w, r) {
+		q.refusal.Store(uint32(preflight))
+		return false
+	}
+	if err := s.origins.check(r); err != nil {
+		return a.refuse(q, w, http.StatusForbidden, foreignOrigin, err.Error())
+	}
+	if name := credentialIn(r.URL.RawQuery); name != "" {
+		return a.refuse(q, w, http.StatusBadRequest, credentialInURL,
+			"parameter \""+name+"\": credentials do not belong in URLs, which are logged: send the header Authorization: Bearer TOKEN")
+	}
+	if a.open(r) {
+		q.peer, q.open, q.stillHas = Peer{Name: "anonymous", Role: Read}, true, func() bool { return true }
+	} else if !a.identify(q, s, w, r) {
+		return false
+	}
+	if p := q.peer; p.Role != Admin && (p.Role != Read || strings.HasPrefix(r.URL.Path, AdminPath)) {
+		return a.refuse(q, w, http.StatusForbidden, forbidden, "this needs the role admin: ask with a credential that has it")
+	}
+	key, among := q.peer.Name, &s.named
+	if q.peer.How == "" {
+		key, among = q.address, &s.addresses
+	}
+	q.account, q.limits, q.now = among.get(key, a.now()), s.limits, a.now
+	q.account.requests.Add(1)
+	q.account.role.Store(&q.peer.Role)
+	if why, limited := q.account.begin(a.now(), &s.limits, q.open); limited != nil {
+		return a.limit(q, w, why, limited)
+	}
+	q.counted = !q.open
+	return true
+}
+
+// identify finds the client of a request. Requests with wrong credentials are limited by
+// address, and those with a good one never are, whoever shares the address: tokens are too long
+// to be guessed, and checking one costs less than refusing it.
+func (a *control) identify(q *request, s *settings, w http.ResponseWriter, r *http.Request) bool {
+	peer, err := a.gate.Identify(r)
+	if err != nil {
+		account := s.addresses.get(q.address, a.now())
+		defer account.release()
+		if wait := take(account.failures, a.now()); wait > 0 {
+			return a.limit(q, w, failures, &LimitError{Detail: "too many requests without a valid credential came from this address", Retry: wait})
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="csigscope"`)
+		return a.refuse(q, w, http.StatusUnauthorized, unauthenticated, err.Error())
+	}
+	q.peer = peer
+	q.stillHas = func() bool {
+		now, err := a.gate.Identify(r)
+		return err == nil && now == peer
+	}
+	return true
+}
+
+// limit refuses a request that may come later.
+func (a *control) limit(q *request, w http.ResponseWriter, why refusal, l *LimitError) bool {
+	w.Header().Set("Retry-After", l.RetryAfter())
+	return a.refuse(q, w, http.StatusTooManyRequests, why, l.Detail)
+}
+
+func (a *control) refuse(q *request, w http.ResponseWriter, code int, why refusal, detail string) bool {
+	q.refusal.Store(uint32(why))
+	WriteProblem(w, code, detail)
+	return false
+}
+
+// StatusCanceled is the status of a request whose client left before its answer. RFC 9110 has
+// none for it; servers and proxies commonly log this one.
+const StatusCanceled = 499
+
+// settle counts and logs a request that has been answered.
+func (a *control) settle(q *request, w *StatusWriter, r *http.Request) {
+	took, code := a.now().Sub(q.began), cmp.Or(w.Status, http.StatusOK) // net/http's status of an empty answer
+	if r.Context().Err() != nil && !q.streamed.Load() {
+		code = StatusCanceled // whatever was written last, the client has not read it all
+	}
+	if q.account != nil {
+		if q.counted {
+			q.account.running.Add(-1)
+		}
+		if q.why() != none {
+			q.account.refused.Add(1)
+		}
+		defer q.account.release()
+	}
+	a.counts.count(q, code, r, took)
+	a.audit.write(q, code, r, took, a.now())
+}
+
+// recheckEvery is how long a credential that was good is trusted. With the second in which
+// files are not looked at again, the requests of a revoked one end within 5 s.
+const recheckEvery = 3 * time.Second
+
+// recheck ends the request when its credential is no longer good, until stop is called.
+// Requests that are answered sooner cost no more than a timer.
+func (q *request) recheck() (stop func()) {
+	var mu sync.Mutex
+	var timer *time.Timer
+	ended := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(recheckEvery, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ended:
+		case q.stillHas():
+			timer.Reset(recheckEvery)
+		default:
+			q.refusal.Store(uint32(revoked))
+			q.cancel()
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
+}
+
+// loopback is the address of this machine's clients.
+const loopback = "loopback"
+
+// addressOf identifies a client without a credential: this machine, an IPv4 address, or an IPv6
+// /64, in which everybody has as many addresses as they like.
+func addressOf(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	a := at.Addr().Unmap().WithZone("")
+	switch {
+	case a.IsLoopback():
+		return loopback
+	case a.Is4():
+		return a.String()
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return "unknown"
+	}
+	return p.String()
+}
+
+// secretParameters are names that credentials go by (RFC 6750, section 2.3, and habit).
+var secretParameters = []string{"access_token", "token", "authorization", "api_key", "apikey", "password", "secret"}
+
+// credentialIn returns the name of a parameter that holds a credential, empty for none.
+func credentialIn(rawQuery string) string {
+	for pair := range strings.SplitSeq(rawQuery, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if at := slices.Index(secretParameters, strings.ToLower(name)); at >= 0 {
+			return secretParameters[at]
+		}
+	}
+	return ""
+}
+
+// running are the requests that are being answered. It is safe for concurrent use.
+type running struct {
+	mu   sync.Mutex
+	next uint64
+	list map[uint64]*runningRequest
+}
+
+type runningRequest struct {
+	*request
+	method, path string
+}
+
+// add lists a request until remove is called.
+func (l *running) add(q *request, r *http.Request) (remove func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.list == nil {
+		l.list = make(map[uint64]*runningRequest)
+	}
+	l.next++
+	id := l.next
+	l.list[id] = &runningRequest{q, r.Method, Limited(r.URL.Path)}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.list, id)
+	}
+}
+
+func (l *running) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list)
+}
+
+// registerAdmin serves the list of clients, the list of running requests, and their end.
+func (a *control) registerAdmin(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+AdminPath+"askers", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.askers()) })
+	mux.HandleFunc("GET "+AdminPath+"requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.requests()) })
+	mux.HandleFunc("DELETE "+AdminPath+"requests/{id}", a.end)
+	mux.HandleFunc(AdminPath, func(w http.ResponseWriter, _ *http.Request) {
+		WriteProblem(w, http.StatusNotFound, "no such resource: there are GET askers, GET requests and DELETE requests/ID")
+	})
+}
+
+// askerStatus is what an admin reads about one client.
+type askerStatus struct {
+	Name         string    `json:"name"` // or address
+	Role         Role      `json:"role"`
+	Last         time.Time `json:"last"`
+	Requests     uint64    `json:"requests"`
+	Limited      uint64    `json:"limited"` // of them
+	Running      int64     `json:"running"`
+	Watching     int64     `json:"watching"`
+	Rows         uint64    `json:"rows"`
+	StoreSeconds float64   `json:"store_s"`
+}
+
+func (a *control) askers() map[string][]askerStatus {
+	s := a.settings.Load()
+	all := []askerStatus{}
+	for _, c := range append(s.named.list(), s.addresses.list()...) {
+		if c.requests.Load() == 0 {
+			continue // an address whose credentials were all refused or good
+		}
+		all = append(all, askerStatus{
+			Name: c.key, Role: *c.role.Load(), Last: time.Unix(0, c.last.Load()).UTC(), Requests: c.requests.Load(), Limited: c.refused.Load(),
+			Running: max(c.running.Load(), 0), Watching: c.watching.Load(), Rows: c.rows.Load(), StoreSeconds: time.Duration(c.storeTime.Load()).Seconds(),
+		})
+	}
+	return map[string][]askerStatus{"askers": all}
+}
+
+// requestStatus is what an admin reads about a request that is being answered.
+type requestStatus struct {
+	ID           uint64  `json:"id"`
+	Asker        string  `json:"asker"`
+	Method       string  `json:"method"`
+	Path         string  `json:"path"`
+	Seconds      float64 `json:"age_s"`
+	Watching     bool    `json:"watching"`
+	StoreSeconds float64 `json:"store_s"`
+}
+
+func (a *control) requests() map[string][]requestStatus {
+	a.running.mu.Lock()
+	defer a.running.mu.Unlock()
+	all := []requestStatus{}
+	for id, q := range a.running.list {
+		all = append(all, requestStatus{
+			ID: id, Asker: q.account.key, Method: q.method, Path: q.path, Seconds: a.now().Sub(q.began).Seconds(), Watching: q.watching.Load(),
+			StoreSeconds: time.Duration(q.storeTime.Load()).Seconds(),
+		})
+	}
+	slices.SortFunc(all, func(x, y requestStatus) int { return cmp.Compare(x.ID, y.ID) })
+	return map[string][]requestStatus{"requests": all}
+}
+
+// end cancels a request: its query of the store, its wait or its watch.
+func (a *control) end(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	a.running.mu.Lock()
+	q := a.running.list[id]
+	a.running.mu.Unlock()
+	if err != nil || q == nil {
+		WriteProblem(w, http.StatusNotFound, "no such request is being answered: requests lists them")
+		return
+	}
+	q.cancel()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(v)
+}

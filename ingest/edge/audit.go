@@ -1,0 +1,181 @@
+package edge
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/csigscope/csigscope/ingest/retry"
+)
+
+// Bounds are the upper bounds of the classes of EndpointStats.Took; a further class counts the
+// answers that took longer.
+func Bounds() []time.Duration { return slices.Clone(bounds) }
+
+var bounds = []time.Duration{
+	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 500 * time.Millisecond, time.Second, 5 * time.Second, 10 * time.Second,
+}
+
+// Stats is a snapshot of the counts of a server with Access.
+type Stats struct {
+	Endpoints []EndpointStats // in the order of their names
+	Refused   map[string]uint64
+	Rows      uint64
+	StoreTime time.Duration
+	Running   int // requests
+	Askers    int // that are remembered
+	Forgotten uint64
+}
+
+// EndpointStats are the counts of one endpoint.
+type EndpointStats struct {
+	Name  string
+	Codes map[int]uint64
+	// Took counts the answers by duration, in the classes of Bounds; without streams.
+	Took  []uint64
+	Total time.Duration
+}
+
+// maxEndpoints bounds the endpoints that are counted apart.
+const maxEndpoints = 64
+
+// counts is safe for concurrent use.
+type counts struct {
+	refused   [numRefusals]atomic.Uint64
+	rows      atomic.Uint64
+	storeTime atomic.Int64
+
+	mu        sync.Mutex
+	endpoints map[string]*EndpointStats
+}
+
+// endpointOf is the pattern of the handler that answered a request: there are few of them,
+// whatever clients ask for.
+func endpointOf(r *http.Request) string {
+	pattern := r.Pattern
+	if _, path, ok := strings.Cut(pattern, " "); ok {
+		pattern = path
+	}
+	if pattern == "" || pattern == "/" {
+		return "other"
+	}
+	return strings.TrimSuffix(pattern, "{$}")
+}
+
+func (c *counts) count(q *request, code int, r *http.Request, took time.Duration) {
+	c.refused[q.why()].Add(1)
+	c.rows.Add(uint64(q.rows.Load()))
+	c.storeTime.Add(q.storeTime.Load())
+	name := endpointOf(r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.endpoints == nil {
+		c.endpoints = make(map[string]*EndpointStats)
+	}
+	e := c.endpoints[name]
+	if e == nil && len(c.endpoints) >= maxEndpoints {
+		name = "other"
+		e = c.endpoints[name]
+	}
+	if e == nil {
+		e = &EndpointStats{Name: name, Codes: make(map[int]uint64), Took: make([]uint64, len(bounds)+1)}
+		c.endpoints[name] = e
+	}
+	e.Codes[code]++
+	if q.streamed.Load() {
+		return
+	}
+	at, _ := slices.BinarySearch(bounds, took)
+	e.Took[at]++
+	e.Total += took
+}
+
+func (a *control) stats() Stats {
+	s := Stats{
+		Refused: make(map[string]uint64), Rows: a.counts.rows.Load(), StoreTime: time.Duration(a.counts.storeTime.Load()), Running: a.running.count(),
+	}
+	for r := preflight + 1; r < numRefusals; r++ {
+		s.Refused[r.String()] = a.counts.refused[r].Load()
+	}
+	in := a.settings.Load()
+	for _, t := range []*table{&in.named, &in.addresses} {
+		t.mu.Lock()
+		s.Askers += len(t.known)
+		s.Forgotten += t.forgot
+		t.mu.Unlock()
+	}
+	a.counts.mu.Lock()
+	defer a.counts.mu.Unlock()
+	for _, e := range a.counts.endpoints {
+		copied := EndpointStats{Name: e.Name, Codes: make(map[int]uint64, len(e.Codes)), Took: slices.Clone(e.Took), Total: e.Total}
+		for code, n := range e.Codes {
+			copied.Codes[code] = n
+		}
+		s.Endpoints = append(s.Endpoints, copied)
+	}
+	slices.SortFunc(s.Endpoints, func(x, y EndpointStats) int { return strings.Compare(x.Name, y.Name) })
+	return s
+}
+
+// refusal is why a request was not passed on, or not answered in full.
+type refusal uint8
+
+// The zero value is none.
+const (
+	none refusal = iota
+	preflight
+	unauthenticated
+	forbidden
+	foreignOrigin
+	credentialInURL
+	failures
+	rateLimit
+	concurrent
+	watchers
+	storeTime
+	revoked
+
+	numRefusals
+)
+
+var refusalNames = [numRefusals]string{
+	"none", "preflight", "unauthenticated", "forbidden", "foreign_origin", "credential_in_url",
+	"failures", "requests", "concurrent", "watchers", "store_time", "revoked",
+}
+
+// String is the reason as metrics and logs name it.
+func (r refusal) String() string { return refusalNames[r] }
+
+// audit writes a line for each request from another machine or with a credential, but not for
+// files without data: strangers could fill the log with them. Refused requests are sampled: each
+// reason has a line now and then.
+type audit struct {
+	logger  *slog.Logger
+	refused [numRefusals]retry.LogThrottle
+}
+
+func (a *audit) write(q *request, status int, r *http.Request, took time.Duration, now time.Time) {
+	refused := q.why() > preflight
+	if !refused && (q.open || q.peer.How == "" && q.address == loopback) || q.why() == preflight {
+		return
+	}
+	line := []slog.Attr{
+		slog.String("who", q.peer.Name), slog.String("role", string(q.peer.Role)), slog.String("by", string(q.peer.How)), slog.String("peer", r.RemoteAddr),
+		slog.String("method", Limited(r.Method)), slog.String("path", Limited(r.URL.Path)), slog.Int("status", status),
+		slog.Float64("ms", float64(took)/float64(time.Millisecond)),
+	}
+	if refused {
+		a.refused[q.why()].Warn(a.logger, now, "api request refused", append(line, slog.String("reason", q.why().String()))...)
+		return
+	}
+	if status < http.StatusBadRequest { // wrong parameters may be anything
+		line = append(line, slog.String("query", Limited(r.URL.RawQuery)))
+	}
+	line = append(line, slog.Int64("rows", q.rows.Load()), slog.Float64("store_ms", float64(q.storeTime.Load())/float64(time.Millisecond)))
+	a.logger.LogAttrs(r.Context(), slog.LevelInfo, "api request", line...)
+}

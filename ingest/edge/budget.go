@@ -1,0 +1,309 @@
+package edge
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limits are what one client may take. A client with a credential is its name, others are their
+// address, of IPv6 their /64. The zero value of a field means its default.
+type Limits struct {
+	Requests float64 // a second; 100
+	// Burst is how many requests may come at once; twice a second's.
+	Burst      int
+	Concurrent int // answered at a time; 16
+	Watchers   int // requests that wait or watch at a time; 128
+	// StoreTime is how long the store may work for the client in a minute; 1 min: one query at
+	// all times. A query that takes longer is answered, and later ones have to wait.
+	StoreTime time.Duration
+	// Askers are the clients that are remembered, with a credential and without one; 4096 each.
+	// Those beyond it share the budget of one.
+	Askers int
+}
+
+// Defaults of Limits.
+const (
+	DefaultRequests   = 100
+	DefaultConcurrent = 16
+	DefaultWatchers   = 128
+	DefaultStoreTime  = time.Minute
+	DefaultAskers     = 4096
+)
+
+const (
+	maxRate    = 1e6
+	maxAtATime = 1 << 20
+)
+
+func (l Limits) withDefaults() (Limits, error) {
+	l.Requests, l.StoreTime = cmp.Or(l.Requests, DefaultRequests), cmp.Or(l.StoreTime, DefaultStoreTime)
+	l.Burst = cmp.Or(l.Burst, max(1, int(min(2*l.Requests, maxAtATime))))
+	l.Concurrent, l.Watchers, l.Askers = cmp.Or(l.Concurrent, DefaultConcurrent), cmp.Or(l.Watchers, DefaultWatchers), cmp.Or(l.Askers, DefaultAskers)
+	if !(l.Requests > 0 && l.Requests <= maxRate) {
+		return l, fmt.Errorf("limits: requests %g: expected more than 0 and at most %g a second", l.Requests, float64(maxRate))
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"burst", l.Burst}, {"concurrent", l.Concurrent}, {"watchers", l.Watchers}, {"askers", l.Askers}} {
+		if n.value < 1 || n.value > maxAtATime {
+			return l, fmt.Errorf("limits: %s %d: expected 1 to %d", n.name, n.value, maxAtATime)
+		}
+	}
+	if l.StoreTime < time.Millisecond || l.StoreTime > time.Hour {
+		return l, fmt.Errorf("limits: store_time %s: expected 1ms to 1h, in a minute", l.StoreTime)
+	}
+	return l, nil
+}
+
+// Of requests whose credential is no good, from one address.
+const (
+	failureRate  = 5 // a second
+	failureBurst = 50
+)
+
+// Budget is a request's part of its client's budget. A nil Budget has no bounds: it is that of
+// work that no server's request is waiting for. It is safe for concurrent use.
+type Budget struct {
+	account *account
+	limits  Limits
+	now     func() time.Time
+	refusal atomic.Uint32 // why the request was refused
+
+	rows      atomic.Int64
+	storeTime atomic.Int64 // ns
+	watching  atomic.Bool
+	streamed  atomic.Bool // has watched or waited
+}
+
+type budgetKey struct{}
+
+// BudgetOf returns the budget of the request that a context belongs to; nil for none.
+func BudgetOf(ctx context.Context) *Budget {
+	b, _ := ctx.Value(budgetKey{}).(*Budget)
+	return b
+}
+
+// LimitError is the error of a client that has used up its budget.
+type LimitError struct {
+	Detail string        // the limit, and what to change
+	Retry  time.Duration // when to come again
+}
+
+func (l *LimitError) Error() string { return l.Detail }
+
+// RetryAfter is the value of the header Retry-After: whole seconds, at least one.
+func (l *LimitError) RetryAfter() string {
+	return fmt.Sprint(max(1, int64((l.Retry+time.Second-1)/time.Second)))
+}
+
+// Check is called before each query of the store that may take long; its error is a LimitError.
+// A request whose first query was allowed may go on to its end: if it were cut off half way, the
+// client would repeat it and never finish.
+func (b *Budget) Check() error {
+	if b == nil || b.storeTime.Load() > 0 {
+		return nil
+	}
+	if wait := untilOne(b.account.store, b.now()); wait > 0 {
+		b.refusal.Store(uint32(storeTime))
+		return &LimitError{Retry: wait, Detail: fmt.Sprintf(
+			"the store has worked for you for more than %s in a minute: take shorter ranges, or leave out from and to for what is in memory", b.limits.StoreTime)}
+	}
+	return nil
+}
+
+// ChargeTime charges the time that the store has worked.
+func (b *Budget) ChargeTime(d time.Duration) {
+	if b == nil {
+		return
+	}
+	b.storeTime.Add(int64(d))
+	b.account.storeTime.Add(int64(d))
+	// At least a millisecond, so that nothing is free. The limiter may be overdrawn, since the
+	// price of a query is known afterwards, but gives at most its burst at once.
+	now, store := b.now(), b.account.store
+	for ms := int(max(1, math.Ceil(float64(d)/float64(time.Millisecond)))); ms > 0; ms -= store.Burst() {
+		store.ReserveN(now, min(ms, store.Burst()))
+	}
+}
+
+// ChargeRows counts rows of the answer.
+func (b *Budget) ChargeRows(n int) {
+	if b == nil {
+		return
+	}
+	b.rows.Add(int64(n))
+	b.account.rows.Add(uint64(n))
+}
+
+// AcquireStream is called before the request waits or watches: until release it counts among
+// the client's watchers, for which there is a limit of its own. Its error is a LimitError.
+func (b *Budget) AcquireStream() (release func(), err error) {
+	if b == nil {
+		return func() {}, nil
+	}
+	if !enter(&b.account.watching, b.limits.Watchers) {
+		b.refusal.Store(uint32(watchers))
+		return nil, &LimitError{Retry: time.Second, Detail: fmt.Sprintf(
+			"%d requests of yours wait or watch already: end one of them, or share a watch", b.limits.Watchers)}
+	}
+	b.watching.Store(true)
+	b.streamed.Store(true)
+	b.account.running.Add(-1)
+	return func() {
+		b.watching.Store(false)
+		b.account.watching.Add(-1)
+		b.account.running.Add(1) // there is something left to do, if only to end
+	}, nil
+}
+
+func (b *Budget) why() refusal { return refusal(b.refusal.Load()) }
+
+// take takes one from a limiter, or returns how long until it has one. Reserving and canceling
+// would use up more than was asked for while several clients do so.
+func take(l *rate.Limiter, now time.Time) time.Duration {
+	if l.AllowN(now, 1) {
+		return 0
+	}
+	return max(untilOne(l, now), 1)
+}
+
+// untilOne returns how long until a limiter has one; 0 or less if it has one.
+func untilOne(l *rate.Limiter, now time.Time) time.Duration {
+	return time.Duration((1 - l.TokensAt(now)) / float64(l.Limit()) * float64(time.Second))
+}
+
+// account is the budget of one client and what it has used. It is safe for concurrent use.
+type account struct {
+	key      string
+	rate     *rate.Limiter // requests
+	store    *rate.Limiter // milliseconds of the store's time
+	failures *rate.Limiter
+
+	holders  atomic.Int64 // requests that use it
+	running  atomic.Int64
+	watching atomic.Int64
+
+	role      atomic.Pointer[Role] // of the last request
+	requests  atomic.Uint64
+	refused   atomic.Uint64 // of requests
+	rows      atomic.Uint64
+	storeTime atomic.Int64 // ns
+	last      atomic.Int64 // Unix ns
+}
+
+func newAccount(key string, l *Limits) *account {
+	const minute = 60
+	ms := max(1, int(l.StoreTime.Milliseconds()))
+	return &account{
+		key: key, rate: rate.NewLimiter(rate.Limit(l.Requests), l.Burst),
+		store: rate.NewLimiter(rate.Limit(float64(ms)/minute), ms), failures: rate.NewLimiter(failureRate, failureBurst),
+	}
+}
+
+// begin counts a request that is to be answered, or returns why it may not be. Open requests
+// cost nothing to answer, and a browser asks for all files of a page at once: they do not count
+// among the running ones.
+func (c *account) begin(now time.Time, l *Limits, open bool) (refusal, *LimitError) {
+	if wait := take(c.rate, now); wait > 0 {
+		return rateLimit, &LimitError{fmt.Sprintf("more than %g requests a second: ask less often, or watch what you ask for again and again", l.Requests), wait}
+	}
+	if !open && !enter(&c.running, l.Concurrent) {
+		return concurrent, &LimitError{fmt.Sprintf("%d requests are being answered already: wait for one of them", l.Concurrent), time.Second}
+	}
+	return none, nil
+}
+
+// enter counts one more, up to a limit.
+func enter(n *atomic.Int64, limit int) bool {
+	if n.Add(1) > int64(limit) {
+		n.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (c *account) release() { c.holders.Add(-1) }
+
+// table remembers a number of accounts and forgets those that were unused for longest. It is
+// safe for concurrent use.
+type table struct {
+	limits Limits
+
+	mu     sync.Mutex
+	known  map[string]*list.Element // of *account
+	order  *list.List               // the latest is in front
+	others *account                 // of all clients beyond the limit
+	forgot uint64
+}
+
+func (t *table) init(l Limits) {
+	t.limits, t.known, t.order = l, make(map[string]*list.Element), list.New()
+	t.others = newAccount("others", &l)
+}
+
+// maxPassed bounds the accounts that are looked at to find one that can be forgotten.
+const maxPassed = 16
+
+// get returns the account, which is held until release.
+func (t *table) get(key string, now time.Time) *account {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.find(key)
+	c.holders.Add(1)
+	c.last.Store(now.UnixNano())
+	return c
+}
+
+func (t *table) find(key string) *account {
+	if e, ok := t.known[key]; ok {
+		t.order.MoveToFront(e)
+		return e.Value.(*account)
+	}
+	if len(t.known) >= t.limits.Askers && !t.forget() {
+		return t.others
+	}
+	c := newAccount(key, &t.limits)
+	t.known[key] = t.order.PushFront(c)
+	return c
+}
+
+// forget makes room if one of the oldest accounts is not in use.
+func (t *table) forget() bool {
+	e := t.order.Back()
+	for range maxPassed {
+		if e == nil {
+			return false
+		}
+		if c := e.Value.(*account); c.holders.Load() == 0 {
+			t.order.Remove(e)
+			delete(t.known, c.key)
+			t.forgot++
+			return true
+		}
+		e = e.Prev()
+	}
+	return false
+}
+
+// list returns all accounts, the latest first.
+func (t *table) list() []*account {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*account, 0, len(t.known)+1)
+	for e := t.order.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*account))
+	}
+	if t.others.requests.Load() > 0 {
+		all = append(all, t.others)
+	}
+	return all
+}

@@ -1,0 +1,247 @@
+package edge
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// TLSFiles names the PEM files of one end of a connection. They are read again when they
+// change. Connections that are open stay open at the end that opened them; a Server closes those
+// that it would refuse by now.
+type TLSFiles struct {
+	Cert, Key string // of this end
+	CA        string // the authorities that sign the other end's certificates
+}
+
+// Keys are the contents of TLS files. They are read-only.
+type Keys struct {
+	Cert *tls.Certificate // nil without
+	Pool *x509.CertPool   // nil without
+}
+
+// Check reports a certificate without its key, or the reverse. It reads no file.
+func (f TLSFiles) Check() error {
+	if (f.Cert == "") != (f.Key == "") {
+		return errors.New("expected a certificate and its key, or neither")
+	}
+	return nil
+}
+
+// watch reads the files; nil where none are named.
+func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[Keys], error) {
+	if f == (TLSFiles{}) {
+		return nil, nil
+	}
+	if err := f.Check(); err != nil {
+		return nil, fmt.Errorf("read TLS files: %w", err)
+	}
+	var paths []string
+	for _, p := range []string{f.Cert, f.Key, f.CA} {
+		if p != "" {
+			paths = append(paths, p)
+		}
+	}
+	w, err := watch(f.Load, now, logger, paths...)
+	if err != nil {
+		return nil, fmt.Errorf("read TLS files: %w", err)
+	}
+	return w, nil
+}
+
+// Load reads the files as they are now.
+func (f TLSFiles) Load() (k Keys, err error) {
+	if f.Cert != "" {
+		cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return k, fmt.Errorf("read certificate %s: %w", f.Cert, err)
+		}
+		k.Cert = &cert
+	}
+	if f.CA != "" {
+		text, err := os.ReadFile(f.CA)
+		if err != nil {
+			return k, fmt.Errorf("read authorities: %w", err)
+		}
+		k.Pool = x509.NewCertPool()
+		if !k.Pool.AppendCertsFromPEM(text) {
+			return k, fmt.Errorf("read authorities from %s: no certificate in PEM found", f.CA)
+		}
+	}
+	return k, nil
+}
+
+// NewClient returns a client that shows the certificate and the token in the files, which are
+// read again when they change; either may be missing. It follows no redirect: requests and
+// credentials are for one server. base says how connections are made otherwise, and belongs to
+// the client from now on.
+func NewClient(base *http.Transport, files TLSFiles, tokenFile string, now func() time.Time, logger *slog.Logger) (*http.Client, error) {
+	t := &transport{base: base}
+	var err error
+	if t.keys, err = files.watch(now, logger); err != nil {
+		return nil, err
+	}
+	if tokenFile != "" {
+		if t.token, err = watch(func() (string, error) { return ReadToken(tokenFile) }, now, logger, tokenFile); err != nil {
+			return nil, err
+		}
+	}
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// ReadToken reads a bearer token from a file that holds nothing else.
+func ReadToken(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	t := strings.TrimSpace(string(text))
+	if t == "" || len(t) > MaxTokenBytes || strings.ContainsAny(t, " \r\n\t") {
+		return "", fmt.Errorf("read token from %s: expected one token of at most %d bytes", path, MaxTokenBytes)
+	}
+	return t, nil
+}
+
+// transport makes connections with the credentials that the files hold at the time. It is safe
+// for concurrent use.
+type transport struct {
+	base  *http.Transport  // is only copied
+	keys  *watched[Keys]   // nil: none
+	token *watched[string] // nil: none
+
+	mu     sync.Mutex
+	latest *http.Transport
+	of     Keys // of the latest
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.token != nil {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+t.token.get())
+	}
+	return t.current().RoundTrip(r)
+}
+
+// CloseIdleConnections is for http.Client.
+func (t *transport) CloseIdleConnections() { t.current().CloseIdleConnections() }
+
+// current is a transport with the keys that the files hold now. Connections that were made with
+// earlier ones are not used again.
+func (t *transport) current() *http.Transport {
+	var k Keys
+	if t.keys != nil {
+		k = t.keys.get()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.latest != nil && t.of == k {
+		return t.latest
+	}
+	if t.latest != nil {
+		t.latest.CloseIdleConnections()
+	}
+	t.latest, t.of = t.base.Clone(), k
+	t.latest.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.Pool}
+	if k.Cert != nil {
+		t.latest.TLSClientConfig.Certificates = []tls.Certificate{*k.Cert}
+	}
+	return t.latest
+}
+
+// watchEvery is the least time between two looks at the files.
+const watchEvery = time.Second
+
+// watched is the contents of files, read again when one of them changes. A change that cannot
+// be read is logged, and the earlier contents stay in force. Safe for concurrent use.
+type watched[T any] struct {
+	paths  []string
+	load   func() (T, error)
+	now    func() time.Time
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	looked time.Time
+	stamps []stamp
+	value  T
+	logged string // the error that was logged last; each one is logged once
+}
+
+// stamp identifies a state of a file.
+type stamp struct {
+	modified time.Time
+	size     int64
+	file     os.FileInfo
+}
+
+// watch reads files by load, and again when one of them has changed. It fails where they
+// cannot be read now.
+func watch[T any](load func() (T, error), now func() time.Time, logger *slog.Logger, paths ...string) (*watched[T], error) {
+	w := &watched[T]{paths: paths, load: load, now: now, logger: logger, looked: now()}
+	// Stamps come first: a change in between is noticed later.
+	stamps, err := w.stat()
+	if err != nil {
+		return nil, err
+	}
+	w.stamps = stamps
+	w.value, err = load()
+	return w, err
+}
+
+func (w *watched[T]) stat() ([]stamp, error) {
+	var list []stamp
+	for _, p := range w.paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			return nil, fmt.Errorf("look at file: %w", err)
+		}
+		list = append(list, stamp{info.ModTime(), info.Size(), info})
+	}
+	return list, nil
+}
+
+// get returns what the files held at most a second ago.
+func (w *watched[T]) get() T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if now.Sub(w.looked) < watchEvery {
+		return w.value
+	}
+	w.looked = now
+	stamps, err := w.stat()
+	if err == nil && slices.EqualFunc(stamps, w.stamps, stamp.equal) {
+		w.logged = ""
+		return w.value
+	}
+	var value T
+	if err == nil {
+		value, err = w.load()
+	}
+	if err != nil {
+		if text := err.Error(); text != w.logged {
+			w.logged = text
+			w.logger.Error("file changed and cannot be read: its earlier contents stay in force", slog.String("error", text))
+		}
+		return w.value
+	}
+	w.logged = ""
+	w.logger.Info("file changed and was read again", slog.Any("files", w.paths))
+	w.value, w.stamps = value, stamps
+	return value
+}
+
+func (a stamp) equal(b stamp) bool {
+	return a.modified.Equal(b.modified) && a.size == b.size && os.SameFile(a.file, b.file)
+}

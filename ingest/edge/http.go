@@ -1,0 +1,131 @@
+package edge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// WriteProblem answers with an error as RFC 9457 describes it, which no cache keeps.
+func WriteProblem(w http.ResponseWriter, code int, detail string, errors ...ProblemDetail) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	// A client that left needs no answer.
+	_ = json.NewEncoder(w).Encode(struct {
+		Title  string          `json:"title"`
+		Status int             `json:"status"`
+		Detail string          `json:"detail,omitempty"`
+		Errors []ProblemDetail `json:"errors,omitempty"`
+	}{http.StatusText(code), code, detail, errors})
+}
+
+// ProblemDetail is one part of a request that is wrong.
+type ProblemDetail struct {
+	Message  string `json:"message"`         // what was expected
+	Location string `json:"location"`        // such as query.NAME
+	Value    string `json:"value,omitempty"` // what was given
+}
+
+// StatusWriter notes the status of an answer.
+type StatusWriter struct {
+	http.ResponseWriter
+	Status int // 0: nothing is written yet
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *StatusWriter) WriteHeader(status int) {
+	if w.Status == 0 && status >= 200 {
+		w.Status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *StatusWriter) Write(b []byte) (int, error) {
+	if w.Status == 0 {
+		w.Status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher, which some handlers look for by its type.
+func (w *StatusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Unwrap is for http.ResponseController.
+func (w *StatusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// origins are the web sites whose scripts may send requests (CORS, as the Fetch standard has it).
+type origins struct {
+	allowed []string
+	unsafe  *http.CrossOriginProtection // of requests that change something
+}
+
+// maxOrigins bounds the web sites that are listed.
+const maxOrigins = 64
+
+func newOrigins(list []string) (o origins, err error) {
+	if len(list) > maxOrigins {
+		return o, fmt.Errorf("origins: %d of them: expected at most %d", len(list), maxOrigins)
+	}
+	o.unsafe = http.NewCrossOriginProtection()
+	for _, text := range list {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Path+u.RawQuery+u.Fragment != "" || u.User != nil {
+			return o, fmt.Errorf("origins: %.100q: expected a scheme and a host such as https://te.example", text)
+		}
+		if err := o.unsafe.AddTrustedOrigin(text); err != nil {
+			return o, fmt.Errorf("origins: %.100q: %w", text, err)
+		}
+		o.allowed = append(o.allowed, strings.ToLower(text))
+	}
+	return o, nil
+}
+
+// Methods and headers that scripts may send, and headers that they may read.
+const (
+	corsMethods = "GET, HEAD, POST, DELETE"
+	corsHeaders = "Authorization, Content-Type, Accept, If-None-Match, Last-Event-ID, Connect-Protocol-Version, Connect-Timeout-Ms, " +
+		"Grpc-Timeout, X-Grpc-Web, X-User-Agent"
+	corsExposed = "ETag, Retry-After, Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin"
+	corsMaxAge  = "600" // seconds
+)
+
+// preflight answers a browser that asks whether a script may send a request, and marks the
+// answers to scripts that may.
+func (o *origins) preflight(w http.ResponseWriter, r *http.Request) bool {
+	if len(o.allowed) == 0 {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(o.allowed, strings.ToLower(origin)) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		h.Set("Access-Control-Expose-Headers", corsExposed)
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", corsMethods)
+	h.Set("Access-Control-Allow-Headers", corsHeaders)
+	h.Set("Access-Control-Max-Age", corsMaxAge)
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// check refuses scripts of other web sites that would change something: a browser hides answers
+// from them, but sends their requests.
+func (o *origins) check(r *http.Request) error {
+	if o.unsafe.Check(r) != nil {
+		return errors.New("the request comes from another web site: list it among the origins of the configuration, if it is to be let in")
+	}
+	return nil
+}

@@ -1,0 +1,402 @@
+package edge
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Auth says how clients prove who they are: by certificates of the authority in TLS.CA, by the
+// bearer tokens of a file, or by either. A name is the same client in both.
+type Auth struct {
+	// TLS is the server's certificate and the authority of the clients' certificates. Without
+	// a certificate the server speaks in the clear.
+	TLS TLSFiles
+	// Clients is the file of names and tokens, read again when it changes; see readClients.
+	Clients string
+	// Anonymous is the identity of clients that show no credential; without a name they are
+	// refused.
+	Anonymous Peer
+	// Allows reports whether a client of this name may come in, however it proved it; nil:
+	// every client may. It is asked for each request and again while a connection is open, so
+	// its answer may change. It is safe for concurrent use.
+	Allows func(name string) bool
+}
+
+// Peer is the other end of a connection.
+type Peer struct {
+	Name string
+	Role Role // empty where there are no roles
+	How  How
+}
+
+// How is the proof of a peer's name. The zero value is no proof.
+type How string
+
+// The proofs.
+const (
+	ByCertificate How = "certificate"
+	ByToken       How = "token"
+)
+
+// Check finds mistakes. It reads no file.
+func (a *Auth) Check() error {
+	if a.TLS.CA != "" && a.TLS.Cert == "" {
+		return errors.New("tls: ca: an authority for client certificates needs a certificate of this end")
+	}
+	if a.Anonymous.Name != "" {
+		if err := CheckName(a.Anonymous.Name); err != nil {
+			return fmt.Errorf("anonymous: %w", err)
+		}
+	} else if a.TLS.CA == "" && a.Clients == "" {
+		return errors.New("no way to tell peers apart: expected an authority for client certificates or a token file")
+	}
+	if err := a.TLS.Check(); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	return nil
+}
+
+// Exposed returns why an address beyond loopback is not safe: unless every client is identified
+// and nothing can be read or changed on the way.
+func (a *Auth) Exposed() error {
+	switch {
+	case a == nil:
+		return errors.New("no authentication")
+	case a.TLS.Cert == "":
+		return errors.New("no TLS certificate")
+	case a.Anonymous.Name != "":
+		return errors.New("peers without a credential are let in")
+	case a.TLS.CA == "" && a.Clients == "":
+		return errors.New("neither an authority for client certificates nor a token file")
+	}
+	return nil
+}
+
+// Reason is why a client is refused before it has an identity.
+type Reason uint8
+
+// The reasons.
+const (
+	NoCredential Reason = iota
+	UnknownToken
+	ExpiredToken
+	ForeignCertificate // not of our authority, or not for clients
+	ExpiredCertificate // or not valid yet
+	NamelessCertificate
+	NotListed     // a valid credential whose name no list has
+	TooManyConns  // at a time
+	Handshake     // of TLS that failed, for another reason than the certificate
+	ForeignOrigin // a request for a host that is not this machine, or sent by a web page
+
+	// NumReasons bounds every Reason.
+	NumReasons
+)
+
+var reasonNames = [NumReasons]string{
+	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate", "nameless_certificate", "not_listed",
+	"connections", "handshake", "foreign_origin",
+}
+
+// String is the reason as metrics and logs name it, in snake case.
+func (r Reason) String() string {
+	if r < NumReasons {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason_%d", uint8(r))
+}
+
+// refusedPeer is why a peer was refused. Its text is for logs, not for the peer.
+type refusedPeer struct {
+	reason Reason
+	name   string // as far as it is known
+	cause  error  // nil for none
+}
+
+func (e *refusedPeer) Error() string {
+	text := "refuse peer: " + e.reason.String()
+	if e.name != "" {
+		text += fmt.Sprintf(": %q", e.name)
+	}
+	if e.cause != nil {
+		text += ": " + e.cause.Error()
+	}
+	return text
+}
+
+func (e *refusedPeer) Unwrap() error { return e.cause }
+
+// Errors of Identify, as the refused peer reads them; the log says more.
+var (
+	ErrUnknown   = errors.New("no valid credential: expected a client certificate or a bearer token")
+	ErrNotListed = errors.New("the credential is valid, and no list here has its name")
+)
+
+// gate identifies peers and refuses the others. It is safe for concurrent use.
+type gate struct {
+	auth    Auth
+	roles   bool // a certificate counts only where the file of clients gives its name a role
+	now     func() time.Time
+	refused func(Reason, ...slog.Attr)
+	keys    *watched[Keys]     // nil: in the clear
+	clients *watched[*clients] // nil: no file
+
+	verified verified
+
+	mu   sync.Mutex
+	open map[*tls.Conn][]*x509.Certificate // connections of peers that showed a certificate
+}
+
+// newGate checks the configuration and reads the files.
+func newGate(c *Config) (*gate, error) {
+	g := &gate{auth: *c.Auth, roles: c.Access != nil, now: c.Now, refused: c.Refused}
+	err := g.auth.Check()
+	if err != nil {
+		return nil, err
+	}
+	if g.keys, err = g.auth.TLS.watch(c.Now, c.Logger); err != nil {
+		return nil, err
+	}
+	if g.auth.Clients != "" {
+		g.clients, err = watch(func() (*clients, error) { return readClients(g.auth.Clients, g.roles) }, c.Now, c.Logger, g.auth.Clients)
+	}
+	return g, err
+}
+
+// tlsConfig is the configuration of the listener, nil for none. Each handshake uses the
+// certificates that the files hold then.
+func (g *gate) tlsConfig() *tls.Config {
+	if g == nil || g.keys == nil || g.auth.TLS.Cert == "" {
+		return nil
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return g.configFor(hello.Conn.RemoteAddr()), nil
+		},
+	}
+}
+
+// configFor verifies by itself, so that the log and the counts know whom it refuses: crypto/tls
+// would not say.
+func (g *gate) configFor(peer net.Addr) *tls.Config {
+	k := g.keys.get()
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		Certificates: []tls.Certificate{*k.Cert}, SessionTicketsDisabled: true,
+	}
+	if k.Pool == nil {
+		return c
+	}
+	c.ClientAuth = tls.RequestClientCert
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			if g.clients != nil || g.auth.Anonymous.Name != "" {
+				return nil
+			}
+			g.refused(NoCredential, slog.String("peer", peer.String()))
+			return &refusedPeer{reason: NoCredential, cause: errCertificate}
+		}
+		if _, refused := g.verified.verify(cs.PeerCertificates, k.Pool, g.now()); refused != nil {
+			g.refused(refused.reason, describe(peer.String(), cs.PeerCertificates[0], refused)...)
+			return refused
+		}
+		return nil
+	}
+	return c
+}
+
+var errCertificate = errors.New("expected a client certificate")
+
+func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
+	return []slog.Attr{
+		slog.String("peer", peer), slog.String("subject", Limited(c.Subject.String())), slog.String("issuer", Limited(c.Issuer.String())),
+		slog.String("serial", c.SerialNumber.Text(16)), slog.Time("not_after", c.NotAfter), slog.String("error", Limited(err.Error())),
+	}
+}
+
+// Identify returns the peer that a request comes from; see Server.Identify.
+func (g *gate) Identify(r *http.Request) (Peer, error) {
+	p, refused := g.identify(r)
+	if refused == nil {
+		return p, nil
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		g.refused(refused.reason, describe(r.RemoteAddr, r.TLS.PeerCertificates[0], refused)...)
+	} else {
+		g.refused(refused.reason, slog.String("peer", r.RemoteAddr), slog.String("name", refused.name))
+	}
+	if refused.reason == NotListed {
+		return Peer{}, ErrNotListed
+	}
+	return Peer{}, ErrUnknown
+}
+
+func (g *gate) identify(r *http.Request) (Peer, *refusedPeer) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.auth.TLS.CA != "" {
+		return g.certified(r.TLS.PeerCertificates)
+	}
+	// The scheme's case is free (RFC 9110, section 11.1).
+	scheme, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	hasToken := ok && strings.EqualFold(scheme, "Bearer")
+	switch {
+	case hasToken && g.clients != nil:
+		c, why, ok := g.clients.get().find(bearer, g.now())
+		if !ok {
+			return Peer{}, &refusedPeer{reason: why, name: c.name}
+		}
+		return g.allowed(Peer{Name: c.name, Role: c.role, How: ByToken})
+	case !hasToken && g.auth.Anonymous.Name != "":
+		return g.allowed(g.auth.Anonymous)
+	}
+	return Peer{}, &refusedPeer{reason: NoCredential}
+}
+
+// certified returns the peer of a certificate chain, by the files and lists as they are now.
+func (g *gate) certified(chain []*x509.Certificate) (Peer, *refusedPeer) {
+	name, refused := g.verified.verify(chain, g.keys.get().Pool, g.now())
+	if refused != nil {
+		return Peer{}, refused
+	}
+	p := Peer{Name: name, How: ByCertificate}
+	if g.roles {
+		if g.clients != nil {
+			p.Role = g.clients.get().roles[name]
+		}
+		if p.Role == "" {
+			return Peer{}, &refusedPeer{reason: NotListed, name: name}
+		}
+	}
+	return g.allowed(p)
+}
+
+func (g *gate) allowed(p Peer) (Peer, *refusedPeer) {
+	if g.auth.Allows != nil && !g.auth.Allows(p.Name) {
+		return Peer{}, &refusedPeer{reason: NotListed, name: p.Name}
+	}
+	return p, nil
+}
+
+// sweepEvery is how often open connections are checked. With watchEvery, the connection of a
+// certificate that is no longer valid ends within 3 s.
+const sweepEvery = 2 * time.Second
+
+// run closes connections whose certificate is no longer valid, or whose name is no longer let
+// in, until ctx ends. It knows the connections of the http.Server whose hook connState is.
+func (g *gate) run(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			g.sweep()
+		}
+	}
+}
+
+// sweep closes the sockets below TLS, so that no peer holds up the others.
+func (g *gate) sweep() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for conn, chain := range g.open {
+		if _, refused := g.certified(chain); refused != nil {
+			g.refused(refused.reason, describe(conn.RemoteAddr().String(), chain[0], refused)...)
+			conn.NetConn().Close()
+			delete(g.open, conn)
+		}
+	}
+}
+
+// connState is a hook for http.Server.
+func (g *gate) connState(c net.Conn, state http.ConnState) {
+	conn, ok := c.(*tls.Conn)
+	if !ok || g.auth.TLS.CA == "" {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch state {
+	case http.StateActive: // the first request has come, after the handshake
+		if _, known := g.open[conn]; known {
+			return
+		}
+		if chain := conn.ConnectionState().PeerCertificates; len(chain) > 0 {
+			if g.open == nil {
+				g.open = make(map[*tls.Conn][]*x509.Certificate)
+			}
+			g.open[conn] = chain
+		}
+	case http.StateClosed, http.StateHijacked:
+		delete(g.open, conn)
+	default:
+	}
+}
+
+// names returns the names that have a token.
+func (g *gate) names() []string {
+	if g.clients == nil {
+		return nil
+	}
+	return g.clients.get().names
+}
+
+// MaxNameBytes bounds a name, in bytes.
+const MaxNameBytes = 256
+
+// CheckName refuses names that would spoil a log or a metric.
+func CheckName(name string) error {
+	if name == "" || len(name) > MaxNameBytes || !utf8.ValidString(name) {
+		return fmt.Errorf("name %.64q: expected 1 to %d bytes of UTF-8", name, MaxNameBytes)
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("name %.64q: expected printable characters", name)
+		}
+	}
+	return nil
+}
+
+// Limited bounds a text that a stranger writes into a log line.
+func Limited(s string) string {
+	if len(s) > MaxNameBytes {
+		return s[:MaxNameBytes] + "..."
+	}
+	return s
+}
+
+// IsLoopback reports whether only this machine reaches a host.
+func IsLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// InClear reports whether others can read and change on the way what is sent to a URL.
+func InClear(u *url.URL) bool { return u.Scheme == "http" && !IsLoopback(u.Hostname()) }
+
+// CheckHost refuses a request that names another host than this machine's loopback. It is for
+// listeners on loopback: a web site that points its own name at 127.0.0.1 would otherwise
+// reach them through the browser of a visitor on this machine.
+func CheckHost(r *http.Request) error {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if !IsLoopback(strings.Trim(host, "[]")) {
+		return fmt.Errorf("this address is on loopback, and the request is for host %.100q: expected localhost or 127.0.0.1", host)
+	}
+	return nil
+}

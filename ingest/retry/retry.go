@@ -1,0 +1,117 @@
+// Package retry is for work that fails again and again: how long to wait before the next
+// attempt, and how to keep the log of the failures short.
+//
+// It knows durations and log lines. It must never know what is attempted.
+package retry
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Backoff gives the pauses between attempts: First, then each twice as long as the one before, up
+// to Longest. It is for one goroutine at a time; a copy starts where the original is.
+type Backoff struct {
+	First, Longest time.Duration
+	// Jitter shortens each pause at random, by up to a half. It is for clients that lose their
+	// server at the same moment and must not return together.
+	Jitter bool
+
+	next time.Duration // 0: First
+}
+
+// Pause returns how long to wait before the next attempt.
+func (b *Backoff) Pause() time.Duration {
+	pause := max(b.next, b.First)
+	b.next = min(2*pause, b.Longest)
+	if b.Jitter {
+		return pause - rand.N(pause/2+1)
+	}
+	return pause
+}
+
+// Wait waits for Pause, and reports whether ctx goes on.
+func (b *Backoff) Wait(ctx context.Context) bool { return Sleep(ctx, b.Pause()) }
+
+// Slow makes the next pause the longest one.
+func (b *Backoff) Slow() { b.next = b.Longest }
+
+// Reset makes the next pause the first one, after an attempt that succeeded.
+func (b *Backoff) Reset() { b.next = 0 }
+
+// Sleep waits for d, or until ctx ends, and reports whether ctx goes on.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// DefaultEvery is the least time between two lines of a LogThrottle unless it has another one.
+const DefaultEvery = 10 * time.Second
+
+// LogThrottle keeps the log of one kind of failure short: the first one is logged, and then at
+// most one in each Every, with the number of those that were left out. The zero value is ready.
+// It is safe for concurrent use.
+type LogThrottle struct {
+	Every time.Duration // 0: DefaultEvery
+
+	mu      sync.Mutex
+	last    time.Time // of the last line
+	leftOut uint64    // since then
+	failing bool      // a line was logged since the last Over
+}
+
+// Warn logs a failure as a warning, or counts it as left out. It reports whether it logged.
+func (t *LogThrottle) Warn(logger *slog.Logger, now time.Time, message string, attrs ...slog.Attr) bool {
+	return t.Log(logger, slog.LevelWarn, now, message, attrs...)
+}
+
+// Log is Warn at another level.
+func (t *LogThrottle) Log(logger *slog.Logger, level slog.Level, now time.Time, message string, attrs ...slog.Attr) bool {
+	leftOut, due := t.due(now)
+	if !due {
+		return false
+	}
+	if leftOut > 0 {
+		attrs = append(attrs, slog.Uint64("left_out", leftOut))
+	}
+	logger.LogAttrs(context.Background(), level, message, attrs...) //nolint:sloglint // the caller's, which is constant
+	return true
+}
+
+func (t *LogThrottle) due(now time.Time) (leftOut uint64, due bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	every := t.Every
+	if every == 0 {
+		every = DefaultEvery
+	}
+	if !t.last.IsZero() && now.Sub(t.last) < every {
+		t.leftOut++
+		return 0, false
+	}
+	leftOut, t.leftOut = t.leftOut, 0
+	t.last, t.failing = now, true
+	return leftOut, true
+}
+
+// Over reports whether failures were logged since the last call, so that their end is worth a
+// line.
+func (t *LogThrottle) Over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	failing := t.failing
+	t.failing = false
+	return failing
+}

@@ -1,0 +1,19 @@
+package exact
+
+import "testing"
+
+func TestRandomBelow(t *testing.T) {
+	r := Stream(1, 2, 3)
+	var seen [10]int
+	for range 10_000 {
+		seen[r.Below(10)]++
+	}
+	for v, n := range seen {
+		if n < 800 || n > 1200 {
+			t.Errorf("%d came %d times of 10000", v, n)
+		}
+	}
+	if a, b := Stream(1, 2), Stream(1, 3); a.Next() == b.Next() {
+		t.Error("streams of different numbers agree")
+	}
+}

@@ -1,0 +1,273 @@
+package scenario
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// FabricFile is the name of the fabric file beside captures.
+const FabricFile = "fabric.yaml"
+
+// Fabric is what Run writes as FabricFile.
+func Fabric(s Scenario) (*fabric.Spec, error) {
+	s = s.WithDefaults()
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	t, err := NewTopology(&s)
+	if err != nil {
+		return nil, err
+	}
+	return fabricSpec(&s, t)
+}
+
+// CompileFabric compiles the domain that the fabric file describes.
+func CompileFabric(s *Scenario, t *Topology) (*csig.Domain, error) {
+	spec, err := fabricSpec(s, t)
+	if err != nil {
+		return nil, err
+	}
+	return csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+}
+
+// WriteFabric writes the fabric file.
+func WriteFabric(path string, s *Scenario, t *Topology) error {
+	spec, err := fabricSpec(s, t)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create fabric file: %w", err)
+	}
+	out := bufio.NewWriter(file)
+	err = spec.Write(out)
+	if err == nil {
+		err = out.Flush()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// fabricSpec describes the simulated network as the fabric file does.
+func fabricSpec(s *Scenario, t *Topology) (*fabric.Spec, error) {
+	words, err := csigSpec(s, t)
+	if err != nil {
+		return nil, err
+	}
+	spec := &fabric.Spec{Version: fabric.SpecVersion, Name: s.Name, CSIG: words}
+	spec.Groups = t.groups
+	for i := range t.devices {
+		d := &t.devices[i]
+		out := fabric.DeviceSpec{Name: d.name, Stage: d.stage, ID: d.id}
+		for _, n := range d.ports {
+			p := &t.Ports[n]
+			port := fabric.PortSpec{Name: p.Port, Orientation: p.orientation, Peer: p.Peer, Speed: p.Speed.String()}
+			if s.Locator == "port" || s.Locator == "file" || s.hasField("port_id") {
+				port.ID = p.ID
+			}
+			out.Ports = append(out.Ports, port)
+		}
+		spec.Devices = append(spec.Devices, out)
+	}
+	for h := range t.Hosts() {
+		spec.Hosts = append(spec.Hosts, fabric.HostSpec{Name: t.HostName(h), Addresses: s.addresses(t.Address(h))})
+	}
+	spec.Taps, err = tapSpecs(s, t)
+	return spec, err
+}
+
+func csigSpec(s *Scenario, t *Topology) (csig.Spec, error) {
+	format, profile := s.Layout.Format.String(), s.Layout.Profile.String()
+	out := csig.Spec{
+		TPIDs:       []csig.TPIDSpec{{TPID: TPIDOf(s.Layout), Format: format, Profile: profile}},
+		Reflections: csig.DefaultSpec().Reflections[:1],
+	}
+	if s.Layout.Format == csig.Wide {
+		out.Reflections[0].Wide = profile
+	} else {
+		out.Reflections[0].Compact = profile
+	}
+	out.UDPReflections = s.ponyReflections()
+	for _, signal := range s.Signals {
+		table, err := tableSpec(s, t, signal)
+		if err != nil {
+			return out, err
+		}
+		out.Tables = append(out.Tables, table)
+	}
+	locators, err := locatorSpecs(s, t)
+	if err != nil {
+		return out, err
+	}
+	out.Locators = append(out.Locators, locators...)
+	return out, nil
+}
+
+// TPIDOf is the default TPID of the layout; wide/ietf01 has none and borrows the
+// experimental one.
+func TPIDOf(l csig.Layout) uint16 {
+	for _, t := range csig.DefaultSpec().TPIDs {
+		if t.Format == l.Format.String() && t.Profile == l.Profile.String() {
+			return t.TPID
+		}
+	}
+	return 0x88b6
+}
+
+// tableSpec is the default table of the signal with the scenario's interval and
+// delay threshold. Compact bandwidth buckets divide the fastest port's speed, since
+// 32 buckets of 12.5 Gbit/s say nothing about slow links.
+func tableSpec(s *Scenario, t *Topology, signal csig.Signal) (csig.TableSpec, error) {
+	format, profile := s.Layout.Format.String(), s.Layout.Profile.String()
+	tables := csig.DefaultSpec().Tables
+	i := slices.IndexFunc(tables, func(d csig.TableSpec) bool {
+		return d.Format == format && d.Signal == signal.String() && (d.Profile == "" || d.Profile == profile)
+	})
+	if i < 0 {
+		return csig.TableSpec{}, fmt.Errorf("scenario: %s has no default table in %s", signal, s.Layout)
+	}
+	table := tables[i]
+	table.Profile = profile
+	if signal == csig.MinABW && s.Layout.Format == csig.Compact {
+		fastest := t.fastest()
+		for b := range table.Buckets {
+			table.Buckets[b] = strconv.FormatUint(uint64(fastest)*uint64(b)/uint64(len(table.Buckets)), 10) + "kbps"
+		}
+	}
+	switch signal {
+	case csig.MaxDelay:
+		table.Heavy = strconv.FormatInt(s.HeavyDelay.Nanoseconds(), 10) + "ns"
+	case csig.MinABW, csig.MinABWRatio:
+		table.Interval = strconv.FormatInt(s.ABWInterval.Nanoseconds(), 10) + "ns"
+	}
+	return table, nil
+}
+
+// versions are the IP versions that hosts have addresses of, and whether what is
+// inside of tunnels between them has addresses of its own.
+func (s *Scenario) versions() (list []uint8, tenants bool) {
+	styles, _, err := s.Styles()
+	if err != nil {
+		return []uint8{4}, false // the check has failed before
+	}
+	for _, st := range styles {
+		list = append(list, st.IP)
+		if st.Encap.OuterIP() {
+			list = append(list, st.Underlay)
+		}
+		tenants = tenants || st.Tenants()
+	}
+	slices.Sort(list)
+	return slices.Compact(list), tenants
+}
+
+// addresses are those by which a host is known.
+func (s *Scenario) addresses(a uint32) []string {
+	return s.known(a, func(version uint8, a uint32) string { return AddressOf(version, a).String() })
+}
+
+// prefixes are those of a rack.
+func (s *Scenario) prefixes(a uint32) []string { return s.known(a, prefixOf) }
+
+func (s *Scenario) known(a uint32, name func(version uint8, a uint32) string) (list []string) {
+	versions, tenants := s.versions()
+	for _, v := range versions {
+		list = append(list, name(v, a))
+		if tenants {
+			list = append(list, name(v, a^TenantBit))
+		}
+	}
+	return list
+}
+
+// tapSpecs are the taps as the fabric file names them. Classic pcap has no names of
+// interfaces: there the file's name stands for the tap.
+func tapSpecs(s *Scenario, t *Topology) ([]fabric.TapSpec, error) {
+	places, err := PlaceTaps(s, t.Points())
+	if err != nil {
+		return nil, err
+	}
+	var list []fabric.TapSpec
+	for i := range places {
+		list = append(list, fabric.TapSpec{Name: places[i].Name, Place: places[i].Place, Mirrors: decode.Mirrors{ERSPAN: places[i].ERSPAN != 0}})
+	}
+	if !s.SingleFile || !s.Classic {
+		return list, nil
+	}
+	all := fabric.TapSpec{Name: s.Name, Place: list[0].Place}
+	for i := range list {
+		if list[i].Place != all.Place {
+			return nil, errors.New("classic and single_file: taps at different places need files of their own")
+		}
+		all.Mirrors.ERSPAN = all.Mirrors.ERSPAN || list[i].Mirrors.ERSPAN
+	}
+	return []fabric.TapSpec{all}, nil
+}
+
+// An address is a host's number in the network, which is its IPv4 address in 10/8;
+// racks are /24 prefixes. The IPv6 address is made of the same bits: racks are /64
+// prefixes of fd00:c516::/32: 10.0.1.2 is fd00:c516:a:1::2.
+
+const (
+	// TenantBit tells the address of a packet inside of a tunnel between hosts from
+	// that of the host.
+	TenantBit = 1 << 23
+	// VTEPHost is the host number of a leaf's own address, by which tunnels between
+	// leaves know it. Hosts have smaller ones.
+	VTEPHost = 254
+)
+
+// VTEP is the address of the leaf of an address.
+func VTEP(a uint32) uint32 { return a&^0xff | VTEPHost }
+
+// PutIPv6 writes the IPv6 form of an address, 16 bytes.
+func PutIPv6(b []byte, a uint32) {
+	binary.BigEndian.PutUint64(b, 0xfd00c516<<32|uint64(a>>8))
+	binary.BigEndian.PutUint64(b[8:], uint64(a&0xff))
+}
+
+// AddressOf is the address in an IP version.
+func AddressOf(version uint8, a uint32) netip.Addr {
+	if version == 6 {
+		var b [16]byte
+		PutIPv6(b[:], a)
+		return netip.AddrFrom16(b)
+	}
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], a)
+	return netip.AddrFrom4(b)
+}
+
+// prefixOf is the prefix of an address's rack.
+func prefixOf(version uint8, a uint32) string {
+	p := netip.PrefixFrom(AddressOf(version, a), 24)
+	if version == 6 {
+		p = netip.PrefixFrom(p.Addr(), 64)
+	}
+	return p.Masked().String()
+}
+
+// MACs is the addresses that frames on a link have: destination and source.
+type MACs [12]byte
+
+// Kinds of locally administered addresses, by their second byte.
+const (
+	HostMAC   = 0 // a host, by its address
+	SwitchMAC = 1 // a switch, by its number
+)
+
+// PutMAC writes six bytes.
+func PutMAC(b []byte, kind byte, n uint32) {
+	b[0], b[1] = 2, kind
+	binary.BigEndian.PutUint32(b[2:], n)
+}

@@ -1,0 +1,270 @@
+package scenario
+
+import (
+	"bytes"
+	"cmp"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/cespare/xxhash/v2"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxScenarioFile bounds the size of a scenario file.
+const maxScenarioFile = 1 << 20
+
+// scenarioFile is a scenario as users write it.
+type scenarioFile struct {
+	// Base names a scenario of the package that the file changes. Lists replace
+	// those of the base, rack_uplink_speed adds to it.
+	Base     string   `yaml:"base,omitempty"`
+	Format   string   `yaml:"format,omitempty"`
+	Profile  string   `yaml:"profile,omitempty"`
+	Signals  []string `yaml:"signals,omitempty,flow"`
+	Scenario `yaml:",inline"`
+}
+
+// Load reads a scenario file: the fields of Scenario in YAML, with speeds as
+// "100Gbps" and times as "10ms". A comment in the first line is the scenario's Summary unless the
+// file has the key. Unknown keys are errors with line numbers.
+func Load(path string) (Scenario, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Scenario{}, fmt.Errorf("load scenario: %w", err)
+	}
+	defer f.Close()
+	return Parse(f, path)
+}
+
+// Parse reads a scenario file from r; name stands for it in errors, and a fabric file
+// that is named relatively is looked for in its folder.
+func Parse(r io.Reader, name string) (Scenario, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxScenarioFile+1))
+	if err != nil {
+		return Scenario{}, fmt.Errorf("load scenario %q: %w", name, err)
+	}
+	if len(text) > maxScenarioFile {
+		return Scenario{}, fmt.Errorf("load scenario %q: is larger than %d bytes", name, maxScenarioFile)
+	}
+	s, err := parse(text)
+	if err == nil {
+		if s.FabricFile != "" && !filepath.IsAbs(s.FabricFile) {
+			s.FabricFile = filepath.Join(filepath.Dir(name), s.FabricFile)
+		}
+		s = s.WithDefaults()
+		err = s.Check()
+	}
+	if err != nil {
+		return Scenario{}, fmt.Errorf("load scenario %q: %w", name, err)
+	}
+	return s, nil
+}
+
+func parse(text []byte) (Scenario, error) {
+	var base struct {
+		Base string `yaml:"base"`
+	}
+	if err := yaml.Unmarshal(text, &base); err != nil {
+		return Scenario{}, err
+	}
+	var f scenarioFile
+	if base.Base != "" {
+		s, err := Named(base.Base)
+		if err != nil {
+			return Scenario{}, fmt.Errorf("base: %w", err)
+		}
+		f.Scenario = s
+	}
+	f.Summary = cmp.Or(description(text), f.Summary)
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	f.Locator = ""
+	if err := d.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		return Scenario{}, err
+	}
+	return f.scenario()
+}
+
+// description is the comment in a file's first line, which says in one line what the file shows.
+func description(text []byte) string {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	comment, ok := bytes.CutPrefix(line, []byte("#"))
+	if !ok {
+		return ""
+	}
+	return string(bytes.TrimSpace(comment))
+}
+
+// scenario reads the fields whose names stand for numbers.
+func (f *scenarioFile) scenario() (Scenario, error) {
+	s := f.Scenario
+	layout := s.WithDefaults().Layout
+	var err error
+	if f.Format != "" {
+		if layout.Format, err = csig.ParseFormat(f.Format); err != nil {
+			return s, fmt.Errorf("format: %w", err)
+		}
+	}
+	if f.Profile != "" {
+		if layout.Profile, err = csig.ParseProfile(f.Profile); err != nil {
+			return s, fmt.Errorf("profile: %w", err)
+		}
+	}
+	if f.Signals != nil {
+		s.Signals = nil
+	}
+	if f.Format != "" || f.Profile != "" {
+		s = s.WithLayout(layout)
+	}
+	if f.Locator != "" {
+		s.Locator = f.Locator
+	}
+	for _, name := range f.Signals {
+		signal, err := csig.ParseSignal(name)
+		if err != nil {
+			return s, fmt.Errorf("signals: %w", err)
+		}
+		s.Signals = append(s.Signals, signal)
+	}
+	return s, nil
+}
+
+// file is the scenario as a file has it, complete and without a base.
+func (s Scenario) file() *scenarioFile {
+	f := &scenarioFile{Format: s.Layout.Format.String(), Profile: s.Layout.Profile.String(), Scenario: s}
+	for _, signal := range s.Signals {
+		f.Signals = append(f.Signals, signal.String())
+	}
+	return f
+}
+
+// Dump writes a scenario as the file that Parse reads it back from, complete and
+// without a base.
+func Dump(w io.Writer, s Scenario) error {
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(s.WithDefaults().file()), e.Close()); err != nil {
+		return fmt.Errorf("dump scenario %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+// ID identifies what a scenario emits: equal ones give equal bytes. It is a hash of
+// the scenario's file, and of the fabric file if the scenario names one.
+func (s Scenario) ID() (uint64, error) {
+	h := xxhash.New()
+	if err := Dump(h, s); err != nil {
+		return 0, err
+	}
+	if s.FabricFile != "" {
+		text, err := os.ReadFile(s.FabricFile)
+		if err != nil {
+			return 0, fmt.Errorf("identify scenario %q: %w", s.Name, err)
+		}
+		_, _ = h.Write(text)
+	}
+	return h.Sum64(), nil
+}
+
+// library holds the scenarios that come with the package and the kinds of devices and faults,
+// each a file whose first line says what it is. Speeds of the scenarios are those of a scaled
+// model, so that seconds of a whole fabric fit into files of some megabytes; the threshold of
+// delay is scaled with them.
+//
+//go:embed builtin devices faults
+var library embed.FS
+
+const extension = ".yaml"
+
+// Names lists the scenarios that Named knows, in alphabetical order.
+func Names() []string { return fileNames("builtin") }
+
+func fileNames(folder string) []string {
+	files, err := fs.Glob(library, folder+"/*"+extension)
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(strings.TrimPrefix(file, folder+"/"), extension)
+	}
+	slices.Sort(files) // as file names, "a-b.yaml" comes before "a.yaml"
+	return files
+}
+
+// Named returns a copy of the scenario of that name, which the caller may change.
+func Named(name string) (Scenario, error) {
+	if names := Names(); !slices.Contains(names, name) {
+		return Scenario{}, fmt.Errorf("find scenario %q: expected one of %s", name, strings.Join(names, ", "))
+	}
+	text, err := library.ReadFile("builtin/" + name + extension)
+	if err != nil {
+		return Scenario{}, fmt.Errorf("find scenario %q: %w", name, err)
+	}
+	return Parse(bytes.NewReader(text), name+extension)
+}
+
+// List writes what the built-in scenarios show, a line for each.
+func List(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, name := range Names() {
+		s, err := Named(name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(tw, "%s\t%s\n", name, s.Summary)
+	}
+	return tw.Flush()
+}
+
+// Kind describes what a kind of Behavior does, in one line, and has an entry as an example.
+type Kind struct {
+	Description string
+	Example     Behavior
+}
+
+// DeviceKinds lists the kinds of Scenario.Devices in alphabetical order.
+func DeviceKinds() []Kind { return kindsIn("devices") }
+
+// FaultKinds lists the kinds of Scenario.Faults in alphabetical order.
+func FaultKinds() []Kind { return kindsIn("faults") }
+
+// ListKinds has an indented line for each kind.
+func ListKinds(kinds []Kind) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, k := range kinds {
+		fmt.Fprintf(w, "    %s\t%s\n", k.Example.Kind, k.Description)
+	}
+	_ = w.Flush() // a builder takes everything
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// kindsIn panics at a file with a mistake: files are part of the binary.
+func kindsIn(folder string) []Kind {
+	var list []Kind
+	for _, name := range fileNames(folder) {
+		path := folder + "/" + name + extension
+		text, err := library.ReadFile(path)
+		if err != nil {
+			panic(err) // the file is part of the binary
+		}
+		k := Kind{Description: description(text)}
+		d := yaml.NewDecoder(bytes.NewReader(text))
+		d.KnownFields(true)
+		if err := d.Decode(&k.Example); err != nil {
+			panic(fmt.Errorf("%s: %w", path, err)) // a mistake of this package
+		}
+		list = append(list, k)
+	}
+	return list
+}

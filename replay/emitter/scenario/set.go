@@ -1,0 +1,291 @@
+package scenario
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Set returns the scenario with some of its keys set, which is checked as a file is. An
+// assignment is "key=value": the key is a path in the YAML that Dump writes, such as
+// uplink_speed, swift.target, rack_uplink_speed.5 or workloads[0].rate, and the value is YAML.
+// A list of one may be given as its entry, and an index behind the end of a list adds to it.
+// Later assignments go before earlier ones.
+//
+// The keys leaves, spines and hosts_per_leaf resize the fabric before anything else is set, as
+// WithSize does: racks that the scenario names move in proportion.
+//
+// Errors begin with the key; of a key that there is not, the error names the nearest ones.
+func (s Scenario) Set(assignments ...string) (Scenario, error) {
+	size := map[string]int{"leaves": 0, "spines": 0, "hosts_per_leaf": 0}
+	var rest []assignment
+	for _, text := range assignments {
+		a, err := parseAssignment(text)
+		if err != nil {
+			return s, err
+		}
+		if _, sized := size[a.key]; !sized {
+			rest = append(rest, a)
+			continue
+		}
+		if size[a.key], err = strconv.Atoi(a.value.Value); err != nil || size[a.key] < 1 {
+			return s, fmt.Errorf("set %s: %q: expected a whole number of at least 1", a.key, a.value.Value)
+		}
+	}
+	s = s.WithSize(size["leaves"], size["spines"], size["hosts_per_leaf"])
+	for i := range rest {
+		var err error
+		if s, err = s.set(&rest[i]); err != nil {
+			return s, fmt.Errorf("set %s: %w", rest[i].key, err)
+		}
+	}
+	s = s.WithDefaults()
+	return s, s.Check()
+}
+
+// assignment is a key with the value that it is to have.
+type assignment struct {
+	key   string
+	steps []string // the parts of the key: names, and indexes such as [0]
+	value *yaml.Node
+}
+
+var keyParts = regexp.MustCompile(`\[\d+\]|[^.\[\]]+`)
+
+func parseAssignment(text string) (a assignment, err error) {
+	key, value, found := strings.Cut(text, "=")
+	if key = strings.TrimSpace(key); !found || key == "" {
+		return a, fmt.Errorf("set %q: expected KEY=VALUE, such as duration=5s", text)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(value), &document); err != nil {
+		return a, fmt.Errorf("set %s: %q: %w", key, value, withoutLines(err))
+	}
+	if len(document.Content) != 1 || document.Content[0].Tag == "!!null" {
+		return a, fmt.Errorf("set %s: expected a value behind the =", key)
+	}
+	a = assignment{key: key, steps: keyParts.FindAllString(key, -1), value: document.Content[0]}
+	kind, err := typeOf(a.steps)
+	if err != nil {
+		return a, fmt.Errorf("set %s: %w", key, err)
+	}
+	if kind.Kind() == reflect.Slice && a.value.Kind != yaml.SequenceNode {
+		a.value = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{a.value}}
+	}
+	return a, nil
+}
+
+// typeOf is the type of the value at a key.
+func typeOf(steps []string) (reflect.Type, error) {
+	at := reflect.TypeFor[scenarioFile]()
+	for i, step := range steps {
+		if at.Kind() == reflect.Pointer {
+			at = at.Elem()
+		}
+		_, indexed := indexOf(step)
+		switch {
+		case at.Kind() == reflect.Slice && indexed, at.Kind() == reflect.Map && !indexed:
+			at = at.Elem()
+			continue
+		case at.Kind() == reflect.Slice:
+			return nil, fmt.Errorf("%q is a list: expected the number of an entry, such as [0]", joined(steps[:i]))
+		case indexed:
+			return nil, fmt.Errorf("%q is no list", joined(steps[:i]))
+		}
+		known := keysOf(at)
+		if known[step] == nil || i == 0 && step == "base" {
+			return nil, fmt.Errorf("unknown key %q: did you mean %s?", step, strings.Join(nearest(step, joined(steps[:i]), known), " or "))
+		}
+		at = known[step]
+	}
+	return at, nil
+}
+
+// indexOf is the number in a step such as [3].
+func indexOf(step string) (n int, indexed bool) {
+	digits, indexed := strings.CutPrefix(step, "[")
+	if indexed {
+		n, _ = strconv.Atoi(strings.TrimSuffix(digits, "]")) // one that is too large becomes the largest
+	}
+	return n, indexed
+}
+
+// joined is the key of steps.
+func joined(steps []string) string {
+	return strings.ReplaceAll(strings.Join(steps, "."), ".[", "[")
+}
+
+// keysOf are the keys of values of a type, with the types of their values; none of a type
+// that has no keys.
+func keysOf(t reflect.Type) map[string]reflect.Type {
+	keys := map[string]reflect.Type{}
+	if t.Kind() != reflect.Struct {
+		return keys
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case options == "inline":
+			maps.Copy(keys, keysOf(f.Type))
+		case name != "" && name != "-":
+			keys[name] = f.Type
+		}
+	}
+	return keys
+}
+
+// maxNearest is how many keys are named where one is unknown.
+const maxNearest = 3
+
+// nearest are the keys that are most like a wrong one: of those beside it, and of those one
+// level below, such as workloads[0].rate.
+func nearest(wrong, above string, beside map[string]reflect.Type) []string {
+	type candidate struct {
+		key  string
+		like float64
+	}
+	var list []candidate
+	add := func(name, key string) {
+		if above != "" {
+			key = above + "." + key
+		}
+		list = append(list, candidate{key, likeness(wrong, name)})
+	}
+	for name, t := range beside {
+		if name == "base" && above == "" {
+			continue // keys are set in a scenario that has its base already
+		}
+		add(name, name)
+		prefix := name + "."
+		if t.Kind() == reflect.Slice {
+			t, prefix = t.Elem(), name+"[0]."
+		}
+		for below := range keysOf(t) {
+			add(below, prefix+below)
+		}
+	}
+	slices.SortFunc(list, func(x, y candidate) int {
+		return cmp.Or(cmp.Compare(y.like, x.like), cmp.Compare(len(x.key), len(y.key)), cmp.Compare(x.key, y.key))
+	})
+	var keys []string
+	for _, c := range list[:min(len(list), maxNearest)] {
+		keys = append(keys, c.key)
+	}
+	return keys
+}
+
+// likeness is the share of neighboring letters that two words have in common, 0 to 1.
+func likeness(a, b string) float64 {
+	pairs := map[string]int{}
+	for i := range len(a) - 1 {
+		pairs[a[i:i+2]]++
+	}
+	common := 0
+	for i := range len(b) - 1 {
+		if pair := b[i : i+2]; pairs[pair] > 0 {
+			pairs[pair]--
+			common++
+		}
+	}
+	return 2 * float64(common) / float64(max(len(a)+len(b)-2, 1))
+}
+
+// set makes one assignment, as a file that is based on the scenario and has only this key.
+func (s Scenario) set(a *assignment) (Scenario, error) {
+	var tree yaml.Node
+	if err := tree.Encode(s.file()); err != nil {
+		return s, err
+	}
+	name := a.steps[0]
+	value, err := replaced(child(&tree, name), a.steps[1:], a.value)
+	if err != nil {
+		return s, err
+	}
+	text, err := yaml.Marshal(mapping(name, value))
+	if err != nil {
+		return s, err
+	}
+	f := scenarioFile{Scenario: s}
+	f.RackUplinkSpeed = maps.Clone(s.RackUplinkSpeed) // the decoder adds to maps
+	if name == "format" || name == "profile" {
+		f.Locator = "" // the layout chooses
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&f); err != nil {
+		return s, withoutLines(err)
+	}
+	next, err := f.scenario()
+	next.Locator = cmp.Or(next.Locator, s.Locator)
+	return next, err
+}
+
+// replaced is a value with another one at the key below it; node is nil where there is none.
+func replaced(node *yaml.Node, below []string, value *yaml.Node) (*yaml.Node, error) {
+	if len(below) == 0 {
+		return value, nil
+	}
+	index, indexed := indexOf(below[0])
+	if !indexed {
+		if node == nil || node.Kind != yaml.MappingNode {
+			node = &yaml.Node{Kind: yaml.MappingNode}
+		}
+		next, err := replaced(child(node, below[0]), below[1:], value)
+		if err != nil {
+			return nil, err
+		}
+		if at := slices.IndexFunc(node.Content, func(n *yaml.Node) bool { return n.Value == below[0] }); at >= 0 && at%2 == 0 {
+			node.Content[at+1] = next
+		} else {
+			node.Content = append(node.Content, mapping(below[0], next).Content...)
+		}
+		return node, nil
+	}
+	if node == nil || node.Kind != yaml.SequenceNode {
+		node = &yaml.Node{Kind: yaml.SequenceNode}
+	}
+	if index > len(node.Content) {
+		return nil, fmt.Errorf("the list has %d entries: expected an index of at most %d", len(node.Content), len(node.Content))
+	}
+	if index == len(node.Content) {
+		node.Content = append(node.Content, nil)
+	}
+	next, err := replaced(node.Content[index], below[1:], value)
+	node.Content[index] = next
+	return node, err
+}
+
+// child is the value of a key of a mapping, nil where there is none.
+func child(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func mapping(key string, value *yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: key}, value}}
+}
+
+var lineNumber = regexp.MustCompile(`line \d+: `)
+
+// withoutLines is an error of the decoder without line numbers: an assignment has no lines.
+func withoutLines(err error) error {
+	text := err.Error()
+	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+		text = strings.Join(wrong.Errors, "; ")
+	}
+	return errors.New(lineNumber.ReplaceAllString(strings.TrimPrefix(text, "yaml: "), ""))
+}

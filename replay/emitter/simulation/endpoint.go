@@ -1,0 +1,251 @@
+package simulation
+
+import (
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
+)
+
+// flow is one connection: data from its sender, acknowledgements from its
+// receiver. Loss is not repaired: the receiver acknowledges the highest byte it
+// has, as one does that has given up on what is missing.
+type flow struct {
+	tuple, back      scenario.FiveTuple // of data, and of what answers it
+	src, dst         int32              // hosts
+	forward, reverse scenario.Route
+	tagged           []scenario.Route // of data, by signal; nil where no device's hash sees tags
+	style            uint8            // of the framer
+	overhead         uint16           // bytes that its encapsulation adds to a frame
+	cell, cellBack   int32            // of the truth: sender's to receiver's rack, and back
+
+	// The sender.
+	pace         pacing
+	control      scenario.Control
+	marks        bool       // packets are ECN-capable
+	window       *window    // nil: open loop
+	transfers    *transfers // nil: one without end
+	payload      uint32     // bytes of data in a full packet
+	acknowledged uint32     // first byte that is not; window only
+	urgent       uint32     // end of the packet that is to be acknowledged at once
+	tagEvery     int32
+	untilTag     int32 // data packets before the next tagged one
+	tags         uint32
+	sequence     uint32 // of the next byte
+	heard        uint32 // newest TCP timestamp of the receiver
+	lastAck      uint32 // newest reflection that arrived
+	lastMark     truth.Mark
+	dataLength   uint16 // of an untagged data frame
+
+	// The receiver.
+	ackEvery   int32
+	unacked    int32 // data packets since the last acknowledgement
+	ackTags    uint32
+	newest     truth.Mark // of the tags that arrived; set until it is reflected
+	summary    *summary   // takes the place of newest where the worst is reflected
+	ackSource  uint32
+	acksToCopy int32
+
+	sent, delivered, dropped, trimmed uint64 // packets of both directions
+}
+
+// route is the way of a packet.
+func (f *flow) route(k *packet) *scenario.Route {
+	switch {
+	case k.ack:
+		return &f.reverse
+	case f.tagged != nil && k.tag.Set:
+		return &f.tagged[k.tag.Signal]
+	}
+	return &f.forward
+}
+
+// signalAt deals out n signals to successive tags: over any n tags each one once,
+// and over n*n tags each one at each place, so that a receiver that reflects only
+// every so manieth tag still reflects all signals. It is the sum of the count's
+// digits in base n, modulo n.
+func signalAt(count uint32, n uint32) uint8 {
+	if n == 1 {
+		return 0
+	}
+	sum := uint32(0)
+	for ; count > 0; count /= n {
+		sum += count % n
+	}
+	return uint8(sum % n)
+}
+
+// send makes the next data packet of a flow.
+func (s *sim) send(number int32, now int64) {
+	f := &s.flows[number]
+	if f.window != nil && !s.wake(f, now) {
+		s.schedule(number, f, now)
+		return
+	}
+	k := packet{
+		flow: number, number: f.sequence, stamp: s.stamp(now), echo: f.heard, length: f.dataLength,
+		sent: clock(max(now, s.ports[f.forward.Ports[0]].busyUntil)),
+	}
+	if f.marks {
+		k.ecn = ecnCapable
+	}
+	payload := f.payload
+	if f.transfers != nil {
+		payload = f.transfers.take(payload)
+		k.length -= uint16(f.payload - payload)
+	}
+	if f.tagEvery > 0 {
+		if f.untilTag == 0 {
+			f.untilTag = f.tagEvery
+			s.tag(&k, &f.tags)
+		}
+		f.untilTag--
+	}
+	f.sequence += payload
+	s.start(f, &f.forward, now, &k)
+	if f.window != nil {
+		s.pace(number, f, now)
+		return
+	}
+	next := f.pace.after(now)
+	if f.transfers != nil {
+		next = f.following(now, next)
+	}
+	s.sending.set(number, next)
+}
+
+// following is when the packet after the one sent at the time now leaves, if its
+// sender could do it at next: not before the transfer that it belongs to.
+func (f *flow) following(now, next int64) int64 {
+	if f.transfers != nil && f.transfers.left == 0 {
+		f.urgent = f.sequence
+		next = max(next, f.transfers.begin(now))
+	}
+	return f.pace.resume(next)
+}
+
+// tag makes the packet carry the next signal in turn (section 4.3.3).
+func (s *sim) tag(k *packet, count *uint32) {
+	index := signalAt(*count, uint32(len(s.signals)))
+	*count++
+	k.tag = startTag(&s.signals[index], index)
+	k.length += uint16(s.framer.TagLen())
+}
+
+func (s *sim) start(f *flow, r *scenario.Route, now int64, k *packet) {
+	f.sent++
+	s.sent++
+	k.id = uint32(f.sent)
+	k.length += s.around(f, 0, r.N)
+	s.enter(r.Ports[0], now, k)
+}
+
+// deliver hands a packet to the host at the end of its route.
+func (s *sim) deliver(f *flow, now int64, k *packet) error {
+	f.delivered++
+	s.delivered++
+	if k.ack {
+		s.heard(f, now, k)
+	} else {
+		s.received(f, now, k)
+	}
+	return nil
+}
+
+// received is the receiver's part: it remembers tags and reflects one on its next
+// acknowledgement (section 4.3.2). An acknowledgement reflects only what arrived
+// since the one before it. A packet that leaves its sender nothing more to send for
+// now is acknowledged at once.
+func (s *sim) received(f *flow, now int64, k *packet) {
+	if k.tag.Set {
+		s.truth.Observe(now, f.cell, &k.tag, 0)
+		s.remember(f, &k.tag)
+	}
+	payload := uint32(s.framer.Payload(f.style, int(k.length), k.tag.Set, false))
+	if s.trace != nil {
+		s.trace.arrived(s, now, k, payload)
+	}
+	if f.ackEvery < 0 {
+		return
+	}
+	end := k.number + payload
+	f.unacked++
+	if f.unacked < f.ackEvery && end != f.urgent {
+		return
+	}
+	f.unacked = 0
+	a := packet{flow: k.flow, ack: true, number: end, stamp: s.stamp(now), echo: k.stamp, sent: k.sent, ecn: k.ecn}
+	a.reflects = f.reflection(len(s.signals))
+	s.acknowledge(f, now, a)
+	if f.acksToCopy > 0 {
+		if f.acksToCopy--; f.acksToCopy == 0 {
+			f.acksToCopy = int32(s.scenario.RepeatAckEvery)
+			s.acknowledge(f, now, a)
+		}
+	}
+}
+
+func (s *sim) acknowledge(f *flow, now int64, a packet) {
+	a.length = uint16(s.framer.AckLen(f.style, a.reflects.Set))
+	if s.scenario.TagAcks {
+		s.tag(&a, &f.ackTags)
+	}
+	s.start(f, &f.reverse, now, &a)
+}
+
+// heard is the sender's part. A reflection that repeats the one before it under the
+// same acknowledgement number is the same measurement.
+func (s *sim) heard(f *flow, now int64, k *packet) {
+	f.heard = k.stamp
+	if k.tag.Set {
+		s.truth.Observe(now, f.cellBack, &k.tag, 0)
+	}
+	if s.trace != nil {
+		s.trace.heard(s, now, k)
+	}
+	if f.window != nil {
+		s.react(f, now, k)
+	}
+	if !k.reflects.Set || (f.lastMark.SameOnWire(&k.reflects) && f.lastAck == k.number) {
+		return
+	}
+	f.lastMark, f.lastAck = k.reflects, k.number
+	s.truth.Observe(now, f.cell, &k.reflects, 1)
+}
+
+// summary is the worst tag of each signal since the last acknowledgement.
+type summary struct {
+	worst [csig.NumKnown]truth.Mark // by index in Scenario.Signals
+	turn  uint8                     // signal that is reflected next if there is one
+}
+
+// remember keeps the tag of an arriving packet for the next acknowledgement.
+func (s *sim) remember(f *flow, m *truth.Mark) {
+	if f.summary == nil {
+		f.newest = *m
+		return
+	}
+	w := &f.summary.worst[m.Signal]
+	if !w.Set || s.signals[m.Signal].Direction.Tighter(m.Code, w.Code) {
+		*w = *m
+	}
+}
+
+// reflection is what the acknowledgement of all that arrived since the last one
+// carries, if anything.
+func (f *flow) reflection(signals int) truth.Mark {
+	if f.summary == nil {
+		m := f.newest
+		f.newest.Set = false
+		return m
+	}
+	var m truth.Mark
+	for i := range signals {
+		n := (int(f.summary.turn) + i) % signals
+		if f.summary.worst[n].Set {
+			m, f.summary.turn = f.summary.worst[n], uint8((n+1)%signals)
+			break
+		}
+	}
+	f.summary.worst = [csig.NumKnown]truth.Mark{}
+	return m
+}

@@ -1,0 +1,213 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter/exact"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+)
+
+// action is a bit of what a port does.
+type action uint32
+
+const (
+	actSoftware action = 1 << iota
+	actStrip
+	actDiscard
+	actScrub
+	actOverwrite
+	actWrongLM
+	actLMOnly
+	actValueOnly
+	actInsert
+	actReset
+	actIgnoreTrim
+	actMisbucketed
+	actReserved
+	actDouble
+	actForge
+)
+
+// actions of the kinds that need no more than their action.
+var actions = map[string]action{
+	scenario.Software: actSoftware, scenario.Strip: actStrip, scenario.Discard: actDiscard, scenario.IngressEdge: actScrub, scenario.EgressEdge: actStrip,
+	scenario.Overwrite: actOverwrite, scenario.WrongLM: actWrongLM, scenario.LMOnly: actLMOnly, scenario.ValueOnly: actValueOnly,
+	scenario.Insert: actInsert, scenario.Reset: actReset, scenario.IgnoreTrim: actIgnoreTrim, scenario.Misbucketed: actMisbucketed,
+	scenario.ReservedBits: actReserved, scenario.DoubleTag: actDouble, scenario.Forge: actForge,
+}
+
+// policy is what a port does that one with complete support would not. Per signal
+// means by index in Scenario.Signals.
+type policy struct {
+	act     action
+	ignore  uint16 // signals whose tags it forwards unchanged
+	missing uint16 // signals that it has no metric of
+
+	metrics constants // true, by configuration
+	stuck   constants // what it compares with instead
+	written constants // what it overwrites with or forges
+	lm      *uint16
+	shift   int64
+	every   int64 // ps
+
+	oneIn, untilInsert, inserted uint32
+	latched                      [csig.NumKnown]latch
+}
+
+// constants are codes per signal.
+type constants struct {
+	has   uint16
+	codes [csig.NumKnown]uint32
+}
+
+func (c *constants) get(i uint8) (uint32, bool) { return c.codes[i], c.has>>i&1 != 0 }
+
+// latch is a value that software has programmed.
+type latch struct {
+	until int64 // ps
+	code  uint32
+}
+
+const defaultCadence = 100 * time.Millisecond
+
+// timeline says which behaviours hold when. Policies change only at its times, so
+// that packets find them ready.
+type timeline struct {
+	scenario *scenario.Scenario
+	signals  []scenario.Signal
+	items    []scenario.Behavior
+	ports    [][]int32 // of each item
+	active   []bool    // items that hold now
+	times    []int64   // ps, ascending, at which something begins or ends
+	next     int64     // first time that has not been handled, or never
+}
+
+// newTimeline finds the ports of the scenario's behaviours.
+func newTimeline(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal) (*timeline, error) {
+	l := &timeline{scenario: s, signals: signals, items: s.Behaviors(), next: never}
+	for i := range l.items {
+		b := &l.items[i]
+		ports := b.Matches(t)
+		if len(ports) == 0 {
+			return nil, fmt.Errorf("%s %q: matches no port", b.Kind, b.Match)
+		}
+		l.ports, l.active = append(l.ports, ports), append(l.active, false)
+		l.times = append(l.times, exact.Picoseconds(b.Start))
+		if b.End > 0 {
+			l.times = append(l.times, exact.Picoseconds(b.End))
+		}
+	}
+	slices.Sort(l.times)
+	l.times = slices.Compact(l.times)
+	if len(l.times) > 0 {
+		l.next = l.times[0]
+	}
+	return l, nil
+}
+
+// change gives ports their policies as of the time now.
+func (l *timeline) change(now int64, ports []port) error {
+	for len(l.times) > 0 && l.times[0] <= now {
+		l.times = l.times[1:]
+	}
+	l.next = never
+	if len(l.times) > 0 {
+		l.next = l.times[0]
+	}
+	changed := l.changed(now)
+	for n := range changed {
+		ports[n].policy = nil
+	}
+	for i := range l.items {
+		if !l.active[i] {
+			continue
+		}
+		for _, n := range l.ports[i] {
+			if !changed[n] {
+				continue
+			}
+			if err := l.apply(&l.items[i], &ports[n]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// changed finds the ports that something begins or ends to hold for. The policies of
+// the others stay, with what their software has programmed.
+func (l *timeline) changed(now int64) map[int32]bool {
+	ports := map[int32]bool{}
+	for i := range l.items {
+		holds := l.items[i].Holds(now)
+		if holds == l.active[i] {
+			continue
+		}
+		l.active[i] = holds
+		for _, n := range l.ports[i] {
+			ports[n] = true
+		}
+	}
+	return ports
+}
+
+// apply adds a behaviour to a port's policy.
+func (l *timeline) apply(b *scenario.Behavior, p *port) error {
+	if b.Kind == scenario.Complete {
+		p.policy = nil
+		return nil
+	}
+	if p.policy == nil {
+		p.policy = &policy{}
+	}
+	to := p.policy
+	mask, err := b.Mask(l.scenario)
+	if err != nil {
+		return err
+	}
+	to.act |= actions[b.Kind]
+	switch b.Kind {
+	case scenario.PassThrough:
+		to.ignore |= mask
+	case scenario.NoMetric:
+		to.missing |= mask
+	case scenario.Limited:
+		to.ignore |= ^mask
+	case scenario.Software:
+		to.every = exact.Picoseconds(max(b.Every, 0))
+		if to.every == 0 {
+			to.every = exact.Picoseconds(defaultCadence)
+		}
+	case scenario.Metric:
+		return l.encode(b, &to.metrics)
+	case scenario.Stuck:
+		return l.encode(b, &to.stuck)
+	case scenario.Overwrite:
+		return l.encode(b, &to.written)
+	case scenario.Forge:
+		to.lm = b.LM
+		return l.encode(b, &to.written)
+	case scenario.WrongLM:
+		to.lm = b.LM
+	case scenario.Misbucketed:
+		to.shift = int64(b.Shift)
+	case scenario.Insert:
+		to.oneIn = uint32(max(b.OneIn, 1))
+	}
+	return nil
+}
+
+func (l *timeline) encode(b *scenario.Behavior, c *constants) error {
+	for name, text := range b.Values {
+		i, v, err := b.Value(l.scenario, name, text)
+		if err != nil {
+			return err
+		}
+		c.has |= 1 << i
+		c.codes[i] = l.signals[i].Table.Quantize(v)
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+// Package simulation moves packets through the fabric of a scenario, and hands what taps see of them
+// to frames and what happens to truth. It knows queues, senders and receivers, and how switches
+// update tags (draft-ravi-ippm-csig-01, sections 4.3 and 5). It must never know how observations
+// are aggregated or stored: it is the oracle of those packages' tests.
+//
+// The simulation is of discrete events in picoseconds. Every port is a first-in
+// first-out queue with a speed and a buffer that drops its tail; packets are
+// stored and forwarded. Because queues are first-in first-out and delays between
+// ports are constant, a packet's times in a port are known when it enters, so a
+// hop costs one event. All packets inside the network stay in the rings of their
+// ports: memory follows the buffers of the fabric, not the duration of the run.
+// A packet that finds a buffer full is dropped, or cut to its headers and queued
+// behind the others where Scenario.TrimBuffer makes room for such packets.
+//
+// Senders follow a rate or keep a congestion window; they send no packet twice, so
+// that what is lost stays lost. A receiver acknowledges what it has. Devices have complete
+// native support unless Scenario.Devices or Scenario.Faults say otherwise.
+//
+// Run writes captures, scenario.FabricFile and truth.File. Where Scenario.Counters asks for
+// it, CountersFile says what ports measured, as package decode/conform reads it; where
+// Scenario.FlowTrace does, truth.TraceFile says what flows did.
+package simulation
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter/exact"
+	"github.com/csigscope/csigscope/replay/emitter/frames"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
+)
+
+// sim is the state of one run.
+type sim struct {
+	scenario scenario.Scenario
+	topology *scenario.Topology
+	signals  []scenario.Signal
+	pipeline int64 // ps
+	end      int64 // ps
+	startNS  int64
+	now      int64 // ps, of the event being handled; in the end that of the run
+
+	ports    []port
+	arriving *agenda // by port
+	flows    []flow
+	sending  *agenda // by flow
+
+	framer      frames.Framer
+	segment     frames.Segment   // of the packet that is being captured
+	points      []scenario.Point // by port
+	propagation int64            // ps
+	taps        *frames.Taps
+	truth       *truth.Recorder
+	trace       *trace    // nil: no flow trace
+	counters    *counters // nil: none are written
+	timeline    *timeline
+	watchful    bool // some port may be unfaithful, or tags may be frozen
+	freezes     bool // trimmed packets have a D bit
+
+	marking exact.Random // of ECN
+
+	sent, delivered, dropped, captured, capturedBytes uint64
+}
+
+// progressEvery is the number of events between looks at the context.
+const progressEvery = 1 << 16
+
+// run moves time forward until the end, the packet limit, or the context's end.
+func (s *sim) run(ctx context.Context, progress func(done float64, packets uint64)) error {
+	if err := s.truth.Behaviors(s.timeline.items, s.timeline.ports); err != nil {
+		return err
+	}
+	for events := 1; ; events++ {
+		more, err := s.step()
+		if err != nil {
+			return err
+		}
+		if !more {
+			return s.finish()
+		}
+		if events%progressEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			progress(s.done(), s.captured)
+		}
+	}
+}
+
+// step handles the next event; packets move before new ones are sent. It returns
+// false when the run is over.
+func (s *sim) step() (more bool, err error) {
+	port, arrival := s.arriving.next()
+	flow, sending := s.sending.next()
+	s.now = min(arrival, sending)
+	if s.now >= s.end {
+		s.now = s.end
+		return false, nil
+	}
+	if s.now >= s.timeline.next {
+		if err := s.timeline.change(s.now, s.ports); err != nil {
+			return false, err
+		}
+	}
+	for s.truth.Due(s.now) {
+		if err := s.truth.CloseWindow(s.counts); err != nil {
+			return false, err
+		}
+	}
+	if arrival > sending {
+		s.send(flow, s.now)
+		return true, nil
+	}
+	err = s.arrive(port, s.now)
+	return s.captured < s.scenario.Packets || s.scenario.Packets == 0, err
+}
+
+func (s *sim) done() float64 {
+	done := float64(s.now) / float64(s.end)
+	if s.scenario.Packets > 0 {
+		done = max(done, float64(s.captured)/float64(s.scenario.Packets))
+	}
+	return done
+}
+
+// finish books the part of packets on links that left before the end, and writes
+// what is left of the truth.
+func (s *sim) finish() error {
+	end := s.now
+	for i := range s.ports {
+		p := &s.ports[i]
+		for n := p.head; n != p.tail; n++ {
+			k := p.at(n)
+			if k.started >= end {
+				break
+			}
+			to := min(k.started+exact.Serialization(uint32(k.length), p.kbps), end)
+			s.truth.Sent(&p.stats, k.started, to, exact.MulDiv(uint64(to-k.started), p.kbps, 8e9))
+		}
+	}
+	for last := false; !last; {
+		last = s.truth.End >= end
+		if err := s.truth.CloseWindow(s.counts); err != nil {
+			return err
+		}
+	}
+	for i := range s.flows {
+		if err := s.truth.Flow(s.flowTruth(&s.flows[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counts are those of a port, for the truth.
+func (s *sim) counts(port int) *[2]truth.PortStats { return &s.ports[port].stats }
+
+// arrive takes the head of a port to its next queue or to its receiver. The port's
+// part in its journey is accounted for here, when all that entered the port before
+// the packet left it is known.
+func (s *sim) arrive(number int32, now int64) error {
+	p := &s.ports[number]
+	k := *p.at(p.head)
+	behind := p.dequeue(&k)
+	finished := k.arrives - p.latency
+	if p.transit {
+		if k.ecn == ecnCapable && !k.ack && s.scenario.ECNMax > 0 {
+			s.mark(&k, behind)
+		}
+		p.meter.advance(k.started)
+		if k.tag.Set {
+			s.transit(number, p, &k, behind)
+		}
+		p.meter.add(k.started, finished)
+		s.truth.Sent(&p.stats, k.started, finished, uint64(k.length))
+	}
+	s.arriving.set(number, p.nextArrival())
+	f := &s.flows[k.flow]
+	r := f.route(&k)
+	if at := s.taps.At[number]; len(at) > 0 {
+		if err := s.tapped(at, number, f, r, &k, finished); err != nil {
+			return err
+		}
+	}
+	k.length -= s.around(f, k.hop, r.N)
+	k.hop++
+	if k.hop < r.N {
+		k.length += s.around(f, k.hop, r.N)
+		s.enter(r.Ports[k.hop], now, &k)
+		return nil
+	}
+	return s.deliver(f, now, &k)
+}
+
+// stamp is the TCP timestamp clock of a host, in milliseconds.
+func (s *sim) stamp(now int64) uint32 {
+	return uint32((s.startNS + now/1000) / int64(time.Millisecond))
+}
+
+// newSim builds the network and its flows; nothing is written before run.
+func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []scenario.Signal, d *csig.Domain) (*sim, error) {
+	styles, _, err := s.Styles()
+	if err != nil {
+		return nil, err
+	}
+	framer, err := frames.NewFramer(s.Layout, scenario.TPIDOf(s.Layout), d.Reflections()[0], styles)
+	if err != nil {
+		return nil, err
+	}
+	m := &sim{
+		marking:  exact.Stream(s.Seed, 6),
+		scenario: s, topology: t, signals: signals, flows: flows,
+		pipeline: exact.Picoseconds(s.Pipeline), propagation: exact.Picoseconds(s.Propagation), end: exact.Picoseconds(s.Duration), startNS: s.Start.UnixNano(),
+		arriving: newAgenda(len(t.Ports) + len(t.NICs)), sending: newAgenda(len(flows)),
+		framer: framer, points: t.Points(),
+	}
+	if m.timeline, err = newTimeline(&m.scenario, t, signals); err != nil {
+		return nil, err
+	}
+	m.freezes = s.Freezes()
+	m.watchful = s.Watchful()
+	for i := range t.Ports {
+		latency := exact.Picoseconds(s.Propagation)
+		if t.Ports[i].PeerNode != scenario.None {
+			latency += m.pipeline
+		}
+		buffer := s.BufferBytes
+		if own := t.Ports[i].Buffer; own > 0 {
+			buffer = own
+		}
+		m.ports = append(m.ports, port{
+			kbps: uint64(t.Ports[i].Speed), latency: latency, buffer: buffer,
+			transit: true,
+		})
+	}
+	for _, facing := range t.NICs {
+		m.ports = append(m.ports, port{
+			kbps: uint64(t.Ports[facing].Speed), latency: exact.Picoseconds(s.Propagation) + m.pipeline, buffer: s.NICBufferBytes,
+		})
+	}
+	m.timeline.meters(m.ports[:len(t.Ports)])
+	for i := range flows {
+		flows[i].overhead = uint16(framer.Overhead(flows[i].style))
+		m.open(int32(i), &flows[i])
+	}
+	return m, nil
+}
+
+// never is later than any event.
+const never = math.MaxInt64
+
+// agenda holds the next event time of each of a fixed number of sources and finds
+// the earliest, the lowest source first among equals. It is a winner tree: an
+// update costs the logarithm of the number of sources and allocates nothing.
+type agenda struct {
+	at     []int64 // per source
+	winner []int32 // nodes of the tree; the leaves are the second half
+	size   int
+}
+
+func newAgenda(sources int) *agenda {
+	size := 1
+	for size < sources {
+		size *= 2
+	}
+	a := &agenda{at: make([]int64, size), winner: make([]int32, 2*size), size: size}
+	for i := range a.at {
+		a.at[i] = never
+		a.winner[size+i] = int32(i)
+	}
+	for n := size - 1; n > 0; n-- {
+		a.winner[n] = a.winner[2*n]
+	}
+	return a
+}
+
+// next is the earliest source and its time.
+func (a *agenda) next() (source int32, at int64) {
+	source = a.winner[1]
+	return source, a.at[source]
+}
+
+// set moves a source's next event.
+func (a *agenda) set(source int32, at int64) {
+	a.at[source] = at
+	for n := (int(source) + a.size) / 2; n > 0; n /= 2 {
+		w, other := a.winner[2*n], a.winner[2*n+1]
+		if a.at[other] < a.at[w] {
+			w = other
+		}
+		if a.winner[n] == w && w != source {
+			return
+		}
+		a.winner[n] = w
+	}
+}
+
+// randomFlows writes tagged packets of random flows with random codes and locator
+// metadata, evenly over the duration. Nothing is simulated and nothing is true: it
+// is the input that aggregates worst.
+func (s *sim) randomFlows(ctx context.Context, progress func(done float64, packets uint64)) error {
+	rng := exact.Stream(s.scenario.Seed, 3)
+	hosts := uint64(s.topology.Hosts())
+	tuples := make([]scenario.FiveTuple, s.scenario.RandomFlows)
+	destination := make([]int, len(tuples))
+	for i := range tuples {
+		src, dst := int(rng.Below(hosts)), int(rng.Below(hosts))
+		destination[i] = dst
+		tuples[i] = scenario.FiveTuple{
+			Src: s.topology.Address(src), Dst: s.topology.Address(dst),
+			SrcPort: uint16(firstSourcePort + rng.Below(60000)), DstPort: firstTargetPort,
+		}
+	}
+	total := s.scenario.Packets
+	step := max(s.scenario.Duration.Nanoseconds()/int64(total), 1)
+	for n := range total {
+		flow := rng.Below(uint64(len(tuples)))
+		if err := s.randomPacket(&rng, tuples[flow], destination[flow], int64(n)*step); err != nil {
+			return err
+		}
+		if n%progressEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			progress(float64(n)/float64(total), n)
+		}
+	}
+	s.now = int64(total) * step * 1000
+	return nil
+}
+
+func (s *sim) randomPacket(rng *exact.Random, tuple scenario.FiveTuple, dst int, ns int64) error {
+	index := uint8(rng.Below(uint64(len(s.signals))))
+	sig := &s.signals[index]
+	m := truth.Mark{
+		Code: uint32(rng.Below(uint64(sig.Table.Codes()))), Signal: index, Set: true,
+		LM: uint16(rng.Below(1 << s.scenario.Layout.LMBits())),
+	}
+	port := s.topology.Downlink(dst)
+	g := &s.segment
+	*g = frames.Segment{
+		MACs: s.points[port].MACs, Tuple: tuple, ID: uint32(s.sent), Hops: 3, Tagged: true,
+		Sequence: uint32(rng.Next()), Ack: 1, Stamp: uint32(ns / int64(time.Millisecond)),
+		Length: frames.EthernetLen + s.scenario.MTU + s.framer.TagLen(),
+		Tag:    wireTag(sig, s.scenario.Layout, &m),
+	}
+	s.sent++
+	s.delivered++
+	return s.capture(s.taps.At[port], s.startNS+ns)
+}

@@ -1,0 +1,370 @@
+package simulation
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter/exact"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/truth"
+)
+
+// A controlled sender has one event at a time in the agenda: the time when it may
+// send its next packet, if its window has room, or else the time when it gives up
+// hope for what is on its way.
+
+// open readies a flow, whose packets' lengths and path are known, for its first
+// packet.
+func (s *sim) open(number int32, f *flow) {
+	f.payload = uint32(s.framer.Payload(f.style, int(f.dataLength), false, false))
+	first := f.pace.first()
+	if f.control != scenario.OpenLoop {
+		f.window = s.newWindow(f)
+		if f.pace.gap == 0 {
+			// Without a rate nothing else keeps senders from starting in step.
+			first += int64(f.pace.random.Below(uint64(f.window.roundTrip * 1000)))
+		}
+		first = f.pace.resume(first)
+		f.window.ready = first
+	}
+	s.sending.set(number, first)
+}
+
+// newWindow makes the window of a controlled sender.
+func (s *sim) newWindow(f *flow) *window {
+	idle := s.idleRoundTrip(f)
+	var w *window
+	if f.control.Marks() {
+		w = newNSCC(&s.scenario.NSCC, s.ports[f.forward.Ports[0]].kbps, idle, f.payload)
+	} else {
+		p := s.scenario.Swift.WithDefaults()
+		w = newSwift(&p, int(f.forward.N)-1)
+	}
+	w.perHop, w.roundTrip, w.base = f.control.PerHop(), idle, idle
+	if w.perHop {
+		w.base = s.pipeline / 1000
+	}
+	return w
+}
+
+// wake handles the event of a controlled sender, and tells whether it may send.
+func (s *sim) wake(f *flow, now int64) bool {
+	w := f.window
+	if w.room(f.sequence-f.acknowledged, f.payload) {
+		return true
+	}
+	w.lose(now)
+	f.acknowledged = f.sequence
+	return now >= w.ready
+}
+
+// pace finds out when a controlled sender may send again after a packet that it sent
+// at the time now. Its network interface takes a packet only when the one before it
+// is on the link, so that no sender fills the interface's queue.
+func (s *sim) pace(number int32, f *flow, now int64) {
+	w := f.window
+	next := max(now+w.pause(), s.ports[f.forward.Ports[0]].busyUntil)
+	if f.pace.gap > 0 {
+		next = max(next, f.pace.after(now))
+	}
+	w.ready = f.following(now, next)
+	w.expires = now + max(w.timeout, 4000*w.roundTrip)
+	if !w.room(f.sequence-f.acknowledged, f.payload) {
+		f.urgent = f.sequence
+	}
+	s.schedule(number, f, now)
+}
+
+// schedule sets the sender's next event.
+func (s *sim) schedule(number int32, f *flow, now int64) {
+	w := f.window
+	at := w.ready
+	if at != never && !w.room(f.sequence-f.acknowledged, f.payload) {
+		at = w.expires
+	}
+	s.sending.set(number, max(at, now))
+}
+
+// react moves the window of a controlled sender that hears an acknowledgement.
+func (s *sim) react(f *flow, now int64, k *packet) {
+	w := f.window
+	if fresh := int32(k.number - f.acknowledged); fresh > 0 {
+		f.acknowledged = k.number
+		w.unheard += int64(fresh) * packetOne / int64(f.payload)
+	}
+	w.roundTrip = k.age(now)
+	delay, known := w.roundTrip, true
+	if w.perHop {
+		delay, known = s.worstHop(&k.reflects)
+	}
+	if known {
+		w.hear(now, delay, w.unheard, k.ecn == ecnExperienced)
+		w.unheard = 0
+	}
+	w.expires = now + max(w.timeout, 4000*w.roundTrip)
+	s.schedule(k.flow, f, now)
+}
+
+// worstHop is the delay of the worst hop that a reflection reports, in nanoseconds.
+func (s *sim) worstHop(m *truth.Mark) (delay int64, ok bool) {
+	if !m.Set || s.signals[m.Signal].Kind != csig.MaxDelay {
+		return 0, false
+	}
+	return int64(s.signals[m.Signal].Table.Value(m.Code)), true
+}
+
+// idleRoundTrip is how long a full packet and its acknowledgement take through the
+// idle network, in nanoseconds.
+func (s *sim) idleRoundTrip(f *flow) int64 {
+	data := int(f.dataLength) + s.framer.TagLen() + int(f.overhead)
+	ack := s.framer.AckLen(f.style, true) + int(f.overhead)
+	return (s.idle(&f.forward, data) + s.idle(&f.reverse, ack)) / 1000
+}
+
+func (s *sim) idle(r *scenario.Route, length int) int64 {
+	total := int64(0)
+	for _, number := range r.Ports[:r.N] {
+		p := &s.ports[number]
+		total += exact.Serialization(uint32(length), p.kbps) + p.latency
+	}
+	return total
+}
+
+// packetOne is one packet of a window: windows are fixed-point numbers.
+const packetOne = 1 << 20
+
+// window is the congestion window of one sender. Delays are nanoseconds, points in
+// time picoseconds.
+type window struct {
+	perHop bool  // reacts to max(PD)
+	base   int64 // the delay through the idle network
+	target int64 // of what is beyond it, without flow scaling
+	nscc   *nscc // its law; nil: Swift's
+
+	flowRange                 int64
+	flowMin, flowMax          int64 // inverse roots of the windows
+	least, most, size         int64 // of packetOne
+	increase                  int64 // of packetOne
+	beta, maxDecrease         int64 // parts per million; NSCC: maxDecrease of timeouts
+	timeout                   int64 // ps
+	roundTrip                 int64 // newest measurement
+	decreased, ready, expires int64
+	unheard                   int64 // acknowledged since the last delay, of packetOne
+}
+
+// newSwift makes a window for a path over so many switches.
+func newSwift(p *scenario.Swift, hops int) *window {
+	milli := func(n int) int64 { return int64(n) * packetOne / 1000 }
+	w := &window{
+		target: (p.Target + time.Duration(hops)*p.HopTarget).Nanoseconds(), flowRange: max(p.FlowRange.Nanoseconds(), 0),
+		flowMin: inverseRoot(milli(p.FlowMin)), flowMax: inverseRoot(milli(p.FlowMax)),
+		least: milli(p.Min), most: milli(p.Max), size: milli(p.First), increase: milli(p.Increase),
+		beta: int64(p.Beta) * 1000, maxDecrease: int64(p.MaxDecrease) * 1000, timeout: exact.Picoseconds(p.Timeout),
+	}
+	w.decreased = -w.timeout
+	return w
+}
+
+// room tells whether another packet may leave while so many bytes are on their way.
+// A window below one packet lets one go at a time; pause spreads those.
+func (w *window) room(bytes, payload uint32) bool {
+	return bytes == 0 || uint64(bytes+payload)*packetOne <= uint64(w.size)*uint64(payload)
+}
+
+// pause is the least time between packets, in picoseconds: Swift's pacing delay,
+// which it has only below one packet.
+func (w *window) pause() int64 {
+	if w.size >= packetOne {
+		return 0
+	}
+	return int64(exact.MulDiv(uint64(w.roundTrip)*1000, packetOne, uint64(w.size)))
+}
+
+// wanted is the target delay of the present window: wide windows, of few flows on a
+// link, leave shorter queues.
+func (w *window) wanted() int64 {
+	over := min(inverseRoot(w.size), w.flowMin) - w.flowMax
+	if over <= 0 {
+		return w.base + w.target
+	}
+	return w.base + w.target + int64(exact.MulDiv(uint64(w.flowRange), uint64(over), uint64(w.flowMin-w.flowMax)))
+}
+
+// hear takes a delay that came with acknowledged packets (in packetOne), and whether
+// a queue marked them.
+func (w *window) hear(now, delay, acknowledged int64, marked bool) {
+	if w.nscc != nil {
+		w.nscc.hear(w, now, max(delay-w.base, 0), acknowledged, marked)
+		return
+	}
+	before, target := w.size, w.wanted()
+	switch {
+	case delay < target && w.size >= packetOne:
+		w.size += int64(exact.MulDiv(uint64(w.increase), uint64(acknowledged), uint64(w.size)))
+	case delay < target:
+		w.size += int64(exact.MulDiv(uint64(w.increase), uint64(acknowledged), packetOne))
+	case now-w.decreased >= w.roundTrip*1000:
+		w.shrink(min(int64(exact.MulDiv(uint64(w.beta), uint64(delay-target), uint64(delay))), w.maxDecrease))
+	}
+	w.bound()
+	if w.size < before {
+		w.decreased = now
+	}
+}
+
+func (w *window) bound() { w.size = min(max(w.size, w.least), w.most) }
+
+// lose is the reaction to a timeout.
+func (w *window) lose(now int64) {
+	w.shrink(w.maxDecrease)
+	w.bound()
+	w.decreased = now
+}
+
+func (w *window) shrink(ppm int64) {
+	w.size -= int64(exact.MulDiv(uint64(w.size), uint64(ppm), 1e6))
+}
+
+// inverseRoot is a million divided by the square root of a window.
+func inverseRoot(size int64) int64 {
+	return int64(root(1e12 * packetOne / uint64(size)))
+}
+
+// root is the integer square root.
+func root(n uint64) uint64 {
+	if n < 2 {
+		return n
+	}
+	x := uint64(1) << ((bits.Len64(n) + 1) / 2)
+	for {
+		y := (x + n/x) / 2
+		if y >= x {
+			return x
+		}
+		x = y
+	}
+}
+
+const (
+	referenceRoundTrip = 12_000  // ns
+	referenceBytes     = 150_000 // that 100 Gbit/s send in it
+
+	// averageWeight weighs a delay in the average: 1/80, htsim's 0.0125.
+	averageWeight = 80
+	averageOne    = 1 << 16 // averages are fixed-point numbers of nanoseconds
+
+	fastDelay      = 1000 // ns: below it the path is idle
+	adjustPackets  = 8    // increases take effect after so many packets, or a round trip
+	nsccGammaMilli = 800  // of the multiplicative decrease,
+	nsccLargestCut = 500  // which takes at most so much of the window
+)
+
+// nscc is the law of the window of one sender. Windows and increases count
+// packetOne.
+type nscc struct {
+	roundTrip int64 // through the idle network, ns
+	scale     int64 // bandwidth-delay product, in units of the reference network's; of packetOne
+
+	average  int64 // delay, of averageOne
+	increase int64 // that waits, times the window
+	arrived  int64 // since the last adjustment
+	idle     int64 // acknowledged at delays below fastDelay in a row
+	fast     bool
+	adjusted int64 // ps
+	cut      int64 // when the window shrank last, ps
+}
+
+// newNSCC makes the window of a sender whose link carries so many kbit/s. It begins
+// at its largest.
+func newNSCC(p *scenario.NSCC, kbps uint64, roundTrip int64, payload uint32) *window {
+	product := int64(exact.MulDiv(uint64(roundTrip), kbps, 8e6)) // bytes
+	w := &window{
+		target: p.Target.Nanoseconds(), timeout: exact.Picoseconds(p.Timeout),
+		least: packetOne, most: max(product*3/2*packetOne/int64(payload), packetOne),
+		maxDecrease: nsccLargestCut * 1000,
+		nscc:        &nscc{roundTrip: roundTrip, scale: product * packetOne / referenceBytes},
+	}
+	if w.target == 0 {
+		w.target = roundTrip
+	}
+	if w.timeout == 0 {
+		w.timeout = exact.Picoseconds(time.Millisecond)
+	}
+	w.size = w.most
+	return w
+}
+
+// hear moves a window by a queueing delay that came with acknowledged packets (in
+// packetOne). Of the four cases that delay and mark make, low delay with a mark
+// changes nothing: the queue is about to shrink.
+func (n *nscc) hear(w *window, now, delay, acknowledged int64, marked bool) {
+	n.weigh(w, delay, marked)
+	switch high := delay >= w.target; {
+	case high && marked:
+		n.shrink(w, now)
+	case high:
+		n.add(acknowledged * 5)
+	case !marked:
+		n.grow(w, delay, acknowledged)
+	}
+	w.bound()
+	n.arrived += acknowledged
+	n.adjust(w, now)
+}
+
+// weigh averages delays. High delays of packets that no queue marked are of a queue
+// that has gone since, and count as a quarter of the round trip.
+func (n *nscc) weigh(w *window, delay int64, marked bool) {
+	if !marked && delay > w.target {
+		delay = n.roundTrip / 4
+	}
+	n.average += (delay*averageOne - n.average) / averageWeight
+}
+
+// add lets the increase of packets, spread over a window, wait for its adjustment.
+func (n *nscc) add(packets int64) {
+	n.increase += int64(exact.MulDiv(uint64(packets), uint64(n.scale), packetOne))
+}
+
+// grow is the increase in proportion to what the target leaves, or at once while the
+// path is idle.
+func (n *nscc) grow(w *window, delay, acknowledged int64) {
+	if delay >= fastDelay {
+		n.idle, n.fast = 0, false
+	} else {
+		n.idle += acknowledged
+		n.fast = n.fast || n.idle > w.size
+	}
+	if n.fast {
+		w.size += int64(exact.MulDiv(uint64(acknowledged), uint64(n.scale), 4*packetOne))
+		return
+	}
+	n.add(int64(exact.MulDiv(uint64(4*acknowledged), uint64(w.target-delay), referenceRoundTrip)))
+}
+
+// shrink is the multiplicative decrease, once in a round trip, by the average delay.
+func (n *nscc) shrink(w *window, now int64) {
+	n.idle, n.fast = 0, false
+	average := n.average / averageOne
+	if average <= w.target || now-n.cut <= n.roundTrip*1000 {
+		return
+	}
+	w.shrink(min(int64(exact.MulDiv(nsccGammaMilli*1000, uint64(average-w.target), uint64(average))), nsccLargestCut*1000))
+	n.cut = now
+}
+
+// adjust lets waiting increases take effect, and adds a little once in a round trip.
+func (n *nscc) adjust(w *window, now int64) {
+	late := now-n.adjusted >= n.roundTrip*1000
+	if n.arrived <= adjustPackets*packetOne && !late {
+		return
+	}
+	w.size += int64(exact.MulDiv(uint64(n.increase), packetOne, uint64(w.size)))
+	if late {
+		w.size += n.scale * 15 / 100
+		n.adjusted = now
+	}
+	n.increase, n.arrived = 0, 0
+	w.bound()
+}

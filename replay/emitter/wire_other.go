@@ -1,9 +1,0 @@
-//go:build !linux
-
-package emitter
-
-import "errors"
-
-func openInterface(string) (send func([]byte) error, closeSocket func() error, err error) {
-	return nil, nil, errors.New("sending needs Linux: write captures to a folder instead")
-}

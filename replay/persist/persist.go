@@ -1,0 +1,143 @@
+// Package persist stores a replay: its configuration, its captures as runs, its rows, the counts
+// of taps, findings, and the names of groups and locations.
+//
+// It knows the records of a store that a replay needs, and their order. It must never know SQL, or how captures are read.
+package persist
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/replay"
+)
+
+// Network is the configuration that rows are made under.
+type Network struct {
+	Epoch  uint64
+	Text   string // of which the epoch is the hash
+	Fabric *fabric.Fabric
+}
+
+// Recorder is a replay whose blocks go to some sinks and, in Store, to a store as well.
+type Recorder struct {
+	*replay.Replay
+	network Network
+	sinks   aggregate.Sinks
+	db      *store.Store // nil until Store is called
+}
+
+// New checks the files of a replay (replay.New) whose blocks go to sinks. The configuration's
+// Sink and Taps are set here.
+func New(c replay.Config, n Network, sinks ...aggregate.Sink) (*Recorder, error) {
+	r := &Recorder{network: n, sinks: sinks}
+	c.Sink, c.Taps = r, r.writeTaps
+	var err error
+	r.Replay, err = replay.New(c)
+	return r, err
+}
+
+// WriteBlock implements aggregate.Sink.
+func (r *Recorder) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	return r.sinks.WriteBlock(ctx, b)
+}
+
+// Store calls run, which is to run the replay, and stores the rows. Until all of them are
+// stored, an earlier replay of the same captures stays the visible one. It is called once.
+func (r *Recorder) Store(ctx context.Context, db *store.Store, run func(context.Context) error) error {
+	if err := db.WriteEpoch(ctx, r.network.Epoch, r.network.Text); err != nil {
+		return err
+	}
+	for _, s := range r.Sources() {
+		if err := db.BeginRun(ctx, runOf(s)); err != nil {
+			return err
+		}
+	}
+	r.db = db
+	r.sinks = append(r.sinks, db)
+	if err := run(ctx); err != nil {
+		return err
+	}
+	if err := db.Flush(ctx); err != nil {
+		return err
+	}
+	if err := db.WriteGroups(ctx, r.network.Fabric.Groups()); err != nil {
+		return err
+	}
+	if err := db.WriteLocations(ctx, r.network.Fabric.Locations()); err != nil {
+		return err
+	}
+	for _, s := range r.Sources() {
+		if err := db.EndRun(ctx, runOf(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runOf(s replay.Source) store.Run {
+	return store.Run{Source: s.Source, Mode: store.RunReplay, Name: filepath.Base(s.File)}
+}
+
+// Interrupted sorts the captures of a replay that ended early: those that are stored in part,
+// and those of which an earlier replay stays visible.
+func (r *Recorder) Interrupted(ctx context.Context, db *store.Store) (partial, earlier []string, err error) {
+	shown, err := db.PartialRuns(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range r.Sources() {
+		run := runOf(s)
+		if slices.ContainsFunc(shown, func(p store.PartialRun) bool { return p.Source == run.Source }) {
+			partial = append(partial, run.Name)
+		} else {
+			earlier = append(earlier, run.Name)
+		}
+	}
+	return partial, earlier, nil
+}
+
+// writeTaps stores the counts of a chunk's taps, and its findings.
+func (r *Recorder) writeTaps(ctx context.Context, list []replay.TapCounts) error {
+	if r.db == nil {
+		return nil
+	}
+	rows := make([]store.TapRow, len(list))
+	var found []store.FindingRow
+	for i := range list {
+		t := &list[i]
+		rows[i] = TapRow(t)
+		for k := range t.Findings {
+			found = append(found, store.NewFindingRow(&t.Findings[k], t.Source, t.Seq))
+		}
+	}
+	return errors.Join(r.db.WriteTaps(ctx, rows), r.db.WriteFindings(ctx, found))
+}
+
+// TapRow is the stored form of the counts of a chunk's tap.
+func TapRow(t *replay.TapCounts) store.TapRow {
+	c, seen, kinds := &t.Counts, &t.Tally, t.Tally.Found.Kinds()
+	row := store.TapRow{
+		Source: t.Source, Seq: t.Seq, Name: t.Name, Place: t.Tap.Place, Interface: t.Interface.Name, Link: t.Interface.Link.String(),
+		Timestamps: "file", TickNS: t.Interface.NanosPerTick, From: seen.First, To: seen.Last,
+		Packets: seen.Packets, Bytes: seen.WireBytes, Frames: map[string]uint64{},
+		Tags: kinds[0] * t.Tap.Weight, Reflections: kinds[1] * t.Tap.Weight, Observations: c.In, Stored: c.Stored, Overflow: c.Overflow, Late: c.Late,
+		Rejected: map[string]uint64{}, Untouched: c.Untouched, Trimmed: c.Trimmed,
+	}
+	for i, n := range seen.Frames {
+		if n > 0 {
+			row.Frames[decode.Reason(i).String()] = n
+		}
+	}
+	for i, n := range c.Rejected {
+		if n > 0 {
+			row.Rejected[aggregate.Rejection(i).String()] = n
+		}
+	}
+	return row
+}

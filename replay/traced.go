@@ -1,0 +1,179 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/hop"
+	"github.com/csigscope/csigscope/capture"
+)
+
+// WriteLeftOut writes which packets were not compared, and why.
+func (t *Traced) WriteLeftOut(w io.Writer) {
+	line := func(n uint64, why string) {
+		if n > 0 {
+			fmt.Fprintf(w, "%d of %d packets %s\n", n, t.Packets, why)
+		}
+	}
+	line(t.NoTime, "have no time")
+	line(t.Unknown, "have nothing to be known by: not IP, cut, or encrypted")
+	t.SkippedLink.List(func(link capture.LinkType, n uint64) { line(n, "are of "+link.String()+", which is not read") })
+	if t.Damaged.Places > 0 {
+		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Places)
+	}
+}
+
+// Located are the hops, with the locations of a fabric that changed tags on the way.
+func (t *Traced) Located(f *fabric.Fabric) TracedHops {
+	list := make(TracedHops, len(t.Hops))
+	for i := range t.Hops {
+		list[i] = newTracedHop(&t.Hops[i], f)
+	}
+	return list
+}
+
+// TracedHops are the result of a trace as it is printed.
+type TracedHops []TracedHop
+
+// TracedHop is a Hop as JSON has it, with locations. What is not known is left out.
+type TracedHop struct {
+	From          string    `json:"from"`
+	To            string    `json:"to"`
+	OffsetNS      *float64  `json:"offset_ns,omitempty"` // by which to's clock is ahead, at at_ns
+	OffsetLowNS   *float64  `json:"offset_low_ns,omitempty"`
+	OffsetHighNS  *float64  `json:"offset_high_ns,omitempty"`
+	AtNS          int64     `json:"at_ns,omitempty"`     // on from's clock, Unix ns
+	DriftPPM      *float64  `json:"drift_ppm,omitempty"` // that to's clock gains
+	DriftLowPPM   *float64  `json:"drift_low_ppm,omitempty"`
+	DriftHighPPM  *float64  `json:"drift_high_ppm,omitempty"`
+	DriftErrorPPM *float64  `json:"drift_error_ppm,omitempty"` // standard error
+	DriftQueued   bool      `json:"drift_queued,omitempty"`    // as long as queues stayed full
+	ClocksUnknown string    `json:"clocks_unknown,omitempty"`  // why
+	Forward       TracedWay `json:"forward"`
+	Backward      TracedWay `json:"backward"`
+	Unclear       int       `json:"unclear"` // packets of which it is not known which tap came first
+
+	hop *Hop
+}
+
+// TracedWay is one direction of a TracedHop.
+type TracedWay struct {
+	Packets  int             `json:"packets"`
+	MedianNS int64           `json:"median_ns,omitempty"`
+	P99NS    int64           `json:"p99_ns,omitempty"`
+	MaxNS    int64           `json:"max_ns,omitempty"`
+	Tagged   int             `json:"tagged"`
+	Changes  []TracedChanges `json:"changes"`
+	// Reflected is the tags that the first tap saw and whose reflections the other did.
+	Reflected int `json:"reflected"`
+}
+
+// TracedChanges are tags that got a value on the way.
+type TracedChanges struct {
+	Layout     string `json:"layout"`
+	SignalType uint8  `json:"signal_type"`
+	LM         uint16 `json:"lm"`
+	Location   string `json:"location,omitempty"` // that LM means on the path
+	Count      int    `json:"count"`
+}
+
+func newTracedHop(h *Hop, f *fabric.Fabric) TracedHop {
+	out := TracedHop{
+		From: filepath.Base(h.From), To: filepath.Base(h.To), ClocksUnknown: h.Why,
+		Forward: newTracedWay(&h.Forward, f), Backward: newTracedWay(&h.Backward, f), Unclear: h.Unclear, hop: h,
+	}
+	if c := h.Clock; c != nil {
+		low, high := c.Bound(c.At)
+		drift, driftLow, driftHigh := c.Drift/1000, c.DriftLow/1000, c.DriftHigh/1000
+		out.DriftErrorPPM, out.DriftQueued = finite(c.DriftError/1000), c.Queued
+		out.AtNS, out.DriftPPM, out.DriftLowPPM, out.DriftHighPPM = c.At, &drift, &driftLow, &driftHigh
+		out.OffsetNS, out.OffsetLowNS, out.OffsetHighNS = finite(c.Offset), finite(low), finite(high)
+	}
+	return out
+}
+
+func newTracedWay(w *hop.Way, f *fabric.Fabric) TracedWay {
+	out := TracedWay{
+		Packets: w.Packets, MedianNS: int64(w.Median), P99NS: int64(w.P99), MaxNS: int64(w.Longest), Tagged: w.Tagged, Changes: []TracedChanges{}, Reflected: w.Reflected,
+	}
+	counts := map[TracedChanges]int{} // without their count
+	for _, c := range w.Changes {
+		id, _ := f.Locate(c.Layout, c.T, c.LM, c.Src, c.Dst)
+		at, _ := f.Location(id)
+		counts[TracedChanges{Layout: c.Layout.String(), SignalType: c.T, LM: c.LM, Location: at.Name}] += c.Count
+	}
+	for c, n := range counts {
+		c.Count = n
+		out.Changes = append(out.Changes, c)
+	}
+	slices.SortFunc(out.Changes, func(x, y TracedChanges) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Layout, y.Layout), cmp.Compare(x.SignalType, y.SignalType),
+			cmp.Compare(x.LM, y.LM), cmp.Compare(x.Location, y.Location))
+	})
+	return out
+}
+
+// finite is v, or nil for values that JSON has no number for.
+func finite(v float64) *float64 {
+	if math.IsNaN(v) || math.Abs(v) > 1e18 {
+		return nil
+	}
+	return &v
+}
+
+// WriteText writes hops for people.
+func (list TracedHops) WriteText(w io.Writer) error {
+	if len(list) == 0 {
+		fmt.Fprintf(w, "no two captures have %d packets in common, or tags and their reflections\n", hop.MinPackets)
+	}
+	for i := range list {
+		h := &list[i]
+		fmt.Fprintf(w, "%s and %s: %s\n", h.From, h.To, h.hop.Between)
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(tw, "  from\tto\tpackets\tmedian\t99th\tlongest\ttagged\tgot another value")
+		writeWay(tw, h.From, h.To, &h.Forward)
+		writeWay(tw, h.To, h.From, &h.Backward)
+		if err := tw.Flush(); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+		if h.DriftQueued {
+			fmt.Fprintln(w, "  too few packets met no queue: the drift is right if queues were as long at the end as at the beginning, its bound anyhow")
+		}
+		if n, back := h.Forward.Reflected, h.Backward.Reflected; n+back > 0 {
+			fmt.Fprintf(w, "  clocks also by %d tags at %s whose reflections %s saw, and %d the other way\n", n, h.From, h.To, back)
+		}
+		if h.Unclear > 0 {
+			fmt.Fprintf(w, "  %d packets have the same TTL at both: which tap came first is not known\n", h.Unclear)
+		}
+	}
+	return nil
+}
+
+// shownChanges is how many locations are listed of a direction.
+const shownChanges = 5
+
+func writeWay(w io.Writer, from, to string, way *TracedWay) {
+	at, total := map[string]int{}, 0
+	var names []string // those with most changes first
+	for _, c := range way.Changes {
+		if at[c.Location] == 0 {
+			names = append(names, c.Location)
+		}
+		at[c.Location] += c.Count
+		total += c.Count
+	}
+	text := strconv.Itoa(total)
+	for _, name := range names[:min(len(names), shownChanges)] {
+		text += fmt.Sprintf(", %d at %s", at[name], name)
+	}
+	fmt.Fprintf(w, "  %s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", from, to, way.Packets,
+		time.Duration(way.MedianNS), time.Duration(way.P99NS), time.Duration(way.MaxNS), way.Tagged, text)
+}
