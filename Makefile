@@ -109,6 +109,7 @@ digests: engine ## compare what all scenarios come to with the golden digests (S
 nightly: build deps ## what takes hours: race everywhere, 1000 kills, load, soak, accuracy, long fuzzing
 	$(GO) test -count=1 -timeout 180m -race -vet=off ./...
 	$(MAKE) torture load soak accuracy
+	CSIGSCOPE_TEST_INGEST_OUTAGE=30m $(GO) test -count=1 -timeout 60m -v -run '^TestStoreAway$$' ./ingest/remote
 	$(MAKE) fuzz FUZZTIME=10m
 
 soak: build deps ## run a collector and an exporter under traffic and faults (SOAK=60m)

@@ -96,6 +96,12 @@ func runUntil(t *testing.T, env []string, says string, args ...string) *collecti
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startUntil(t, path, env, says, args...)
+}
+
+// startUntil is runUntil for a command of another version.
+func startUntil(t *testing.T, path string, env []string, says string, args ...string) *collecting {
+	t.Helper()
 	c := &collecting{t: t, cmd: exec.Command(path, args...), says: says}
 	c.cmd.Env, c.cmd.Stderr = env, c
 	stdout, err := c.cmd.StdoutPipe()

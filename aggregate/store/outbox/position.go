@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -24,7 +25,10 @@ const (
 	slotClass = 1 + 7*8
 )
 
-var errPosition = errors.New("checksum does not match")
+var (
+	errPosition      = errors.New("checksum does not match")
+	errOtherPosition = errors.New("another version of csigscope wrote it")
+)
 
 // position is how far the log has come.
 type position struct {
@@ -180,7 +184,13 @@ func (p *position) append(b []byte) []byte {
 
 func parsePosition(b []byte) (*position, error) {
 	le := binary.LittleEndian
-	if len(b) < slotHead+4 || string(b[:4]) != positionMagic {
+	if len(b) < slotHead+4 {
+		return nil, errPosition
+	}
+	if magic := string(b[:4]); magic != positionMagic {
+		if strings.HasPrefix(magic, positionMagic[:3]) {
+			return nil, errOtherPosition
+		}
 		return nil, errPosition
 	}
 	n := int(le.Uint32(b[4:]))

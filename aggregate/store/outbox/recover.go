@@ -18,7 +18,7 @@ const maxClasses = 32
 func (l *Log) recover() error {
 	p, err := l.position.open(l.o.FS, l.o.Dir)
 	if err != nil {
-		l.o.Logger.Warn("position is damaged: records may be sent again", slog.String("error", err.Error()))
+		l.o.Logger.Warn("position cannot be used: records may be sent again", slog.String("error", err.Error()))
 	}
 	if err := l.list(); err != nil {
 		return err
