@@ -53,7 +53,7 @@ func NewTopBottlenecks(resolution, length time.Duration, rows int) *TopBottlenec
 	}, (*heavyCount).merge, overflowLocation)}
 }
 
-// WriteBlock adds the block's rows, if it is not older than the range. It never fails.
+// WriteBlock adds the block's rows once, if it is not older than the range. It never fails.
 func (t *TopBottlenecks) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if !t.takes(b) {
 		return nil
@@ -61,7 +61,7 @@ func (t *TopBottlenecks) WriteBlock(_ context.Context, b *aggregate.Block) error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.at(b.WindowStart)
-	if s == nil {
+	if s == nil || t.admit(s, b) != admitted {
 		return nil
 	}
 	var count heavyCount // escapes: once a block

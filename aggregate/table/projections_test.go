@@ -122,6 +122,7 @@ func heavyBlock(second int64, heavy map[uint64]uint64) *aggregate.Block {
 		b.Location = append(b.Location, location)
 		b.Observations = append(b.Observations, 10)
 		b.Heavy = append(b.Heavy, n)
+		b.Seq += location<<8 + n // another one for other rows
 	}
 	return b
 }
@@ -142,6 +143,7 @@ func TestTopBottlenecks(t *testing.T) {
 	reflected := heavyBlock(1015, map[uint64]uint64{501: 1})
 	reflected.Kind[0] = uint8(decode.Reflection)
 	write(reflected)
+	write(reflected) // a retry counts once
 
 	want := []table.SignalBottlenecks{
 		{

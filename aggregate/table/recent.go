@@ -21,9 +21,13 @@ type MemoryOptions struct {
 	// and the oldest are forgotten early, as in every sliding table. Default 1 << 20.
 	MaxRows int
 	// Settle is how long a revision waits at most for further blocks of the same moment, such
-	// as those of other taps: no longer than until every known producer wrote the newest
+	// as those of other taps: no longer than until every present producer wrote the newest
 	// window, as many blocks as of the one before. Default 10 ms.
 	Settle time.Duration
+	// Ahead is how far a window may begin after Now; the memory refuses later ones. Default
+	// DefaultAhead. A negative one is for captures, which are replayed by their own clock:
+	// every window is shown at once, whatever its time.
+	Ahead time.Duration
 	// Log is how many revisions a watcher may be behind before it has to start again, and
 	// for how many revisions a State stays at hand. Default 32.
 	Log int
@@ -31,6 +35,14 @@ type MemoryOptions struct {
 	Epoch uint64
 	Now   func() time.Time // default time.Now
 }
+
+// DefaultAhead is how far ahead of this host's clock a time may be: hosts that keep their
+// clocks by NTP differ by milliseconds, and by some 100 ms after a bad minute. Collectors,
+// taps and exporters have this one bound.
+const DefaultAhead = 2 * time.Second
+
+// presentWindows is for how many windows' time after its last block a producer is present.
+const presentWindows = 3
 
 func (o MemoryOptions) withDefaults() MemoryOptions {
 	if o.Resolution <= 0 {
@@ -41,6 +53,9 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 	}
 	if o.MaxRows <= 0 {
 		o.MaxRows = 1 << 20
+	}
+	if o.Ahead == 0 {
+		o.Ahead = DefaultAhead
 	}
 	if o.Settle <= 0 {
 		o.Settle = 10 * time.Millisecond
@@ -60,6 +75,11 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 // Memory keeps the last windows: a sliding table, a step a window. It is an aggregate.Sink,
 // safe for concurrent use.
 //
+// The newest window is the median of what the present producers wrote last (the later one of
+// two), so that no single clock decides what is late. A producer is present for three windows'
+// time after its last block. Windows after the newest are ahead: the memory keeps them, within
+// the bounds of sliding tables, and shows them once the newest window reaches them.
+//
 // Writers share a lock that no reader takes: readers take the State of the latest
 // revision, which never changes.
 type Memory struct {
@@ -69,19 +89,26 @@ type Memory struct {
 	mu        sync.Mutex // of the fields up to durable
 	table     tableSteps
 	windows   map[int64]*openWindow // of the table's steps, by their start
-	producers map[uint64]int64      // the newest window that each wrote
-	complete  bool                  // the newest window became complete since the last revision
-	old       uint64                // blocks
-	written   uint64                // blocks, without old ones
-	durable   uint64                // of them, the first that are on disk
+	producers map[uint64]*producer  // that wrote a window that is kept
+	present   int                   // of them, as of the last time that newest was chosen
+	complete  bool                  // a window became complete since the last revision
+	counts    Counts
+	written   uint64 // blocks that are counted
+	durable   uint64 // of them, the first that are on disk
 
 	publishing sync.Mutex // held while a state is made
 	state      atomic.Pointer[State]
 }
 
-// openWindow is what a Memory knows of a window beside its rows.
+// producer is what a Memory knows of one that writes.
+type producer struct {
+	newest int64     // start of the newest window that it wrote
+	wrote  time.Time // its last block
+}
+
+// openWindow is what a Memory knows of a window beside its step.
 type openWindow struct {
-	producers map[uint64]int // blocks of each
+	step *tableStep
 	// pending is how many blocks of each producer the window needs before it is complete: as
 	// many as the window before it had. It is nil where the window waits for nobody.
 	pending map[uint64]int
@@ -94,8 +121,11 @@ type openWindow struct {
 func NewMemory(o MemoryOptions) *Memory {
 	o = o.withDefaults()
 	m := &Memory{
-		opts: o, dirty: make(chan struct{}, 1), producers: make(map[uint64]int64), windows: make(map[int64]*openWindow),
+		opts: o, dirty: make(chan struct{}, 1), producers: make(map[uint64]*producer), windows: make(map[int64]*openWindow),
 		table: newTableSteps(Bounds{Resolution: o.Resolution, Steps: o.Windows, Rows: o.MaxRows, Sliding: true}),
+	}
+	if m.isLive() {
+		m.table.newest = noWindow
 	}
 	m.state.Store(m.newState(0))
 	return m
@@ -108,27 +138,63 @@ func (m *Memory) newState(revision uint64) *State {
 	}
 }
 
+// noWindow is before all windows.
+const noWindow = -1
+
+// isLive reports whether windows have to do with Now.
+func (m *Memory) isLive() bool { return m.opts.Ahead > 0 }
+
 // WriteBlock implements aggregate.Sink. It adds the block's rows to its window, if it is of
-// the memory's resolution. It never fails and waits for no reader. Where there is a log, the
-// log takes the block first: see Sync.
+// the memory's resolution, and the memory has not counted the block before. It never fails and
+// waits for no reader. Where there is a log, the log takes the block first: see Sync.
 func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if !m.table.takes(b) || b.Len() == 0 {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := m.opts.Now()
+	if m.isLive() {
+		limit := now.Add(m.opts.Ahead).UnixNano()
+		if b.WindowStart > limit {
+			m.counts.AheadBlocks++
+			return nil
+		}
+		if m.table.newest > limit {
+			m.setBack(limit)
+		}
+	}
 	s := m.table.at(b.WindowStart)
 	if s == nil {
-		m.old++
+		if b.WindowStart > m.table.newest {
+			m.counts.AheadBlocks++
+		} else {
+			m.counts.OldBlocks++
+		}
 		return nil
 	}
-	w := m.open(s.start)
+	switch m.table.admit(s, b) {
+	case repeated:
+		m.counts.RepeatedBlocks++
+		return nil
+	case crowded:
+		m.counts.CrowdedBlocks++
+		return nil
+	}
+	m.count(now, b)
+	w := m.open(s, now)
+	if s.start < m.table.floor { // the newest window went on, and the table forgot this one
+		m.counts.OldBlocks++
+		return nil
+	}
 	m.written++
-	w.last = m.written
+	w.last, w.changed = m.written, true
 	writeBlock(&m.table, s, b)
-	m.count(w, b)
 	m.forget()
-	if w.becomesComplete(len(m.producers)) {
+	if want, ok := w.pending[b.Producer]; ok && s.blocks[b.Producer].len() >= want {
+		delete(w.pending, b.Producer)
+	}
+	if w.becomesComplete(m.present) {
 		m.complete = true
 	}
 	select {
@@ -136,6 +202,20 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	default:
 	}
 	return nil
+}
+
+// setBack begins again after the clock was set back: windows after the limit, Unix ns, are of
+// a future that did not come.
+func (m *Memory) setBack(limit int64) {
+	t := &m.table
+	if t.newest = noWindow; t.floor > limit {
+		t.floor = 0
+	}
+	for n := len(t.list); n > 0 && t.list[n-1].start > limit; n-- {
+		delete(m.windows, t.list[n-1].start)
+		t.forget(n - 1)
+	}
+	clear(m.producers)
 }
 
 // Sync calls flush, which returns nil once all blocks that the log took before are on disk.
@@ -166,37 +246,66 @@ func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) er
 // maxProducers bounds the producers that completeness is computed from.
 const maxProducers = 1 << 12
 
+// count notes that a producer wrote a window.
+func (m *Memory) count(now time.Time, b *aggregate.Block) {
+	p := m.producers[b.Producer]
+	if p == nil {
+		if len(m.producers) >= maxProducers {
+			return
+		}
+		p = &producer{}
+		m.producers[b.Producer] = p
+	}
+	p.newest, p.wrote = max(p.newest, b.WindowStart), now
+}
+
 // open returns the window of a step in the table, a new one if need be.
-func (m *Memory) open(start int64) *openWindow {
-	w := m.windows[start]
+func (m *Memory) open(s *tableStep, now time.Time) *openWindow {
+	w := m.windows[s.start]
 	if w != nil {
 		return w
 	}
-	w = &openWindow{producers: make(map[uint64]int)}
-	m.windows[start] = w
-	list := m.table.list
-	if n := len(list); n > 1 && start == list[n-1].start && len(m.producers) < maxProducers {
-		w.pending = maps.Clone(m.windows[list[n-2].start].producers)
+	w = &openWindow{step: s}
+	m.windows[s.start] = w
+	if i := slices.Index(m.table.list, s); i > 0 && (s.start > m.table.newest || i == len(m.table.list)-1) {
+		w.pending = make(map[uint64]int)
+		for id, blocks := range m.table.list[i-1].blocks {
+			w.pending[id] = blocks.len()
+		}
 	}
+	m.chooseNewest(now)
 	return w
 }
 
-// count notes that a producer wrote a block of a window.
-func (m *Memory) count(w *openWindow, b *aggregate.Block) {
-	w.changed = true
-	if last, known := m.producers[b.Producer]; known || len(m.producers) < maxProducers {
-		w.producers[b.Producer]++
-		m.producers[b.Producer] = max(last, b.WindowStart)
+// chooseNewest finds the newest window that is shown, and forgets what is too old then.
+func (m *Memory) chooseNewest(now time.Time) {
+	m.present = len(m.producers)
+	if !m.isLive() {
+		return
 	}
-	if want, ok := w.pending[b.Producer]; ok && w.producers[b.Producer] >= want {
-		delete(w.pending, b.Producer)
+	var last []int64
+	for _, p := range m.producers {
+		if now.Sub(p.wrote) < presentWindows*m.opts.Resolution {
+			last = append(last, p.newest)
+		}
 	}
+	if m.present = len(last); m.present == 0 { // nobody to wait for
+		if n := len(m.table.list); n > 0 {
+			last = append(last, m.table.list[n-1].start)
+		}
+	}
+	if len(last) > 0 {
+		slices.Sort(last)
+		m.table.newest = max(m.table.newest, last[len(last)/2])
+	}
+	m.table.slide()
+	m.forget()
 }
 
 // becomesComplete reports, once, that the window has all pending blocks, and one of every
-// known producer.
-func (w *openWindow) becomesComplete(known int) bool {
-	if w.pending == nil || len(w.pending) > 0 || len(w.producers) < known {
+// present producer.
+func (w *openWindow) becomesComplete(present int) bool {
+	if w.pending == nil || len(w.pending) > 0 || len(w.step.blocks) < present {
 		return false
 	}
 	w.pending = nil
@@ -205,36 +314,53 @@ func (w *openWindow) becomesComplete(known int) bool {
 
 // forget drops windows that the table forgot, and producers that wrote no later one.
 func (m *Memory) forget() {
-	oldest := m.table.list[0].start
-	if len(m.windows) > len(m.table.list) {
-		maps.DeleteFunc(m.windows, func(start int64, _ *openWindow) bool { return start < oldest })
+	if len(m.windows) <= len(m.table.list) {
+		return
 	}
-	maps.DeleteFunc(m.producers, func(_ uint64, last int64) bool { return last < oldest })
+	oldest := m.table.list[0].start
+	maps.DeleteFunc(m.windows, func(start int64, _ *openWindow) bool { return start < oldest })
+	maps.DeleteFunc(m.producers, func(_ uint64, p *producer) bool { return p.newest < oldest })
 }
 
 // Run publishes a revision when windows have changed, until ctx ends.
 func (m *Memory) Run(ctx context.Context) error {
-	settle := time.NewTimer(0)
-	defer settle.Stop()
-	<-settle.C
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return nil
+		case <-m.dirty:
+			m.settle(ctx)
+			m.Publish()
+		case <-m.presenceEnds():
+			m.Publish()
+		}
+	}
+	return nil
+}
+
+// settle waits for further blocks of the same moment.
+func (m *Memory) settle(ctx context.Context) {
+	settled := time.NewTimer(m.opts.Settle)
+	defer settled.Stop()
+	for !m.isComplete() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-settled.C:
+			return
 		case <-m.dirty:
 		}
-		settle.Reset(m.opts.Settle)
-		for over := false; !over && !m.isComplete(); {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-settle.C:
-				over = true
-			case <-m.dirty:
-			}
-		}
-		m.Publish()
 	}
+}
+
+// presenceEnds fires when those that the windows ahead wait for are present no more, should
+// nobody write until then. It never does where no window is ahead.
+func (m *Memory) presenceEnds() <-chan time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.table.upToNewest() == len(m.table.list) {
+		return nil
+	}
+	return time.After(presentWindows * m.opts.Resolution)
 }
 
 func (m *Memory) isComplete() bool {
@@ -259,12 +385,13 @@ func (m *Memory) publish() (changed []*Window) {
 	s := m.newState(last.Revision + 1)
 	m.mu.Lock()
 	s.durable = m.durable
-	for _, step := range m.table.list {
+	m.chooseNewest(s.Published)
+	for _, step := range m.table.list[:m.table.upToNewest()] {
 		w := m.windows[step.start]
 		if w.changed {
 			w.changed, w.known = false, &Window{
 				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
-				Producers: len(w.producers), Expected: len(m.producers), Rows: Rows{rows: step.share(), most: m.table.stepRows()}, Memo: NewMemo(),
+				Producers: len(step.blocks), Expected: len(m.producers), Rows: Rows{rows: step.share(), most: m.table.stepRows()}, Memo: NewMemo(),
 				Durable: w.last <= s.durable, last: w.last,
 			}
 			changed = append(changed, w.known)
@@ -307,15 +434,21 @@ func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
 // State is what is known at the latest revision.
 func (m *Memory) State() *State { return m.state.Load() }
 
-// Counts is what was not kept.
+// Counts are the blocks and windows that a Memory did not keep. All but repeated blocks are
+// missing in what it shows.
 type Counts struct {
+	RepeatedBlocks uint64 // counted before: a push or a peer brought them again
 	OldBlocks      uint64 // of windows before all that are kept
-	DroppedWindows uint64 // forgotten early, past the bound on rows
+	AheadBlocks    uint64 // of windows after MemoryOptions.Ahead, or too many windows ahead
+	CrowdedBlocks  uint64 // past the bound on blocks of a window and a producer
+	DroppedWindows uint64 // forgotten early, past the bound on rows or blocks
 }
 
-// Counts is what was not kept so far.
+// Counts are the blocks and windows that were not kept so far.
 func (m *Memory) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Counts{OldBlocks: m.old, DroppedWindows: m.table.forgotten}
+	c := m.counts
+	c.DroppedWindows = m.table.forgotten
+	return c
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
+// begin is before the clock of a synctest bubble.
+var begin = time.Date(1999, 1, 20, 9, 0, 0, 0, time.UTC)
 
 func block(producer uint64, second, cells int) *aggregate.Block {
 	rng := rand.New(rand.NewPCG(producer, uint64(second)))
@@ -168,9 +169,13 @@ func TestRunSettles(t *testing.T) {
 // TestRunGoesOn: a window waits for those who told of one that is kept, and no longer.
 func TestRunGoesOn(t *testing.T) {
 	const settle = 10 * time.Millisecond
+	seq := uint64(0)
 	told := func(second int, producers ...uint64) (list []*aggregate.Block) {
 		for _, p := range producers {
-			list = append(list, block(p, second, 4))
+			b := block(p, second, 4)
+			seq++
+			b.Seq = seq
+			list = append(list, b)
 		}
 		return list
 	}
@@ -347,8 +352,8 @@ func TestDurable(t *testing.T) {
 	again := m.Resume(0, s.Epoch, s.Revision-1)
 	next(again, table.Changed, 0)
 	next(again, table.Durable, 0, 1)
-	for _, w := range []*table.Watcher{w, again, m.Watch(0)} {
-		write(t, m, block(1, 9, 4))
+	for i, w := range []*table.Watcher{w, again, m.Watch(0)} {
+		write(t, m, block(1, 9+i, 4), block(2, 9+i, 4))
 		m.Publish()
 		if step, err := w.Next(t.Context()); err != nil || step.Kind == table.Durable {
 			t.Errorf("told again of durable windows: %+v, %v", step, err)

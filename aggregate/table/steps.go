@@ -23,8 +23,19 @@ type Bounds struct {
 	// Sliding tables keep the newest steps at their first length. They forget the oldest
 	// ones past Steps and past Rows, but never the newest. A step holds at most a quarter of
 	// Rows before it overflows, so that one flood of keys does not push out all others.
+	//
+	// A sliding table counts a block once, however often an exporter or a peer repeats it: its
+	// steps hold the (producer, incarnation, seq) of their blocks. The table refuses blocks of
+	// forgotten steps, so that it never counts what it no longer remembers.
 	Sliding bool
 }
+
+// Bounds of the identities that a sliding table holds, of some 50 bytes each. A block past
+// them is refused: it could come twice.
+const (
+	maxBlocks         = 1 << 20 // in all steps; a quarter of them in one step
+	maxProducerBlocks = 1 << 12 // of a producer in one step
+)
 
 // steps are values under (start of a step, cell, key within the cell), within Bounds. A key
 // is a location, a code or a flow.
@@ -43,7 +54,13 @@ type steps[K comparable, V any] struct {
 	held        int    // rows of all steps
 	full        bool   // a row had no room
 	overflow    V      // all that had no room
-	forgotten   uint64 // steps, because of Rows alone
+	forgotten   uint64 // steps, because of Rows and maxBlocks alone
+
+	// Of sliding tables. Steps after newest are ahead: they are kept beside the Steps up to
+	// newest, as many at most, and hold at most half of Rows and of maxBlocks together.
+	newest int64 // start of a step
+	floor  int64 // end of the last step that was forgotten
+	blocks int   // identities that all steps hold
 }
 
 // step is one piece of time. It gives its rows to readers, who never see them change: they
@@ -52,6 +69,61 @@ type step[K comparable, V any] struct {
 	start  int64 // Unix ns
 	rows   *rows[K, V]
 	shared bool
+
+	// Of sliding tables.
+	blocks map[uint64]blockIDs // by producer
+	n      int                 // identities in blocks
+}
+
+// blockID is what tells the blocks of a producer apart.
+type blockID struct{ incarnation, seq uint64 }
+
+// blockIDs are the blocks of one producer in a step. Most have one.
+type blockIDs struct {
+	first blockID
+	more  map[blockID]struct{} // nil without others
+}
+
+func (ids blockIDs) len() int { return 1 + len(ids.more) }
+
+// admission says whether a sliding table counts a block.
+type admission uint8
+
+const (
+	admitted admission = iota
+	repeated           // the table counted it before
+	crowded            // maxBlocks or maxProducerBlocks are reached
+)
+
+// admit takes a block's identity into its step.
+func (t *steps[K, V]) admit(s *step[K, V], b *aggregate.Block) admission {
+	id := blockID{b.Incarnation, b.Seq}
+	ids, known := s.blocks[b.Producer]
+	if known {
+		if _, more := ids.more[id]; more || ids.first == id {
+			return repeated
+		}
+	}
+	if s.n >= maxBlocks/4 || known && ids.len() >= maxProducerBlocks {
+		return crowded
+	}
+	if s.start > t.newest && s.n > 0 {
+		if _, blocks := t.ahead(); blocks >= maxBlocks/2 {
+			return crowded
+		}
+	}
+	switch {
+	case !known:
+		ids.first = id
+	case ids.more == nil:
+		ids.more = map[blockID]struct{}{id: {}}
+	default:
+		ids.more[id] = struct{}{}
+	}
+	s.blocks[b.Producer] = ids
+	s.n++
+	t.blocks++
+	return admitted
 }
 
 // wholeTime is the width of a step that holds everything.
@@ -66,7 +138,7 @@ func newSteps[K comparable, V any](b Bounds, merge func(into, v *V), past func(K
 	case !b.Sliding:
 		b.Steps = max(b.Steps, 2) // neighbours need two at every length
 	}
-	return steps[K, V]{bounds: b, merge: merge, past: past, width: width}
+	return steps[K, V]{bounds: b, merge: merge, past: past, width: width, newest: math.MaxInt64}
 }
 
 // takes reports whether the block is for this table.
@@ -75,7 +147,7 @@ func (t *steps[K, V]) takes(b *aggregate.Block) bool {
 }
 
 // at returns the step of a window for writing, a new one if need be. It is nil where a
-// sliding table holds later steps alone.
+// sliding table has forgotten the step, or holds as many steps ahead as it may.
 func (t *steps[K, V]) at(start int64) *step[K, V] {
 	if len(t.list) == 0 {
 		t.first, t.last = start, start
@@ -90,15 +162,36 @@ func (t *steps[K, V]) at(start int64) *step[K, V] {
 		t.list[i].own()
 		return t.list[i]
 	}
-	if t.bounds.Sliding && i == 0 && len(t.list) >= t.bounds.Steps {
+	if t.bounds.Sliding && !t.keeps(start, i) {
 		return nil
 	}
 	s := &step[K, V]{start: start, rows: newRows[K, V]()}
-	if t.bounds.Sliding && i > 0 { // the step before is likely to be much like it
-		s.rows.reserve(len(t.list[i-1].rows.cells), len(t.list[i-1].rows.list))
+	if t.bounds.Sliding {
+		s.blocks = make(map[uint64]blockIDs)
+		if i > 0 { // the step before is likely to be much like it
+			s.rows.reserve(len(t.list[i-1].rows.cells), len(t.list[i-1].rows.list))
+		}
 	}
 	t.list = slices.Insert(t.list, i, s)
 	return s
+}
+
+// keeps reports whether a sliding table has a place for a new step, at an index of its list.
+func (t *steps[K, V]) keeps(start int64, i int) bool {
+	upTo := t.upToNewest()
+	if start > t.newest {
+		return len(t.list)-upTo < t.bounds.Steps
+	}
+	return start >= t.floor && (i > 0 || upTo < t.bounds.Steps)
+}
+
+// upToNewest is how many steps are not ahead.
+func (t *steps[K, V]) upToNewest() int {
+	n := len(t.list)
+	for n > 0 && t.list[n-1].start > t.newest {
+		n--
+	}
+	return n
 }
 
 // add adds a value to its row of a step. It returns the step that holds the row: another one
@@ -131,9 +224,23 @@ func (t *steps[K, V]) add(s *step[K, V], k rowKey[K], v *V) *step[K, V] {
 
 func (t *steps[K, V]) noRoom(s *step[K, V]) bool {
 	if t.bounds.Sliding {
+		if s.start > t.newest {
+			if rows, _ := t.ahead(); rows >= t.bounds.Rows/2 {
+				return true
+			}
+		}
 		return len(s.rows.list) >= t.stepRows()
 	}
 	return t.held >= t.bounds.Rows
+}
+
+// ahead is how many rows and identities of blocks the steps after newest hold.
+func (t *steps[K, V]) ahead() (rows, blocks int) {
+	for _, s := range t.list[t.upToNewest():] {
+		rows += len(s.rows.list)
+		blocks += s.n
+	}
+	return rows, blocks
 }
 
 // stepRows is how many rows one step may hold.
@@ -196,13 +303,23 @@ func StepFor(first, last int64, resolution time.Duration, steps int) time.Durati
 
 // slide forgets the oldest steps of a sliding table past its bounds.
 func (t *steps[K, V]) slide() {
-	for t.bounds.Sliding && len(t.list) > 1 && (len(t.list) > t.bounds.Steps || t.held > t.bounds.Rows) {
-		if len(t.list) <= t.bounds.Steps {
+	if !t.bounds.Sliding {
+		return
+	}
+	for n := t.upToNewest(); n > 1 && (n > t.bounds.Steps || t.held > t.bounds.Rows || t.blocks > maxBlocks); n-- {
+		if n <= t.bounds.Steps {
 			t.forgotten++
 		}
-		t.held -= len(t.list[0].rows.list)
-		t.list = slices.Delete(t.list, 0, 1)
+		t.floor = t.list[0].start + t.width
+		t.forget(0)
 	}
+}
+
+// forget drops the step at an index of the list.
+func (t *steps[K, V]) forget(i int) {
+	t.held -= len(t.list[i].rows.list)
+	t.blocks -= t.list[i].n
+	t.list = slices.Delete(t.list, i, i+1)
 }
 
 // Full reports whether a row had no room: steps are longer than their number asks for, or

@@ -43,3 +43,35 @@ func BenchmarkTable(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkMemoryWriteBlock is what a block costs a live table: blocks of 64 cells from 500
+// producers, and of 4096 cells and three signals from two, window after window.
+func BenchmarkMemoryWriteBlock(b *testing.B) {
+	for _, fleet := range []struct {
+		name      string
+		producers uint64
+		cells     int
+		signals   []csig.Signal
+	}{
+		{"500x64", 500, 64, []csig.Signal{csig.MaxDelay}},
+		{"2x4096", 2, 4096, []csig.Signal{csig.MinABW, csig.MinABWRatio, csig.MaxDelay}},
+	} {
+		b.Run(fleet.name, func(b *testing.B) {
+			var blocks []*aggregate.Block
+			for producer := range fleet.producers {
+				rng := rand.New(rand.NewPCG(producer, 1))
+				blocks = append(blocks, tabletest.Block(rng, producer, time.Unix(1e9, 0), fleet.cells, fleet.signals...))
+			}
+			m := table.NewMemory(table.MemoryOptions{})
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				block := blocks[i%len(blocks)]
+				if err := m.WriteBlock(b.Context(), block); err != nil {
+					b.Fatal(err)
+				}
+				block.WindowStart += int64(time.Second)
+				block.Seq++
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,7 +128,8 @@ func (l *slowLog) Commit(context.Context, []byte) error { return <-l.release }
 // round is committed.
 func TestWatchedStore(t *testing.T) {
 	log, live := &slowLog{release: make(chan error)}, table.NewMemory(table.MemoryOptions{})
-	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{newTopBottlenecks(), live}, live: live}
+	top := newTopBottlenecks()
+	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{top, live}, live: live}
 	write := func() error {
 		defer live.Publish()
 		return s.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, time.Unix(1e9, 0), 4, csig.MaxDelay))
@@ -150,8 +152,15 @@ func TestWatchedStore(t *testing.T) {
 		if err := <-synced; !errors.Is(err, want) {
 			t.Errorf("Commit: %v, want %v", err, want)
 		}
-		if state := live.State(); state.Durable(state.Windows) != (want == nil) {
+		state, heavy := live.State(), top.Top(1e18, 9)
+		if state.Durable(state.Windows) != (want == nil) {
 			t.Errorf("after Commit returned %v: durable %v", want, state.Durable(state.Windows))
+		}
+		if err := write(); err != nil { // an exporter that was told of the error comes again
+			t.Fatal(err)
+		}
+		if again := live.State(); again.Revision != state.Revision || !reflect.DeepEqual(heavy, top.Top(1e18, 9)) || len(heavy) == 0 {
+			t.Errorf("a block that came again made revision %d of %d, and top %+v of %+v", again.Revision, state.Revision, top.Top(1e18, 9), heavy)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	memory := table.NewMemory(table.MemoryOptions{})
+	memory := table.NewMemory(table.MemoryOptions{Ahead: -1}) // captures have their own clock
 	r, err := newReplayRun(cmd, config, n, memory)
 	if err != nil {
 		return err

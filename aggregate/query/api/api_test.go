@@ -35,6 +35,7 @@ type served struct {
 	memory *table.Memory
 	cells  int
 	also   aggregate.Sink // is told the same; nil for none
+	blocks uint64         // that were written
 }
 
 func newServed(t testing.TB, cells int, change func(*api.Config)) *served {
@@ -68,15 +69,23 @@ func (s *served) window(t testing.TB, second int) {
 func (s *served) write(t testing.TB, second int) {
 	t.Helper()
 	for _, b := range producersBlocks(second, s.cells) {
-		if err := s.memory.WriteBlock(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		if s.also == nil {
-			continue
-		}
-		if err := s.also.WriteBlock(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		s.writeBlock(t, b)
+	}
+}
+
+// writeBlock writes a block that differs from all before it.
+func (s *served) writeBlock(t testing.TB, b *aggregate.Block) {
+	t.Helper()
+	s.blocks++
+	b.Seq = s.blocks
+	if err := s.memory.WriteBlock(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if s.also == nil {
+		return
+	}
+	if err := s.also.WriteBlock(t.Context(), b); err != nil {
+		t.Fatal(err)
 	}
 }
 

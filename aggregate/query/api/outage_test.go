@@ -62,7 +62,7 @@ func (s *slowNames) Locations(ctx context.Context) ([]fabric.Location, error) {
 
 func windowsInMemory(t *testing.T, windows int) *table.Memory {
 	t.Helper()
-	memory := table.NewMemory(table.MemoryOptions{})
+	memory := table.NewMemory(table.MemoryOptions{Ahead: -1}) // after a bubble's clock
 	for i := range windows {
 		b := tabletest.Block(rand.New(rand.NewPCG(1, uint64(i))), 1, time.Unix(1e9+int64(i), 0), 4, csig.MinABWRatio)
 		if err := memory.WriteBlock(t.Context(), b); err != nil {

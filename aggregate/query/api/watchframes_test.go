@@ -170,9 +170,7 @@ func TestWatchFrames(t *testing.T) {
 			s.write(t, step.second)
 		} else {
 			b := tabletest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Duration(step.second)*time.Second), step.cells, csig.MaxDelay)
-			if err := s.memory.WriteBlock(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			s.writeBlock(t, b)
 		}
 		s.memory.Publish()
 		e, want := frames.next(t), decode[wire.WindowEvent](t, plain.next(t), "window")
@@ -196,9 +194,7 @@ func TestWatchFramesGone(t *testing.T) {
 	write := func(second, cells int) {
 		t.Helper()
 		b := tabletest.Block(rand.New(rand.NewPCG(3, 3)), 0, begin.Add(time.Duration(second)*time.Second), cells, csig.MaxDelay)
-		if err := s.memory.WriteBlock(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		s.writeBlock(t, b)
 		s.memory.Publish()
 	}
 	write(0, 16)
@@ -249,9 +245,7 @@ func TestWatchFramesRenamed(t *testing.T) {
 	names.moved.Store(true)
 	now.Store(int64(time.Minute))
 	b := tabletest.Block(rand.New(rand.NewPCG(9, 9)), 0, begin.Add(time.Second), 2, csig.MaxDelay)
-	if err := s.memory.WriteBlock(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	s.writeBlock(t, b)
 	s.memory.Publish()
 	if told := known.window(w.next(t)); told.Base != nil {
 		t.Errorf("changes of %s", told.Base)

@@ -1,0 +1,203 @@
+package table_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// observations counts those of a state, in tags and reflections.
+func observations(s *table.State) (n uint64) {
+	for _, w := range s.Windows {
+		for _, signal := range w.Signals() {
+			w.Rows.Each(signal, func(_ aggregate.CellID, l *aggregate.LocationStats) { n += l.Observations })
+		}
+	}
+	return n
+}
+
+// seconds are the starts of windows, from begin on.
+func seconds(s *table.State) (list []int) {
+	for _, w := range s.Windows {
+		list = append(list, int(w.Start.Sub(begin)/time.Second))
+	}
+	return list
+}
+
+// TestOnce: a block counts once, however often and whenever it comes, and whatever became of
+// its window.
+func TestOnce(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{MaxRows: 400})
+	other := block(1, 0, 8)
+	other.Incarnation++
+	delta := block(1, 0, 8)
+	delta.Seq += 1 << 40
+	want := uint64(0)
+	for _, b := range []*aggregate.Block{block(1, 0, 8), block(2, 0, 8), other, delta} {
+		write(t, m, b)
+		for i := range b.Len() {
+			want += b.Observations[i]
+		}
+	}
+	m.Publish()
+	first := m.State()
+	if got := observations(first); got != want {
+		t.Fatalf("%d observations of four blocks, want %d", got, want)
+	}
+	write(t, m, block(1, 0, 8), delta, block(2, 0, 8), other, block(1, 0, 8))
+	m.Publish()
+	if m.State() != first || m.Counts() != (table.Counts{RepeatedBlocks: 5}) {
+		t.Errorf("repeated blocks made revision %d, counts %+v", m.State().Revision, m.Counts())
+	}
+
+	// The bound on rows makes the memory forget windows early. A block of one of them may
+	// have been counted.
+	for second := 1; second < 5; second++ {
+		write(t, m, block(1, second, 300))
+	}
+	before := m.Counts()
+	write(t, m, block(1, 0, 8), block(3, 0, 8))
+	m.Publish()
+	if c := m.Counts(); before.DroppedWindows == 0 || c.OldBlocks != 2 || slices.Contains(seconds(m.State()), 0) {
+		t.Errorf("counts %+v then %+v, windows %v: want no forgotten window again", before, c, seconds(m.State()))
+	}
+}
+
+// TestCrowded: a producer that makes ever more blocks takes a bounded place.
+func TestCrowded(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{})
+	const bound = 1 << 12
+	b := block(1, 0, 1)
+	for range bound + 10 {
+		b.Seq++
+		write(t, m, b)
+	}
+	write(t, m, block(2, 0, 1))
+	m.Publish()
+	if c := m.Counts(); c != (table.Counts{CrowdedBlocks: 10}) || m.State().Newest().Producers != 2 {
+		t.Errorf("counts %+v, %d producers: want 10 crowded blocks of one of two", c, m.State().Newest().Producers)
+	}
+}
+
+// TestNewest: the median of producers decides what is newest, and what is ahead waits for it.
+func TestNewest(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		ahead  time.Duration
+		blocks [][2]int // producer, second
+		now    int      // seconds after begin
+		want   []int    // windows that are shown
+		counts table.Counts
+	}{
+		{"one alone", 0, [][2]int{{1, 0}, {1, 1}}, 0, []int{0, 1}, table.Counts{}},
+		{"one of three is ahead", 0, [][2]int{{1, 0}, {2, 0}, {3, 0}, {3, 1}, {3, 2}}, 0, []int{0}, table.Counts{}},
+		{"the others reach it", 0, [][2]int{{1, 0}, {2, 0}, {3, 0}, {3, 1}, {3, 2}, {1, 2}}, 0, []int{0, 1, 2}, table.Counts{}},
+		{"one of three is behind", 0, [][2]int{{1, 0}, {2, 0}, {3, 0}, {1, 1}, {2, 1}}, 0, []int{0, 1}, table.Counts{}},
+		{"beyond the bound", 0, [][2]int{{1, 0}, {2, 0}, {2, 3}, {1, 2}}, 0, []int{0, 2}, table.Counts{AheadBlocks: 1}},
+		{"no newest is far ahead", 0, [][2]int{{1, 0}, {2, 0}, {2, 59}, {3, 59}, {4, 59}}, 0, []int{0}, table.Counts{AheadBlocks: 3}},
+		{"a configured bound", time.Minute, [][2]int{{1, 0}, {2, 59}, {3, 59}}, 0, []int{0, 59}, table.Counts{}},
+		{"many windows ahead", time.Hour, [][2]int{{1, 0}, {2, 0}, {3, 1}, {3, 2}, {3, 3}, {3, 4}, {3, 5}, {3, 6}}, 0, []int{0}, table.Counts{AheadBlocks: 2}},
+		{"late blocks find their window", 0, [][2]int{{1, 1}, {2, 1}, {3, 2}, {1, 0}}, 0, []int{0, 1}, table.Counts{}},
+		{"too late", 0, [][2]int{{1, 5}, {1, 6}, {1, 7}, {1, 8}, {2, 4}}, 8, []int{5, 6, 7, 8}, table.Counts{OldBlocks: 1}},
+		{"captures have their own clock", -1, [][2]int{{1, 0}, {2, 0}, {3, 0}, {3, 500}}, 0, []int{0, 500}, table.Counts{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			now := begin.Add(time.Duration(test.now) * time.Second)
+			m := table.NewMemory(table.MemoryOptions{Windows: 4, Ahead: test.ahead, Now: func() time.Time { return now }})
+			for _, b := range test.blocks {
+				write(t, m, block(uint64(b[0]), b[1], 2))
+			}
+			m.Publish()
+			if got := seconds(m.State()); !slices.Equal(got, test.want) || m.Counts() != test.counts {
+				t.Errorf("windows %v, counts %+v, want %v, %+v", got, m.Counts(), test.want, test.counts)
+			}
+		})
+	}
+}
+
+// TestFloodAhead: rows of windows ahead push out no window that is shown.
+func TestFloodAhead(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{MaxRows: 400, Now: func() time.Time { return begin }})
+	for producer := range uint64(3) {
+		write(t, m, block(producer, -1, 4), block(producer, 0, 4))
+	}
+	write(t, m, block(0, 1, 300), block(0, 2, 300))
+	m.Publish()
+	if got := seconds(m.State()); !slices.Equal(got, []int{-1, 0}) || m.Counts() != (table.Counts{}) {
+		t.Errorf("windows %v, counts %+v", got, m.Counts())
+	}
+}
+
+// TestClockSetBack: once the clock is right again, windows of its future are gone, and those
+// of now count.
+func TestClockSetBack(t *testing.T) {
+	now := begin.Add(time.Hour)
+	m := table.NewMemory(table.MemoryOptions{Windows: 4, Now: func() time.Time { return now }})
+	for second := range 6 {
+		write(t, m, block(1, 3600-6+second, 4), block(2, 3600-6+second, 4))
+	}
+	m.Publish()
+	now = begin.Add(10 * time.Second)
+	write(t, m, block(1, 10, 4), block(2, 10, 4), block(2, 3600, 4))
+	m.Publish()
+	if got := seconds(m.State()); !slices.Equal(got, []int{10}) || m.Counts() != (table.Counts{AheadBlocks: 1}) {
+		t.Errorf("windows %v, counts %+v", got, m.Counts())
+	}
+}
+
+// TestPresence: windows ahead are shown when those that they wait for are present no more,
+// though nobody writes by then.
+func TestPresence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := table.NewMemory(table.MemoryOptions{})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = m.Run(ctx) })
+		write(t, m, block(1, 0, 4), block(2, 0, 4), block(3, 0, 4))
+		time.Sleep(time.Second)
+		start := time.Now()
+		write(t, m, block(3, 1, 4))
+		time.Sleep(500 * time.Millisecond)
+		if got := seconds(m.State()); !slices.Equal(got, []int{0}) {
+			t.Errorf("windows %v while one of three is ahead", got)
+		}
+		if s, _ := m.Wait(ctx, m.State().Epoch, m.State().Revision); !slices.Equal(seconds(s), []int{0, 1}) || time.Since(start) > 4*time.Second {
+			t.Errorf("windows %v after %s", seconds(s), time.Since(start))
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+// TestAheadSame: windows hold the same, whether producers are in step or up to two seconds
+// apart and repeat themselves.
+func TestAheadSame(t *testing.T) {
+	now := begin.Add(10 * time.Second)
+	options := table.MemoryOptions{Now: func() time.Time { return now }}
+	inStep, apart := table.NewMemory(options), table.NewMemory(options)
+	for second := range 12 {
+		for producer := range 5 {
+			write(t, inStep, block(uint64(producer), second, 9))
+			for _, at := range []int{second - producer%3, second - 1 - producer%3} {
+				write(t, apart, block(uint64(producer), max(at, 0), 9))
+			}
+		}
+		inStep.Publish()
+		apart.Publish()
+	}
+	for i, second := range []int{0, 5, 9} {
+		want, got := inStep.State().Windows[second], apart.State().Windows[second]
+		if diff := cmp.Diff(want.Cells(csig.MaxDelay), got.Cells(csig.MaxDelay)); diff != "" || !want.Start.Equal(got.Start) {
+			t.Errorf("window %d of %s and %s (-want +got):\n%s", i, want.Start, got.Start, diff)
+		}
+	}
+}
