@@ -111,11 +111,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Horizon > maxDuration || c.MaxAhead > maxDuration {
 		return c, fmt.Errorf("horizon %s, max ahead %s: expected at most %s", c.Horizon, c.MaxAhead, maxDuration)
 	}
-	return c, errors.Join(aggregate.CheckWeight(c.Weight), CheckMaxKeys(c.MaxKeys))
+	return c, errors.Join(aggregate.CheckWeight(c.Weight), checkMaxKeys(c.MaxKeys))
 }
 
-// CheckMaxKeys says what is wrong with a Config.MaxKeys.
-func CheckMaxKeys(n int) error {
+// checkMaxKeys says what is wrong with a Config.MaxKeys.
+func checkMaxKeys(n int) error {
 	if n < 1 || n > MaxKeyBudget {
 		return fmt.Errorf("%d keys: expected 1 to %d", n, MaxKeyBudget)
 	}

@@ -39,7 +39,7 @@ type capturer interface {
 }
 
 // runCapturing opens a capturer and runs it until the command is told to end.
-func runCapturing(cmd *cobra.Command, f *operationsFlags, open func() (capturer, error)) error {
+func runCapturing(cmd *cobra.Command, f *operationsFlags, open func(*operations) (capturer, error)) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
@@ -47,7 +47,7 @@ func runCapturing(cmd *cobra.Command, f *operationsFlags, open func() (capturer,
 	if err != nil {
 		return err
 	}
-	c, err := open()
+	c, err := open(o)
 	if err != nil {
 		return err
 	}
@@ -67,14 +67,18 @@ type capturing struct {
 	taps   tapFlags
 	// section is what is captured under a network.
 	section func(*network) (*config.Capture, []config.Mirror)
+	// use says which parts of the process take memory under a network.
+	use func(*network) config.MemoryUse
 	// fixed are settings that a reload does not take over, started those that are in use.
 	fixed   func(*network) (config.Settings, error)
 	started config.Settings
 
-	network *network
-	using   atomic.Pointer[network] // the same, for other goroutines
-	agent   *agent.Agent
-	ops     *operations
+	network  *network
+	memory   config.Memory
+	using    atomic.Pointer[network] // the same, for other goroutines
+	agent    *agent.Agent
+	ops      *operations
+	opsFlags *operationsFlags
 	// reloaded takes over a configuration that has been checked, before windows do.
 	reloaded func(*network) error
 }
@@ -86,6 +90,9 @@ func (c *capturing) begin() (err error) {
 	}
 	c.using.Store(c.network)
 	if c.started, err = c.fixed(c.network); err != nil {
+		return err
+	}
+	if c.memory, err = c.ops.divideMemory(c.opsFlags, &c.network.Config, c.use(c.network)); err != nil {
 		return err
 	}
 	setup, err := c.setup(c.network)
@@ -100,6 +107,9 @@ func (c *capturing) begin() (err error) {
 func (c *capturing) setup(n *network) (s agent.Setup, err error) {
 	section, mirrors := c.section(n)
 	s = agent.Setup{Settings: n.Settings(), Network: n.Naming(), Interval: time.Duration(section.CommitInterval)}
+	if s.Settings.MaxKeys, err = orUsage(c.memory.MaxKeys(&n.Config, c.use(n))); err != nil {
+		return s, err
+	}
 	if s.Instance, err = orUsage(section.Name()); err != nil {
 		return s, err
 	}
@@ -177,7 +187,6 @@ const (
 
 // watchPipeline makes the taps and what is behind them part of metrics and health.
 func (c *capturing) watchPipeline(o *operations) error {
-	c.ops = o
 	o.Health.Require("taps", c.tapsUp)
 	stats := c.agent.Stats
 	return o.Export(

@@ -77,7 +77,7 @@ notification (sd_notify).`,
 	addExposedFlag(cmd, "--api-listen", &f.apiExposed)
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return runCapturing(cmd, &f.ops, func() (capturer, error) { return newCollector(cmd, &f) })
+		return runCapturing(cmd, &f.ops, func(o *operations) (capturer, error) { return newCollector(cmd, &f, o) })
 	}
 	return cmd
 }

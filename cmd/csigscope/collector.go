@@ -37,12 +37,19 @@ type collector struct {
 }
 
 // newCollector reads the configuration, and opens what it names.
-func newCollector(cmd *cobra.Command, f *collectFlags) (c *collector, err error) {
+func newCollector(cmd *cobra.Command, f *collectFlags, o *operations) (c *collector, err error) {
 	c = &collector{flags: f}
-	c.cmd, c.logger, c.taps = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
+	c.cmd, c.logger, c.taps, c.ops, c.opsFlags = cmd, o.logger, f.taps, o, &f.ops
 	c.read = func() (*network, error) { return f.read(cmd) }
 	c.section = func(n *network) (*config.Capture, []config.Mirror) {
 		return &n.Config.Collect.Capture, n.Config.Collect.Mirrors
+	}
+	c.use = func(n *network) config.MemoryUse {
+		section := &n.Config.Collect
+		return config.MemoryUse{
+			Capture: &section.Capture, Mirrors: section.Mirrors, Embedded: embeddedStore(&n.Config), Writes: true,
+			Exporters: section.Ingest.Listen != "", API: f.api != "", Live: f.api != "",
+		}
 	}
 	c.fixed, c.reloaded = collectSettings, c.takeOver
 	defer func() {
@@ -71,7 +78,7 @@ func (c *collector) openServer() (err error) {
 	}
 	cfg := remote.ServerConfig{
 		Listen: string(ingest.Listen), DangerouslyExposed: c.flags.exposed, Logger: c.logger,
-		Auth: ingest.Auth(), Admission: ingest.Admission(),
+		Auth: ingest.Auth(), Admission: c.admission(c.network),
 	}
 	if c.server, err = remote.NewServer(cfg, &c.log, handover.Directory{Store: c.db.store}); err != nil {
 		return usageError{fmt.Errorf("collect: ingest: %w", err)}
@@ -79,12 +86,19 @@ func (c *collector) openServer() (err error) {
 	return nil
 }
 
+// admission says which exporters may hand in, within the memory that there is for all of them.
+func (c *collector) admission(n *network) remote.Admission {
+	a := n.Config.Collect.Ingest.Admission()
+	a.Limits.MaxBuffered = c.memory.Buffered
+	return a
+}
+
 // collectSettings are those of collect that a reload does not take over. Flags, which do not
 // change with the files, are over them.
 func collectSettings(n *network) (config.Settings, error) {
 	own := n.Config.Collect
 	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Limits.Limits = nil, nil, nil, config.Limits{}
-	s, err := config.SettingsOf(map[string]any{"store": n.Config.Store, "collect": own})
+	s, err := config.SettingsOf(map[string]any{"store": n.Config.Store, "collect": own, "memory_limit": n.Config.MemoryLimit})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +119,7 @@ func (c *collector) holdNames(n *network) {
 func (c *collector) takeOver(n *network) error {
 	c.holdNames(n)
 	if c.server != nil {
-		if err := c.server.Use(n.Config.Collect.Ingest.Admission()); err != nil {
+		if err := c.server.Use(c.admission(n)); err != nil {
 			return err
 		}
 	}
@@ -159,7 +173,7 @@ func (c *collector) openFeed() error {
 	if err != nil {
 		return err
 	}
-	if c.feed, err = newLiveFeed(c.cmd, d, names, c.db); err != nil {
+	if c.feed, err = newLiveFeed(c.cmd, d, names, c.db, &c.memory); err != nil {
 		return errors.Join(err, d.Close())
 	}
 	c.log.live = c.feed.memory

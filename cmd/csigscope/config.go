@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -64,7 +67,13 @@ func newConfigDump() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.Dump(cmd.OutOrStdout())
+		if err := c.Dump(cmd.OutOrStdout()); err != nil {
+			return err
+		}
+		if l := daemon.FindMemoryLimit(uint64(c.MemoryLimit), os.DirFS("/"), os.Getenv); l.Bytes+l.Go > 0 {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "# memory limit here, of all processes together: %d MiB, by %s (GOMEMLIMIT: %d MiB)\n", l.Bytes>>20, l.String(), l.Go>>20)
+		}
+		return err
 	}
 	return cmd
 }

@@ -65,7 +65,7 @@ gave way in a full spool, or that the collector refused, are in the table gaps t
 	}
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return runCapturing(cmd, &f.ops, func() (capturer, error) { return newExporting(cmd, &f) })
+		return runCapturing(cmd, &f.ops, func(o *operations) (capturer, error) { return newExporting(cmd, &f, o) })
 	}
 	return cmd
 }
@@ -101,9 +101,9 @@ func (e *exporting) lastWords() string { return e.agent.Left() + "; windows in t
 // close lets go of what is open.
 func (e *exporting) close() error { return e.client.Close() }
 
-func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
+func newExporting(cmd *cobra.Command, f *exportFlags, o *operations) (*exporting, error) {
 	e := &exporting{}
-	e.cmd, e.logger, e.taps = cmd, newLogger(cmd, cmd.ErrOrStderr()), f.taps
+	e.cmd, e.logger, e.taps, e.ops, e.opsFlags = cmd, o.logger, f.taps, o, &f.ops
 	e.section = func(n *network) (*config.Capture, []config.Mirror) { return &n.Config.Export.Capture, nil }
 	e.read = func() (*network, error) {
 		n, err := f.read(cmd)
@@ -115,7 +115,10 @@ func newExporting(cmd *cobra.Command, f *exportFlags) (*exporting, error) {
 	e.fixed = func(n *network) (config.Settings, error) {
 		own := n.Config.Export
 		own.Taps = nil
-		return config.SettingsOf(map[string]any{"export": own})
+		return config.SettingsOf(map[string]any{"export": own, "memory_limit": n.Config.MemoryLimit})
+	}
+	e.use = func(n *network) config.MemoryUse {
+		return config.MemoryUse{Capture: &n.Config.Export.Capture, Spools: true}
 	}
 	e.reloaded = func(*network) error { return nil }
 	if err := e.begin(); err != nil {

@@ -6,12 +6,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest/edge"
@@ -23,6 +27,8 @@ type operationsFlags struct {
 	remote    bool
 	pprof     bool
 	noSandbox bool
+
+	engineMemory uint64 // of the embedded engine, bytes; 0: its default
 }
 
 func (f *operationsFlags) add(flags *pflag.FlagSet) {
@@ -53,6 +59,31 @@ func newOperations(cmd *cobra.Command, f *operationsFlags) (*operations, error) 
 		return nil, usageError{fmt.Errorf("--metrics-listen: %w", err)}
 	}
 	return o, o.Export(metrics.NewBuild(version, runtime.Version()))
+}
+
+// divideMemory divides the memory limit of the configuration, of the cgroup or of the environment
+// between the parts of the process and the engine that it starts. Go's part holds from now on.
+func (o *operations) divideMemory(f *operationsFlags, c *config.Config, use config.MemoryUse) (config.Memory, error) {
+	limit := daemon.FindMemoryLimit(uint64(c.MemoryLimit), os.DirFS("/"), os.Getenv)
+	m, err := c.Memory(limit.Bytes, limit.Go, use)
+	if err != nil {
+		return m, usageError{err}
+	}
+	if m.Go == 0 {
+		o.logger.Info("memory is not limited")
+		return m, nil
+	}
+	f.engineMemory = m.Engine
+	debug.SetMemoryLimit(int64(m.Go))
+	o.logger.Info("memory is limited", slog.String("by", limit.String()), slog.Uint64("go_bytes", m.Go), slog.Uint64("engine_bytes", m.Engine),
+		slog.Int("live_rows", m.LiveRows), slog.Int("kept_answers_bytes", m.Answers), slog.Int("ingest_bytes", m.Buffered), slog.Uint64("windows_bytes", m.Windows))
+	return m, nil
+}
+
+// embeddedStore reports whether a configuration names the embedded store.
+func embeddedStore(c *config.Config) bool {
+	target, err := c.Store.DSN.Target()
+	return err == nil && target.Kind == store.KindEmbedded
 }
 
 // watchStore makes the process ready while its store answers, and exports what befalls it.

@@ -83,7 +83,12 @@ func withStore(cmd *cobra.Command, open opener, run func(cmd *cobra.Command, db 
 // openForReading opens a store that has to exist. The schema of a server is left as it is, since
 // readers may not be allowed to change it.
 func openForReading(cmd *cobra.Command, dsn string) (*openedStore, error) {
-	db, err := connectStore(cmd, dsn, mustExist)
+	return openForReadingIn(cmd, dsn, 0)
+}
+
+// openForReadingIn is openForReading with a limit of the embedded engine, bytes; 0: its default.
+func openForReadingIn(cmd *cobra.Command, dsn string, engineMemory uint64) (*openedStore, error) {
+	db, err := connect(cmd, dsn, mustExist, nil, engineMemory)
 	switch {
 	case err != nil:
 		return nil, err

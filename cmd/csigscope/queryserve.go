@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
@@ -69,6 +70,13 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if c.Store, err = storeSettings(cmd, f.dsn); err != nil {
+		return err
+	}
+	memory, err := o.divideMemory(&f.ops, &c, config.MemoryUse{Embedded: embeddedStore(&c), API: true})
+	if err != nil {
+		return err
+	}
 	d, err := openDoor(cmd.Context(), &c.API, "--listen", f.listen, f.exposed, o.logger)
 	if err != nil {
 		return err
@@ -83,7 +91,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	db.keepTrimmed(cmd.Context())
-	server, err := newPageServer(db, f.name, nil, d)
+	server, err := newPageServer(db, f.name, nil, d, &memory)
 	if err != nil {
 		return err
 	}

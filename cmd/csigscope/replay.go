@@ -207,7 +207,7 @@ type replayRun struct {
 // newReplayRun checks the files of a replay whose blocks go to further sinks as well.
 func newReplayRun(cmd *cobra.Command, c replay.Config, n *network, sinks ...aggregate.Sink) (*replayRun, error) {
 	r := &replayRun{network: n, summary: table.New(table.Bounds{
-		Resolution: c.Resolutions[len(c.Resolutions)-1], Rows: n.Config.Windows.MaxKeys.Int(),
+		Resolution: c.Resolutions[len(c.Resolutions)-1], Rows: c.MaxKeys,
 	})}
 	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	var err error

@@ -209,7 +209,7 @@ func openScratch(cmd *cobra.Command, dir string) (*openedStore, error) {
 		target: store.Target{Kind: store.KindEmbedded, Dir: dir, Database: store.DefaultDatabase},
 		logger: newLogger(cmd, cmd.ErrOrStderr()),
 	}
-	err := db.startEngine(cmd.Context(), makeMissing)
+	err := db.startEngine(cmd.Context(), makeMissing, 0)
 	if err == nil {
 		o := store.Options{Database: db.target.Database, Logger: db.logger}
 		db.askEngine(&o)

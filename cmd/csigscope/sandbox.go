@@ -50,14 +50,14 @@ func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ..
 		allowed.Read = append(allowed.Read, daemon.Holding(files...)...)
 		return allowed, embedded, err
 	}
-	return restricted(cmd, f, folders, func() (*openedStore, error) { return openForReading(cmd, dsn) })
+	return restricted(cmd, f, folders, func() (*openedStore, error) { return openForReadingIn(cmd, dsn, f.engineMemory) })
 }
 
 // openStore opens the store of collect. The process keeps the files of the store, and the
 // folders of files that are read again later.
 func (f *collectFlags) openStore(cmd *cobra.Command, n *network) (*openedStore, error) {
 	folders := func() (daemon.Folders, bool, error) { return f.folders(cmd, n) }
-	return restricted(cmd, &f.ops, folders, func() (*openedStore, error) { return openStoreLater(cmd, f.dsn, &f.box) })
+	return restricted(cmd, &f.ops, folders, func() (*openedStore, error) { return openStoreLater(cmd, f.dsn, &f.box, f.ops.engineMemory) })
 }
 
 // engineFolders are those of the embedded engine and of the configuration, which is read

@@ -34,7 +34,7 @@ func newSchemaCommand() *cobra.Command {
 // error of --store none. A box is for commands that write.
 func asItIs(how opening, box *outboxFlags, lacks string) opener {
 	return func(cmd *cobra.Command, dsn string) (*openedStore, error) {
-		db, err := connect(cmd, dsn, how, box)
+		db, err := connect(cmd, dsn, how, box, 0)
 		if err == nil && db == nil {
 			err = usageError{fmt.Errorf("schema %s: --store none has %s", cmd.Name(), lacks)}
 		}
@@ -45,7 +45,7 @@ func asItIs(how opening, box *outboxFlags, lacks string) opener {
 // embedded opens the embedded store, for commands that no server has.
 func embedded(how opening, box *outboxFlags) opener {
 	return func(cmd *cobra.Command, dsn string) (*openedStore, error) {
-		db, err := connect(cmd, dsn, how, box)
+		db, err := connect(cmd, dsn, how, box, 0)
 		if err != nil || db != nil && db.engine != nil {
 			return db, err
 		}

@@ -62,9 +62,10 @@ type pageServer struct {
 	door    *edge.Server
 }
 
-// newPageServer serves what is stored, and the last windows where memory is not nil.
-func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.Server) (*pageServer, error) {
-	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Logger: db.logger})
+// newPageServer serves what is stored, and the last windows where memory is not nil, within the
+// process's memory.
+func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.Server, m *config.Memory) (*pageServer, error) {
+	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Made: m.Answers, Logger: db.logger})
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +93,12 @@ type liveFeed struct {
 	handler http.Handler
 }
 
-// newLiveFeed serves behind the door. History is asked of the store, names of the fabric in
-// use.
-func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, db *openedStore) (*liveFeed, error) {
-	f := &liveFeed{memory: table.NewMemory(table.MemoryOptions{}), door: d}
+// newLiveFeed serves behind the door, within the process's memory. History is asked of the
+// store, names of the fabric in use.
+func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, db *openedStore, m *config.Memory) (*liveFeed, error) {
+	f := &liveFeed{memory: table.NewMemory(table.MemoryOptions{MaxRows: m.LiveRows}), door: d}
 	var err error
-	f.api, err = api.New(api.Config{Memory: f.memory, Reader: query.FromStore(db.store), Names: names, Logger: db.logger})
+	f.api, err = api.New(api.Config{Memory: f.memory, Reader: query.FromStore(db.store), Names: names, Made: m.Answers, Logger: db.logger})
 	if err != nil {
 		return nil, err
 	}

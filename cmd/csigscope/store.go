@@ -85,7 +85,7 @@ func openStore(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, er
 
 // openStoreKeeping is openStore with a retention that comes before the file's.
 func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store.Retention) (*openedStore, error) {
-	db, err := connect(cmd, dsn, makeMissing, f)
+	db, err := connect(cmd, dsn, makeMissing, f, 0)
 	if err != nil || db == nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store
 
 // openStoreLater is openStore that does not need the server: rows wait in the outbox until
 // it comes. Without an outbox there is nowhere to wait.
-func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, error) {
-	db, err := connect(cmd, dsn, whenThere, f)
+func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
+	db, err := connect(cmd, dsn, whenThere, f, engineMemory)
 	if err != nil || db == nil || db.config.Outbox.Dir != config.NoOutbox {
 		return db, err
 	}
@@ -117,12 +117,9 @@ func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 	return nil
 }
 
-// connectStore opens what --store names for questions and leaves its schema as it is.
-func connectStore(cmd *cobra.Command, dsn string, how opening) (*openedStore, error) {
-	return connect(cmd, dsn, how, nil)
-}
-
-func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*openedStore, error) {
+// connect opens what --store names and leaves its schema as it is. Without f it is for questions.
+// engineMemory limits an embedded engine that is started, in bytes; 0: the engine's default.
+func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
 	c, err := storeSettings(cmd, dsn)
 	if err != nil {
 		return nil, err
@@ -137,7 +134,7 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags) (*open
 	case store.KindNone:
 		return nil, nil
 	case store.KindEmbedded:
-		if err := db.startEngine(cmd.Context(), how); err != nil {
+		if err := db.startEngine(cmd.Context(), how, engineMemory); err != nil {
 			return nil, err
 		}
 		db.askEngine(&o)
@@ -206,7 +203,7 @@ func (db *openedStore) keepTrimmed(ctx context.Context) {
 
 // startEngine attaches to the embedded engine over the target's folder, or starts it
 // as a child process of this binary.
-func (db *openedStore) startEngine(ctx context.Context, how opening) error {
+func (db *openedStore) startEngine(ctx context.Context, how opening, memory uint64) error {
 	dir, err := embeddedFolder(db.target)
 	if err != nil {
 		return err
@@ -226,7 +223,7 @@ func (db *openedStore) startEngine(ctx context.Context, how opening) error {
 		start = chdb.StartLater
 	}
 	db.engine, err = start(ctx, chdb.Options{
-		Dir: dir, Command: []string{exe, "engine", "--dir", dir}, Logger: db.logger,
+		Dir: dir, Command: []string{exe, "engine", "--dir", dir}, MaxMemory: memory, Logger: db.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("start store: %w", err)

@@ -48,8 +48,8 @@ func (l *lane) open(plan *Plan) (err error) {
 func (l *lane) settings(plan *Plan) *window.Settings {
 	s := plan.Settings
 	if l.session != "" {
-		s.MaxKeys = max(cmp.Or(s.MaxKeys, window.DefaultMaxKeys)/sessionShare, 1)
-		s.Flows.Budget = max(cmp.Or(s.Flows.Budget, window.DefaultFlowBudget)/sessionShare, s.Flows.Top, 2)
+		s.MaxKeys = max(cmp.Or(s.MaxKeys, window.DefaultMaxKeys)/SessionShare, 1)
+		s.Flows.Budget = max(cmp.Or(s.Flows.Budget, window.DefaultFlowBudget)/SessionShare, s.Flows.Top, 2)
 	}
 	return &s
 }

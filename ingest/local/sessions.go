@@ -43,9 +43,9 @@ type SessionCounters struct {
 	SwitchTimes, Unusable uint64
 }
 
-// sessionShare is the part of Plan.MaxKeys, and of the budget of flows, that a session has:
+// SessionShare is the part of Plan.MaxKeys, and of the budget of flows, that a session has:
 // anybody may open sessions.
-const sessionShare = 16
+const SessionShare = 16
 
 // placeOf is what a session of the worker's tap is, or the tap itself.
 func (w *worker) placeOf(session string) SessionTap {

@@ -41,6 +41,8 @@ type Config struct {
 	Collect  Collect          `yaml:"collect"`
 	Export   Export           `yaml:"export"`
 	API      API              `yaml:"api"`
+	// MemoryLimit is divided by Config.Memory.
+	MemoryLimit Bytes `yaml:"memory_limit,omitempty" range:"256MiB.." default:"90 % of the limit of the process's cgroup, else none" help:"memory of collect, export or query serve together with the embedded engine that it starts: what grows in them gets bounds that add up to it. The environment variable GOMEMLIMIT, of the Go heap alone, comes first"`
 }
 
 // Default returns the configuration of an empty file.

@@ -252,6 +252,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"windows.fine_heavy_only":  {"maybe"},
 		"windows.max_keys":         {"-1", "0", "1.5", "4e9", "many"},
 		"windows.locate_untouched": {"maybe"},
+		"memory_limit":             {"0", "-1", "100MiB", "much"},
 		"flows.top":                {"-1", "10001", "all"},
 		"flows.budget":             {"0", "1", "4000000000"},
 		"findings.detect":          {"maybe"},

@@ -80,7 +80,7 @@ func (n *Network) Settings() window.Settings {
 	flows, _ := n.Config.Flows.limits() // has been checked
 	return window.Settings{
 		Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Finding: n.Finding(),
-		Resolutions: w.Lengths(), FineHeavyOnly: w.FineHeavyOnly, MaxKeys: w.MaxKeys.Int(),
+		Resolutions: w.Lengths(), FineHeavyOnly: w.FineHeavyOnly, MaxKeys: cmp.Or(w.MaxKeys.Int(), window.DefaultMaxKeys),
 		Flows: flows, LocateUntouched: w.LocateUntouched,
 	}
 }

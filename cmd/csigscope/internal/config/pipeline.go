@@ -42,12 +42,12 @@ func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 type Windows struct {
 	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us"`
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavily loaded"`
-	MaxKeys         Quantity   `yaml:"max_keys" range:"1..2097152" help:"rows that are added up at a time; observations beyond them go to overflow rows, which keep totals exact"`
+	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"rows that are added up at a time; observations beyond them go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
 }
 
 func defaultWindows() Windows {
-	return Windows{Resolutions: []Duration{Duration(time.Second), Duration(time.Minute)}, FineHeavyOnly: true, MaxKeys: window.DefaultMaxKeys}
+	return Windows{Resolutions: []Duration{Duration(time.Second), Duration(time.Minute)}, FineHeavyOnly: true}
 }
 
 // Lengths are the resolutions.
@@ -60,9 +60,6 @@ func (c *Windows) Lengths() (list []time.Duration) {
 
 // check finds values out of bounds. Each resolution has to have a table in stores.
 func (c *Windows) check() error {
-	if err := window.CheckMaxKeys(c.MaxKeys.Int()); err != nil {
-		return fmt.Errorf("windows: max_keys: %w", err)
-	}
 	if err := window.CheckResolutions(c.Lengths(), c.FineHeavyOnly); err != nil {
 		return fmt.Errorf("windows: resolutions: %w", err)
 	}

@@ -1,0 +1,207 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/ingest/local"
+)
+
+// What parts of a process take at most, in bytes. Each is above what was measured.
+const (
+	processBytes = 64 << 20  // the runtime, the code, names of the fabric
+	writerBytes  = 210 << 20 // rows on their way to the store's log, and batches for the next
+	topBytes     = 20 << 20  // the top bottlenecks
+	spoolBytes   = 32 << 20  // items between an exporter's spool and its collector
+	namesBytes   = 64 << 20  // names that exporters described
+	apiBytes     = 256 << 20 // answers and tables under way, names, and 128 stalled watchers
+	blockBytes   = 256 << 10 // of a ring
+	defaultRing  = 256       // blocks
+	mirrorBytes  = 64 << 20  // packets that wait for a mirror, unless configured
+
+	keyBytes     = 1200 // a key in all windows that are open, and its rows until they are durable
+	liveRowBytes = 700  // a row of live windows, in their log of revisions too, and its answers
+
+	defaultLiveRows = 1 << 20
+	defaultAnswers  = 256 << 20 // answers that are kept for others who ask the same
+	defaultBuffered = 256 << 20 // requests of exporters that are under way
+
+	// leastPart is the smallest part of a default that is of use: below it a process does not
+	// start.
+	leastPart = 1. / 16
+	// headroom is the part of Go's limit that bounds may add up to. The rest is for garbage:
+	// without it, collecting it would take all of the time.
+	headroom = 0.8
+
+	leastEngine = 512 << 20
+	mostEngine  = 2 << 30 // the engine's own default
+)
+
+// MemoryUse says which parts a process has.
+type MemoryUse struct {
+	Capture   *Capture // nil: no taps
+	Mirrors   []Mirror
+	Embedded  bool // the process may start the embedded engine
+	Writes    bool // rows go to a store
+	Spools    bool // windows go to a collector
+	Exporters bool // exporters hand in
+	API       bool // clients ask
+	Live      bool // the last windows are in memory
+}
+
+// Memory is how large each part of a process may grow, so that all of them fit under one limit.
+// Zero values are the parts' own defaults: nothing limits the process.
+type Memory struct {
+	Go       uint64 // limit of the Go heap, bytes
+	Engine   uint64 // limit of the embedded engine, bytes
+	LiveRows int    // table.MemoryOptions.MaxRows
+	Answers  int    // api.Config.Made
+	Buffered int    // remote.Limits.MaxBuffered
+	Windows  uint64 // of all streams, bytes; see MaxKeys
+}
+
+// part is something that grows up to a bound.
+type part struct {
+	name  string
+	bytes uint64
+}
+
+// Memory divides a limit, in bytes, between the parts of a process and the engine that it
+// starts. inGo is what GOMEMLIMIT leaves to the Go heap. Either may be 0 for none. What has no
+// bound of its own in the configuration shrinks, all by one factor. The error says what does not
+// fit.
+func (c *Config) Memory(limit, inGo uint64, use MemoryUse) (m Memory, err error) {
+	if limit == 0 && inGo == 0 {
+		return m, nil
+	}
+	outside := use.outside()
+	m.Go = inGo
+	if use.Embedded && limit > 0 {
+		m.Engine = min(max(limit/2, leastEngine), mostEngine)
+		if inGo > 0 {
+			m.Engine = min(mostEngine, less(limit, inGo+outside))
+		}
+		if m.Engine < leastEngine {
+			return m, fmt.Errorf("memory: %s, of which GOMEMLIMIT takes %s and rings of taps %s, leave less than %s for the embedded engine: raise memory_limit or the cgroup's limit, or lower GOMEMLIMIT",
+				mib(limit), mib(inGo), mib(outside), mib(leastEngine))
+		}
+	}
+	if inGo == 0 {
+		m.Go = less(limit, m.Engine+outside)
+	}
+	windows := uint64(use.streams() * float64(cmp.Or(c.Windows.MaxKeys.Int(), window.DefaultMaxKeys)) * keyBytes)
+	fixed, shrinking := use.parts()
+	room, whole, reserved := uint64(headroom*float64(m.Go)), sum(shrinking)+windows, sum(fixed)
+	if c.Windows.MaxKeys > 0 {
+		whole, reserved = whole-windows, reserved+windows
+	}
+	factor := min(1, float64(less(room, reserved))/float64(max(whole, 1)))
+	if reserved > room || whole > 0 && factor < leastPart {
+		needed := uint64((float64(reserved) + leastPart*float64(whole)) / headroom)
+		return m, m.tooSmall(needed, outside, append(fixed, part{"open windows", windows}), shrinking)
+	}
+	of := func(bytes int) int { return int(factor * float64(bytes)) }
+	m.LiveRows, m.Answers, m.Buffered = of(defaultLiveRows), of(defaultAnswers), of(defaultBuffered)
+	m.Windows = less(room, sum(fixed)+uint64(factor*float64(sum(shrinking))))
+	return m, nil
+}
+
+// parts are those that do not change with the limit, and those that shrink with it, apart from
+// open windows.
+func (u *MemoryUse) parts() (fixed, shrinking []part) {
+	fixed = []part{{"the process", processBytes}}
+	add := func(to *[]part, has bool, name string, bytes uint64) {
+		if has {
+			*to = append(*to, part{name, bytes})
+		}
+	}
+	add(&fixed, u.Writes, "rows on their way to the store", writerBytes+topBytes)
+	add(&fixed, u.Spools, "the spool", spoolBytes)
+	add(&fixed, u.Exporters, "names of exporters", namesBytes)
+	add(&fixed, u.API, "answers and watchers", apiBytes)
+	add(&shrinking, u.Live, "live windows", defaultLiveRows*liveRowBytes)
+	add(&shrinking, u.API, "kept answers", defaultAnswers)
+	add(&shrinking, u.Exporters, "requests of exporters", defaultBuffered)
+	return fixed, shrinking
+}
+
+// streams is how many keys limits there are: one for each ring and mirror, and a part for
+// each session.
+func (u *MemoryUse) streams() (n float64) {
+	if u.Capture == nil {
+		return 0
+	}
+	for i := range u.Capture.Taps {
+		n += float64(cmp.Or(u.Capture.Taps[i].Rings.Int(), 1))
+	}
+	for i := range u.Mirrors {
+		n += 1 + float64(u.Mirrors[i].maxSessions())/local.SessionShare
+	}
+	return n
+}
+
+// outside is what rings and sockets take beside the Go heap, in bytes.
+func (u *MemoryUse) outside() (n uint64) {
+	if u.Capture == nil {
+		return 0
+	}
+	for i := range u.Capture.Taps {
+		t := &u.Capture.Taps[i]
+		n += uint64(cmp.Or(t.Rings.Int(), 1)) * uint64(cmp.Or(t.Blocks.Int(), defaultRing)) * blockBytes
+	}
+	for i := range u.Mirrors {
+		n += uint64(cmp.Or(u.Mirrors[i].Buffer, mirrorBytes))
+	}
+	return n
+}
+
+// MaxKeys is the bound on the keys of each stream that a capture has under the configuration. A
+// reload that adds taps divides the same memory again; the error says that it is too little.
+func (m *Memory) MaxKeys(c *Config, use MemoryUse) (int, error) {
+	wanted, n := c.Windows.MaxKeys.Int(), use.streams()
+	if m.Windows == 0 || n == 0 {
+		return wanted, nil
+	}
+	most := int(float64(m.Windows) / (n * keyBytes))
+	if wanted == 0 && float64(most) >= leastPart*window.DefaultMaxKeys {
+		return min(most, window.DefaultMaxKeys), nil
+	}
+	if wanted == 0 || wanted > most {
+		return 0, fmt.Errorf("memory: the %s of open windows have room for %d keys in each of %g streams: take fewer taps, rings or sessions, lower windows.max_keys, or raise memory_limit and start again",
+			mib(m.Windows), most, n)
+	}
+	return wanted, nil
+}
+
+// tooSmall is the error of a limit that the parts do not fit under.
+func (m *Memory) tooSmall(needed, outside uint64, fixed, shrinking []part) error {
+	var list []string
+	for _, p := range slices.Concat(fixed, shrinking) {
+		if p.bytes > 0 {
+			list = append(list, p.name+" "+mib(p.bytes))
+		}
+	}
+	text := fmt.Sprintf("memory: %s for the Go heap are too few: expected at least %s", mib(m.Go), mib(needed))
+	if outside > 0 {
+		text += fmt.Sprintf(", beside %s of rings", mib(outside))
+	}
+	if m.Engine > 0 {
+		text += fmt.Sprintf(" and %s for the embedded engine", mib(m.Engine))
+	}
+	return fmt.Errorf("%s (in full: %s): raise memory_limit, the cgroup's limit or GOMEMLIMIT, lower windows.max_keys, or take fewer taps and rings", text, strings.Join(list, ", "))
+}
+
+func sum(parts []part) (n uint64) {
+	for _, p := range parts {
+		n += p.bytes
+	}
+	return n
+}
+
+// less is a-b, at least 0.
+func less(a, b uint64) uint64 { return a - min(a, b) }
+
+func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/window"
+)
+
+// TestMemoryAddsUp: whatever the limit, what a process may hold is below it, or it does not start.
+func TestMemoryAddsUp(t *testing.T) {
+	taps := func(n int) *Capture {
+		c := new(Capture)
+		for range n {
+			c.Taps = append(c.Taps, Tap{Rings: 2})
+		}
+		return c
+	}
+	whole := MemoryUse{
+		Capture: taps(2), Mirrors: []Mirror{{}}, Embedded: true, Writes: true, Exporters: true, API: true, Live: true,
+	}
+	started := 0
+	for name, use := range map[string]MemoryUse{
+		"collect": whole, "export": {Capture: taps(1), Spools: true}, "query serve": {Embedded: true, API: true},
+		"server alone": {Writes: true, Exporters: true},
+	} {
+		for limit := uint64(256 << 20); limit <= 64<<30; limit += limit / 3 {
+			for _, maxKeys := range []Quantity{0, 1 << 16, 1 << 21} {
+				c := Default()
+				c.Windows.MaxKeys = maxKeys
+				m, err := c.Memory(limit, 0, use)
+				if err != nil {
+					if !strings.HasPrefix(err.Error(), "memory: ") {
+						t.Errorf("%s: %v", name, err)
+					}
+					continue
+				}
+				started++
+				keys, err := m.MaxKeys(&c, use)
+				if err != nil {
+					t.Errorf("%s in %s: starts, and has no room for keys: %v", name, mib(limit), err)
+				}
+				fixed, _ := use.parts()
+				heap := sum(fixed) + uint64(use.streams()*float64(keys)*keyBytes)
+				if use.Live {
+					heap += uint64(m.LiveRows) * liveRowBytes
+				}
+				if use.API {
+					heap += uint64(m.Answers)
+				}
+				if use.Exporters {
+					heap += uint64(m.Buffered)
+				}
+				if most := uint64(headroom * float64(m.Go)); heap > most {
+					t.Errorf("%s in %s: parts of %s in %s", name, mib(limit), mib(heap), mib(most))
+				}
+				if all := m.Go + m.Engine + use.outside(); all > limit {
+					t.Errorf("%s in %s: %s in all", name, mib(limit), mib(all))
+				}
+				if use.Capture != nil && (maxKeys > 0 && keys != maxKeys.Int() || keys > max(window.DefaultMaxKeys, maxKeys.Int())) {
+					t.Errorf("%s in %s: %d keys, configured %d", name, mib(limit), keys, maxKeys)
+				}
+				if limit > 32<<30 && (m.LiveRows != defaultLiveRows || m.Answers != defaultAnswers || m.Buffered != defaultBuffered) {
+					t.Errorf("%s in %s: %+v, want the defaults", name, mib(limit), m)
+				}
+			}
+		}
+	}
+	if started == 0 {
+		t.Error("nothing starts")
+	}
+}
+
+func TestMemoryOfEnvironment(t *testing.T) {
+	c, use := Default(), MemoryUse{Capture: &Capture{Taps: []Tap{{}}}, Embedded: true, Writes: true}
+	if m, err := c.Memory(0, 0, use); err != nil || m != (Memory{}) {
+		t.Errorf("%+v, %v, want the parts' own bounds where there is no limit", m, err)
+	}
+	if m, err := c.Memory(0, 1<<30, use); err != nil || m.Go != 1<<30 || m.Engine != 0 {
+		t.Errorf("%+v, %v, want Go's limit alone", m, err)
+	}
+	if m, err := c.Memory(4<<30, 1<<30, use); err != nil || m.Go != 1<<30 || m.Engine != mostEngine {
+		t.Errorf("%+v, %v, want Go's limit as it is, and the engine beside it", m, err)
+	}
+	if _, err := c.Memory(1<<30, 1<<30, use); err == nil || !strings.Contains(err.Error(), "GOMEMLIMIT") {
+		t.Errorf("%v, want no room for the engine", err)
+	}
+	if _, err := c.Memory(0, 100<<20, use); err == nil || !strings.Contains(err.Error(), "open windows") {
+		t.Errorf("%v, want that bounds do not fit", err)
+	}
+}
+
+// TestMemoryOfReload: a reload that adds taps divides the memory of windows again.
+func TestMemoryOfReload(t *testing.T) {
+	c := Default()
+	use := func(taps int) MemoryUse { return MemoryUse{Capture: &Capture{Taps: make([]Tap, taps)}, Spools: true} }
+	m, err := c.Memory(1<<30, 0, use(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := m.MaxKeys(&c, use(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if two, err := m.MaxKeys(&c, use(2)); err != nil || two != one/2 {
+		t.Errorf("%d keys, %v, want half of %d", two, err, one)
+	}
+	if n, err := m.MaxKeys(&c, use(64)); err == nil {
+		t.Errorf("%d keys, want an error", n)
+	}
+	c.Windows.MaxKeys = Quantity(one)
+	if n, err := m.MaxKeys(&c, use(2)); err == nil {
+		t.Errorf("%d keys, want an error: as many are configured", n)
+	}
+}
