@@ -240,7 +240,7 @@ func (c *collector) watch(o *operations) error {
 // ingestMetrics are what exporters handed in.
 func ingestMetrics(s *remote.Server) metrics.Ingest {
 	st := s.Stats()
-	m := metrics.Ingest{Refused: make(map[string]uint64)}
+	m := metrics.Ingest{Refused: make(map[string]uint64), Names: st.Names, NamesForgotten: st.ForgottenNames}
 	for _, counts := range []*remote.Counts{&st.Total, &st.Strangers} {
 		for reason, n := range counts.Refused {
 			m.Refused[remote.Reason(reason).String()] += n

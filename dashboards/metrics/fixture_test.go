@@ -104,7 +104,7 @@ func ingest() metrics.Ingest {
 			},
 			{Name: "host2"},
 		},
-		Refused: map[string]uint64{"unknown_token": 651, "byte_rate": 652},
+		Refused: map[string]uint64{"unknown_token": 651, "byte_rate": 652}, Names: 653, NamesForgotten: 654,
 	}
 }
 

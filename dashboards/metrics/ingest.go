@@ -30,6 +30,10 @@ type Exporter struct {
 type Ingest struct {
 	Exporters []Exporter
 	Refused   map[string]uint64 // requests, connections, names, items and findings, by a fixed set of reasons
+	// Names are those of exporters that the collector remembers, and NamesForgotten those that
+	// gave way to others.
+	Names          int
+	NamesForgotten uint64
 }
 
 // NewIngest exports what exporters hand in, each of them, and what was refused.
@@ -38,6 +42,8 @@ func NewIngest(read func() Ingest) *Collector {
 	named := new(first)
 	refused := c.counter("ingest_refused_total", "Requests, connections, names and items refused, and findings of items that were taken.", "reason")
 	exporters := c.gauge("ingest_exporters", "Exporters that are known: configured, or met.")
+	remembered := c.gauge("ingest_names", "Groups and locations that exporters described and that the collector remembers.")
+	forgotten := c.counter("ingest_names_forgotten_total", "Names that the collector forgot to make room for others: an exporter that describes one again costs a question to the store.")
 	last := c.gauge("exporter_last_seen_timestamp_seconds", "Time of the exporter's last request, 0 for one that is configured and has not come; the earliest for other.", "exporter")
 	offset := c.gauge("exporter_clock_offset_seconds", "How far the exporter's clock is ahead of the collector's, negative behind, less the delay of its fastest request in some minutes; the largest for other. Absent where that is not known.", "exporter")
 	counters := []struct {
@@ -64,6 +70,8 @@ func NewIngest(read func() Ingest) *Collector {
 			to(refused, float64(in.Refused[reason]), reason)
 		}
 		to(exporters, float64(len(in.Exporters)))
+		to(remembered, float64(in.Names))
+		to(forgotten, float64(in.NamesForgotten))
 		var all sums[Exporter]
 		for _, e := range in.Exporters {
 			sum := all.at(named.name(e.Name))

@@ -19,8 +19,11 @@ const (
 	// reviewEvery is how often the directory is asked whether names were unpinned that
 	// exporters describe otherwise.
 	reviewEvery = 5 * time.Second
-	// maxDisputes bounds those that are remembered; further ones are counted alone.
-	maxDisputes = 1024
+	// maxDisputes bounds the disputes that are remembered, and maxExporterDisputes those of one
+	// exporter. Further ones push out older ones, which are remembered again when the exporter
+	// describes the name again.
+	maxDisputes         = 1024
+	maxExporterDisputes = maxDisputes / 8
 	// maxToldDisputes is how many findings go with a request.
 	maxToldDisputes = 64
 	// contestedName is the kind of the finding; see package finding.
@@ -61,18 +64,12 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 	defer r.mu.Unlock()
 	for _, one := range refused {
 		k := disputeKey{nameKeyOf(&one.Name), e.name}
-		d := r.disputes[k]
-		if d == nil {
-			if len(r.disputes) >= maxDisputes {
-				continue
-			}
-			d = &dispute{first: now}
-			r.disputes[k] = d
+		if r.disputes.get(k) == nil {
+			r.disputes.put(e.name, k, &dispute{first: now})
 		}
-		if d.count == d.told {
-			r.untold++
-		}
-		d.refusal, d.own, d.last = one, r.names[k.nameKey].own, now
+		d := *r.disputes.get(k)
+		_, d.own = r.own[k.nameKey]
+		d.refusal, d.last = one, now
 		d.count++
 	}
 }
@@ -81,7 +78,7 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 // otherwise.
 func (s *Server) contested(refused, held fabric.Name) {
 	s.names.mu.Lock()
-	s.names.hold(&held)
+	s.names.hold(refused.Exporter, &held)
 	s.names.mu.Unlock()
 	s.mu.Lock()
 	e := s.exporters[refused.Exporter]
@@ -91,39 +88,22 @@ func (s *Server) contested(refused, held fabric.Name) {
 	}
 }
 
-// settle ends a dispute. The caller holds mu.
-func (r *registry) settle(k disputeKey) {
-	if d := r.disputes[k]; d != nil {
-		if d.count != d.told {
-			r.untold--
-		}
-		delete(r.disputes, k)
-	}
-}
-
 // disputed are findings about an exporter that were not told, and what to call when they are.
 func (r *registry) disputed(exporter string, of aggregate.Source) (list []Finding, told func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.untold == 0 {
-		return nil, nil
-	}
-	counts := map[disputeKey]uint64{}
-	for k, d := range r.disputes {
-		if k.exporter == exporter && d.count != d.told && len(list) < maxToldDisputes {
-			counts[k] = d.count
+	counts := map[*dispute]uint64{}
+	for _, p := range r.disputes.of(exporter) {
+		if d := *p; d.count != d.told && len(list) < maxToldDisputes {
+			counts[d] = d.count
 			list = append(list, Finding{of, d.finding()})
 		}
 	}
 	return list, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for k, n := range counts {
-			if d := r.disputes[k]; d != nil && d.told < n {
-				if d.told = n; d.count == n {
-					r.untold--
-				}
-			}
+		for d, n := range counts {
+			d.told = max(d.told, n)
 		}
 	}
 }
@@ -187,11 +167,11 @@ func (r *registry) review(ctx context.Context, names []fabric.Name) error {
 	if err != nil {
 		return err
 	}
-	var held []fabric.Name
-	loose := map[nameKey]bool{}
-	for _, n := range stored {
-		if loose[nameKeyOf(&n)] = !n.Pinned; n.Pinned {
-			held = append(held, n)
+	held, loose := map[nameKey]*fabric.Name{}, map[nameKey]bool{}
+	for i := range stored {
+		n := &stored[i]
+		if loose[nameKeyOf(n)] = !n.Pinned; n.Pinned {
+			held[nameKeyOf(n)] = n
 		}
 	}
 	var taken []fabric.Name
@@ -208,8 +188,13 @@ func (r *registry) review(ctx context.Context, names []fabric.Name) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, n := range append(held, taken...) {
-		r.hold(&n)
+	for i := range names {
+		if n := held[nameKeyOf(&names[i])]; n != nil {
+			r.hold(names[i].Exporter, n)
+		}
+	}
+	for i := range taken {
+		r.hold(taken[i].Exporter, &taken[i])
 	}
 	return nil
 }
@@ -218,16 +203,17 @@ func (r *registry) review(ctx context.Context, names []fabric.Name) error {
 func (r *registry) waiting() (keys []disputeKey, names []fabric.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for k := range r.disputes {
-		if !r.names[k.nameKey].own {
+	for k := range r.disputes.entries {
+		if _, own := r.own[k.nameKey]; !own {
 			keys = append(keys, k)
 		}
 	}
+	of := func(k disputeKey) *dispute { return r.disputes.entries[k].value }
 	slices.SortFunc(keys, func(a, b disputeKey) int {
-		return cmp.Or(cmp.Compare(r.disputes[a].first, r.disputes[b].first), cmp.Compare(a.exporter, b.exporter), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(of(a).first, of(b).first), cmp.Compare(a.exporter, b.exporter), cmp.Compare(a.id, b.id))
 	})
 	for _, k := range keys {
-		names = append(names, r.disputes[k].Name)
+		names = append(names, of(k).Name)
 	}
 	return keys, names
 }
@@ -237,8 +223,8 @@ func (r *registry) settleTaken(keys []disputeKey, names []fabric.Name, logger *s
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, k := range keys {
-		if r.names[k.nameKey].content == contentOf(&names[i]) {
-			r.settle(k)
+		if have := r.names.get(k.nameKey); have != nil && have.content == contentOf(&names[i]) {
+			r.disputes.remove(k)
 			logger.Info("description is taken that was refused", slog.String("exporter", k.exporter), slog.String("name", titleOf(&names[i])))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -97,7 +98,7 @@ func TestNamesArePinned(t *testing.T) {
 	if len(most) != 2 || most[uint64(first.Groups[0].ID)] != 2 {
 		t.Errorf("findings %v, want one of each name with 2 of it", most)
 	}
-	if text := log.String(); !strings.Contains(text, "reason=contested") || !strings.Contains(text, "rack1") || !strings.Contains(text, "host1") {
+	if text := log.String(); !strings.Contains(text, "reason=contested") || !strings.Contains(text, "leaf1:up1") || !strings.Contains(text, "host1") {
 		t.Errorf("log %s", text)
 	}
 
@@ -143,23 +144,26 @@ func TestOwnNamesHold(t *testing.T) {
 	}
 }
 
-// TestTwoFirstExporters: the directory decides at once among those that come together.
+// TestTwoFirstExporters: the directory decides among those that come together, and is given each
+// description once.
 func TestTwoFirstExporters(t *testing.T) {
 	l := newLedger()
+	var refused []fabric.Name
+	l.contested = func(one, _ fabric.Name) { refused = append(refused, one) }
 	r := newRegistry(l, nil)
-	var list []announcement
-	var refused [3][]refusal
-	for i, d := range []Description{testDescription(), rewritten(), testDescription()} {
-		a, _, _ := r.news(d.toWire(), fmt.Sprint("host", i))
-		a.refused = &refused[i]
-		list = append(list, a)
-	}
-	if err := r.announce(t.Context(), list); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		var list []announcement
+		for i, d := range []Description{testDescription(), rewritten(), testDescription()} {
+			a, _ := r.news(d.toWire(), fmt.Sprint("host", i))
+			list = append(list, a)
+		}
+		if err := r.announce(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
 	}
 	holds(t, l, "together", testDescription())
-	if len(refused[0]) != 0 || len(refused[1]) != 2 || len(refused[2]) != 0 || refused[1][0].holder != "host0" {
-		t.Errorf("refused %+v", refused)
+	if len(refused) != 2 || refused[0].Exporter != "host1" || refused[1].Exporter != "host1" {
+		t.Errorf("refused %+v, want both names of host1, once", refused)
 	}
 }
 
@@ -217,21 +221,143 @@ func TestNamesWaitForTheDisk(t *testing.T) {
 	holds(t, l, "after all", testDescription())
 }
 
-// TestNamesOfOneExporterLeaveRoom: an exporter that describes names without end is refused
-// before others are.
-func TestNamesOfOneExporterLeaveRoom(t *testing.T) {
-	r := newRegistry(newLedger(), nil)
-	for i := range uint64(maxNames / 2) {
-		r.names[nameKey{false, i}] = nameEntry{content: 1}
+// manyNames describes the groups [from, to) of an exporter.
+func manyNames(exporter string, from, to int) *wire.Description {
+	m := &wire.Description{}
+	for i := from; i < to; i++ {
+		name := fmt.Sprint(exporter, "-", i)
+		m.Groups = append(m.Groups, &wire.Group{Id: uint64(fabric.GroupIDOf(name)), Name: name})
 	}
-	r.described["greedy"] = maxNames / 2
-	d := testDescription()
-	m := d.toWire()
-	if _, _, full := r.news(m, "greedy"); full != 2 {
-		t.Errorf("%d names are refused, want both", full)
+	return m
+}
+
+// countingDirectory counts the names that it is given, and keeps none.
+type countingDirectory struct {
+	*ledger
+	given int
+}
+
+func (d *countingDirectory) PinNames(_ context.Context, list []fabric.Name) error {
+	d.given += len(list)
+	return nil
+}
+
+// TestMillionNames: an exporter that describes a million names (with -short, fewer) takes the
+// memory of its share, and other exporters' names are taken and remembered meanwhile.
+func TestMillionNames(t *testing.T) {
+	names := 1_000_000
+	if testing.Short() {
+		names = maxExporterNames + maxMessageNames
 	}
-	if a, _, full := r.news(m, "host1"); full != 0 || len(a.names) != 2 {
-		t.Errorf("%d names of another exporter are refused, %d taken", full, len(a.names))
+	to := &countingDirectory{ledger: newLedger()}
+	r := newRegistry(to, nil)
+	describe := func(m *wire.Description, exporter string) (given int) {
+		t.Helper()
+		before := to.given
+		a, refused := r.news(m, exporter)
+		if err := r.announce(t.Context(), []announcement{a}); err != nil || len(refused) > 0 {
+			t.Fatalf("%v, %d names of %s are refused", err, len(refused), exporter)
+		}
+		return to.given - before
+	}
+	before := memory()
+	for from := 0; from < names; from += maxMessageNames {
+		n := min(maxMessageNames, names-from)
+		if given := describe(manyNames("greedy", from, from+n), "greedy"); given != n {
+			t.Fatalf("%d of %d names are given to the directory", given, n)
+		}
+		if from == 0 {
+			describe(manyNames("calm", 0, 1000), "calm")
+		}
+	}
+	after := memory()
+	t.Logf("%d names of one exporter: %d are remembered, heap %d MiB before and %d after", names, r.names.owners["greedy"].n, before, after)
+	if n := r.names.owners["greedy"].n; n != maxExporterNames || after > before+32 {
+		t.Errorf("%d names are remembered, heap grew from %d to %d MiB", n, before, after)
+	}
+	if n := describe(manyNames("calm", 0, 1000), "calm"); n != 0 {
+		t.Errorf("%d of the other exporter's names were forgotten", n)
+	}
+	if n := describe(manyNames("calm", 1000, 2000), "calm"); n != 1000 {
+		t.Errorf("%d of the other exporter's new names are given to the directory", n)
+	}
+	if n := describe(manyNames("greedy", 0, 10), "greedy"); n != 10 {
+		t.Errorf("%d forgotten names are given to the directory again, want 10", n)
+	}
+	runtime.KeepAlive(r)
+}
+
+// TestForgottenNamesAreArbitrated: once the registry forgot how a name is held, an exporter that
+// describes it otherwise is refused by the directory and not the one that was there first.
+func TestForgottenNamesAreArbitrated(t *testing.T) {
+	l := newLedger()
+	s := startCollector(t, testConfig(t), l, "")
+	first, other := testDescription(), rewritten()
+	pushAs(t, s, "host1", describing(t, first, 1))
+	forget := func() {
+		s.names.mu.Lock()
+		defer s.names.mu.Unlock()
+		for k := range s.names.names.entries {
+			s.names.names.remove(k)
+		}
+	}
+	refusedOf := func(name string) uint64 {
+		e := s.exporter(name, &s.limits)
+		defer e.inFlight.Add(-1)
+		return e.counts.refused[ReasonContested].Load()
+	}
+	for n := range uint64(3) {
+		forget()
+		pushAs(t, s, "host2", describing(t, other, n+1))
+		pushAs(t, s, "host1", describing(t, first, n+2))
+		holds(t, l, "forgotten", first)
+		if one, two := refusedOf("host1"), refusedOf("host2"); one != 0 || two != 2*(n+1) {
+			t.Errorf("%d names of host1 and %d of host2 are contested, want 0 and %d", one, two, 2*(n+1))
+		}
+	}
+	// While the directory has not decided, neither is refused, and each is given to it once.
+	forget()
+	l.mu.Lock()
+	clear(l.pins)
+	decide := l.contested
+	l.contested = func(fabric.Name, fabric.Name) {}
+	l.mu.Unlock()
+	for n := range uint64(2) {
+		pushAs(t, s, "host2", describing(t, other, 10+n))
+		pushAs(t, s, "host1", describing(t, first, 10+n))
+	}
+	if one, two := refusedOf("host1"), refusedOf("host2"); one != 0 || two != 6 {
+		t.Errorf("%d names of host1 and %d of host2 are contested before the directory has decided", one, two)
+	}
+	decide(namesOf(other.toWire(), "host2")[0], namesOf(first.toWire(), "host1")[0])
+	pushAs(t, s, "host2", describing(t, other, 20))
+	pushAs(t, s, "host1", describing(t, first, 20))
+	if one, two := refusedOf("host1"), refusedOf("host2"); one != 0 || two != 8 {
+		t.Errorf("%d names of host1 and %d of host2 are contested, want the group of host2 twice more", one, two)
+	}
+}
+
+// TestDisputesOfOneExporterLeaveRoom: the disputes of an exporter that contests names without end
+// push out its own.
+func TestDisputesOfOneExporterLeaveRoom(t *testing.T) {
+	l := newLedger()
+	s := startCollector(t, testConfig(t), l, "")
+	first, other := testDescription(), rewritten()
+	pushAs(t, s, "host2", describing(t, other, 1))
+	s.contested(namesOf(other.toWire(), "host2")[0], namesOf(first.toWire(), "host1")[0])
+	greedy := s.exporter("greedy", &s.limits)
+	defer greedy.inFlight.Add(-1)
+	var refused []refusal
+	for _, n := range namesOf(manyNames("greedy", 0, 2*maxDisputes), "greedy") {
+		refused = append(refused, refusal{Name: n, holder: "host1"})
+	}
+	s.dispute(greedy, refused)
+	of := aggregate.Source{Producer: 1}
+	if list, _ := s.names.disputed("host2", of); len(list) != 1 {
+		t.Errorf("%d disputes of the other exporter are remembered, want 1", len(list))
+	}
+	if n := s.names.disputes.owners["greedy"].n; n != maxExporterDisputes {
+		t.Errorf("%d disputes are remembered, want %d", n, maxExporterDisputes)
 	}
 }
 

@@ -18,6 +18,7 @@ type exporter struct {
 	last                          atomic.Int64 // Unix ns of the last request
 	counts                        counts
 	clock                         clockOffset
+	owned                         int // producers; guarded by the server's mu
 
 	mu        sync.Mutex
 	streams   map[uint64]*stream // by producer

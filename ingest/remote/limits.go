@@ -154,7 +154,7 @@ const (
 	ReasonRequestRate
 	ReasonByteRate
 	ReasonRowRate
-	ReasonNames       // more names than an exporter may describe, or than there is room for
+	ReasonNames       // more names than an exporter may describe
 	ReasonContested   // a name that a fabric file or another exporter describes otherwise
 	ReasonDescription // whose text and epoch do not fit, or whose strings are too long
 	ReasonSink        // the store did not take it, or not in time

@@ -86,7 +86,7 @@ func TestRefusedNamesAreNotKept(t *testing.T) {
 		}
 	}
 	s.names.mu.Lock()
-	kept := len(s.names.names)
+	kept := len(s.names.names.entries)
 	s.names.mu.Unlock()
 	if kept != maxMessageNames || s.Stats().Total.Refused[ReasonNames] != 3 {
 		t.Errorf("%d names kept, want %d; %+v", kept, maxMessageNames, s.Stats().Total.Refused)
@@ -169,6 +169,11 @@ func TestStreamsAndExporters(t *testing.T) {
 			t.Errorf("stream %d: %s, want %s", i, got, want)
 		}
 	}
+	s.mu.Lock()
+	if len(s.owners) != 3 {
+		t.Errorf("%d producers are remembered, want those of the streams that were taken", len(s.owners))
+	}
+	s.mu.Unlock()
 	// Those that are silent make room; those that are at work do not.
 	a := s.exporter("a", &s.limits)
 	if a == nil || s.exporter("b", &s.limits) == nil || s.exporter("c", &s.limits) != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"unicode/utf8"
 
@@ -122,11 +121,10 @@ type Directory interface {
 
 // announcement is what one exporter adds to the directory.
 type announcement struct {
-	text    string // with epoch
-	epoch   uint64
-	names   []fabric.Name
-	refused *[]refusal // takes those of names that others hold
-	runs    []Run
+	text  string // with epoch
+	epoch uint64
+	names []fabric.Name
+	runs  []Run
 }
 
 // refusal is a name as it was not taken, and whose description holds.
@@ -135,18 +133,20 @@ type refusal struct {
 	holder string // an exporter; empty for a fabric file
 }
 
-// registry remembers what the directory has. Safe for concurrent use.
+// registry remembers what the directory has, so that exporters that describe the same names again
+// cost nothing. The directory alone decides which description of a name holds: a name that the
+// registry forgot is given to the directory once more, which changes nothing or refuses it. Safe
+// for concurrent use.
 type registry struct {
 	to     Directory
 	logger *slog.Logger
 
-	mu        sync.Mutex
-	common    []described // descriptions that are what their id says, whoever gave them
-	epochs    map[uint64]struct{}
-	names     map[nameKey]nameEntry
-	described map[string]int // of names, by the exporter that brought them first
-	disputes  map[disputeKey]*dispute
-	untold    int // disputes with refusals that no finding tells of
+	mu       sync.Mutex
+	common   []described // descriptions that are what their id says, whoever gave them
+	epochs   map[uint64]struct{}
+	own      map[nameKey]uint64 // contents of the collector's names, which no exporter changes and which stay
+	names    *fairCache[nameKey, nameEntry]
+	disputes *fairCache[disputeKey, *dispute]
 }
 
 type nameKey struct {
@@ -154,24 +154,31 @@ type nameKey struct {
 	id       uint64
 }
 
+// nameEntry is the descriptions of a name that the directory was given, as hashes, or the one that
+// it holds. Only the latter refuses others.
 type nameEntry struct {
-	content uint64 // a hash; 0 until the directory was given it
-	holder  string // the exporter that described it; empty for a fabric file
-	own     bool   // the collector's: no exporter changes it
+	content uint64
+	rival   uint64 // another one, which the directory was given later; 0 for none
+	held    bool   // the directory said that it holds content
+	holder  string // the exporter whose description is held; empty for a fabric file
 }
 
+func (e *nameEntry) given(content uint64) bool { return content == e.content || content == e.rival }
+
 const (
-	// maxNames bounds the names that a collector remembers. While half of them are taken,
-	// an exporter that brought more than fewNames gets no more.
-	maxNames  = 1 << 19
-	fewNames  = maxNames / 64
-	maxEpochs = 256 // whose text is known to be in the directory
+	// maxNames bounds the names of exporters that a collector remembers, at about 120 bytes each,
+	// and maxExporterNames those that one exporter brought: twice as many as the groups that a
+	// fabric derives from addresses (fabric.maxDerived).
+	maxNames         = 1 << 19
+	maxExporterNames = maxNames / 4
+	maxEpochs        = 256 // whose text is known to be in the directory
 )
 
 func newRegistry(to Directory, logger *slog.Logger) *registry {
 	return &registry{
-		to: to, logger: logger, epochs: map[uint64]struct{}{}, names: map[nameKey]nameEntry{},
-		described: map[string]int{}, disputes: map[disputeKey]*dispute{},
+		to: to, logger: logger, epochs: map[uint64]struct{}{}, own: map[nameKey]uint64{},
+		names:    newFairCache[nameKey, nameEntry](maxExporterNames, maxNames),
+		disputes: newFairCache[disputeKey, *dispute](maxExporterDisputes, maxDisputes),
 	}
 }
 
@@ -180,13 +187,15 @@ func newRegistry(to Directory, logger *slog.Logger) *registry {
 func (r *registry) adopt(list []Description) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.names, func(_ nameKey, e nameEntry) bool { return e.own })
+	clear(r.own)
 	for i := range list {
 		m := list[i].toWire()
 		r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
 		r.epochs[m.GetEpoch()] = struct{}{}
 		for _, n := range namesOf(m, "") {
-			r.names[nameKeyOf(&n)] = nameEntry{content: contentOf(&n), own: true}
+			k := nameKeyOf(&n)
+			r.own[k] = contentOf(&n)
+			r.names.remove(k)
 		}
 	}
 }
@@ -273,58 +282,34 @@ func contentOf(n *fabric.Name) uint64 {
 	return max(xxhash.Sum64(text), 1)
 }
 
-// fresh counts the names of a description that the registry does not know. It takes none of
-// them.
-func (r *registry) fresh(m *wire.Description) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	count := func(k nameKey) {
-		if r.names[k].content == 0 {
-			n++
-		}
-	}
-	for _, g := range m.GetGroups() {
-		count(nameKey{false, g.GetId()})
-	}
-	for _, l := range m.GetLocations() {
-		count(nameKey{true, l.GetId()})
-	}
-	return n
-}
-
-// news is what of an exporter's description the directory may not have, which of its names
-// others hold, and for how many there is no room. New names count against maxNames from now
-// on, so that their exporter has to have paid for them.
-func (r *registry) news(m *wire.Description, exporter string) (a announcement, refused []refusal, full int) {
+// news is what of an exporter's description the directory may not have, and which of its names
+// others hold.
+func (r *registry) news(m *wire.Description, exporter string) (a announcement, refused []refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.epochs[m.GetEpoch()]; !known && m.GetText() != "" {
 		a.epoch, a.text = m.GetEpoch(), m.GetText()
 	}
 	for _, n := range namesOf(m, exporter) {
-		k := nameKeyOf(&n)
-		have, known := r.names[k]
-		switch {
-		case !known && !r.room(exporter):
-			full++
-		case have.content == 0:
-			if !known {
-				r.names[k] = nameEntry{}
-				r.described[exporter]++
+		k, content := nameKeyOf(&n), contentOf(&n)
+		if own, there := r.own[k]; there {
+			if own != content {
+				refused = append(refused, refusal{Name: n})
+			} else {
+				r.disputes.remove(disputeKey{k, exporter})
 			}
+			continue
+		}
+		switch have := r.names.get(k); {
+		case have == nil || !have.held && !have.given(content):
 			a.names = append(a.names, n)
-		case have.content == contentOf(&n):
-			r.settle(disputeKey{k, exporter})
-		default:
+		case have.held && have.content != content:
 			refused = append(refused, refusal{n, have.holder})
+		case have.held:
+			r.disputes.remove(disputeKey{k, exporter})
 		}
 	}
-	return a, refused, full
-}
-
-// room reports whether an exporter may bring another name. The caller holds mu.
-func (r *registry) room(exporter string) bool {
-	return len(r.names) < maxNames/2 || len(r.names) < maxNames && r.described[exporter] < fewNames
+	return a, refused
 }
 
 // wrote remembers that the directory has the text of a description.
@@ -353,11 +338,11 @@ func (r *registry) announce(ctx context.Context, list []announcement) error {
 		}
 		runs = append(runs, a.runs...)
 	}
-	if taken := r.choose(list); len(taken) > 0 {
-		if err := r.to.PinNames(ctx, taken); err != nil {
+	if names := r.choose(list); len(names) > 0 {
+		if err := r.to.PinNames(ctx, names); err != nil {
 			return err
 		}
-		r.take(taken)
+		r.given(names)
 	}
 	if len(runs) > 0 {
 		return r.to.BeginRuns(ctx, runs)
@@ -365,45 +350,51 @@ func (r *registry) announce(ctx context.Context, list []announcement) error {
 	return nil
 }
 
-// choose gives those names of announcements that nobody has described before; of several, the
-// first one. Names that are described otherwise are refused.
-func (r *registry) choose(list []announcement) (taken []fabric.Name) {
+// choose returns the names of announcements that the directory has not been given yet, each
+// description of a name once.
+func (r *registry) choose(list []announcement) (names []fabric.Name) {
+	type saying struct {
+		nameKey
+		content uint64
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := map[nameKey]nameEntry{}
+	chosen := map[saying]struct{}{}
 	for _, a := range list {
 		for _, n := range a.names {
-			k, content := nameKeyOf(&n), contentOf(&n)
-			have := r.names[k]
-			if have.content == 0 {
-				have = first[k]
+			s := saying{nameKeyOf(&n), contentOf(&n)}
+			if have := r.names.get(s.nameKey); have != nil && have.given(s.content) {
+				continue
 			}
-			switch {
-			case have.content == 0:
-				first[k] = nameEntry{content: content, holder: n.Exporter}
-				taken = append(taken, n)
-			case have.content != content:
-				*a.refused = append(*a.refused, refusal{n, have.holder})
+			if _, there := chosen[s]; !there {
+				chosen[s] = struct{}{}
+				names = append(names, n)
 			}
 		}
 	}
-	return taken
+	return names
 }
 
-// take remembers names that the directory was given, but where it has decided otherwise.
-func (r *registry) take(list []fabric.Name) {
+// given remembers names that the directory was given, unless it has said how they are held.
+func (r *registry) given(list []fabric.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range list {
-		if r.names[nameKeyOf(&list[i])].content == 0 {
-			r.hold(&list[i])
+		n := &list[i]
+		k, content := nameKeyOf(n), contentOf(n)
+		switch have := r.names.get(k); {
+		case have == nil:
+			r.names.put(n.Exporter, k, nameEntry{content: content})
+		case !have.held && !have.given(content):
+			have.rival = content
 		}
 	}
 }
 
-// hold remembers a name as it is held. The caller holds mu.
-func (r *registry) hold(n *fabric.Name) {
-	if k := nameKeyOf(n); !r.names[k].own {
-		r.names[k] = nameEntry{content: contentOf(n), holder: n.Exporter}
+// hold remembers how the directory holds a name, for the exporter that asked. The caller holds mu.
+func (r *registry) hold(exporter string, n *fabric.Name) {
+	k := nameKeyOf(n)
+	if _, own := r.own[k]; !own {
+		r.names.put(exporter, k, nameEntry{content: contentOf(n), held: true, holder: n.Exporter})
 	}
 }

@@ -112,19 +112,14 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 		s.refuse(e, ReasonDescription, slog.String("error", edge.Limited(err.Error())))
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	if n := s.names.fresh(d); n > 0 {
+	a, refused := s.names.news(d, e.name)
+	if n := len(a.names); n > 0 {
 		if err := s.spend(e, e.naming, n, ReasonNames); err != nil {
 			return err
 		}
 	}
-	a, refused, full := s.names.news(d, e.name)
-	if full > 0 {
-		e.counts.refused[ReasonNames].Add(uint64(full - 1))
-		s.refuse(e, ReasonNames, slog.Int("names", full))
-	}
 	if a.text != "" || len(a.names) > 0 {
 		c.release() // others go on while the directory is slow
-		a.refused = &refused
 		if err := s.announces.wait(ctx, a); err != nil {
 			return s.unavailable(ctx, e, err)
 		}

@@ -191,8 +191,9 @@ func (s *Server) owns(e *exporter, producer uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	owner, taken := s.owners[producer]
-	if !taken && len(s.owners) < s.limits.MaxExporters*s.limits.MaxStreams {
+	if !taken && e.owned < e.limits.Load().MaxStreams {
 		s.owners[producer] = e.name
+		e.owned++
 	}
 	return !taken || owner == e.name
 }
@@ -213,6 +214,10 @@ type ServerStats struct {
 	Strangers Counts // of peers that are nobody: Refused alone
 	Exporters []ExporterStats
 	Forgotten uint64
+	// Names are the groups and locations of exporters that are remembered, and ForgottenNames those
+	// that gave way to others. A name that comes again after that is given to the directory again.
+	Names          int
+	ForgottenNames uint64
 }
 
 // Stats is a snapshot of the collector's counts, by exporter in the order of names. Exporters
@@ -222,6 +227,9 @@ func (s *Server) Stats() ServerStats {
 	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Strangers: s.strangers.snapshot()}
 	list := slices.Collect(maps.Values(s.exporters))
 	s.mu.Unlock()
+	s.names.mu.Lock()
+	st.Names, st.ForgottenNames = len(s.names.names.entries), s.names.names.evicted
+	s.names.mu.Unlock()
 	now, came := s.now(), make(map[string]bool, len(list))
 	for _, e := range list {
 		c := e.counts.snapshot()

@@ -1,0 +1,62 @@
+package remote
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// TestFairCache: each owner keeps what it used last, and the one with the most gives way.
+func TestFairCache(t *testing.T) {
+	c := newFairCache[int, string](4, 8)
+	var evicted []int
+	c.onEvict = func(k int, _ string) { evicted = append(evicted, k) }
+	keys := func(owner string) (list []int) {
+		for k, v := range c.of(owner) {
+			if *v != fmt.Sprint(owner, k) {
+				t.Errorf("%d of %s is %q", k, owner, *v)
+			}
+			list = append(list, k)
+		}
+		return list
+	}
+	put := func(owner string, list ...int) {
+		for _, k := range list {
+			c.put(owner, k, fmt.Sprint(owner, k))
+		}
+	}
+	check := func(step string, want map[string][]int, gone ...int) {
+		t.Helper()
+		n := 0
+		for owner, list := range want {
+			if got := keys(owner); !slices.Equal(got, list) {
+				t.Errorf("%s: %s keeps %v, want %v", step, owner, got, list)
+			}
+			n += len(list)
+		}
+		if len(c.entries) != n || !slices.Equal(evicted, gone) {
+			t.Errorf("%s: %d entries, want %d; evicted %v, want %v", step, len(c.entries), n, evicted, gone)
+		}
+	}
+	put("a", 1, 2, 3, 4)
+	c.get(1)
+	put("a", 5)
+	check("beyond its share", map[string][]int{"a": {5, 1, 4, 3}}, 2)
+	put("b", 11, 12)
+	put("c", 21)
+	put("b", 3) // is a's already: used, and the value set
+	c.put("a", 3, "a3")
+	put("d", 31, 32)
+	check("beyond the total", map[string][]int{"a": {3, 5, 1}, "b": {12, 11}, "c": {21}, "d": {32, 31}}, 2, 4)
+	c.remove(21)
+	c.remove(21)
+	put("c", 22)
+	check("removed", map[string][]int{"a": {3, 5, 1}, "b": {12, 11}, "c": {22}, "d": {32, 31}}, 2, 4)
+	if c.evicted != 2 || c.get(21) != nil || len(keys("nobody")) != 0 {
+		t.Errorf("%d evicted, want 2", c.evicted)
+	}
+	c.remove(22)
+	if len(c.owners) != 3 {
+		t.Errorf("%d owners, want those with entries", len(c.owners))
+	}
+}
