@@ -73,11 +73,22 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	applied := false
 	for i, m := range s.schema {
 		if status[i].Current {
 			continue
 		}
 		if err := s.apply(ctx, m); err != nil {
+			return err
+		}
+		applied = true
+	}
+	if applied {
+		rows, err := s.Retention(ctx)
+		if err == nil {
+			err = s.keepNames(ctx, rows)
+		}
+		if err != nil {
 			return err
 		}
 	}

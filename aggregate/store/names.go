@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +17,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// Columns of the tables of names.
+// The tables of names, and their columns.
 const (
+	groupNames      = "groups"
+	locationNames   = "locations"
 	groupColumns    = "id, name, level, parent, ord"
 	locationColumns = "id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id"
 	pinColumns      = "exporter, pinned"
@@ -154,18 +159,32 @@ func (s *Store) pinNames(ctx context.Context, list []fabric.Name) error {
 	}
 	var freeGroups, freeLocations []fabric.Name
 	var refused, held []fabric.Name
-	for _, n := range list {
-		free, holder := &freeGroups, (*fabric.Name)(nil)
+	for i := range list {
+		n, free, holder := &list[i], &freeGroups, (*fabric.Name)(nil)
 		if n.Group != nil {
 			holder = pinnedGroups[n.Group.ID]
 		} else {
 			free, holder = &freeLocations, pinnedLocations[n.Location.ID]
 		}
 		switch {
-		case holder == nil:
-			*free = append(*free, n)
-		case !holder.Means(&n):
-			refused, held = append(refused, n), append(held, *holder)
+		case holder != nil && !holder.Means(n):
+			refused, held = append(refused, *n), append(held, *holder)
+		case holder != nil:
+		case n.Group != nil: // the first one in the list holds
+			pinnedGroups[n.Group.ID] = n
+			*free = append(*free, *n)
+		default:
+			pinnedLocations[n.Location.ID] = n
+			*free = append(*free, *n)
+		}
+	}
+	// Names that are described again are in use.
+	for _, t := range []struct{ table, ids string }{{groupNames, idList(slices.Collect(maps.Keys(pinnedGroups)))}, {locationNames, idList(slices.Collect(maps.Keys(pinnedLocations)))}} {
+		if len(stored) == 0 || t.ids == "" {
+			continue
+		}
+		if err := s.renew(ctx, t.table, "id IN ("+t.ids+")"); err != nil {
+			return err
 		}
 	}
 	for _, in := range []insertion{pinnedGroupTable.insertion(freeGroups), pinnedLocationTable.insertion(freeLocations)} {
@@ -306,17 +325,62 @@ func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
 	return text, err
 }
 
-// Groups are the groups that cells may name, in the order of the axes. Those that no
-// fabric file named, and that nobody wrote, are not among them.
+// Bounds of lists: names of exporters beyond the ones of fabric files, in all and of each exporter.
+// An API server holds them in memory, at about 500 bytes each, and lists all locations in one
+// answer.
+const (
+	maxListedGroups, maxListedGroupsOf       = 1 << 18, 1 << 16
+	maxListedLocations, maxListedLocationsOf = 1 << 16, 1 << 14
+)
+
+// listed is the condition of names that are in a list: those of fabric files, and of each exporter
+// the same number at most. An exporter's names that were used in the last two days come first,
+// among them those that it described first: new names push out no older one that is in use.
+func (s *Store) listed(table string, of, all int) string {
+	return fmt.Sprintf(`(exporter = '' OR id IN (SELECT id FROM (
+SELECT id, row_number() OVER (PARTITION BY exporter ORDER BY used < now('UTC') - INTERVAL 2 DAY, at, id) AS place FROM %s.%s FINAL WHERE exporter != '')
+WHERE place <= %d ORDER BY place, id LIMIT %d))`, s.database, table, of, all)
+}
+
+// countOf is an expression of how many names there are, in lists or not.
+func (s *Store) countOf(table string) string {
+	return fmt.Sprintf("(SELECT count() FROM %s.%s FINAL)", s.database, table)
+}
+
+// noteUnlisted counts the names of a table that a list left out, and logs them now and then.
+func (s *Store) noteUnlisted(ctx context.Context, table string, n uint64) error {
+	s.unlisted[table].Store(n)
+	if n == 0 {
+		return nil
+	}
+	query := fmt.Sprintf("SELECT exporter, count() AS names FROM %s.%s FINAL WHERE exporter != '' GROUP BY exporter ORDER BY names DESC, exporter LIMIT 1", s.database, table)
+	return s.query(ctx, s.reader, "count names", query, func(rows driver.Rows) error {
+		var exporter string
+		var names uint64
+		err := rows.Scan(&exporter, &names)
+		s.unlistedLog.Warn(s.logger, time.Now(), "names of exporters are not listed: there are too many", slog.String("table", table), slog.Uint64("names", n),
+			slog.String("most_are_of", exporter), slog.Uint64("its_names", names))
+		return err
+	})
+}
+
+// Groups are the groups that cells may name, in the order of the axes: those of fabric files, and
+// of exporters at most 65,536 of each and 262,144 in all, which WriterStatus and the log count
+// beyond that. Those that no fabric file named, and that nobody wrote, are not among them.
 func (s *Store) Groups(ctx context.Context) ([]fabric.Group, error) {
 	var list []fabric.Group
-	query := fmt.Sprintf("SELECT %s FROM %s.groups FINAL ORDER BY ord, name, id LIMIT %d", groupColumns, s.database, s.maxRows+1)
+	var all uint64
+	query := fmt.Sprintf("SELECT %s, %s FROM %s.groups FINAL WHERE %s ORDER BY ord, name, id LIMIT %d",
+		groupColumns, s.countOf(groupNames), s.database, s.listed(groupNames, maxListedGroupsOf, maxListedGroups), s.maxRows+1)
 	err := s.query(ctx, s.reader, "read groups", query, func(rows driver.Rows) error {
-		g, err := scanGroup(rows)
+		g, err := scanGroup(rows, &all)
 		list = append(list, g)
 		return err
 	})
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return list, s.noteUnlisted(ctx, groupNames, max(all, uint64(len(list)))-uint64(len(list)))
 }
 
 func scanGroup(rows driver.Rows, more ...any) (g fabric.Group, err error) {
@@ -327,16 +391,22 @@ func scanGroup(rows driver.Rows, more ...any) (g fabric.Group, err error) {
 	return g, err
 }
 
-// Locations are the locations that answers may name, ordered by name.
+// Locations are the locations that answers may name, ordered by name: those of fabric files, and
+// of exporters at most 16,384 of each and 65,536 in all.
 func (s *Store) Locations(ctx context.Context) ([]fabric.Location, error) {
 	var list []fabric.Location
-	query := fmt.Sprintf("SELECT %s FROM %s.locations FINAL ORDER BY name, id LIMIT %d", locationColumns, s.database, s.maxRows+1)
+	var all uint64
+	query := fmt.Sprintf("SELECT %s, %s FROM %s.locations FINAL WHERE %s ORDER BY name, id LIMIT %d",
+		locationColumns, s.countOf(locationNames), s.database, s.listed(locationNames, maxListedLocationsOf, maxListedLocations), s.maxRows+1)
 	err := s.query(ctx, s.reader, "read locations", query, func(rows driver.Rows) error {
-		l, err := scanLocation(rows)
+		l, err := scanLocation(rows, &all)
 		list = append(list, l)
 		return err
 	})
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return list, s.noteUnlisted(ctx, locationNames, max(all, uint64(len(list)))-uint64(len(list)))
 }
 
 func scanLocation(rows driver.Rows, more ...any) (l fabric.Location, err error) {
@@ -349,4 +419,66 @@ func scanLocation(rows driver.Rows, more ...any) (l fabric.Location, err error) 
 	l.ID, l.CandidateCount = aggregate.LocationID(id), int(candidates)
 	l.Set, l.DeviceLoc, l.StageLoc = aggregate.LocationID(set), aggregate.LocationID(device), aggregate.LocationID(stage)
 	return l, err
+}
+
+const (
+	// renewEvery is how often RunRenewNames looks which names are in use.
+	renewEvery = 24 * time.Hour
+	// renewAfter is the age of a last use that is worth noting another one.
+	renewAfter = 20 * time.Hour
+	// renewOf and renewWindows bound the rows whose names are in use, by the time of writing and by
+	// their window. A replay of older windows writes its names itself.
+	renewOf, renewWindows = 3 * 24 * time.Hour, 30 * 24 * time.Hour
+)
+
+// RunRenewNames notes once a day which groups and locations rows use, so that the server deletes
+// only names that no row needs: at once and then every day, once the server is ready and until ctx
+// ends. A pass that fails is logged and tried again by the next. Several stores may do it on one
+// database.
+func (s *Store) RunRenewNames(ctx context.Context) error {
+	if s.server.wait(ctx) != nil {
+		return nil
+	}
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		if err := s.RenewNames(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Warn("the last use of names is not noted", slog.String("error", oneLine(err)))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// RenewNames notes that the names are in use which rows of the last days use, with the coarser
+// locations and the parents that those belong to: of parents one level at a time.
+func (s *Store) RenewNames(ctx context.Context) error {
+	if s.names == nil {
+		return ErrReadOnly
+	}
+	rows := fmt.Sprintf("%s.partials_1m WHERE window_start >= now('UTC') - INTERVAL %d SECOND AND stored_at >= now('UTC') - INTERVAL %d SECOND",
+		s.database, int(renewWindows.Seconds()), int(renewOf.Seconds()))
+	recent := fmt.Sprintf("used >= now('UTC') - INTERVAL %d SECOND", int(renewOf.Seconds()))
+	return errors.Join(
+		s.renew(ctx, groupNames, fmt.Sprintf(`(id IN (SELECT arrayJoin([src_group, dst_group]) FROM %s)
+OR name IN (SELECT parent FROM %s.groups FINAL WHERE parent != '' AND %s))`, rows, s.database, recent)),
+		s.renew(ctx, locationNames, fmt.Sprintf(`(id IN (SELECT location FROM %[1]s) OR id IN (SELECT location FROM %[2]s.findings WHERE stored_at >= now('UTC') - INTERVAL %[3]d SECOND)
+OR id IN (SELECT arrayJoin([set_id, device_id, stage_id]) FROM %[2]s.locations FINAL WHERE %[4]s))`, rows, s.database, int(renewOf.Seconds()), recent)),
+	)
+}
+
+// renew notes that those names of a table are in use that a condition selects, unless that was
+// noted in the last day. The version of a row stays: it replaces what was written before it and
+// not what is written at the same time.
+func (s *Store) renew(ctx context.Context, table, where string) error {
+	columns := groupColumns
+	if table == locationNames {
+		columns = locationColumns
+	}
+	statement := fmt.Sprintf("INSERT INTO %[1]s.%[2]s (%[3]s, %[4]s, at, used) SELECT %[3]s, %[4]s, at, now('UTC') FROM %[1]s.%[2]s FINAL WHERE used < now('UTC') - INTERVAL %[5]d SECOND AND %[6]s",
+		s.database, table, columns, pinColumns, int(renewAfter.Seconds()), where)
+	return s.describe("renew "+table, s.names.Exec(ctx, statement))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,8 +25,9 @@ var expiry = regexp.MustCompile(`TTL stored_at \+ toInterval(Second|Minute|Hour|
 
 var expiryUnits = map[string]time.Duration{"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour, "Day": 24 * time.Hour}
 
-// forever is the retention of a table without one.
-const forever = 100 * 365 * 24 * time.Hour
+// forever is the retention of a table without one. Times of servers end in 2106: rows that
+// would expire later expire at once.
+const forever = 50 * 365 * 24 * time.Hour
 
 // Retention tells what holds now.
 func (s *Store) Retention(ctx context.Context) (Retention, error) {
@@ -77,7 +79,7 @@ func (keep Retention) check() error {
 // SetRetention changes how long rows of each table of partials are kept after they were
 // written, finest first; 0 leaves a table as it is. It outlasts migrations. Setting
 // what holds already does nothing; what has expired by a new one is deleted by the
-// server in its own time.
+// server in its own time. Names are kept at least as long.
 func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 	if err := keep.check(); err != nil || keep == (Retention{}) {
 		return err
@@ -95,8 +97,41 @@ func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 			return s.describe("set retention", err)
 		}
 		s.logger.Info("retention changed", slog.String("table", grainAt(g).table()), slog.Duration("from", now[g]), slog.Duration("to", d))
+		now[g] = d
 	}
-	return nil
+	return s.keepNames(ctx, now)
+}
+
+const (
+	recordRetention = 400 * 24 * time.Hour // of flows, taps, findings and gaps
+	// namesMargin is how much longer names are kept than the rows that use them: their last use
+	// is noted once a day, and an ancestor's a day later than that of the name below it.
+	namesMargin = 30 * 24 * time.Hour
+)
+
+// nameExpiry is how a server prints how long names are kept.
+var nameExpiry = regexp.MustCompile(`TTL used \+ toIntervalDay\(([0-9]+)\)`)
+
+// keepNames has names kept for as long after their last use as any rows after they were written.
+func (s *Store) keepNames(ctx context.Context, rows Retention) error {
+	days := int64((max(slices.Max(rows[:]), recordRetention) + namesMargin + 24*time.Hour - 1) / (24 * time.Hour))
+	var differ []string
+	query := fmt.Sprintf("SELECT name, create_table_query FROM system.tables WHERE database = '%s' AND name IN ('groups', 'locations') LIMIT 2", s.database)
+	err := s.ask(ctx, s.migrator, "read retention of names", query, func(rows driver.Rows) error {
+		var name, text string
+		if err := rows.Scan(&name, &text); err != nil {
+			return err
+		}
+		if found := nameExpiry.FindStringSubmatch(text); found == nil || found[1] != strconv.FormatInt(days, 10) {
+			differ = append(differ, name)
+		}
+		return nil
+	})
+	for _, name := range differ {
+		err = errors.Join(err, s.describe("set retention of names",
+			s.migrator.Exec(ctx, fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL used + toIntervalDay(%d)", s.database, name, days))))
+	}
+	return err
 }
 
 // interval is a duration in the largest unit that holds it.

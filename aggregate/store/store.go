@@ -15,6 +15,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store/native"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // Options say how a server or the embedded engine is reached. Writer, Migrator and
@@ -70,6 +71,9 @@ type Store struct {
 	deliveries []*delivery // of outboxes, the own one first; none without
 	left       uint64      // in them, once they are closed
 	trims      trimCounts
+
+	unlisted    map[string]*atomic.Uint64 // names that the last list of a table left out
+	unlistedLog retry.LogThrottle
 }
 
 // Open connects, and refuses servers before 24.8 (ErrOldServer) and databases from before
@@ -85,6 +89,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		database: defaultTo(o.Database, DefaultDatabase),
 		logger:   o.Logger,
 		limits:   o.Limits.withDefaults(),
+		unlisted: map[string]*atomic.Uint64{groupNames: {}, locationNames: {}},
 	}
 	s.maxRows = int(min(s.limits.ResultRows, math.MaxInt32))
 	if !databaseName.MatchString(s.database) {

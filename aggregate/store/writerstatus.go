@@ -28,6 +28,10 @@ type WriterStatus struct {
 	OutboxLimit int64
 	// OutboxAge is how long the oldest row that waits has waited; 0 when nothing waits.
 	OutboxAge time.Duration
+
+	// UnlistedNames are the names of exporters that the last lists of groups and locations left
+	// out; see Store.Groups.
+	UnlistedNames uint64
 }
 
 // LostRows are rows that were given up for a reason.
@@ -39,6 +43,9 @@ type LostRows struct {
 // WriterStatus is a snapshot.
 func (s *Store) WriterStatus() WriterStatus {
 	st := WriterStatus{WriterStats: s.WriterStats(), Outboxes: len(s.deliveries)}
+	for _, n := range s.unlisted {
+		st.UnlistedNames += n.Load()
+	}
 	by := make(map[outbox.Reason]uint64)
 	var oldest time.Time
 	for _, d := range s.deliveries {

@@ -189,7 +189,7 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 		from = strings.TrimPrefix(from+", exporters at "+string(c.network.Config.Collect.Ingest.Listen), ", ")
 		before = append(before, c.server.Run)
 	}
-	behind := []func(context.Context) error{c.db.store.RunRebuild}
+	behind := []func(context.Context) error{c.db.store.RunRebuild, c.db.store.RunRenewNames}
 	if c.feed != nil {
 		behind = append(behind, c.feed.run)
 	}

@@ -119,7 +119,7 @@ func status() store.WriterStatus {
 	return store.WriterStatus{
 		WriterStats: store.WriterStats{Rows: 801, Batches: 802, Retries: 803, Buffered: 804, Waiting: 805},
 		LostBy:      []store.LostRows{{Reason: "full", Rows: 806}, {Reason: "disk", Rows: 807}},
-		Outboxes:    1, OutboxBytes: 808, OutboxLimit: 809, OutboxAge: 810 * time.Millisecond,
+		Outboxes:    1, OutboxBytes: 808, OutboxLimit: 809, OutboxAge: 810 * time.Millisecond, UnlistedNames: 811,
 	}
 }
 

@@ -190,6 +190,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	lost := c.counter("store_rows_lost_total", "Rows given up: to a full or failing disk, to damage, to a server that will never take them, or in memory without an outbox.", "reason")
 	buffered := c.gauge("store_rows_buffered", "Rows in memory, not yet on disk or sent.")
 	up := c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed.")
+	unlisted := c.gauge("store_names_unlisted", "Groups and locations of exporters that lists of names leave out, since there are too many; rows name them by their number.")
 	size := c.gauge("outbox_bytes", "Bytes of the outbox on disk, rows that the server took and that are kept for a while included.")
 	limit := c.gauge("outbox_limit_bytes", "Largest size of the outbox: beyond it the oldest, finest rows are dropped.")
 	waiting := c.gauge("outbox_rows_waiting", "Rows in the outbox that the server has not taken.")
@@ -205,6 +206,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 		}
 		to(buffered, float64(s.Buffered))
 		to(up, flag(s.Failure == nil))
+		to(unlisted, float64(s.UnlistedNames))
 		if s.Outboxes == 0 {
 			return
 		}

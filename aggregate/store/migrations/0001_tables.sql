@@ -241,8 +241,8 @@ CREATE TABLE IF NOT EXISTS {{.Database}}.runs
 ENGINE = ReplacingMergeTree(at)
 ORDER BY (producer, incarnation, epoch, mode, state);
 
--- The meaning of the ids in the tables above. The latest row of an id holds; rows stay for
--- good, since ids keep their meaning across configurations.
+-- The meaning of the ids in the tables above, which is the same under all configurations. The
+-- latest row of an id holds; 0003_names.sql says for how long.
 -- Collectors do not let exporters replace a pinned row; when two write at once, the later
 -- row holds.
 CREATE TABLE IF NOT EXISTS {{.Database}}.groups

@@ -15,8 +15,12 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// lastNames is how long the last names may take when the process ends.
-const lastNames = 10 * time.Second
+const (
+	// lastNames is how long the last names may take when the process ends.
+	lastNames = 10 * time.Second
+	// writeEvery is how often names are written that the store has.
+	writeEvery = 24 * time.Hour
+)
 
 // RecentNetworks is under how many networks, the latest ones, rows may still come.
 const RecentNetworks = 2
@@ -112,10 +116,19 @@ func (n *Names) meet(source aggregate.Source) {
 	}
 }
 
-// Run waits until ctx ends, and ends all runs then: no more rows come. It returns nil: what
-// cannot be written is in the log.
+// Run writes the names in use once a day, since the store forgets names that nothing uses, until
+// ctx ends. It ends all runs then: no more rows come. It returns nil: what cannot be written is in
+// the log.
 func (n *Names) Run(ctx context.Context) error {
-	<-ctx.Done()
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-tick.C:
+			n.writeAgain(ctx)
+		case <-ctx.Done():
+		}
+	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastNames)
 	defer cancel()
 	n.mu.Lock()
@@ -126,6 +139,17 @@ func (n *Names) Run(ctx context.Context) error {
 	}
 	n.tell(err)
 	return nil
+}
+
+// writeAgain writes the names of the networks that rows may come under.
+func (n *Names) writeAgain(ctx context.Context) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, net := range n.networks {
+		net.groups = 0
+		clear(net.locations)
+	}
+	n.tell(n.describe(ctx))
 }
 
 // tell logs a failure now and then.

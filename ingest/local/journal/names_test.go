@@ -178,3 +178,33 @@ func TestNamesOutliveProcess(t *testing.T) {
 		t.Errorf("the latest configuration is %q, %v", text, err)
 	}
 }
+
+// TestNamesAreWrittenAgain: names in use are written once more, for a store that would forget them.
+func TestNamesAreWrittenAgain(t *testing.T) {
+	dir := t.TempDir()
+	db := openStore(t, chdbtest.StartIn(t, filepath.Join(dir, "store")), filepath.Join(dir, "outbox"))
+	defer db.Close()
+	n := NewNames(db, nil, slog.New(slog.DiscardHandler))
+	a := configured(t, 1, "a")
+	n.Use(a)
+	pinned := func() bool {
+		t.Helper()
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		list, err := db.Names(t.Context(), []aggregate.GroupID{a.Fabric.Groups()[0].ID}, []aggregate.LocationID{a.Fabric.Locations()[0].ID})
+		if err != nil || len(list) != 2 || list[0].Pinned != list[1].Pinned {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		return list[0].Pinned
+	}
+	if !pinned() {
+		t.Error("the names are not written")
+	}
+	if _, err := db.Unpin(t.Context(), []string{"a", a.Fabric.Locations()[0].Name}); err != nil || pinned() {
+		t.Fatal(err)
+	}
+	if n.writeAgain(t.Context()); !pinned() {
+		t.Error("the names are not written again")
+	}
+}

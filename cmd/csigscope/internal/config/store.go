@@ -32,9 +32,9 @@ type StoreLimits struct {
 // Retention is how long rows are kept after they were written. What is nil was not given: it
 // stays as the database has it.
 type Retention struct {
-	Fine   *Duration `yaml:"fine,omitempty" range:"1h..36500d" default:"as the database has it; 6h in a new one" help:"how long rows below 1s are kept, in whole seconds"`
-	Second *Duration `yaml:"1s,omitempty" range:"1h..36500d" default:"as the database has it; 14d in a new one" help:"how long rows of 1s are kept"`
-	Minute *Duration `yaml:"1m,omitempty" range:"1h..36500d" default:"as the database has it; 400d in a new one" help:"how long rows of 1m are kept"`
+	Fine   *Duration `yaml:"fine,omitempty" range:"1h..18250d" default:"as the database has it; 6h in a new one" help:"how long rows below 1s are kept, in whole seconds"`
+	Second *Duration `yaml:"1s,omitempty" range:"1h..18250d" default:"as the database has it; 14d in a new one" help:"how long rows of 1s are kept"`
+	Minute *Duration `yaml:"1m,omitempty" range:"1h..18250d" default:"as the database has it; 400d in a new one" help:"how long rows of 1m are kept"`
 }
 
 // Outbox is where rows wait on disk for the store. Flags may come before its keys.
