@@ -3,6 +3,7 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csigscope/csigscope/ingest/edge"
@@ -25,7 +26,13 @@ type Admission struct {
 	// certificates that are meant for something else.
 	Permits []Permit
 	Limits  Limits // of each exporter that has no other ones, and of all together
+	// Peers are the names of collectors that may share their windows with this one. They may
+	// not export, whoever vouches for them; a name is an exporter's or a peer's.
+	Peers []string
 }
+
+// maxPeers bounds the collectors of a fleet beside this one.
+const maxPeers = 64
 
 // Check finds mistakes.
 func (a *Admission) Check(auth *edge.Auth) error {
@@ -40,6 +47,8 @@ type admitted struct {
 	limits    []*Limits
 	exact     map[string]int // into limits
 	patterns  []pattern
+	peers     []string
+	peer      Limits   // of each
 	named     []string // exact names, in the order of the list
 }
 
@@ -54,7 +63,10 @@ func newAdmitted(a *Admission, auth *edge.Auth) (*admitted, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &admitted{exact: map[string]int{}}
+	in := &admitted{exact: map[string]int{}, peers: a.Peers, peer: all.ofPeer()}
+	if err := in.checkPeers(a, auth); err != nil {
+		return nil, fmt.Errorf("peers: %w", err)
+	}
 	if len(a.Permits) == 0 {
 		if auth.TLS.CA != "" {
 			return nil, errors.New(`tls: ca: any certificate of this authority could export: expected a list of exporters such as [{name: host1}, {name: "rack1-*"}], or [{name: "*"}] for all of them`)
@@ -88,8 +100,36 @@ func newAdmitted(a *Admission, auth *edge.Auth) (*admitted, error) {
 	return in, nil
 }
 
+// checkPeers refuses peers that could be taken for exporters.
+func (in *admitted) checkPeers(a *Admission, auth *edge.Auth) error {
+	if len(in.peers) > maxPeers {
+		return fmt.Errorf("%d of them: expected at most %d", len(in.peers), maxPeers)
+	}
+	for i, name := range in.peers {
+		switch {
+		case edge.CheckName(name) != nil:
+			return edge.CheckName(name)
+		case slices.Contains(in.peers[:i], name):
+			return fmt.Errorf("%s is listed twice", name)
+		case name == auth.Anonymous.Name:
+			return fmt.Errorf("%s is the name of clients without a credential: give the peer a token or a certificate", name)
+		case slices.ContainsFunc(a.Permits, func(p Permit) bool { return p.Name == name }):
+			return fmt.Errorf("%s is among the exporters too: give the collector a name of its own", name)
+		}
+	}
+	return nil
+}
+
+// lets reports whether a client may come in, as an exporter or as a peer.
+func (in *admitted) lets(name string) bool {
+	return slices.Contains(in.peers, name) || in.of(name) != nil
+}
+
 // of returns the limits of an exporter, nil for one that may not hand in.
 func (in *admitted) of(name string) *Limits {
+	if slices.Contains(in.peers, name) {
+		return nil
+	}
 	if in.everybody != nil {
 		return in.everybody
 	}

@@ -18,11 +18,11 @@ import (
 // on disk first, and stays there until a collector has it for good. Its methods are safe
 // for concurrent use.
 type Client struct {
-	cfg   ClientConfig
-	log   *outbox.Log
-	life  uint64 // incarnation
-	peers []peer
-	http  *http.Client
+	cfg       ClientConfig
+	log       *outbox.Log
+	life      uint64 // incarnation
+	endpoints []endpoint
+	http      *http.Client
 
 	mu      sync.Mutex
 	streams map[streamKey]*Stream
@@ -54,8 +54,8 @@ type Client struct {
 // quietFor is the least time between two lines of the log about one lasting failure.
 const quietFor = time.Minute
 
-// peer is a collector.
-type peer struct {
+// endpoint is a collector's.
+type endpoint struct {
 	url  string
 	call *connect.Client[rawRequest, wire.PushResponse]
 }
@@ -187,6 +187,6 @@ func (c *Client) Stats() ClientStats {
 	}
 	s.Waiting = logged.Waiting.Weight + uint64(c.pending.items())
 	s.Oldest, s.SpoolBytes, s.SpoolLimit, s.Incarnation = logged.Oldest, logged.Bytes, c.cfg.MaxBytes, c.life
-	s.Collector = c.peers[c.current].url
+	s.Collector = c.endpoints[c.current].url
 	return s
 }

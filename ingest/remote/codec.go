@@ -45,15 +45,19 @@ func (scanningCodec) Marshal(m any) ([]byte, error) {
 
 // Unmarshal implements connect.Codec.
 func (scanningCodec) Unmarshal(data []byte, m any) error {
-	request, ok := m.(*wire.PushRequest)
+	request, ok := m.(proto.Message)
 	if !ok {
 		return fmt.Errorf("decode %T: no request", m)
 	}
 	return unmarshal(data, request)
 }
 
-func unmarshal(data []byte, m *wire.PushRequest) error {
-	if err := scan(data); err != nil {
+func unmarshal(data []byte, m proto.Message) error {
+	check := scan
+	if _, shared := m.(*wire.ShareRequest); shared {
+		check = scanShared
+	}
+	if err := check(data); err != nil {
 		return err
 	}
 	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)

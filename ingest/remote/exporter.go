@@ -9,9 +9,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// exporter is what a collector remembers of one identity. It is bounded by Limits.
+// exporter is what a collector remembers of one identity, an exporter's or a peer's. It is
+// bounded by Limits.
 type exporter struct {
 	name                          string
+	peer                          bool
 	limits                        atomic.Pointer[Limits]
 	requests, bytes, rows, naming *rate.Limiter
 	inFlight                      atomic.Int32
@@ -66,6 +68,13 @@ func (e *exporter) use(l *Limits, now time.Time) {
 		limiter.SetBurstAt(now, b.burst)
 		limiter.SetLimitAt(now, b.perSecond)
 	}
+}
+
+// arrive begins a request of the exporter, under these limits.
+func (e *exporter) arrive(l *Limits, now time.Time) {
+	e.use(l, now)
+	e.last.Store(now.UnixNano())
+	e.inFlight.Add(1)
 }
 
 // budget fills up at a rate, to a burst.

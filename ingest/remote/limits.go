@@ -45,6 +45,9 @@ type Limits struct {
 	MaxBuffered  int // bytes of all requests that are under way; 256 MiB
 }
 
+// defaultMaxMessage is the default of MaxMessage, in bytes.
+const defaultMaxMessage = 2 << 20
+
 // Bounds of the protocol. Beyond them a message is refused before it is decoded.
 const (
 	maxStreamBytes    = 64      // of a stream's name
@@ -69,7 +72,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.MaxWindowFlows, 10_000)
 	setDefault(&l.MaxStreams, 64)
 	setDefault(&l.MaxInFlight, 4)
-	setDefault(&l.MaxMessage, 2<<20)
+	setDefault(&l.MaxMessage, defaultMaxMessage)
 	setDefault(&l.MaxNames, 200_000)
 	setDefault(&l.MaxAhead, time.Minute)
 	setDefault(&l.MaxAge, 7*24*time.Hour)
@@ -118,6 +121,20 @@ func (l Limits) over(own *Limits) Limits {
 	return l
 }
 
+// peerExporters is as how many exporters at their limits a peer counts, which shares the windows
+// of all of its own.
+const peerExporters = 20
+
+// ofPeer returns the limits of a collector that shares its windows. It sends one request at a
+// time; a second one may come while the first is given up.
+func (l Limits) ofPeer() Limits {
+	l.RequestRate *= peerExporters
+	l.ByteRate *= peerExporters
+	l.RowRate *= peerExporters
+	l.MaxInFlight = 2
+	return l
+}
+
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -147,6 +164,7 @@ const (
 	ReasonExporters Reason = Reason(edge.NumReasons) + iota // too many of them
 
 	ReasonForged    // calls itself by another one's name
+	ReasonRole      // a peer that exports, or an exporter that shares
 	ReasonOversized // beyond a hard limit of size
 	ReasonMalformed // no message of the protocol
 	ReasonInFlight  // too many requests at a time
@@ -175,7 +193,7 @@ const (
 )
 
 var reasonNames = [NumReasons]string{
-	ReasonExporters: "exporters", "forged", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate",
+	ReasonExporters: "exporters", "forged", "role", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate",
 	"names", "contested", "description", "sink", "ends",
 	"invalid", "impossible", "future", "past", "stale", "streams", "foreign", "unsupported",
 }

@@ -47,7 +47,7 @@ func TestRates(t *testing.T) {
 					refused = err
 				}
 			}
-			wait, poison := (*Client)(nil).judge(refused)
+			wait, poison := judge(refused)
 			if connect.CodeOf(refused) != connect.CodeResourceExhausted || poison || wait < firstPause || s.Stats().Total.Refused[tc.reason] == 0 {
 				t.Errorf("%v, wait %s, %+v, want %s", refused, wait, s.Stats().Total.Refused, tc.reason)
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // retryAfter is the metadata that tells when to come again, in milliseconds.
@@ -30,6 +32,9 @@ type call struct {
 
 type callKey struct{}
 
+// errRole is the error of peers that export, and of exporters that share.
+var errRole = errors.New("an exporter pushes, and a collector that is listed as a peer shares")
+
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
@@ -38,22 +43,33 @@ func callOf(ctx context.Context) *call {
 // ServeHTTP implements http.Handler: it finds out who is there, holds the exporter to
 // its limits, and hands the request on. It serves while Serve runs, behind its edge.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	peer, err := s.edge.Identify(r)
-	limits := s.admitted.Load().of(peer.Name)
-	if err == nil && limits == nil { // it was taken off the list a moment ago
-		err = edge.ErrNotListed
-	}
+	client, err := s.edge.Identify(r)
 	if err != nil {
 		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, err))
 		return
 	}
-	e := s.exporter(peer.Name, limits)
+	var e *exporter
+	in := s.admitted.Load()
+	switch limits := in.of(client.Name); {
+	case slices.Contains(in.peers, client.Name):
+		e = s.peer(client.Name, &in.peer)
+	case limits == nil: // it was taken off the list a moment ago
+		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, edge.ErrNotListed))
+		return
+	default:
+		e = s.exporter(client.Name, limits)
+	}
 	if e == nil {
-		s.refuseStranger(ReasonExporters, slog.String("exporter", peer.Name), slog.String("peer", r.RemoteAddr))
+		s.refuseStranger(ReasonExporters, slog.String("exporter", client.Name), slog.String("peer", r.RemoteAddr))
 		s.fail(w, r, later(time.Minute))
 		return
 	}
 	defer e.inFlight.Add(-1)
+	if e.peer != (r.URL.Path == wire.IngestServiceShareProcedure) {
+		s.refuse(e, ReasonRole, slog.String("path", edge.Limited(r.URL.Path)))
+		s.fail(w, r, connect.NewError(connect.CodePermissionDenied, errRole))
+		return
+	}
 	e.clock.observe(r.Header, s.now())
 	if err := s.serve(w, r, e); err != nil {
 		s.fail(w, r, err)

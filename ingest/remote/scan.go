@@ -23,6 +23,8 @@ const (
 	fieldFlowKind                          = 9
 	fieldObservedKind                      = 10
 	fieldTap, fieldGap, fieldFindings      = 5, 6, 9
+
+	fieldShared, fieldSharedBlock = 1, 3
 )
 
 // census counts what a message holds. A message is small next to what it makes a decoder
@@ -51,6 +53,22 @@ func scan(data []byte) error {
 			return c.item(v, c.record)
 		}
 		return nil
+	})
+}
+
+// scanShared refuses a ShareRequest that is malformed or beyond the protocol's bounds.
+func scanShared(data []byte) error {
+	var c census
+	return eachField(data, func(n protowire.Number, v []byte) error {
+		if n != fieldShared {
+			return nil
+		}
+		return c.item(v, func(n protowire.Number, v []byte) error {
+			if n == fieldSharedBlock {
+				return eachField(v, c.block)
+			}
+			return nil
+		})
 	})
 }
 

@@ -56,7 +56,7 @@ func (c *Client) send(ctx context.Context) error {
 		if err == nil {
 			err = checkAnswer(&sh, answer)
 		}
-		switch wait, poison := c.judge(err); {
+		switch wait, poison := judge(err); {
 		case ctx.Err() != nil:
 		case err == nil:
 			single = false
@@ -103,7 +103,7 @@ func (c *Client) awaitHello(ctx context.Context) bool {
 
 // judge tells how long the collector wants to be left alone, or that it will never take
 // the request.
-func (c *Client) judge(err error) (wait time.Duration, poison bool) {
+func judge(err error) (wait time.Duration, poison bool) {
 	var e *connect.Error
 	if !errors.As(err, &e) {
 		return 0, false
@@ -126,8 +126,8 @@ func (c *Client) judge(err error) (wait time.Duration, poison bool) {
 func (c *Client) fail(err error) {
 	c.http.CloseIdleConnections()
 	c.mu.Lock()
-	from := c.peers[c.current].url
-	c.current = (c.current + 1) % len(c.peers)
+	from := c.endpoints[c.current].url
+	c.current = (c.current + 1) % len(c.endpoints)
 	c.mu.Unlock()
 	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "push failed, trying again", slog.String("collector", from), slog.String("error", err.Error()))
 }

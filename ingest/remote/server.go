@@ -53,6 +53,9 @@ type ServerConfig struct {
 	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
 	// its resolver finds are the caller's to write.
 	Observations *window.Config
+	// Live takes the windows that peers share; nil: they are refused. It copies what it keeps,
+	// and is called from several goroutines.
+	Live aggregate.Sink
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent
@@ -86,8 +89,9 @@ type Server struct {
 
 	mu        sync.Mutex
 	exporters map[string]*exporter
-	owners    map[uint64]string // of producers
-	gone      Counts            // of exporters that were forgotten
+	peers     map[string]*exporter // collectors that share their windows; at most those listed so far
+	owners    map[uint64]string    // of producers
+	gone      Counts               // of exporters that were forgotten
 	forgotten uint64
 }
 
@@ -110,7 +114,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
 		names:     newRegistry(directory, cfg.Logger),
 		decoding:  make(chan struct{}, limits.MaxDecoding),
-		exporters: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
+		exporters: map[string]*exporter{}, peers: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
 	s.announces = newGroup(0, cfg.Timeout, s.names.announce)
@@ -160,9 +164,21 @@ func (s *Server) exporter(name string, l *Limits) *exporter {
 		e = newExporter(name, l)
 		s.exporters[name] = e
 	}
-	e.use(l, s.now())
-	e.last.Store(s.now().UnixNano())
-	e.inFlight.Add(1)
+	e.arrive(l, s.now())
+	return e
+}
+
+// peer finds or remembers a collector that shares its windows, under its limits.
+func (s *Server) peer(name string, l *Limits) *exporter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.peers[name]
+	if e == nil {
+		e = newExporter(name, l)
+		e.peer = true
+		s.peers[name] = e
+	}
+	e.arrive(l, s.now())
 	return e
 }
 
@@ -213,6 +229,7 @@ type ServerStats struct {
 	Total     Counts // of all exporters, those too that were forgotten
 	Strangers Counts // of peers that are nobody: Refused alone
 	Exporters []ExporterStats
+	Peers     []ExporterStats // collectors that share their windows, which are not in Total
 	Forgotten uint64
 	// Names are the groups and locations of exporters that are remembered, and ForgottenNames those
 	// that gave way to others. A name that comes again after that is given to the directory again.
@@ -226,26 +243,36 @@ func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
 	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Strangers: s.strangers.snapshot()}
 	list := slices.Collect(maps.Values(s.exporters))
+	peers := slices.Collect(maps.Values(s.peers))
 	s.mu.Unlock()
 	s.names.mu.Lock()
 	st.Names, st.ForgottenNames = len(s.names.names.entries), s.names.names.evicted
 	s.names.mu.Unlock()
 	now, came := s.now(), make(map[string]bool, len(list))
 	for _, e := range list {
-		c := e.counts.snapshot()
-		st.Total.Merge(&c)
-		st.Exporters = append(st.Exporters, ExporterStats{e.name, time.Unix(0, e.last.Load()), e.clock.ahead(now), c})
+		one := e.stats(now)
+		st.Total.Merge(&one.Counts)
+		st.Exporters = append(st.Exporters, one)
 		came[e.name] = true
 	}
 	in := s.admitted.Load()
+	for _, e := range peers {
+		st.Peers = append(st.Peers, e.stats(now))
+	}
 	for _, name := range slices.Concat(in.named, s.edge.Names()) {
 		if !came[name] && in.of(name) != nil {
 			st.Exporters = append(st.Exporters, ExporterStats{Name: name})
 			came[name] = true
 		}
 	}
-	slices.SortFunc(st.Exporters, func(a, b ExporterStats) int { return strings.Compare(a.Name, b.Name) })
+	byName := func(a, b ExporterStats) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(st.Exporters, byName)
+	slices.SortFunc(st.Peers, byName)
 	return st
+}
+
+func (e *exporter) stats(now time.Time) ExporterStats {
+	return ExporterStats{e.name, time.Unix(0, e.last.Load()), e.clock.ahead(now), e.counts.snapshot()}
 }
 
 // errBusy says that an exporter has to come again.
@@ -262,7 +289,7 @@ const (
 // newEdge makes the server that tells exporters from each other.
 func (s *Server) newEdge() (*edge.Server, error) {
 	auth := s.cfg.Auth
-	auth.Allows = func(name string) bool { return s.admitted.Load().of(name) != nil }
+	auth.Allows = func(name string) bool { return s.admitted.Load().lets(name) }
 	return edge.New(edge.Config{
 		Auth: &auth, Exposed: s.cfg.DangerouslyExposed, MaxConns: s.limits.MaxConns,
 		Header: headerTime, Read: -1, Write: -1, Idle: idleTime, Grace: shutdownTime, // bodies have a deadline of their own

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -39,7 +40,7 @@ const maxOutcomes = 1 << 16
 
 // Unmarshal implements connect.Codec.
 func (rawCodec) Unmarshal(data []byte, m any) error {
-	message, ok := m.(*wire.PushResponse)
+	message, ok := m.(proto.Message)
 	if !ok {
 		return fmt.Errorf("decode %T: no answer", m)
 	}
@@ -50,27 +51,31 @@ func (rawCodec) Unmarshal(data []byte, m any) error {
 }
 
 // dial prepares connections; they are made when they are needed.
-func (c *Client) dial() error {
+func (c *Client) dial() (err error) {
+	if c.http, err = newHTTPClient(c.cfg.TLS, c.cfg.TokenFile, c.cfg.Now, c.cfg.Logger); err != nil {
+		return err
+	}
+	for _, u := range c.cfg.Collectors {
+		u = strings.TrimSuffix(u, "/")
+		c.endpoints = append(c.endpoints, endpoint{u, connect.NewClient[rawRequest, wire.PushResponse](c.http, u+wire.IngestServicePushProcedure, clientOptions(c.cfg.NoCompression)...)})
+	}
+	return nil
+}
+
+// newHTTPClient prepares connections to collectors, which show these credentials.
+func newHTTPClient(files edge.TLSFiles, tokenFile string, now func() time.Time, logger *slog.Logger) (*http.Client, error) {
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
 	base := &http.Transport{
 		DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTime, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
-	var err error
-	if c.http, err = edge.NewClient(base, c.cfg.TLS, c.cfg.TokenFile, c.cfg.Now, c.cfg.Logger); err != nil {
-		return err
-	}
-	for _, u := range c.cfg.Collectors {
-		u = strings.TrimSuffix(u, "/")
-		c.peers = append(c.peers, peer{u, connect.NewClient[rawRequest, wire.PushResponse](c.http, u+wire.IngestServicePushProcedure, c.options()...)})
-	}
-	return nil
+	return edge.NewClient(base, files, tokenFile, now, logger)
 }
 
-func (c *Client) options() []connect.ClientOption {
+func clientOptions(plain bool) []connect.ClientOption {
 	options := []connect.ClientOption{connect.WithCodec(rawCodec{}), connect.WithReadMaxBytes(maxOutcomes), connect.WithCompressMinBytes(1 << 10)}
-	if c.cfg.NoCompression {
+	if plain {
 		return options
 	}
 	decompressor := func() connect.Decompressor { return &bounded{most: maxOutcomes, open: openZstd} }
@@ -86,13 +91,13 @@ func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, err
 	defer cancel()
 	request := connect.NewRequest(&rawRequest{body})
 	request.Header().Set(sentAt, strconv.FormatInt(c.cfg.Now().UnixNano(), 10))
-	response, err := c.peers[c.current].call.CallUnary(ctx, request)
+	response, err := c.endpoints[c.current].call.CallUnary(ctx, request)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Pushes++
 	c.stats.SentBytes += uint64(len(body))
 	if err != nil {
-		wait, poison := c.judge(err)
+		wait, poison := judge(err)
 		c.stats.Answering = wait > 0 || poison
 		c.stats.Failures++
 		return nil, err

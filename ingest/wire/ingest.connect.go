@@ -1,13 +1,15 @@
-// The protocol between host exporters and collectors: Connect, gRPC or gRPC-Web over
-// HTTP/2 or HTTP/1.1, one call. Who the exporter is comes from its certificate or its
-// bearer token and never from a message.
+// The protocol between host exporters and collectors, and among the collectors of a fleet:
+// Connect, gRPC or gRPC-Web over HTTP/2 or HTTP/1.1. Who the client is comes from its
+// certificate or its bearer token and never from a message: an exporter may Push, a peer
+// may Share, and nobody may do both.
 //
 // An exporter numbers what it hands in: (stream, incarnation, seq) names a block or a
 // batch of observations for good, over lives of the exporter too where it goes on with an
 // incarnation. A collector makes of it the identity of the rows that
 // it stores, (producer, incarnation, seq), where the producer is a hash of the
 // authenticated identity and the stream. So the same block, sent twice to one collector
-// or once to each of two, is the same rows, and collectors need not know each other.
+// or once to each of two, is the same rows, and collectors need not know each other to
+// store them.
 //
 // What a block means is said by a description: the text of the configuration, and the
 // names of groups and locations. A collector that does not know a block's description
@@ -56,6 +58,8 @@ const (
 const (
 	// IngestServicePushProcedure is the fully-qualified name of the IngestService's Push RPC.
 	IngestServicePushProcedure = "/csigscope.ingest.v1.IngestService/Push"
+	// IngestServiceShareProcedure is the fully-qualified name of the IngestService's Share RPC.
+	IngestServiceShareProcedure = "/csigscope.ingest.v1.IngestService/Share"
 )
 
 // IngestServiceClient is a client for the csigscope.ingest.v1.IngestService service.
@@ -75,6 +79,10 @@ type IngestServiceClient interface {
 	// clock, in decimal: a collector compares clocks. One that has nothing to hand in
 	// pushes an empty request now and then, so that it is known to be there.
 	Push(context.Context, *connect.Request[PushRequest]) (*connect.Response[PushResponse], error)
+	// Share hands a collector the windows of 1 s that another one closed or took from
+	// exporters, for its memory alone: it neither stores them nor passes them on. It answers
+	// when they are in memory. Errors are as for Push.
+	Share(context.Context, *connect.Request[ShareRequest]) (*connect.Response[ShareResponse], error)
 }
 
 // NewIngestServiceClient constructs a client for the csigscope.ingest.v1.IngestService service. By
@@ -94,17 +102,29 @@ func NewIngestServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(ingestServiceMethods.ByName("Push")),
 			connect.WithClientOptions(opts...),
 		),
+		share: connect.NewClient[ShareRequest, ShareResponse](
+			httpClient,
+			baseURL+IngestServiceShareProcedure,
+			connect.WithSchema(ingestServiceMethods.ByName("Share")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // ingestServiceClient implements IngestServiceClient.
 type ingestServiceClient struct {
-	push *connect.Client[PushRequest, PushResponse]
+	push  *connect.Client[PushRequest, PushResponse]
+	share *connect.Client[ShareRequest, ShareResponse]
 }
 
 // Push calls csigscope.ingest.v1.IngestService.Push.
 func (c *ingestServiceClient) Push(ctx context.Context, req *connect.Request[PushRequest]) (*connect.Response[PushResponse], error) {
 	return c.push.CallUnary(ctx, req)
+}
+
+// Share calls csigscope.ingest.v1.IngestService.Share.
+func (c *ingestServiceClient) Share(ctx context.Context, req *connect.Request[ShareRequest]) (*connect.Response[ShareResponse], error) {
+	return c.share.CallUnary(ctx, req)
 }
 
 // IngestServiceHandler is an implementation of the csigscope.ingest.v1.IngestService service.
@@ -124,6 +144,10 @@ type IngestServiceHandler interface {
 	// clock, in decimal: a collector compares clocks. One that has nothing to hand in
 	// pushes an empty request now and then, so that it is known to be there.
 	Push(context.Context, *connect.Request[PushRequest]) (*connect.Response[PushResponse], error)
+	// Share hands a collector the windows of 1 s that another one closed or took from
+	// exporters, for its memory alone: it neither stores them nor passes them on. It answers
+	// when they are in memory. Errors are as for Push.
+	Share(context.Context, *connect.Request[ShareRequest]) (*connect.Response[ShareResponse], error)
 }
 
 // NewIngestServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -139,10 +163,18 @@ func NewIngestServiceHandler(svc IngestServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(ingestServiceMethods.ByName("Push")),
 		connect.WithHandlerOptions(opts...),
 	)
+	ingestServiceShareHandler := connect.NewUnaryHandler(
+		IngestServiceShareProcedure,
+		svc.Share,
+		connect.WithSchema(ingestServiceMethods.ByName("Share")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/csigscope.ingest.v1.IngestService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case IngestServicePushProcedure:
 			ingestServicePushHandler.ServeHTTP(w, r)
+		case IngestServiceShareProcedure:
+			ingestServiceShareHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -154,4 +186,8 @@ type UnimplementedIngestServiceHandler struct{}
 
 func (UnimplementedIngestServiceHandler) Push(context.Context, *connect.Request[PushRequest]) (*connect.Response[PushResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.ingest.v1.IngestService.Push is not implemented"))
+}
+
+func (UnimplementedIngestServiceHandler) Share(context.Context, *connect.Request[ShareRequest]) (*connect.Response[ShareResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.ingest.v1.IngestService.Share is not implemented"))
 }

@@ -1,13 +1,15 @@
-// The protocol between host exporters and collectors: Connect, gRPC or gRPC-Web over
-// HTTP/2 or HTTP/1.1, one call. Who the exporter is comes from its certificate or its
-// bearer token and never from a message.
+// The protocol between host exporters and collectors, and among the collectors of a fleet:
+// Connect, gRPC or gRPC-Web over HTTP/2 or HTTP/1.1. Who the client is comes from its
+// certificate or its bearer token and never from a message: an exporter may Push, a peer
+// may Share, and nobody may do both.
 //
 // An exporter numbers what it hands in: (stream, incarnation, seq) names a block or a
 // batch of observations for good, over lives of the exporter too where it goes on with an
 // incarnation. A collector makes of it the identity of the rows that
 // it stores, (producer, incarnation, seq), where the producer is a hash of the
 // authenticated identity and the stream. So the same block, sent twice to one collector
-// or once to each of two, is the same rows, and collectors need not know each other.
+// or once to each of two, is the same rows, and collectors need not know each other to
+// store them.
 //
 // What a block means is said by a description: the text of the configuration, and the
 // names of groups and locations. A collector that does not know a block's description
@@ -261,6 +263,159 @@ func (x *PushResponse) GetDescribe() []uint64 {
 	return nil
 }
 
+type ShareRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Blocks        []*SharedBlock         `protobuf:"bytes,1,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareRequest) Reset() {
+	*x = ShareRequest{}
+	mi := &file_ingest_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareRequest) ProtoMessage() {}
+
+func (x *ShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareRequest.ProtoReflect.Descriptor instead.
+func (*ShareRequest) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ShareRequest) GetBlocks() []*SharedBlock {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+type ShareResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each block of the request. STORED: in memory.
+	Outcomes      []Outcome `protobuf:"varint,1,rep,packed,name=outcomes,proto3,enum=csigscope.ingest.v1.Outcome" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareResponse) Reset() {
+	*x = ShareResponse{}
+	mi := &file_ingest_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareResponse) ProtoMessage() {}
+
+func (x *ShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareResponse.ProtoReflect.Descriptor instead.
+func (*ShareResponse) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ShareResponse) GetOutcomes() []Outcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+// SharedBlock is a block as the collector stores it that shares it.
+type SharedBlock struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer uint64                 `protobuf:"fixed64,1,opt,name=producer,proto3" json:"producer,omitempty"` // of its rows; not 0
+	// Of a block that is too large for a message: which of its parts this is, from 0. All
+	// have the block's number.
+	Part uint32 `protobuf:"varint,2,opt,name=part,proto3" json:"part,omitempty"`
+	// Without stream, description, rows_before and flows.
+	Block         *Block `protobuf:"bytes,3,opt,name=block,proto3" json:"block,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedBlock) Reset() {
+	*x = SharedBlock{}
+	mi := &file_ingest_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedBlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedBlock) ProtoMessage() {}
+
+func (x *SharedBlock) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedBlock.ProtoReflect.Descriptor instead.
+func (*SharedBlock) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SharedBlock) GetProducer() uint64 {
+	if x != nil {
+		return x.Producer
+	}
+	return 0
+}
+
+func (x *SharedBlock) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *SharedBlock) GetBlock() *Block {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
 // Description says what the numbers in blocks stand for. One that is too large for a
 // message comes in parts, in several calls if need be: all have id and epoch, the last
 // one has the text, and makes it known.
@@ -280,7 +435,7 @@ type Description struct {
 
 func (x *Description) Reset() {
 	*x = Description{}
-	mi := &file_ingest_proto_msgTypes[2]
+	mi := &file_ingest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +447,7 @@ func (x *Description) String() string {
 func (*Description) ProtoMessage() {}
 
 func (x *Description) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[2]
+	mi := &file_ingest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +460,7 @@ func (x *Description) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Description.ProtoReflect.Descriptor instead.
 func (*Description) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{2}
+	return file_ingest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Description) GetId() uint64 {
@@ -358,7 +513,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_ingest_proto_msgTypes[3]
+	mi := &file_ingest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +525,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[3]
+	mi := &file_ingest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +538,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{3}
+	return file_ingest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Group) GetId() uint64 {
@@ -442,7 +597,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_ingest_proto_msgTypes[4]
+	mi := &file_ingest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +609,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[4]
+	mi := &file_ingest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +622,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{4}
+	return file_ingest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Location) GetId() uint64 {
@@ -598,7 +753,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ingest_proto_msgTypes[5]
+	mi := &file_ingest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +765,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[5]
+	mi := &file_ingest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +778,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{5}
+	return file_ingest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Block) GetStream() string {
@@ -854,7 +1009,7 @@ type Flows struct {
 
 func (x *Flows) Reset() {
 	*x = Flows{}
-	mi := &file_ingest_proto_msgTypes[6]
+	mi := &file_ingest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1021,7 @@ func (x *Flows) String() string {
 func (*Flows) ProtoMessage() {}
 
 func (x *Flows) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[6]
+	mi := &file_ingest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1034,7 @@ func (x *Flows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flows.ProtoReflect.Descriptor instead.
 func (*Flows) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{6}
+	return file_ingest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Flows) GetBlocks() uint32 {
@@ -1058,7 +1213,7 @@ type Observations struct {
 
 func (x *Observations) Reset() {
 	*x = Observations{}
-	mi := &file_ingest_proto_msgTypes[7]
+	mi := &file_ingest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1225,7 @@ func (x *Observations) String() string {
 func (*Observations) ProtoMessage() {}
 
 func (x *Observations) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[7]
+	mi := &file_ingest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1238,7 @@ func (x *Observations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observations.ProtoReflect.Descriptor instead.
 func (*Observations) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{7}
+	return file_ingest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Observations) GetStream() string {
@@ -1228,7 +1383,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_ingest_proto_msgTypes[8]
+	mi := &file_ingest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1395,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[8]
+	mi := &file_ingest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1408,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{8}
+	return file_ingest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Record) GetStream() string {
@@ -1400,7 +1555,7 @@ type Tap struct {
 
 func (x *Tap) Reset() {
 	*x = Tap{}
-	mi := &file_ingest_proto_msgTypes[9]
+	mi := &file_ingest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1567,7 @@ func (x *Tap) String() string {
 func (*Tap) ProtoMessage() {}
 
 func (x *Tap) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[9]
+	mi := &file_ingest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1580,7 @@ func (x *Tap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tap.ProtoReflect.Descriptor instead.
 func (*Tap) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{9}
+	return file_ingest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Tap) GetSeq() uint64 {
@@ -1631,7 +1786,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1798,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1811,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{10}
+	return file_ingest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Finding) GetKind() string {
@@ -1749,7 +1904,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1916,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1929,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{11}
+	return file_ingest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Gap) GetFromNs() int64 {
@@ -1836,7 +1991,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_ingest_proto_msgTypes[12]
+	mi := &file_ingest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2003,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[12]
+	mi := &file_ingest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2016,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{12}
+	return file_ingest_proto_rawDescGZIP(), []int{15}
 }
 
 // End says that no more blocks come for now.
@@ -1873,7 +2028,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_ingest_proto_msgTypes[13]
+	mi := &file_ingest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2040,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[13]
+	mi := &file_ingest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2053,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{13}
+	return file_ingest_proto_rawDescGZIP(), []int{16}
 }
 
 var File_ingest_proto protoreflect.FileDescriptor
@@ -1914,7 +2069,15 @@ const file_ingest_proto_rawDesc = "" +
 	"\arecords\x18\x05 \x03(\v2\x1b.csigscope.ingest.v1.RecordR\arecords\"d\n" +
 	"\fPushResponse\x128\n" +
 	"\boutcomes\x18\x01 \x03(\x0e2\x1c.csigscope.ingest.v1.OutcomeR\boutcomes\x12\x1a\n" +
-	"\bdescribe\x18\x02 \x03(\x06R\bdescribe\"\xb8\x01\n" +
+	"\bdescribe\x18\x02 \x03(\x06R\bdescribe\"H\n" +
+	"\fShareRequest\x128\n" +
+	"\x06blocks\x18\x01 \x03(\v2 .csigscope.ingest.v1.SharedBlockR\x06blocks\"I\n" +
+	"\rShareResponse\x128\n" +
+	"\boutcomes\x18\x01 \x03(\x0e2\x1c.csigscope.ingest.v1.OutcomeR\boutcomes\"o\n" +
+	"\vSharedBlock\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\x06R\bproducer\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\rR\x04part\x120\n" +
+	"\x05block\x18\x03 \x01(\v2\x1a.csigscope.ingest.v1.BlockR\x05block\"\xb8\x01\n" +
 	"\vDescription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x12\n" +
@@ -2102,9 +2265,10 @@ const file_ingest_proto_rawDesc = "" +
 	"\x0fOUTCOME_FOREIGN\x10\t\x12\x17\n" +
 	"\x13OUTCOME_UNSUPPORTED\x10\n" +
 	"\x12\x16\n" +
-	"\x12OUTCOME_IMPOSSIBLE\x10\v2\\\n" +
+	"\x12OUTCOME_IMPOSSIBLE\x10\v2\xac\x01\n" +
 	"\rIngestService\x12K\n" +
-	"\x04Push\x12 .csigscope.ingest.v1.PushRequest\x1a!.csigscope.ingest.v1.PushResponseB,Z*github.com/csigscope/csigscope/ingest/wireb\x06proto3"
+	"\x04Push\x12 .csigscope.ingest.v1.PushRequest\x1a!.csigscope.ingest.v1.PushResponse\x12N\n" +
+	"\x05Share\x12!.csigscope.ingest.v1.ShareRequest\x1a\".csigscope.ingest.v1.ShareResponseB,Z*github.com/csigscope/csigscope/ingest/wireb\x06proto3"
 
 var (
 	file_ingest_proto_rawDescOnce sync.Once
@@ -2119,49 +2283,57 @@ func file_ingest_proto_rawDescGZIP() []byte {
 }
 
 var file_ingest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_ingest_proto_goTypes = []any{
-	(Outcome)(0),         // 0: csigscope.ingest.v1.Outcome
-	(*PushRequest)(nil),  // 1: csigscope.ingest.v1.PushRequest
-	(*PushResponse)(nil), // 2: csigscope.ingest.v1.PushResponse
-	(*Description)(nil),  // 3: csigscope.ingest.v1.Description
-	(*Group)(nil),        // 4: csigscope.ingest.v1.Group
-	(*Location)(nil),     // 5: csigscope.ingest.v1.Location
-	(*Block)(nil),        // 6: csigscope.ingest.v1.Block
-	(*Flows)(nil),        // 7: csigscope.ingest.v1.Flows
-	(*Observations)(nil), // 8: csigscope.ingest.v1.Observations
-	(*Record)(nil),       // 9: csigscope.ingest.v1.Record
-	(*Tap)(nil),          // 10: csigscope.ingest.v1.Tap
-	(*Finding)(nil),      // 11: csigscope.ingest.v1.Finding
-	(*Gap)(nil),          // 12: csigscope.ingest.v1.Gap
-	(*Begin)(nil),        // 13: csigscope.ingest.v1.Begin
-	(*End)(nil),          // 14: csigscope.ingest.v1.End
-	nil,                  // 15: csigscope.ingest.v1.Tap.FramesEntry
-	nil,                  // 16: csigscope.ingest.v1.Tap.RejectedEntry
+	(Outcome)(0),          // 0: csigscope.ingest.v1.Outcome
+	(*PushRequest)(nil),   // 1: csigscope.ingest.v1.PushRequest
+	(*PushResponse)(nil),  // 2: csigscope.ingest.v1.PushResponse
+	(*ShareRequest)(nil),  // 3: csigscope.ingest.v1.ShareRequest
+	(*ShareResponse)(nil), // 4: csigscope.ingest.v1.ShareResponse
+	(*SharedBlock)(nil),   // 5: csigscope.ingest.v1.SharedBlock
+	(*Description)(nil),   // 6: csigscope.ingest.v1.Description
+	(*Group)(nil),         // 7: csigscope.ingest.v1.Group
+	(*Location)(nil),      // 8: csigscope.ingest.v1.Location
+	(*Block)(nil),         // 9: csigscope.ingest.v1.Block
+	(*Flows)(nil),         // 10: csigscope.ingest.v1.Flows
+	(*Observations)(nil),  // 11: csigscope.ingest.v1.Observations
+	(*Record)(nil),        // 12: csigscope.ingest.v1.Record
+	(*Tap)(nil),           // 13: csigscope.ingest.v1.Tap
+	(*Finding)(nil),       // 14: csigscope.ingest.v1.Finding
+	(*Gap)(nil),           // 15: csigscope.ingest.v1.Gap
+	(*Begin)(nil),         // 16: csigscope.ingest.v1.Begin
+	(*End)(nil),           // 17: csigscope.ingest.v1.End
+	nil,                   // 18: csigscope.ingest.v1.Tap.FramesEntry
+	nil,                   // 19: csigscope.ingest.v1.Tap.RejectedEntry
 }
 var file_ingest_proto_depIdxs = []int32{
-	3,  // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
-	6,  // 1: csigscope.ingest.v1.PushRequest.blocks:type_name -> csigscope.ingest.v1.Block
-	8,  // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
-	9,  // 3: csigscope.ingest.v1.PushRequest.records:type_name -> csigscope.ingest.v1.Record
+	6,  // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
+	9,  // 1: csigscope.ingest.v1.PushRequest.blocks:type_name -> csigscope.ingest.v1.Block
+	11, // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
+	12, // 3: csigscope.ingest.v1.PushRequest.records:type_name -> csigscope.ingest.v1.Record
 	0,  // 4: csigscope.ingest.v1.PushResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
-	4,  // 5: csigscope.ingest.v1.Description.groups:type_name -> csigscope.ingest.v1.Group
-	5,  // 6: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
-	7,  // 7: csigscope.ingest.v1.Block.flows:type_name -> csigscope.ingest.v1.Flows
-	10, // 8: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
-	12, // 9: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
-	13, // 10: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
-	14, // 11: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
-	11, // 12: csigscope.ingest.v1.Record.findings:type_name -> csigscope.ingest.v1.Finding
-	15, // 13: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
-	16, // 14: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
-	1,  // 15: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
-	2,  // 16: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
-	16, // [16:17] is the sub-list for method output_type
-	15, // [15:16] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	5,  // 5: csigscope.ingest.v1.ShareRequest.blocks:type_name -> csigscope.ingest.v1.SharedBlock
+	0,  // 6: csigscope.ingest.v1.ShareResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
+	9,  // 7: csigscope.ingest.v1.SharedBlock.block:type_name -> csigscope.ingest.v1.Block
+	7,  // 8: csigscope.ingest.v1.Description.groups:type_name -> csigscope.ingest.v1.Group
+	8,  // 9: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
+	10, // 10: csigscope.ingest.v1.Block.flows:type_name -> csigscope.ingest.v1.Flows
+	13, // 11: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
+	15, // 12: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
+	16, // 13: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
+	17, // 14: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
+	14, // 15: csigscope.ingest.v1.Record.findings:type_name -> csigscope.ingest.v1.Finding
+	18, // 16: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
+	19, // 17: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
+	1,  // 18: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
+	3,  // 19: csigscope.ingest.v1.IngestService.Share:input_type -> csigscope.ingest.v1.ShareRequest
+	2,  // 20: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
+	4,  // 21: csigscope.ingest.v1.IngestService.Share:output_type -> csigscope.ingest.v1.ShareResponse
+	20, // [20:22] is the sub-list for method output_type
+	18, // [18:20] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_ingest_proto_init() }
@@ -2169,7 +2341,7 @@ func file_ingest_proto_init() {
 	if File_ingest_proto != nil {
 		return
 	}
-	file_ingest_proto_msgTypes[8].OneofWrappers = []any{
+	file_ingest_proto_msgTypes[11].OneofWrappers = []any{
 		(*Record_Tap)(nil),
 		(*Record_Gap)(nil),
 		(*Record_Begin)(nil),
@@ -2181,7 +2353,7 @@ func file_ingest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ingest_proto_rawDesc), len(file_ingest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,110 @@
+package remote
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// sharedResolution is the length of the windows that collectors share: the live view's.
+const sharedResolution = time.Second
+
+// Share implements wire.IngestServiceHandler.
+func (s service) Share(ctx context.Context, r *connect.Request[wire.ShareRequest]) (*connect.Response[wire.ShareResponse], error) {
+	c := callOf(ctx)
+	if c == nil {
+		return nil, connect.NewError(connect.CodeUnauthenticated, edge.ErrUnknown)
+	}
+	c.decoded = true
+	answer, err := s.takeShared(ctx, c.exporter, r.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// takeShared gives a peer's blocks to the live sink. They go nowhere else: their own collector
+// stores them and shares them with everybody, so that no block goes round in circles.
+//
+// A peer is trusted to say which producer its rows are of, as it is by the store that it
+// writes to. Beyond that its blocks are held to what holds for an exporter's.
+func (s *Server) takeShared(ctx context.Context, e *exporter, m *wire.ShareRequest) (*wire.ShareResponse, error) {
+	rows := 0
+	for _, b := range m.GetBlocks() {
+		rows += len(b.GetBlock().GetSignal())
+	}
+	if err := s.spend(e, e.rows, rows, ReasonRowRate); err != nil {
+		return nil, err
+	}
+	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
+	f, _ := s.folders.Get().(*folder)
+	if f == nil {
+		f = &folder{}
+	}
+	defer s.folders.Put(f)
+	for _, b := range m.GetBlocks() {
+		it := blockItem(b.GetBlock())
+		p.add(it, p.checkShared(it, b, f))
+		if it.outcome != wire.Outcome_OUTCOME_STORED {
+			continue
+		}
+		for _, b := range it.blocks {
+			if err := s.cfg.Live.WriteBlock(ctx, b); err != nil {
+				return nil, s.unavailable(ctx, e, err)
+			}
+		}
+	}
+	p.finish(true)
+	return &wire.ShareResponse{Outcomes: p.answer.GetOutcomes()}, nil
+}
+
+var (
+	errShared       = errors.New("expected a producer, an incarnation and a number")
+	errSharedLength = fmt.Errorf("expected windows of %s", sharedResolution)
+)
+
+// checkShared finds out whether a peer's block is to be seen, and prepares it for that.
+func (p *push) checkShared(it *item, m *wire.SharedBlock, f *folder) verdict {
+	if p.cfg.Live == nil {
+		return verdict{outcome: wire.Outcome_OUTCOME_UNSUPPORTED}
+	}
+	if m.GetProducer() == 0 || it.at.incarnation == 0 || it.at.seq == 0 {
+		return invalid(errShared)
+	}
+	m.GetBlock().Flows = nil
+	b, err := fromWire(m.GetBlock())
+	if err == nil {
+		err = f.unique(b)
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	if b.Resolution != int64(sharedResolution) {
+		return invalid(errSharedLength)
+	}
+	if v := p.checkTime(b.WindowStart, b.WindowStart+b.Resolution); v != toStore {
+		return v
+	}
+	b.Source = aggregate.Source{Producer: m.GetProducer(), Incarnation: it.at.incarnation, Epoch: it.epoch}
+	b.Seq = partSeq(it.at.seq, m.GetPart())
+	it.rows, it.blocks = uint64(b.Len()), []*aggregate.Block{b}
+	return toStore
+}
+
+// partSeq is the number of a part of a block. The first part has the block's own, so that a
+// block that came whole, from its exporter, counts once.
+func partSeq(seq uint64, part uint32) uint64 {
+	if part == 0 {
+		return seq
+	}
+	return xxhash.Sum64(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, seq), part))
+}

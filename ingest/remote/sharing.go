@@ -1,0 +1,394 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/retry"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+// SharingConfig says with which collectors windows are shared.
+type SharingConfig struct {
+	// Peers are base URLs, such as "https://collector2.example:4319"; see Peers of Admission
+	// for their side.
+	Peers []string
+	// TLS has this collector's certificate as a client, and the authority of the peers' unless
+	// the system's are meant.
+	TLS edge.TLSFiles
+	// TokenFile holds a bearer token, and is read again when it changes; empty: none.
+	TokenFile string
+	// MaxWaiting bounds what waits for each peer, in bytes as encoded; 64 MiB unless set.
+	// Blocks of the same windows that wait for several are in memory once.
+	MaxWaiting int
+	// Gather is how long blocks are gathered for one request; 5 ms unless set. It is part of
+	// the time until a peer has a window.
+	Gather time.Duration
+
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silent
+}
+
+// Check finds mistakes in the URLs and credentials. It reads no file.
+func (c *SharingConfig) Check() error {
+	if len(c.Peers) > maxPeers {
+		return fmt.Errorf("%d peers: expected at most %d", len(c.Peers), maxPeers)
+	}
+	for i, u := range c.Peers {
+		if err := CheckCollector(u, c.TLS); err != nil {
+			return err
+		}
+		if slices.Contains(c.Peers[:i], u) {
+			return fmt.Errorf("collector %q: is listed twice", u)
+		}
+	}
+	if err := c.TLS.Check(); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	return nil
+}
+
+const (
+	// shareBytes ends a request to a peer; a part of a block that is larger goes alone.
+	shareBytes = 1 << 20
+	// sharedFor is how old a window may be that is sent to a peer: live views keep no more.
+	sharedFor = time.Minute
+	// shareTimeout is how long a peer may take to answer.
+	shareTimeout = 10 * time.Second
+	// lastShare is how long the last windows may take to reach a peer at the end.
+	lastShare = time.Second
+
+	firstSharePause   = 50 * time.Millisecond
+	longestSharePause = 2 * time.Second
+)
+
+// The reasons of PeerStats.Dropped.
+const (
+	dropFull    = "full"    // newer windows needed the room, while the peer was away or slow
+	dropOld     = "old"     // the peer was away until no live view shows the window
+	dropRefused = "refused" // by the peer, which counts why
+)
+
+// Sharing sends the windows of 1 s that a collector closes or takes from exporters to its
+// peers, so that each of them has the live windows of all. It is an aggregate.Sink; its methods
+// are safe for concurrent use.
+//
+// Nothing waits for a peer: what it does not take in time is dropped and counted. That a block
+// may come twice, after a cut connection, is the live view's to notice.
+type Sharing struct {
+	cfg   SharingConfig
+	links []*link
+}
+
+// NewSharing makes a Sharing, which sends while Run runs. It reads credentials, and does
+// nothing else before that.
+func NewSharing(cfg SharingConfig) (*Sharing, error) {
+	setDefault(&cfg.MaxWaiting, 64<<20)
+	setDefault(&cfg.Gather, 5*time.Millisecond)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := cfg.Check(); err != nil {
+		return nil, fmt.Errorf("configure peers: %w", err)
+	}
+	s := &Sharing{cfg: cfg}
+	for _, u := range cfg.Peers {
+		client, err := newHTTPClient(cfg.TLS, cfg.TokenFile, cfg.Now, cfg.Logger)
+		if err != nil {
+			return nil, fmt.Errorf("configure peers: %w", err)
+		}
+		u = strings.TrimSuffix(u, "/")
+		s.links = append(s.links, &link{
+			cfg: &s.cfg, url: u, http: client, ready: make(chan struct{}, 1), dropped: map[string]uint64{},
+			failing: retry.LogThrottle{Every: quietFor}, refused: retry.LogThrottle{Every: quietFor},
+			call: connect.NewClient[rawRequest, wire.ShareResponse](client, u+wire.IngestServiceShareProcedure, clientOptions(false)...),
+		})
+	}
+	return s, nil
+}
+
+// WriteBlock implements aggregate.Sink. It encodes the block once for all peers, if it is of a
+// window that is shared. It never fails and waits for nobody.
+func (s *Sharing) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	if b.Resolution != int64(sharedResolution) || b.Len() == 0 {
+		return nil
+	}
+	for _, p := range encodeShared(b) {
+		for _, l := range s.links {
+			l.add(p)
+		}
+	}
+	return nil
+}
+
+// Run sends until ctx ends, and then what is left, for a moment.
+func (s *Sharing) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, l := range s.links {
+		all.Go(func() { l.run(ctx) })
+	}
+	all.Wait()
+	return nil
+}
+
+// PeerStats is what became of the blocks for one peer. A block that is too large for a message
+// counts as its parts.
+type PeerStats struct {
+	URL           string
+	Away          bool              // whether the last request failed
+	Sent, Rows    uint64            // blocks that the peer has, and their rows
+	Bytes         uint64            // of requests that were answered, uncompressed
+	Dropped       map[string]uint64 // blocks, by reason: "full", "old", "refused"
+	WaitingBlocks int
+	WaitingBytes  int
+}
+
+// Stats is a snapshot of the counts of each peer, in the order of the configuration.
+func (s *Sharing) Stats() (list []PeerStats) {
+	for _, l := range s.links {
+		list = append(list, l.snapshot())
+	}
+	return list
+}
+
+// sharedPart is a block, or a part of a large one, as it is in a request. It never changes.
+type sharedPart struct {
+	body []byte
+	end  int64 // of its window, Unix ns
+	rows int
+}
+
+// encodeShared cuts a block into parts that fit into messages. What came in one message from
+// an exporter fits into one.
+func encodeShared(b *aggregate.Block) []sharedPart {
+	whole := encodePart(b, 0, b.Len(), 0)
+	if b.Len() <= maxRows && len(whole.body) <= defaultMaxMessage {
+		return []sharedPart{whole}
+	}
+	var parts []sharedPart
+	for from := 0; from < b.Len(); {
+		to := cut(b, from)
+		parts = append(parts, encodePart(b, from, to, uint32(len(parts))))
+		from = to
+	}
+	return parts
+}
+
+func encodePart(b *aggregate.Block, from, to int, part uint32) sharedPart {
+	m := &wire.SharedBlock{Producer: b.Producer, Part: part, Block: toWire(b, from, to)}
+	m.Block.Incarnation, m.Block.Seq = b.Incarnation, b.Seq
+	size := proto.Size(m)
+	body := make([]byte, 0, size+8)
+	body = protowire.AppendTag(body, fieldShared, protowire.BytesType)
+	body = protowire.AppendVarint(body, uint64(size))
+	// A message of numbers alone cannot fail to encode.
+	body, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(body, m)
+	return sharedPart{body, b.WindowStart + b.Resolution, to - from}
+}
+
+// link is the way to one peer.
+type link struct {
+	cfg     *SharingConfig
+	url     string
+	http    *http.Client
+	call    *connect.Client[rawRequest, wire.ShareResponse]
+	ready   chan struct{}     // holds one when there is something to send
+	failing retry.LogThrottle // requests
+	refused retry.LogThrottle // blocks
+
+	mu      sync.Mutex
+	queue   []sharedPart
+	waiting int // bytes of the queue
+	dropped map[string]uint64
+	stats   PeerStats // without what snapshot adds
+}
+
+func (l *link) snapshot() PeerStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.URL, s.WaitingBlocks, s.WaitingBytes, s.Dropped = l.url, len(l.queue), l.waiting, maps.Clone(l.dropped)
+	return s
+}
+
+// add queues a part. Without room the oldest ones give way.
+func (l *link) add(p sharedPart) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, p)
+	l.waiting += len(p.body)
+	if l.waiting > l.cfg.MaxWaiting {
+		n := 0
+		for ; l.waiting > l.cfg.MaxWaiting; n++ {
+			l.waiting -= len(l.queue[n].body)
+		}
+		l.cutQueue(n)
+		l.dropped[dropFull] += uint64(n)
+	}
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
+}
+
+// cutQueue takes parts off the queue's head. The caller holds mu.
+func (l *link) cutQueue(n int) {
+	clear(l.queue[:n]) // what was encoded goes, though the array stays
+	if l.queue = l.queue[n:]; len(l.queue) == 0 {
+		l.queue = nil
+	}
+}
+
+// take moves the oldest parts from the queue into a batch, as many as make a request. Those
+// that no live view shows any more are dropped.
+func (l *link) take(batch []sharedPart) []sharedPart {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	oldest := l.cfg.Now().Add(-sharedFor).UnixNano()
+	n, size, rows := 0, 0, 0
+	for _, p := range l.queue {
+		if p.end < oldest {
+			l.dropped[dropOld]++
+		} else {
+			size += len(p.body)
+			rows += p.rows
+			if len(batch) > 0 && (size > shareBytes || rows > maxRows || len(batch) >= maxItems) {
+				break
+			}
+			batch = append(batch, p)
+		}
+		l.waiting -= len(p.body)
+		n++
+	}
+	l.cutQueue(n)
+	return batch
+}
+
+// run sends until ctx ends, and then what is left.
+func (l *link) run(ctx context.Context) {
+	defer l.http.CloseIdleConnections()
+	var batch []sharedPart
+	for ctx.Err() == nil {
+		select {
+		case <-l.ready:
+		case <-ctx.Done():
+		}
+		retry.Sleep(ctx, l.cfg.Gather)
+		for batch = l.take(batch[:0]); len(batch) > 0 && ctx.Err() == nil; batch = l.take(batch[:0]) {
+			if batch = l.deliver(ctx, batch); len(batch) > 0 {
+				break // ctx has ended
+			}
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastShare)
+	defer cancel()
+	if len(batch) == 0 {
+		batch = l.take(batch)
+	}
+	for ; len(batch) > 0 && l.send(last, batch) == nil; batch = l.take(batch[:0]) {
+	}
+}
+
+// deliver sends a batch until the peer has it, it is too old, or ctx ends, and returns what is
+// left of it.
+func (l *link) deliver(ctx context.Context, batch []sharedPart) []sharedPart {
+	backoff := retry.Backoff{First: firstSharePause, Longest: longestSharePause, Jitter: true}
+	for len(batch) > 0 {
+		err := l.send(ctx, batch)
+		switch wait, poison := judge(err); {
+		case err == nil:
+			if l.failing.Over() {
+				l.cfg.Logger.Warn("peer answers again", slog.String("peer", l.url))
+			}
+			return nil
+		case ctx.Err() != nil:
+			return batch
+		case poison:
+			l.cfg.Logger.Error("peer refuses a message for good", slog.String("peer", l.url), slog.String("error", err.Error()))
+			l.drop(dropRefused, len(batch))
+			return nil
+		case wait > 0:
+			retry.Sleep(ctx, wait)
+		default:
+			// The next request makes a connection of its own, with the certificates of then.
+			l.http.CloseIdleConnections()
+			l.failing.Warn(l.cfg.Logger, l.cfg.Now(), "peer does not take windows, trying again", slog.String("peer", l.url), slog.String("error", err.Error()))
+			backoff.Wait(ctx)
+		}
+		batch = l.withoutOld(batch)
+	}
+	return batch
+}
+
+// withoutOld drops the parts of a batch that no live view shows any more.
+func (l *link) withoutOld(batch []sharedPart) []sharedPart {
+	oldest, n := l.cfg.Now().Add(-sharedFor).UnixNano(), len(batch)
+	batch = slices.DeleteFunc(batch, func(p sharedPart) bool { return p.end < oldest })
+	if n > len(batch) {
+		l.drop(dropOld, n-len(batch))
+	}
+	return batch
+}
+
+func (l *link) drop(reason string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropped[reason] += uint64(n)
+}
+
+// errAnswer is the error of an answer that is not one to the request.
+var errAnswer = errors.New("peer did not answer for each block")
+
+// send sends a batch once, and counts what the peer says to it.
+func (l *link) send(ctx context.Context, batch []sharedPart) error {
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	defer cancel()
+	size := 0
+	for _, p := range batch {
+		size += len(p.body)
+	}
+	body := make([]byte, 0, size)
+	for _, p := range batch {
+		body = append(body, p.body...)
+	}
+	request := connect.NewRequest(&rawRequest{body})
+	request.Header().Set(sentAt, strconv.FormatInt(l.cfg.Now().UnixNano(), 10))
+	answer, err := l.call.CallUnary(ctx, request)
+	if err == nil && len(answer.Msg.GetOutcomes()) != len(batch) {
+		err = errAnswer
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stats.Away = err != nil; err != nil {
+		return err
+	}
+	l.stats.Bytes += uint64(size)
+	for i, o := range answer.Msg.GetOutcomes() {
+		if o == wire.Outcome_OUTCOME_STORED {
+			l.stats.Sent++
+			l.stats.Rows += uint64(batch[i].rows)
+		} else {
+			l.dropped[dropRefused]++
+			l.refused.Warn(l.cfg.Logger, l.cfg.Now(), "peer refuses windows", slog.String("peer", l.url), slog.String("reason", reasonOf(o).String()))
+		}
+	}
+	return nil
+}
