@@ -78,7 +78,7 @@ func (c *collector) openServer() (err error) {
 	}
 	cfg := remote.ServerConfig{
 		Listen: string(ingest.Listen), DangerouslyExposed: c.flags.exposed, Logger: c.logger,
-		Auth: ingest.Auth(), Admission: c.admission(c.network),
+		Auth: ingest.Auth(), Admission: c.admission(c.network), Live: c.log.watching,
 	}
 	if c.server, err = remote.NewServer(cfg, &c.log, handover.Directory{Store: c.db.store}); err != nil {
 		return usageError{fmt.Errorf("collect: ingest: %w", err)}
@@ -97,7 +97,7 @@ func (c *collector) admission(n *network) remote.Admission {
 // change with the files, are over them.
 func collectSettings(n *network) (config.Settings, error) {
 	own := n.Config.Collect
-	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Limits.Limits = nil, nil, nil, config.Limits{}
+	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Peers, own.Ingest.Limits.Limits = nil, nil, nil, nil, config.Limits{}
 	s, err := config.SettingsOf(map[string]any{"store": n.Config.Store, "collect": own, "memory_limit": n.Config.MemoryLimit})
 	if err != nil {
 		return nil, err
@@ -143,6 +143,9 @@ func (c *collector) openPipeline() error {
 	if err := c.openFeed(); err != nil {
 		return err
 	}
+	if err := c.openSharing(); err != nil {
+		return err
+	}
 	instance, err := c.network.Config.Collect.Name()
 	if err != nil {
 		return err
@@ -181,6 +184,21 @@ func (c *collector) openFeed() error {
 	return nil
 }
 
+// openSharing prepares to share windows with the other collectors of a fleet, where there are
+// any.
+func (c *collector) openSharing() (err error) {
+	section := &c.network.Config.Collect.Peers
+	if len(section.Collectors) == 0 {
+		return nil
+	}
+	cfg := section.Sharing()
+	cfg.Logger = c.logger
+	if c.log.sharing, err = remote.NewSharing(cfg); err != nil {
+		return usageError{fmt.Errorf("collect: peers: %w", err)}
+	}
+	return nil
+}
+
 // run captures until ctx ends.
 func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 	from := c.agent.Taps().String()
@@ -192,6 +210,9 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 	behind := []func(context.Context) error{c.db.store.RunRebuild, c.db.store.RunRenewNames}
 	if c.feed != nil {
 		behind = append(behind, c.feed.run)
+	}
+	if c.log.sharing != nil {
+		behind = append(behind, c.log.sharing.Run)
 	}
 	fmt.Fprintf(c.cmd.OutOrStdout(), "collecting from %s into %s\n", from, c.db.target)
 	c.db.keepTrimmed(ctx)
@@ -231,6 +252,11 @@ func (c *collector) watch(o *operations) error {
 			return err
 		}
 	}
+	if c.log.sharing != nil || c.server != nil {
+		if err := o.Export(metrics.NewPeers(c.peerMetrics)); err != nil {
+			return err
+		}
+	}
 	return o.Export(
 		metrics.NewLive(c.liveMetrics), metrics.NewStore(c.db.store.WriterStatus), metrics.NewLatency(c.db.store.Latency),
 		metrics.NewBottlenecks(time.Now, topCount, c.placeName, c.top.Top),
@@ -256,6 +282,27 @@ func ingestMetrics(s *remote.Server) metrics.Ingest {
 	return m
 }
 
+// peerMetrics are the windows that collectors share.
+func (c *collector) peerMetrics() (m metrics.Peers) {
+	if c.log.sharing != nil {
+		for _, p := range c.log.sharing.Stats() {
+			m.Sent = append(m.Sent, metrics.SentPeer{Name: p.URL, Up: !p.Away, Blocks: p.Sent, Rows: p.Rows, Bytes: p.Bytes, Waiting: p.WaitingBytes, Dropped: p.Dropped})
+		}
+	}
+	if c.server != nil {
+		for _, p := range c.server.Stats().Peers {
+			one := metrics.ReceivedPeer{Name: p.Name, LastSeen: p.Last, Blocks: p.StoredItems, Rows: p.StoredRows, Refused: make(map[string]uint64)}
+			for reason, n := range p.Refused {
+				if n > 0 {
+					one.Refused[remote.Reason(reason).String()] = n
+				}
+			}
+			m.Received = append(m.Received, one)
+		}
+	}
+	return m
+}
+
 const (
 	// topSpan is the range of time, up to now, of the top bottlenecks.
 	topSpan = time.Minute
@@ -273,8 +320,9 @@ func newTopBottlenecks() *table.TopBottlenecks {
 // disk.
 type watchedStore struct {
 	rowLog
-	watching aggregate.Sinks
-	live     *table.Memory // one of them; nil without --api-listen
+	watching aggregate.Sinks // which see the blocks of peers as well
+	live     *table.Memory   // one of them; nil without --api-listen
+	sharing  *remote.Sharing // with peers; nil without any
 }
 
 // rowLog is where taps and exporters make rows durable.
@@ -287,6 +335,11 @@ type rowLog interface {
 func (s *watchedStore) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if err := s.rowLog.WriteBlock(ctx, b); err != nil {
 		return err
+	}
+	if s.sharing != nil {
+		if err := s.sharing.WriteBlock(ctx, b); err != nil {
+			return err
+		}
 	}
 	return s.watching.WriteBlock(ctx, b)
 }

@@ -102,6 +102,7 @@ func (f *collectFlags) folders(cmd *cobra.Command, n *network) (allowed daemon.F
 	}
 	ingest := &n.Config.Collect.Ingest
 	files := []string{f.network.config, f.network.fabric, ingest.Tokens, ingest.TLS.Cert, ingest.TLS.Key, ingest.TLS.CA}
+	files = append(files, n.Config.Collect.Peers.Files()...)
 	if f.api != "" {
 		files = append(files, n.Config.API.Files()...)
 	}
@@ -139,7 +140,7 @@ func (f *exportFlags) restrict(cmd *cobra.Command, c *config.Export, spool strin
 		return nil
 	}
 	allowed := daemon.Folders{
-		Read:  daemon.Holding(f.network.config, f.network.fabric, c.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.CA),
+		Read:  daemon.Holding(append(c.Files(), f.network.config, f.network.fabric)...),
 		Write: []string{spool},
 	}
 	if err := allowed.Make(); err != nil {

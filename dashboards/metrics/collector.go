@@ -177,7 +177,7 @@ func All() []Family {
 	for _, c := range []described{
 		NewBuild("", ""), NewTaps(nil), NewMirrors(nil), NewDecode(nil), NewAggregate(nil), NewProducers(nil, nil),
 		NewBottlenecks(nil, 0, func(aggregate.LocationID) string { return "" }, nil), NewFabric(nil), NewLive(nil),
-		NewIngest(nil), NewSpool(nil), NewStore(nil), NewLatency(nil), NewTrim(nil), NewEngine(nil), NewAPI(nil), NewHTTP(),
+		NewIngest(nil), NewPeers(nil), NewSpool(nil), NewStore(nil), NewLatency(nil), NewTrim(nil), NewEngine(nil), NewAPI(nil), NewHTTP(),
 	} {
 		all = append(all, c.Families()...)
 	}

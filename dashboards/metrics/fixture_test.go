@@ -27,7 +27,7 @@ func everything() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewMirrors(mirrors), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
 		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, place, worst), metrics.NewFabric(fallbacks),
-		metrics.NewLive(live), metrics.NewIngest(ingest), metrics.NewSpool(spool), metrics.NewStore(status),
+		metrics.NewLive(live), metrics.NewIngest(ingest), metrics.NewPeers(peers), metrics.NewSpool(spool), metrics.NewStore(status),
 		metrics.NewLatency(latency), metrics.NewTrim(trimmed), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewAPI(asked), metrics.NewHTTP(),
 	}
 }
@@ -105,6 +105,16 @@ func ingest() metrics.Ingest {
 			{Name: "host2"},
 		},
 		Refused: map[string]uint64{"unknown_token": 651, "byte_rate": 652}, Names: 653, NamesForgotten: 654,
+	}
+}
+
+func peers() metrics.Peers {
+	return metrics.Peers{
+		Sent: []metrics.SentPeer{
+			{Name: "https://collector2.example:4319", Up: true, Blocks: 661, Rows: 662, Bytes: 663, Waiting: 664, Dropped: map[string]uint64{"full": 665, "old": 666}},
+			{Name: "https://collector3.example:4319"},
+		},
+		Received: []metrics.ReceivedPeer{{Name: "collector2", LastSeen: now.Add(-time.Second), Blocks: 667, Rows: 668, Refused: map[string]uint64{"future": 669}}},
 	}
 }
 

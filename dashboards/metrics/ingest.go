@@ -112,6 +112,68 @@ func (e *Exporter) worsen(o *Exporter) {
 	}
 }
 
+// Peers are the windows that the collectors of a fleet share.
+type Peers struct {
+	Sent     []SentPeer
+	Received []ReceivedPeer
+}
+
+// A SentPeer is a collector that gets this one's windows.
+type SentPeer struct {
+	Name         string // its URL
+	Up           bool   // the last request did not fail
+	Blocks, Rows uint64
+	Bytes        uint64            // uncompressed
+	Waiting      int               // bytes
+	Dropped      map[string]uint64 // blocks, by a fixed set of reasons
+}
+
+// A ReceivedPeer is a collector whose windows this one gets.
+type ReceivedPeer struct {
+	Name         string // by which it is known here
+	LastSeen     time.Time
+	Blocks, Rows uint64
+	Refused      map[string]uint64 // requests and blocks, by a fixed set of reasons
+}
+
+// NewPeers exports the windows that are sent to each peer of the configuration, and those that
+// came from each.
+func NewPeers(read func() Peers) *Collector {
+	c := new(Collector)
+	up := c.gauge("peer_up", "1 until a request to the peer fails, and again since it answered.", "peer")
+	blocks := c.counter("peer_sent_blocks_total", "Blocks of closed windows that the peer took.", "peer")
+	rows := c.counter("peer_sent_rows_total", "Rows in them.", "peer")
+	size := c.counter("peer_sent_bytes_total", "Bytes of the requests that the peer answered, before compression.", "peer")
+	waiting := c.gauge("peer_waiting_bytes", "Bytes of blocks that wait for the peer.", "peer")
+	dropped := c.counter("peer_dropped_blocks_total", "Blocks that the peer never got: the store has them, its live windows lack them.", "peer", "reason")
+	last := c.gauge("peer_last_seen_timestamp_seconds", "Time of the last request of a peer that shares its windows with this collector.", "peer")
+	came := c.counter("peer_received_blocks_total", "Blocks of closed windows that came from the peer.", "peer")
+	cameRows := c.counter("peer_received_rows_total", "Rows in them.", "peer")
+	refused := c.counter("peer_refused_total", "Requests and blocks of the peer that were refused.", "peer", "reason")
+	c.read = func(to emit) {
+		p := read()
+		for _, s := range p.Sent {
+			to(up, flag(s.Up), s.Name)
+			to(blocks, float64(s.Blocks), s.Name)
+			to(rows, float64(s.Rows), s.Name)
+			to(size, float64(s.Bytes), s.Name)
+			to(waiting, float64(s.Waiting), s.Name)
+			for _, reason := range slices.Sorted(maps.Keys(s.Dropped)) {
+				to(dropped, float64(s.Dropped[reason]), s.Name, reason)
+			}
+		}
+		for _, r := range p.Received {
+			to(last, seconds(r.LastSeen.UnixNano()), r.Name)
+			to(came, float64(r.Blocks), r.Name)
+			to(cameRows, float64(r.Rows), r.Name)
+			for _, reason := range slices.Sorted(maps.Keys(r.Refused)) {
+				to(refused, float64(r.Refused[reason]), r.Name, reason)
+			}
+		}
+	}
+	return c
+}
+
 // Spool is what an exporter keeps on disk for its collector.
 type Spool struct {
 	Connected    bool // the last request was answered

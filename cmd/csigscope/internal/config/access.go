@@ -22,6 +22,36 @@ func (c TLS) Files() edge.TLSFiles {
 	return edge.TLSFiles{Cert: c.Cert, Key: c.Key, CA: c.CA}
 }
 
+// Credentials are how this end of a connection to collectors proves who it is.
+type Credentials struct {
+	TLS       TLS    `yaml:"tls,omitempty" help:"ca is the authority of the collectors' certificates"`
+	TokenFile string `yaml:"token_file,omitempty" unit:"file" help:"file with the bearer token of this host"`
+}
+
+// Files are those that are read again later.
+func (c *Credentials) Files() []string {
+	return []string{c.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.CA}
+}
+
+// Peers are the other collectors of a fleet, which get the windows of this one.
+type Peers struct {
+	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of the other collectors of a fleet, at most 64: each gets the closed windows of 1s of this one, so that whichever is asked answers for all"`
+	Credentials `yaml:",inline"`
+}
+
+// Sharing is the same for the room that shares.
+func (c *Peers) Sharing() remote.SharingConfig {
+	return remote.SharingConfig{Peers: c.Collectors, TLS: c.TLS.Files(), TokenFile: c.TokenFile}
+}
+
+func (c *Peers) check() error {
+	sharing := c.Sharing()
+	if err := sharing.Check(); err != nil {
+		return fmt.Errorf("collect: peers: %w", err)
+	}
+	return nil
+}
+
 // Ingest says which exporters may send batches, how they are known, and how much they may send.
 type Ingest struct {
 	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; beyond loopback it needs TLS and credentials"`
@@ -30,6 +60,7 @@ type Ingest struct {
 	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
 	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all that have a credential" help:"exporters that may send; the first entry that fits a name counts, and its limits come before the key limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
 	Limits    ExporterLimits `yaml:"limits,omitempty" help:"limits of each exporter without own ones"`
+	Peers     []string       `yaml:"peers,omitempty,flow" unit:"name" help:"names of other collectors, as their certificates or the file of tokens say: what they share is shown by --api-listen and never stored. They may not export; each may send as much as 20 exporters"`
 }
 
 // Exporter is an exporter that may send, or all of a pattern.
@@ -68,7 +99,7 @@ func (c *Ingest) Auth() edge.Auth {
 
 // Admission says which exporters may send, and how much.
 func (c *Ingest) Admission() remote.Admission {
-	a := remote.Admission{Limits: c.Limits.limits()}
+	a := remote.Admission{Limits: c.Limits.limits(), Peers: c.Peers}
 	a.Limits.MaxExporters = c.Limits.Exporters.Int()
 	for i := range c.Exporters {
 		a.Permits = append(a.Permits, remote.Permit{Name: string(c.Exporters[i].Name), Limits: c.Exporters[i].limits()})

@@ -30,15 +30,15 @@ type Collect struct {
 	Capture `yaml:",inline"`
 	Mirrors []Mirror `yaml:"mirrors,omitempty" help:"addresses that switches send mirrored frames to; each session that arrives there is a tap of its own, NAME/SWITCH/SESSION"`
 	Ingest  Ingest   `yaml:"ingest,omitempty"`
+	Peers   Peers    `yaml:"peers,omitempty"`
 }
 
 // Export is what export does.
 type Export struct {
-	Capture    `yaml:",inline"`
-	Collectors []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors; the first that answers is used"`
-	TLS        TLS      `yaml:"tls,omitempty" help:"ca is the authority of the collectors' certificates"`
-	TokenFile  string   `yaml:"token_file,omitempty" unit:"file" help:"file with the bearer token of this host"`
-	Spool      Spool    `yaml:"spool"`
+	Capture     `yaml:",inline"`
+	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors; the first that answers is used"`
+	Credentials `yaml:",inline"`
+	Spool       Spool `yaml:"spool"`
 }
 
 // Spool is where windows wait on disk for a collector.
@@ -75,7 +75,7 @@ func (c *Capture) Name() (string, error) {
 
 // Check finds values out of bounds, also those that came from flags.
 func (c *Collect) Check() error {
-	return errors.Join(c.checkTaps("collect", c.Mirrors), c.Ingest.check())
+	return errors.Join(c.checkTaps("collect", c.Mirrors), c.Ingest.check(), c.Peers.check())
 }
 
 // Check finds values out of bounds, also those that came from flags.

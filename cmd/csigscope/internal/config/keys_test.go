@@ -302,6 +302,13 @@ func TestConfigurationKeys(t *testing.T) {
 		"collect.ingest.exporters[].window_flows": {"0"},
 		"collect.ingest.exporters[].streams":      {"0"},
 
+		"collect.ingest.peers":     {`["\x01"]`, "[a, a]", "5"},
+		"collect.peers.collectors": {"[collector]", "[http://h.example]", "[https://h, https://h]", "5"},
+		"collect.peers.tls.cert":   {"only.pem"},
+		"collect.peers.tls.key":    {"only.pem"},
+		"collect.peers.tls.ca":     {"[a]"},
+		"collect.peers.token_file": {"[a]"},
+
 		"collect.mirrors":                     {"5"},
 		"collect.mirrors[].listen":            {"nowhere", "127.0.0.1:1"},
 		"collect.mirrors[].kind":              {"gre", `""`},
