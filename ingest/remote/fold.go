@@ -3,6 +3,8 @@ package remote
 import (
 	"errors"
 	"math"
+	"slices"
+	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -85,6 +87,111 @@ func fold(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observa
 		sums[k].appendTo(out, k)
 	}
 	return out, rows, observations
+}
+
+// keptWindows counts the rows that a collector kept of each window by their own keys, so that a
+// stream keeps no more of a window than its limit, whatever its blocks say.
+//
+// Which rows of a block are folded hangs on its rows_before alone. It must: a block that comes
+// again after a lost answer, perhaps at another collector or at this one after a restart, has to
+// come to the same rows, and no two of them have counted the same blocks. So the count folds
+// nothing. It tells whether rows_before is true: true blocks of a window follow each other, and
+// the rows that they keep add up to the limit at most, in whatever order they come and however
+// many of them come to another collector. A block that goes beyond that is refused as a whole,
+// so that no row is ever stored twice in two forms.
+//
+// Each number counts once: a block that is not stored is released, and one that was stored comes no
+// more. Windows are forgotten when others are used more (a stream that has one counted again pays
+// for the rows that push it out), and start from nothing. Safe for concurrent use.
+type keptWindows struct {
+	mu      sync.Mutex
+	windows *fairCache[windowKey, *keptWindow]
+}
+
+type windowKey struct {
+	producer          uint64
+	resolution, start int64
+}
+
+// keptWindow is what a stream keeps of a window.
+type keptWindow struct {
+	kept  windowRows // of all its incarnations
+	lives []keptRows // the latest ones, at most maxLives
+}
+
+// keptRows are what one incarnation keeps of a window, under the limits of then.
+type keptRows struct {
+	incarnation  uint64
+	limits, kept windowRows
+}
+
+const (
+	// maxCountedWindows bounds the windows of all exporters that are counted, at about 200 bytes
+	// each, and maxExporterWindows those of one.
+	maxCountedWindows  = 1 << 17
+	maxExporterWindows = 2048
+)
+
+func newKeptWindows() *keptWindows {
+	return &keptWindows{windows: newFairCache[windowKey, *keptWindow](maxExporterWindows, maxCountedWindows)}
+}
+
+var errRowsBefore = errors.New("rows_before is too low: earlier blocks of the window kept as many rows as a stream may")
+
+// take counts the rows that a block keeps, and reports whether its stream may keep them: each
+// incarnation up to the limits, and all of them together as much as maxLives.
+func (w *keptWindows) take(exporter string, k windowKey, incarnation uint64, rows, limits windowRows) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	window := &keptWindow{}
+	if have := w.windows.get(k); have != nil {
+		window = *have
+	}
+	life := keptRows{incarnation: incarnation, limits: limits}
+	i := slices.IndexFunc(window.lives, func(r keptRows) bool { return r.incarnation == incarnation })
+	if i >= 0 && window.lives[i].limits == limits { // what was kept under others says nothing
+		life = window.lives[i]
+	}
+	life.kept = life.kept.plus(rows)
+	all := window.kept.plus(rows)
+	if rows.rows > 0 && (life.kept.rows > limits.rows || all.rows > maxLives*limits.rows) ||
+		rows.flows > 0 && (life.kept.flows > limits.flows || all.flows > maxLives*limits.flows) {
+		return false
+	}
+	window.kept = all
+	if i >= 0 {
+		window.lives[i] = life
+	} else {
+		window.lives = append(window.lives[max(0, len(window.lives)-maxLives+1):], life)
+	}
+	w.windows.put(exporter, k, window)
+	return true
+}
+
+// release takes back what a block counted that was not stored.
+func (w *keptWindows) release(k windowKey, incarnation uint64, rows windowRows) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	have := w.windows.get(k)
+	if have == nil {
+		return
+	}
+	window := *have
+	window.kept = window.kept.minus(rows)
+	for i := range window.lives {
+		if r := &window.lives[i]; r.incarnation == incarnation {
+			r.kept = r.kept.minus(rows)
+		}
+	}
+}
+
+// forget lets go of an exporter's windows.
+func (w *keptWindows) forget(exporter string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k := range w.windows.of(exporter) {
+		w.windows.remove(k)
+	}
 }
 
 func copyRow(out, b *aggregate.Block, i int) {

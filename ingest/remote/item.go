@@ -3,7 +3,6 @@ package remote
 import (
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
@@ -26,6 +25,9 @@ type item struct {
 	rows, folded, foldedObservations, rejected uint64
 	flows, foldedFlows, findings               uint64
 	futureFindings, pastFindings               uint64 // that were taken out of told
+
+	window windowKey
+	kept   windowRows // counted there, unless it is not stored
 }
 
 func blockItem(b *wire.Block) *item {
@@ -114,14 +116,24 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	}
 	b.Source = aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
 	b.Seq = it.at.seq
-	before := int(min(m.GetRowsBefore(), math.MaxInt32))
-	b, folded, observations := fold(b, p.e.limits.Load().MaxWindowRows-before)
+	l := p.e.limits.Load()
+	keepRows, keepFlows := keeps(l.MaxWindowRows, m.GetRowsBefore()), keeps(l.MaxWindowFlows, m.GetFlows().GetRowsBefore())
+	it.window = windowKey{it.at.producer, b.Resolution, b.WindowStart}
+	kept := windowRows{uint64(min(keepRows, b.Len())), uint64(min(keepFlows, len(b.Flows)))}
+	if !p.kept.take(p.e.name, it.window, it.at.incarnation, kept, windowRows{uint64(l.MaxWindowRows), uint64(l.MaxWindowFlows)}) {
+		return invalid(errRowsBefore)
+	}
+	it.kept = kept
+	b, folded, observations := fold(b, keepRows)
 	it.rows, it.folded, it.foldedObservations = uint64(b.Len()), uint64(folded), observations
-	b.Flows, folded = foldFlows(b.Flows, p.e.limits.Load().MaxWindowFlows-int(min(m.GetFlows().GetRowsBefore(), math.MaxInt32)))
+	b.Flows, folded = foldFlows(b.Flows, keepFlows)
 	it.flows, it.foldedFlows = uint64(len(b.Flows)), uint64(folded)
 	it.blocks = []*aggregate.Block{b}
 	return toStore
 }
+
+// keeps is how many rows a block keeps under a window's limit, of which earlier blocks held some.
+func keeps(limit int, before uint64) int { return limit - int(min(before, uint64(limit))) }
 
 // checkDescribed asks for the description of an item where it is not known.
 func (p *push) checkDescribed(it *item, description uint64) verdict {

@@ -22,7 +22,7 @@ type Limits struct {
 
 	// MaxWindowRows is how many rows of a stream's window are stored by their own keys;
 	// further ones are folded into overflow rows, one for each signal, kind and
-	// encoding. 20,000.
+	// encoding. The collector counts what it keeps, and refuses blocks that say less. 20,000.
 	MaxWindowRows int
 	// MaxWindowFlows is the same of rows of flows, which are folded into the rest of their
 	// signal and kind. 10,000.

@@ -228,6 +228,9 @@ func (p *push) finish(durable bool) {
 		if it.began {
 			p.e.finish(it.at, it.outcome == wire.Outcome_OUTCOME_STORED)
 		}
+		if it.kept != (windowRows{}) && it.outcome != wire.Outcome_OUTCOME_STORED {
+			p.kept.release(it.window, it.at.incarnation, it.kept)
+		}
 		c.items.Add(1)
 		countUp(&c.observed, it.observed)
 		switch it.outcome {

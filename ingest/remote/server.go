@@ -71,6 +71,7 @@ type Server struct {
 	logger    *slog.Logger
 	edge      *edge.Server
 	names     *registry
+	kept      *keptWindows
 	observer  *observer // nil: none
 	commits   *group[struct{}]
 	announces *group[announcement]
@@ -113,6 +114,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	s := &Server{
 		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
 		names:     newRegistry(directory, cfg.Logger),
+		kept:      newKeptWindows(),
 		decoding:  make(chan struct{}, limits.MaxDecoding),
 		exporters: map[string]*exporter{}, peers: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
@@ -196,6 +198,7 @@ func (s *Server) forget() bool {
 	}
 	delete(s.exporters, oldest.name)
 	maps.DeleteFunc(s.owners, func(_ uint64, name string) bool { return name == oldest.name })
+	s.kept.forget(oldest.name)
 	c := oldest.counts.snapshot()
 	s.gone.Merge(&c)
 	s.forgotten++

@@ -1,9 +1,12 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/edge"
@@ -17,8 +20,8 @@ type Stream struct {
 	streamKey
 
 	// Guarded by the client's mu.
-	blocks  uint64 // number of the last one
-	windows map[windowKey]windowRows
+	blocks  uint64                 // number of the last one
+	windows map[int64]*sentWindows // by resolution, ns
 }
 
 type streamKey struct {
@@ -26,10 +29,17 @@ type streamKey struct {
 	incarnation uint64
 }
 
-type windowKey struct{ resolution, start int64 }
-
-// windowRows are how many rows of a window were written.
+// windowRows are numbers of rows of a window.
 type windowRows struct{ rows, flows uint64 }
+
+func (r windowRows) plus(o windowRows) windowRows {
+	return windowRows{r.rows + o.rows, r.flows + o.flows}
+}
+
+// minus is not below zero.
+func (r windowRows) minus(o windowRows) windowRows {
+	return windowRows{r.rows - min(r.rows, o.rows), r.flows - min(r.flows, o.flows)}
+}
 
 // A block is cut into parts that fit into a message.
 const (
@@ -38,7 +48,8 @@ const (
 	// partFlows are rows of flows of a block, which all go with its last part. Further ones
 	// are folded.
 	partFlows = 1 << 12
-	// maxWindows bounds the windows of a stream whose rows are counted.
+	// maxWindows is how many windows of a stream and resolution are counted at least, and half as
+	// many as are counted at most.
 	maxWindows = 4096
 )
 
@@ -66,7 +77,7 @@ func (c *Client) StreamOf(name string, incarnation uint64) (*Stream, error) {
 	defer c.mu.Unlock()
 	s := c.streams[k]
 	if s == nil {
-		s = &Stream{client: c, streamKey: k, windows: map[windowKey]windowRows{}}
+		s = &Stream{client: c, streamKey: k, windows: map[int64]*sentWindows{}}
 		c.streams[k] = s
 	}
 	return s, nil
@@ -126,7 +137,12 @@ func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, descripti
 		m.Flows.Blocks = n
 		c.stats.FoldedFlows += uint64(folded)
 	}
-	before := s.before(windowKey{b.Resolution, b.WindowStart}, wrote)
+	windows := s.windows[b.Resolution]
+	if windows == nil {
+		windows = &sentWindows{floor: math.MinInt64}
+		s.windows[b.Resolution] = windows
+	}
+	before := windows.add(b.WindowStart, wrote)
 	if m.RowsBefore = before.rows; m.Flows != nil {
 		m.Flows.RowsBefore = before.flows
 	}
@@ -140,21 +156,39 @@ func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, descripti
 	return nil
 }
 
-// before counts a window's rows, and gives how many there were.
-func (s *Stream) before(k windowKey, more windowRows) windowRows {
-	before, there := s.windows[k]
-	if !there && len(s.windows) >= maxWindows {
-		oldest := k
-		for w := range s.windows {
-			if w.start < oldest.start {
-				oldest = w
-			}
-		}
-		if oldest == k {
-			return windowRows{} // late for every window that is counted
-		}
-		delete(s.windows, oldest)
+// sentWindows are the windows of a resolution, and the rows that a stream wrote of each. The
+// collector holds the stream to them, so a count is never too low; that of a window that is long
+// past may be too high.
+type sentWindows struct {
+	list  []sentWindow // by start
+	floor int64        // start of the last window that is not in the list any more
+	most  windowRows   // at least the rows of each window up to the floor
+}
+
+type sentWindow struct {
+	start int64
+	windowRows
+}
+
+// add counts rows of a window, and returns how many there were before.
+func (w *sentWindows) add(start int64, more windowRows) (before windowRows) {
+	if start <= w.floor {
+		before = w.most
+		w.most = before.plus(more)
+		return before
 	}
-	s.windows[k] = windowRows{before.rows + more.rows, before.flows + more.flows}
+	i, there := slices.BinarySearchFunc(w.list, start, func(s sentWindow, start int64) int { return cmp.Compare(s.start, start) })
+	if !there {
+		w.list = slices.Insert(w.list, i, sentWindow{start: start})
+	}
+	before = w.list[i].windowRows
+	w.list[i].windowRows = before.plus(more)
+	if len(w.list) < 2*maxWindows {
+		return before
+	}
+	for _, s := range w.list[:maxWindows] {
+		w.floor, w.most = s.start, windowRows{max(w.most.rows, s.rows), max(w.most.flows, s.flows)}
+	}
+	w.list = slices.Delete(w.list, 0, maxWindows)
 	return before
 }
