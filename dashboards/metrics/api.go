@@ -34,7 +34,7 @@ func NewAPI(read func() API) *APICollector {
 	a := &APICollector{from: read}
 	requests := a.counter("api_requests_total", "Requests to the query API, by endpoint and status.", "endpoint", "code")
 	a.took = a.add(Histogram, "api_request_duration_seconds", "How long answers of the query API took; without requests that wait or watch.", []string{"endpoint"})
-	refused := a.counter("api_refused_total", "Requests refused for who asked, or how often: without a valid credential or the role for it, from foreign web sites, beyond a limit of the asker.", "reason")
+	refused := a.counter("api_refused_total", "Requests refused for who asked, or how often: without a valid credential or the role for it, from foreign web sites, beyond a limit of the asker; and connections, for which there was no place.", "reason")
 	running := a.gauge("api_requests_in_flight", "Requests to the query API that are being answered, with those that wait or watch.")
 	watching := a.gauge("api_watchers", "Requests that wait for the next window, or watch.")
 	lagging := a.counter("api_lagging_total", "Times that a watcher read too slowly, was told so and began anew.")

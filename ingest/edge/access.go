@@ -272,24 +272,19 @@ func (q *request) recheck() (stop func()) {
 const loopback = "loopback"
 
 // addressOf identifies a client without a credential: this machine, an IPv4 address, or an IPv6
-// /64, in which everybody has as many addresses as they like.
+// /64.
 func addressOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return "unknown"
 	}
-	a := at.Addr().Unmap().WithZone("")
-	switch {
+	switch a := at.Addr().Unmap(); {
 	case a.IsLoopback():
 		return loopback
 	case a.Is4():
 		return a.String()
 	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return "unknown"
-	}
-	return p.String()
+	return networkOf(at.Addr()).String()
 }
 
 // secretParameters are names that credentials go by (RFC 6750, section 2.3, and habit).

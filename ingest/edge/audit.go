@@ -23,8 +23,8 @@ var bounds = []time.Duration{
 
 // Stats is a snapshot of the counts of a server with Access.
 type Stats struct {
-	Endpoints []EndpointStats // in the order of their names
-	Refused   map[string]uint64
+	Endpoints []EndpointStats   // in the order of their names
+	Refused   map[string]uint64 // requests and connections, by reason
 	Rows      uint64
 	StoreTime time.Duration
 	Running   int // requests
@@ -46,9 +46,10 @@ const maxEndpoints = 64
 
 // counts is safe for concurrent use.
 type counts struct {
-	refused   [numRefusals]atomic.Uint64
-	rows      atomic.Uint64
-	storeTime atomic.Int64
+	refused     [numRefusals]atomic.Uint64
+	connections [NumReasons]atomic.Uint64 // that the listener refused
+	rows        atomic.Uint64
+	storeTime   atomic.Int64
 
 	mu        sync.Mutex
 	endpoints map[string]*EndpointStats
@@ -101,6 +102,9 @@ func (a *control) stats() Stats {
 	}
 	for r := preflight + 1; r < numRefusals; r++ {
 		s.Refused[r.String()] = a.counts.refused[r].Load()
+	}
+	for _, r := range []Reason{TooManyConns, AddressConns, DisplacedConn, Handshake} {
+		s.Refused[r.String()] = a.counts.connections[r].Load()
 	}
 	in := a.settings.Load()
 	for _, t := range []*table{&in.named, &in.addresses} {

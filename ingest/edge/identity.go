@@ -99,6 +99,8 @@ const (
 	TooManyConns  // at a time
 	Handshake     // of TLS that failed, for another reason than the certificate
 	ForeignOrigin // a request for a host that is not this machine, or sent by a web page
+	AddressConns  // too many connections of one address at a time
+	DisplacedConn // a connection without a valid credential that gave its place to another
 
 	// NumReasons bounds every Reason.
 	NumReasons
@@ -106,7 +108,7 @@ const (
 
 var reasonNames = [NumReasons]string{
 	"no_credential", "unknown_token", "expired_token", "foreign_certificate", "expired_certificate", "nameless_certificate", "not_listed",
-	"connections", "handshake", "foreign_origin",
+	"connections", "handshake", "foreign_origin", "address_connections", "displaced_connection",
 }
 
 // String is the reason as metrics and logs name it, in snake case.
@@ -231,6 +233,9 @@ func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
 func (g *gate) Identify(r *http.Request) (Peer, error) {
 	p, refused := g.identify(r)
 	if refused == nil {
+		if p.How != "" {
+			provenBy(r)
+		}
 		return p, nil
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// listener accepts connections up to a limit and completes their TLS handshake, so that those
-// that fail are counted by reason: net/http would only log them.
+// listener accepts connections as long as there are places and completes their TLS handshake, so
+// that those that fail are counted by reason: net/http would only log them.
 type listener struct {
 	net.Listener
 	tls       *tls.Config // nil: in the clear
 	handshake time.Duration
 	refused   func(Reason, ...slog.Attr)
-	places    chan struct{} // holds one for each open connection
+	places    *places
 
 	start    sync.Once
 	ctx      context.Context // ends with Close
@@ -34,8 +34,8 @@ type accepted struct {
 
 func newListener(l net.Listener, s *Server) *listener {
 	wrapped := &listener{
-		Listener: l, tls: s.gate.tlsConfig(), handshake: s.cfg.Header, refused: s.cfg.Refused,
-		places: make(chan struct{}, s.cfg.MaxConns), accepted: make(chan accepted),
+		Listener: l, tls: s.gate.tlsConfig(), handshake: s.cfg.Header, refused: s.refusedConn,
+		places: newPlaces(s.cfg.MaxConns, s.gate), accepted: make(chan accepted),
 	}
 	wrapped.ctx, wrapped.end = context.WithCancel(context.Background())
 	return wrapped
@@ -71,30 +71,21 @@ func (l *listener) accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case l.places <- struct{}{}:
-			return &placedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
-		default:
+		placed, displaced, why := l.places.take(c)
+		if displaced != nil {
+			l.refused(DisplacedConn, slog.String("peer", displaced.RemoteAddr().String()))
+			displaced.Conn.Close()
 		}
-		l.refused(TooManyConns, slog.String("peer", c.RemoteAddr().String()))
+		if placed != nil {
+			return placed, nil
+		}
+		l.refused(why, slog.String("peer", c.RemoteAddr().String()))
 		if l.tls == nil {
 			_ = c.SetDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n")
 		}
 		c.Close()
 	}
-}
-
-// placedConn gives its place back when it closes.
-type placedConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *placedConn) Close() error {
-	c.leave()
-	return c.Conn.Close()
 }
 
 // run accepts until the listener is closed.
@@ -131,11 +122,12 @@ func (l *listener) shake(conn *tls.Conn) {
 	}
 }
 
-// refuse reports a handshake that failed. The gate has reported its own refusals.
+// refuse reports a handshake that failed. The gate has reported its own refusals,
+// and accept the connections that were displaced.
 func (l *listener) refuse(peer net.Addr, err error) {
 	_, reported := errors.AsType[*refusedPeer](err)
 	switch {
-	case reported:
+	case reported, errors.Is(err, net.ErrClosed): // the latter gave its place to another
 	case errors.Is(err, io.EOF): // the health check of a balancer connects and says nothing
 		l.refused(Handshake)
 	default:

@@ -43,8 +43,9 @@ type Config struct {
 	// Exposed lets Listen open an address beyond loopback without TLS or identities.
 	Exposed bool
 
-	// MaxConns bounds the connections that are open at a time; 0: 4096. Further ones are
-	// refused.
+	// MaxConns bounds the connections that are open at a time; 0: 4096. Where clients are
+	// identified, an address has half of them, and connections without a valid credential give
+	// way to others. Further ones are refused.
 	MaxConns  int
 	MaxHeader int           // bytes of a request's header; 0: 16 KiB
 	Header    time.Duration // to shake hands, and to read a request's header; 0: 10 s
@@ -220,6 +221,7 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		MaxHeaderBytes:    s.cfg.MaxHeader,
 		TLSConfig:         s.gate.tlsConfig(),
 		HTTP2:             s.cfg.HTTP2,
+		ConnContext:       connContext,
 		Protocols:         new(http.Protocols),
 		ErrorLog:          slog.NewLogLogger(&errorLog{Handler: s.cfg.Logger.Handler(), logger: s.cfg.Logger, now: s.cfg.Now}, slog.LevelWarn),
 	}
@@ -286,6 +288,14 @@ func (s *Server) Names() []string { return s.gate.names() }
 // Use puts other settings in force, for requests that come from now on. What clients have used
 // of their budgets is forgotten. The server has Access.
 func (s *Server) Use(settings Settings) error { return s.control.use(settings) }
+
+// refusedConn counts and reports a connection that is refused.
+func (s *Server) refusedConn(why Reason, attrs ...slog.Attr) {
+	if s.control != nil {
+		s.control.counts.connections[why].Add(1)
+	}
+	s.cfg.Refused(why, attrs...)
+}
 
 // Stats are the counts of requests and refusals. The server has Access.
 func (s *Server) Stats() Stats { return s.control.stats() }
