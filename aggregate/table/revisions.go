@@ -250,7 +250,7 @@ func (w *Watcher) Next(ctx context.Context) (Step, error) {
 		}
 	}
 	step := w.pending[0]
-	w.pending = w.pending[1:]
+	w.pending = slices.Delete(w.pending, 0, 1) // a watcher that is slow must not keep the state
 	return step, nil
 }
 

@@ -101,7 +101,8 @@ func (o *operations) watchStore(db *openedStore) error {
 func (o *operations) watchDoor(d *edge.Server, a *api.API) error {
 	return o.Export(metrics.NewAPI(func() metrics.API {
 		watchers, lagging := a.Counts()
-		return metrics.API{Stats: d.Stats(), Watchers: watchers, Lagging: lagging}
+		slow, crowded := a.Cut()
+		return metrics.API{Stats: d.Stats(), Watchers: watchers, Lagging: lagging, Slow: slow, Crowded: crowded}
 	}))
 }
 

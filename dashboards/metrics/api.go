@@ -19,6 +19,9 @@ type API struct {
 	edge.Stats
 	Watchers int    // that wait or watch
 	Lagging  uint64 // times that one was told so
+	// Slow and Crowded are watchers that were cut: one event took too long, or did so while others
+	// waited for memory.
+	Slow, Crowded uint64
 }
 
 // APICollector exports what the query API counts.
@@ -38,6 +41,7 @@ func NewAPI(read func() API) *APICollector {
 	running := a.gauge("api_requests_in_flight", "Requests to the query API that are being answered, with those that wait or watch.")
 	watching := a.gauge("api_watchers", "Requests that wait for the next window, or watch.")
 	lagging := a.counter("api_lagging_total", "Times that a watcher read too slowly, was told so and began anew.")
+	cut := a.counter("api_watchers_cut_total", "Watchers that were cut because they did not read: an event took longer than 30 s (slow), or longer than 2 s while others waited for the memory that it took (crowded).", "reason")
 	rows := a.counter("api_rows_total", "Cells and rows in answers.")
 	work := a.counter("api_store_seconds_total", "Time that the store has worked for the query API.")
 	askers := a.gauge("api_askers", "Askers that are remembered, for their limits.")
@@ -55,6 +59,8 @@ func NewAPI(read func() API) *APICollector {
 		to(running, float64(s.Running))
 		to(watching, float64(s.Watchers))
 		to(lagging, float64(s.Lagging))
+		to(cut, float64(s.Slow), "slow")
+		to(cut, float64(s.Crowded), "crowded")
 		to(rows, float64(s.Rows))
 		to(work, s.StoreTime.Seconds())
 		to(askers, float64(s.Askers))

@@ -113,6 +113,7 @@ type API struct {
 	lately   lately
 	kept     keptAnswers
 	made     *made // of what is in memory
+	sends    *sends
 	packer   packer
 	schema   *rest.Schema
 
@@ -127,7 +128,7 @@ func New(cfg Config) (*API, error) {
 		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
 	}
 	a := &API{
-		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made), schema: rest.NewSchema(),
+		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made), sends: newSends(maxSending), schema: rest.NewSchema(),
 	}
 	a.running, a.end = context.WithCancel(context.Background())
 	a.names.catalog, a.names.now = remembering(cfg.Names), cfg.Now
@@ -162,6 +163,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.Serv
 // is lagging.
 func (a *API) Counts() (watchers int, lagging uint64) {
 	return int(a.watchers.Load()), a.lagging.Load()
+}
+
+// Cut is how many watchers were cut because they took longer than SendTimeout for an event, and
+// because others waited for the memory that theirs took.
+func (a *API) Cut() (slow, crowded uint64) {
+	a.sends.mu.Lock()
+	defer a.sends.mu.Unlock()
+	return a.sends.slow, a.sends.crowded
 }
 
 // Run prepares answers that are asked for again and again, as soon as there is a revision,

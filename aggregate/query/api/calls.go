@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"os"
 	"time"
 
 	"connectrpc.com/connect"
@@ -160,26 +161,21 @@ func (c calls) Health(ctx context.Context, r *connect.Request[wire.HealthRequest
 
 // Watch implements wire.QueryServiceHandler.
 func (c calls) Watch(ctx context.Context, r *connect.Request[wire.WatchRequest], stream *connect.ServerStream[wire.WatchResponse]) error {
-	extend := func() {}
-	if send, ok := ctx.Value(sendKey{}).(*http.ResponseController); ok {
-		_ = send.SetReadDeadline(time.Time{})
-		extend = func() { _ = send.SetWriteDeadline(time.Now().Add(c.api.SendTimeout)) }
+	w := &caller{api: c.api, stream: stream.Conn()}
+	if out, ok := ctx.Value(sendKey{}).(*http.ResponseController); ok {
+		_ = out.SetReadDeadline(time.Time{})
+		w.out = out
 	}
-	var gone error // why the caller could not be sent an event
-	err := c.api.follow(ctx, r.Msg, func(e *calledEvent) error {
-		extend()
-		gone = stream.Conn().Send(e)
-		return gone
-	})
-	if err == nil || gone != nil {
-		return gone
+	err := c.api.follow(ctx, r.Msg, w)
+	if err == nil || w.gone != nil {
+		return w.gone
 	}
-	extend() // for the end of the stream
+	w.extend() // for the end of the stream
 	return c.api.callError(ctx, err)
 }
 
-// follow tells of events until ctx ends or told fails.
-func (a *API) follow(ctx context.Context, in *wire.WatchRequest, told func(*calledEvent) error) error {
+// follow tells of events until ctx ends or sending one fails.
+func (a *API) follow(ctx context.Context, in *wire.WatchRequest, to recipient) error {
 	if err := a.check(in); err != nil {
 		return err
 	}
@@ -188,13 +184,43 @@ func (a *API) follow(ctx context.Context, in *wire.WatchRequest, told func(*call
 		return err
 	}
 	defer leave()
-	return w.run(ctx, func(e *event) error {
-		called, err := e.called()
-		if err != nil {
-			return err
-		}
-		return told(called)
-	})
+	return w.run(ctx, to)
+}
+
+// caller is the recipient of a watch that is a call.
+type caller struct {
+	api    *API
+	out    *http.ResponseController // nil in tests
+	stream interface{ Send(any) error }
+	gone   error // why the caller could not be sent an event
+}
+
+// send implements recipient.
+func (c *caller) send(t *turn, e *event) error {
+	called, err := e.called()
+	if err != nil {
+		return err
+	}
+	c.extend()
+	if c.api.sends.isCut(t) {
+		c.gone = os.ErrDeadlineExceeded
+		return c.gone
+	}
+	c.gone = c.stream.Send(&calledInTurn{called, c.api.sends, t})
+	return c.gone
+}
+
+func (c *caller) extend() {
+	if c.out != nil {
+		_ = c.out.SetWriteDeadline(time.Now().Add(c.api.SendTimeout))
+	}
+}
+
+// stop implements recipient.
+func (c *caller) stop() {
+	if c.out != nil {
+		_ = c.out.SetWriteDeadline(past)
+	}
 }
 
 // called is the event as calls have it.
@@ -245,6 +271,22 @@ func (e *calledEvent) encoded(c codec) ([]byte, error) {
 	return in.get(func() ([]byte, error) { return c.append(nil, e.message) })
 }
 
+// calledInTurn is an event that one caller is sent.
+type calledInTurn struct {
+	event *calledEvent // nil once it is encoded: a caller that is slow must not keep it
+	sends *sends
+	turn  *turn
+}
+
+// appendTo appends the encoded event, of which connect keeps a copy for each caller until it is
+// sent.
+func (e *calledInTurn) appendTo(b []byte, c codec) ([]byte, error) {
+	whole, err := e.event.encoded(c)
+	e.event = nil
+	e.sends.weigh(e.turn, len(whole), true)
+	return append(b, whole...), err
+}
+
 // codec is one of connect's encodings of messages, with events that are encoded once for all.
 // In JSON it refuses names that no message has: a filter that was misspelled must not be passed
 // over.
@@ -277,9 +319,8 @@ func (c codec) Marshal(v any) ([]byte, error) { return c.MarshalAppend(nil, v) }
 // may write to what it is given.
 func (c codec) MarshalAppend(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
-	case *calledEvent:
-		whole, err := v.encoded(c)
-		return append(b, whole...), err
+	case *calledInTurn:
+		return v.appendTo(b, c)
 	case proto.Message:
 		return c.append(b, v)
 	}

@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"slices"
 	"time"
+	"weak"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -58,7 +62,16 @@ type watch struct {
 	filter    string    // the question as text
 	newest    time.Time // end of the newest window that was told
 	base      base
-	told      func(*event) error
+	to        recipient
+}
+
+// recipient is who events are sent to.
+type recipient interface {
+	// send sends an event, in a turn that is nil for small ones, and keeps nothing of it while the
+	// reader is slow but what is written.
+	send(*turn, *event) error
+	// stop makes the present send fail. It may be called at any time until that has returned.
+	stop()
 }
 
 // event is one thing that a reader is told.
@@ -88,7 +101,7 @@ func (a *API) newWatch(ctx context.Context, in *wire.WatchRequest, seen string) 
 	if err != nil {
 		return nil, nil, err
 	}
-	w = &watch{api: a, in: in, filter: questionOf(in), heartbeat: in.GetHeartbeat().AsDuration()}
+	w = &watch{api: a, in: in, filter: cellsOf(in), heartbeat: in.GetHeartbeat().AsDuration()}
 	if w.key, err = keyOf(in, int(in.GetWindows()), s.Signals()); err != nil {
 		return nil, nil, err
 	}
@@ -104,6 +117,13 @@ func (a *API) newWatch(ctx context.Context, in *wire.WatchRequest, seen string) 
 	}
 	leave, err = a.enter(ctx)
 	return w, leave, err
+}
+
+// cellsOf identifies the cells that are watched: it is equal for watches that are told the same.
+func cellsOf(in *wire.WatchRequest) string {
+	cells, _ := proto.Clone(in).(*wire.WatchRequest)
+	cells.After, cells.Heartbeat = "", nil
+	return questionOf(cells)
 }
 
 // watcher follows the memory, from the revision that was seen on, if there is one.
@@ -143,11 +163,11 @@ func (a *API) enter(ctx context.Context) (leave func(), err error) {
 }
 
 // run tells of events until the reader goes, or takes too long for one.
-func (w *watch) run(ctx context.Context, told func(*event) error) error {
+func (w *watch) run(ctx context.Context, to recipient) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(w.api.running, cancel)()
-	w.told = told
+	w.to = to
 	for {
 		if err := w.next(ctx); err != nil {
 			return err
@@ -170,7 +190,7 @@ func (w *watch) next(ctx context.Context) error {
 	case table.Snapshot:
 		return w.snapshot(ctx, step.State)
 	case table.Changed:
-		return w.changed(ctx, step)
+		return w.changed(ctx, step.State, step.Windows)
 	case table.Durable:
 		durable := &wire.Durable{}
 		for _, window := range step.Windows {
@@ -191,8 +211,28 @@ func (w *watch) next(ctx context.Context) error {
 }
 
 func (w *watch) snapshot(ctx context.Context, s *table.State) error {
-	of := eventOf{name: eventSnapshot, revision: s.Revision, durable: s.Durable(s.Last(w.key.windows))}
-	e, err := w.share(ctx, of, func() (*event, error) {
+	var t *turn
+	var key askedEvent
+	for {
+		of := eventOf{name: eventSnapshot, revision: s.Revision, durable: s.Durable(s.Last(w.key.windows))}
+		var bytes int
+		var err error
+		if key, bytes, err = w.asks(ctx, of, s.Last(w.key.windows)); err != nil {
+			return err
+		}
+		var wait time.Duration
+		var ended chan struct{}
+		if t, wait, ended = w.api.sends.enter(key, bytes, w.to.stop); t != nil {
+			break
+		}
+		s = nil // those that wait for room must not keep states
+		if err := untilEnded(ctx, wait, ended); err != nil {
+			return err
+		}
+		s = w.api.Memory.State()
+		w.watcher = w.api.Memory.Resume(w.api.MaxLag, s.Epoch, s.Revision)
+	}
+	e, err := w.share(t, key, func() (*event, error) {
 		v, f, err := w.filtered(w.api.view(ctx, s, w.key))
 		if err != nil {
 			return nil, err
@@ -214,47 +254,63 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 	if newest := s.Newest(); newest != nil {
 		w.newest = newest.End
 	}
-	if err := w.told(e); err != nil {
+	synced := token(s) // a reader that is slow must not keep the state
+	if err := w.told(t, e); err != nil {
 		return err
 	}
-	return w.tell(eventSynced, token(s), &wire.Synced{Revision: token(s)})
+	return w.tell(eventSynced, synced, &wire.Synced{Revision: synced})
 }
 
 // changed sends the windows that a revision changed. The last carries the id.
-func (w *watch) changed(ctx context.Context, step table.Step) error {
-	for i, window := range step.Windows {
-		of := eventOf{
-			name: eventWindow, revision: step.State.Revision, start: window.Start.UnixNano(),
-			late: !window.End.After(w.newest), last: i == len(step.Windows)-1,
-		}
-		current := !window.End.Before(w.newest)
-		if current {
-			of.base = w.base.is
-		}
-		e, err := w.share(ctx, of, func() (*event, error) { return w.window(ctx, step.State, window, of) })
-		if err != nil {
-			return err
-		}
-		if current {
-			w.newest = window.End
-			if w.in.GetEncoding() == inFrames {
-				w.base = baseOf(window, e.names)
-			}
-		}
-		if err := w.told(e); err != nil {
+func (w *watch) changed(ctx context.Context, s *table.State, windows []*table.Window) error {
+	id, revision := token(s), s.Revision
+	left := slices.Clone(windows) // a reader that is slow must keep neither the state nor windows that it was sent
+	for len(left) > 0 {
+		window := left[0]
+		left = slices.Delete(left, 0, 1)
+		if err := w.windowChanged(ctx, id, revision, window, len(left) == 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *watch) window(ctx context.Context, s *table.State, window *table.Window, of eventOf) (*event, error) {
+func (w *watch) windowChanged(ctx context.Context, id string, revision uint64, window *table.Window, last bool) error {
+	of := eventOf{
+		name: eventWindow, revision: revision, start: window.Start.UnixNano(), late: !window.End.After(w.newest), last: last,
+	}
+	current := !window.End.Before(w.newest)
+	if current {
+		of.base = w.base.is
+	}
+	key, bytes, err := w.asks(ctx, of, []*table.Window{window})
+	if err != nil {
+		return err
+	}
+	t, err := w.api.sends.begin(ctx, key, bytes, w.to.stop)
+	if err != nil {
+		return err
+	}
+	e, err := w.share(t, key, func() (*event, error) { return w.window(ctx, id, window, of) })
+	if err != nil {
+		return err
+	}
+	if current {
+		w.newest = window.End
+		if w.in.GetEncoding() == inFrames {
+			w.base = baseOf(window, e.names)
+		}
+	}
+	return w.told(t, e)
+}
+
+func (w *watch) window(ctx context.Context, id string, window *table.Window, of eventOf) (*event, error) {
 	v, f, err := w.filtered(w.api.windowView(ctx, window, w.key.signal, w.key.level))
 	if err != nil {
 		return nil, err
 	}
 	value := &wire.WindowEvent{
-		Revision: token(s), WindowStart: timestamppb.New(window.Start), WindowEnd: timestamppb.New(window.End), Late: of.late,
+		Revision: id, WindowStart: timestamppb.New(window.Start), WindowEnd: timestamppb.New(window.End), Late: of.late,
 		CompletenessRatio: window.Completeness(), Durable: window.Durable, Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],
 	}
 	e := &event{name: of.name, names: v.names.version}
@@ -264,7 +320,7 @@ func (w *watch) window(ctx context.Context, s *table.State, window *table.Window
 		e.content = content{value: value, view: v, chosen: v.chosen(f)}
 	}
 	if of.last {
-		e.id = token(s)
+		e.id = id
 	}
 	return e, err
 }
@@ -280,20 +336,30 @@ type eventOf struct {
 	base     baseIs // that it may tell the changes of
 }
 
-// share makes an event once for all who watch the same cells.
-func (w *watch) share(ctx context.Context, of eventOf, f func() (*event, error)) (*event, error) {
+// askedEvent identifies an event among all that are sent.
+type askedEvent struct {
+	eventOf
+	view     viewKey
+	filter   string
+	encoding string
+	names    uint64
+}
+
+// asks identifies an event of windows, and says about how many bytes it takes at most.
+func (w *watch) asks(ctx context.Context, of eventOf, windows []*table.Window) (key askedEvent, bytes int, err error) {
 	n, err := w.api.names.get(ctx)
 	if err != nil {
-		return nil, err
+		return key, 0, err
 	}
-	type asked struct {
-		eventOf
-		view     viewKey
-		filter   string
-		encoding string
-		names    uint64
+	for _, window := range windows {
+		bytes += window.Rows.Len() * textBytes
 	}
-	return once(w.api.made, asked{of, w.key, w.filter, w.in.GetEncoding(), n.version}, func() (*event, int, error) {
+	return askedEvent{of, w.key, w.filter, w.in.GetEncoding(), n.version}, bytes, nil
+}
+
+// share makes an event once for all who watch the same cells, in a turn, which told ends.
+func (w *watch) share(t *turn, key askedEvent, f func() (*event, error)) (*event, error) {
+	e, err := once(w.api.made, key, func() (*event, int, error) {
 		e, err := f()
 		if err != nil {
 			return nil, 0, err
@@ -301,11 +367,26 @@ func (w *watch) share(ctx context.Context, of eventOf, f func() (*event, error))
 		e.sent = &sent{}
 		return e, e.size() + sentBytes*len(e.chosen), nil
 	})
+	if err != nil {
+		w.api.sends.end(t)
+	}
+	return e, err
 }
 
 // tell tells what is for this reader alone.
 func (w *watch) tell(name, id string, value proto.Message) error {
-	return w.told(&event{name: name, id: id, content: content{value: value}})
+	return w.told(nil, &event{name: name, id: id, content: content{value: value}})
+}
+
+// told sends an event and ends its turn.
+func (w *watch) told(t *turn, e *event) error {
+	defer w.api.sends.end(t)
+	began := time.Now()
+	err := w.to.send(t, e)
+	if err != nil {
+		w.api.sends.count(t, time.Since(began), w.api.SendTimeout)
+	}
+	return err
 }
 
 // filtered gives a view, and the filter under the names that it is made with.
@@ -355,7 +436,7 @@ func (v *view) only(chosen []int) []aggregate.CellStats {
 // base is the window that a watcher was told of last in an event of its own, of those that
 // were the newest then. The zero value is none.
 type base struct {
-	window *table.Window
+	window weak.Pointer[table.Window] // a reader that is slow must not keep it: nil once memory has forgotten it
 	is     baseIs
 }
 
@@ -368,7 +449,7 @@ type baseIs struct {
 }
 
 func baseOf(w *table.Window, names uint64) base {
-	return base{w, baseIs{w.Revision, w.Start.UnixNano(), names}}
+	return base{weak.Make(w), baseIs{w.Revision, w.Start.UnixNano(), names}}
 }
 
 // windowFrames puts the cells of a window into its event: those that differ from the base,
@@ -376,14 +457,14 @@ func baseOf(w *table.Window, names uint64) base {
 func (w *watch) windowFrames(ctx context.Context, into *wire.WindowEvent, v *view, f *filter, is baseIs) (content, error) {
 	cells := v.only(v.chosen(f))
 	// Under other names, cells would not be compared with what was told.
-	if last := w.base; last.window != nil && last.is == is && is.names == v.names.version {
-		before, err := w.api.windowView(ctx, last.window, w.key.signal, w.key.level)
+	if last := w.base.window.Value(); last != nil && w.base.is == is && is.names == v.names.version {
+		before, err := w.api.windowView(ctx, last, w.key.signal, w.key.level)
 		if err != nil {
 			return content{}, err
 		}
 		changed, few := changes(before.only(before.chosen(f)), cells, len(cells)/2)
 		if few && before.names == v.names {
-			cells, into.Base = changed, timestamppb.New(last.window.Start)
+			cells, into.Base = changed, timestamppb.New(last.Start)
 		}
 	}
 	size, err := asFrames(cells, into.WindowStart, into.WindowEnd, &into.Frames)
@@ -423,8 +504,9 @@ func changes(before, now []aggregate.CellStats, most int) (list []aggregate.Cell
 
 // events sends a watch as server-sent events.
 type events struct {
-	out     http.ResponseWriter
-	send    *http.ResponseController
+	body    io.Writer
+	out     *http.ResponseController
+	sends   *sends
 	patient time.Duration // for one event
 	packer  *packer       // nil where events are sent as they are
 	schema  *rest.Schema
@@ -433,9 +515,9 @@ type events struct {
 
 // serve answers a request with the watch, until the reader goes.
 func (w *watch) serve(r *http.Request, out http.ResponseWriter) {
-	e := &events{out: out, send: http.NewResponseController(out), patient: w.api.SendTimeout, schema: w.api.schema}
+	e := &events{body: out, out: http.NewResponseController(out), sends: w.api.sends, patient: w.api.SendTimeout, schema: w.api.schema}
 	// The server's limits are those of short answers. A writer that knows none is a test's.
-	_ = e.send.SetReadDeadline(time.Time{})
+	_ = e.out.SetReadDeadline(time.Time{})
 	h := out.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
@@ -453,7 +535,7 @@ func (w *watch) serve(r *http.Request, out http.ResponseWriter) {
 	if err := e.begin(); err != nil {
 		return
 	}
-	_ = w.run(r.Context(), e.event)
+	_ = w.run(r.Context(), e)
 	if e.packer != nil { // where the reader has gone, this fails
 		_ = e.write(e.stream.end())
 	}
@@ -473,24 +555,33 @@ func (e *events) begin() error {
 	return e.write(append(gzipHead[:len(gzipHead):len(gzipHead)], p.blocks...))
 }
 
-func (e *events) event(told *event) error {
+// send implements recipient.
+func (e *events) send(t *turn, told *event) error {
 	if e.packer == nil {
 		b, err := told.sse(e.schema)
 		if err != nil {
 			return err
 		}
-		return e.write(b)
+		e.sends.weigh(t, len(b), false)
+		return e.writeIn(t, b)
 	}
 	p, err := told.packed(e.packer, e.schema)
 	if err != nil {
 		return err
 	}
-	if err := e.write(p.blocks); err != nil {
+	e.sends.weigh(t, len(p.blocks), false)
+	if err := e.writeIn(t, p.blocks); err != nil {
 		return err
 	}
 	e.stream.add(p)
 	return nil
 }
+
+// stop implements recipient.
+func (e *events) stop() { _ = e.out.SetWriteDeadline(past) }
+
+// past is a time at which no write may go on.
+var past = time.Unix(1, 0)
 
 // sse is the event as it is sent. It is not to be written to.
 func (e *event) sse(s *rest.Schema) ([]byte, error) {
@@ -528,12 +619,18 @@ func (e *event) appendSSE(s *rest.Schema) ([]byte, error) {
 	return append(append(b, data...), "\n\n"...), nil
 }
 
-func (e *events) write(b []byte) error {
-	if err := e.send.SetWriteDeadline(time.Now().Add(e.patient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+func (e *events) write(b []byte) error { return e.writeIn(nil, b) }
+
+// writeIn writes in a turn.
+func (e *events) writeIn(t *turn, b []byte) error {
+	if err := e.out.SetWriteDeadline(time.Now().Add(e.patient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
-	if _, err := e.out.Write(b); err != nil {
+	if e.sends.isCut(t) { // by stop, whose deadline is gone
+		return os.ErrDeadlineExceeded
+	}
+	if _, err := e.body.Write(b); err != nil {
 		return err
 	}
-	return e.send.Flush()
+	return e.out.Flush()
 }

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSends: what several watchers are sent counts once, and those that do not read give way to
+// others after a while, the slowest first.
+func TestSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stopped := newSends(100), map[string]int{}
+		begin := func(name string, key any, bytes int) *turn {
+			n, err := s.begin(t.Context(), key, bytes, func() { stopped[name]++ })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		start := time.Now()
+		a, b := begin("a", "shared", 60), begin("b", "shared", 60)
+		time.Sleep(time.Second)
+		c := begin("c", "other", 40)
+		if s.held != 100 || time.Since(start) != time.Second {
+			t.Errorf("%d bytes held after %s, want 100: one event counts once", s.held, time.Since(start))
+		}
+		go func() { // as writers do whose deadline has passed
+			time.Sleep(crowdedAfter)
+			for _, old := range []*turn{a, b} {
+				if s.isCut(old) {
+					s.count(old, time.Hour, time.Minute)
+					s.end(old)
+				}
+			}
+		}()
+		d := begin("d", "third", 50)
+		if took := time.Since(start); took != 3*time.Second || stopped["a"] != 1 || stopped["b"] != 1 || stopped["c"] != 0 {
+			t.Errorf("%v cut after %s, want the two that share, after they had their time", stopped, took)
+		}
+		if s.crowded != 2 || s.slow != 0 || s.held != 90 {
+			t.Errorf("%d crowded, %d slow, %d bytes: want two cut, and their bytes given back", s.crowded, s.slow, s.held)
+		}
+		s.weigh(d, 20, false)
+		s.weigh(c, 30, true) // a copy of its own
+		if s.held != 50 {
+			t.Errorf("%d bytes held, want those that events have come to", s.held)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.begin(ctx, "fourth", 90, func() {}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want the end of a reader that waits", err)
+		}
+		s.count(d, time.Minute, time.Minute)
+		s.end(c)
+		s.end(d)
+		if s.held != 0 || len(s.charges) != 0 || s.turns.Len() != 0 || s.slow != 1 {
+			t.Errorf("%+v, want nothing left", s)
+		}
+		if big := begin("big", "big", 1000); big == nil {
+			t.Error("an event that is larger than all room is not sent where there is no other")
+		}
+	})
+}
