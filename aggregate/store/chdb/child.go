@@ -29,6 +29,8 @@ type childOptions struct {
 	Dir       string `json:"dir"`
 	Library   string `json:"library,omitempty"`
 	MaxMemory uint64 `json:"max_memory,omitempty"`
+	// ConfigFile is that of Options.
+	ConfigFile string `json:"config_file,omitempty"`
 	// StatusFD is the descriptor on which the child says once how it started.
 	StatusFD uintptr `json:"status_fd"`
 }
@@ -67,6 +69,7 @@ func (c *childOptions) fill(o ServerOptions) ServerOptions {
 		if o.MaxMemory == 0 {
 			o.MaxMemory = c.MaxMemory
 		}
+		o.configFile = c.ConfigFile
 	}
 	if o.MaxMemory == 0 {
 		o.MaxMemory = defaultMaxMemory

@@ -28,6 +28,9 @@ type Options struct {
 	// MaxMemory bounds what the engine allocates, in bytes; 0 is 2 GiB. An
 	// engine that runs already keeps its own bound.
 	MaxMemory uint64
+	// ConfigFile is ClickHouse's own configuration for the engine, such as the servers of a
+	// cluster; "" is none. An engine that runs already keeps its own.
+	ConfigFile string
 	// Logger must not be nil.
 	Logger *slog.Logger
 	// Library is the engine's shared library; "" looks for it (FindLibrary).
@@ -121,7 +124,7 @@ func newEngine(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o,
 		folder:  f,
-		child:   childOptions{Dir: f.path, Library: library, MaxMemory: o.MaxMemory},
+		child:   childOptions{Dir: f.path, Library: library, MaxMemory: o.MaxMemory, ConfigFile: o.ConfigFile},
 		id:      strconv.FormatUint(rand.Uint64(), 36),
 		started: make(chan struct{}),
 		failed:  make(chan struct{}, 1),

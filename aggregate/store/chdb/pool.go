@@ -62,9 +62,9 @@ type pool struct {
 
 // engineArgs are the arguments of the first connection, which boots the engine.
 // Unset, the engine takes 90 % of the machine's memory.
-func engineArgs(f folder, maxMemory uint64) []string {
+func engineArgs(f folder, maxMemory uint64, configFile string) []string {
 	threads := max(2, runtime.NumCPU())
-	return []string{
+	args := []string{
 		"clickhouse",
 		"--path=" + f.data(),
 		"--backups.allowed_path=" + f.backups(),
@@ -81,6 +81,10 @@ func engineArgs(f folder, maxMemory uint64) []string {
 		// in every insert as well takes a third of its time.
 		"--optimize_on_insert=0",
 	}
+	if configFile != "" {
+		args = append(args, "--config-file="+configFile)
+	}
+	return args
 }
 
 // openPool boots the engine and opens every connection.

@@ -31,6 +31,8 @@ type ServerOptions struct {
 	Listen string
 	// Logger must not be nil.
 	Logger *slog.Logger
+
+	configFile string // that Start was given
 }
 
 const (
@@ -103,7 +105,7 @@ func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := openPool(api, engineArgs(f, o.MaxMemory), o.Readers, o.MaxMemory, o.Logger)
+	p, err := openPool(api, engineArgs(f, o.MaxMemory, o.configFile), o.Readers, o.MaxMemory, o.Logger)
 	if err != nil {
 		return err
 	}
