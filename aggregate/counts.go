@@ -23,7 +23,7 @@ const (
 	// measurement as the one before it.
 	RejectRepeat
 	// RejectFuture is a time far ahead of the watermark that later observations
-	// contradicted.
+	// contradicted, or a live one that is MaxAhead or more ahead of the host's clock.
 	RejectFuture
 	// RejectNoTime is an observation of a capture without times.
 	RejectNoTime

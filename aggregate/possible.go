@@ -31,6 +31,12 @@ const (
 	MaxFrameBytes = 1 << 20
 )
 
+// MaxAhead is how far ahead of its own clock a host takes times: of packets, whose times network
+// cards and switches may write, and of windows of other hosts. Hosts that keep their clocks by
+// NTP differ by milliseconds, and by some 100 ms after a bad minute. What is later is rejected,
+// never given another time.
+const MaxAhead = 2 * time.Second
+
 // MaxPackets is how many packets one tap takes in over a time, at most. A second is the
 // shortest: the packets that a sampled one stands for are not all in its short window.
 func MaxPackets(d time.Duration) uint64 { return MulSat(wholeSeconds(d), MaxPacketRate) }

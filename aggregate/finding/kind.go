@@ -3,6 +3,8 @@ package finding
 import (
 	"fmt"
 	"io"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // Kind is what was found.
@@ -26,6 +28,7 @@ const (
 	WrongFormat
 	LostValue
 	ContestedName
+	ClockAhead
 
 	// NumKinds is how many there are.
 	NumKinds = iota
@@ -135,6 +138,11 @@ var kinds = [NumKinds]about{
 		"an exporter describes a group or a location otherwise than a fabric file of the collector's, or than the exporter that came first; that holds, and rows are stored under it", "one description", "the name, the exporter and whose description holds",
 		"the fabric file of the exporters has changed: `csigscope schema unpin` takes the next description",
 	},
+	ClockAhead: {
+		"clock-ahead", Warning, "none: collectors and exporters find it",
+		"a clock that is more than 2 s ahead of the host's: that of a tap's packets, or of an exporter's windows; what has such a time is rejected", "one observation or one window", "the tap or the exporter",
+		"the host's own clock is behind",
+	},
 }
 
 // String is the kind's name.
@@ -145,6 +153,15 @@ func (k Kind) Severity() Severity { return kinds[k].severity }
 
 // Otherwise says what would explain such a finding without a fault.
 func (k Kind) Otherwise() string { return kinds[k].otherwise }
+
+// TapAhead is the finding that a tap's packets had times ahead of the host's clock, which it
+// counted from one time of that clock to another (Unix ns).
+func TapAhead(tap string, from, to int64, count uint64) Finding {
+	return Finding{
+		Kind: ClockAhead, ID: idOf(ClockAhead, tap), Subject: tap, From: from, To: to, Count: count, Of: count,
+		Evidence: fmt.Sprintf("tap %.64q has packets with times more than %s ahead of the host's clock, which are rejected: set the clock of its network card by the host's", tap, aggregate.MaxAhead),
+	}
+}
 
 // WriteReference writes the kinds as a table in Markdown, and what receivers do not show.
 func WriteReference(w io.Writer) error {

@@ -25,7 +25,7 @@ type MemoryOptions struct {
 	// window, as many blocks as of the one before. Default 10 ms.
 	Settle time.Duration
 	// Ahead is how far a window may begin after Now; the memory refuses later ones. Default
-	// DefaultAhead. A negative one is for captures, which are replayed by their own clock:
+	// aggregate.MaxAhead. A negative one is for captures, which are replayed by their own clock:
 	// every window is shown at once, whatever its time.
 	Ahead time.Duration
 	// Log is how many revisions a watcher may be behind before it has to start again, and
@@ -35,11 +35,6 @@ type MemoryOptions struct {
 	Epoch uint64
 	Now   func() time.Time // default time.Now
 }
-
-// DefaultAhead is how far ahead of this host's clock a time may be: hosts that keep their
-// clocks by NTP differ by milliseconds, and by some 100 ms after a bad minute. Collectors,
-// taps and exporters have this one bound.
-const DefaultAhead = 2 * time.Second
 
 // presentWindows is for how many windows' time after its last block a producer is present.
 const presentWindows = 3
@@ -55,7 +50,7 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 		o.MaxRows = 1 << 20
 	}
 	if o.Ahead == 0 {
-		o.Ahead = DefaultAhead
+		o.Ahead = aggregate.MaxAhead
 	}
 	if o.Settle <= 0 {
 		o.Settle = 10 * time.Millisecond

@@ -156,6 +156,14 @@ func (l *Stream) Pass(ctx context.Context) error {
 	return nil
 }
 
+// RejectAfter has observations of frames after a time (Unix ns) rejected, as
+// Shard.RejectAfter does.
+func (l *Stream) RejectAfter(ns int64) {
+	if l.shard != nil {
+		l.shard.RejectAfter(ns)
+	}
+}
+
 // AdvanceTo closes the windows that end before a time (Unix ns), with all that was added, as
 // Shard.AdvanceTo does.
 func (l *Stream) AdvanceTo(ctx context.Context, ns int64) error {

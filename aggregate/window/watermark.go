@@ -35,6 +35,7 @@ type watermark struct {
 	nextDue  int64 // when the next open window of any level closes
 
 	maxAhead, horizon int64
+	limit             int64 // observations after it are rejected
 }
 
 // init makes the watermark that of a capture yet to begin.
@@ -45,7 +46,7 @@ func (c *watermark) init(cfg *Config) {
 	}
 	*c = watermark{
 		waiting: waiting, nextDue: math.MaxInt64,
-		maxAhead: int64(cfg.MaxAhead), horizon: int64(cfg.Horizon),
+		maxAhead: int64(cfg.MaxAhead), horizon: int64(cfg.Horizon), limit: maxTime,
 	}
 }
 
@@ -58,7 +59,7 @@ func (c *watermark) enter(w *window) {
 		c.leave()
 		return
 	}
-	c.from, c.to, c.slot = w.start, min(w.end, c.nextDue, c.now+c.maxAhead+1), w.slot
+	c.from, c.to, c.slot = w.start, min(w.end, c.nextDue, c.now+c.maxAhead+1, c.limit+1), w.slot
 }
 
 // place finds the window of an observation with a valid time, and counts it there
@@ -68,6 +69,10 @@ func (s *Shard) place(ctx context.Context, i int) error {
 	if c.from <= o.TimeNS && o.TimeNS < c.to {
 		c.now = max(c.now, o.TimeNS)
 		s.enqueue(i, layoutIndex(o.Tag.Layout), c.slot)
+		return nil
+	}
+	if o.TimeNS > c.limit {
+		s.counts.Rejected[aggregate.RejectFuture] += s.cfg.Weight
 		return nil
 	}
 	if !c.started {
@@ -185,6 +190,16 @@ func (s *Shard) advance(ctx context.Context, ns int64) error {
 	}
 	c.now = ns
 	return nil
+}
+
+// RejectAfter has observations after a time (Unix ns) rejected, until it is called again: for
+// live taps, whose clock may be ahead of the host's. Reset ends that.
+func (s *Shard) RejectAfter(ns int64) {
+	c := &s.clock
+	if ns = min(ns, maxTime); ns < c.limit {
+		c.leave()
+	}
+	c.limit = ns
 }
 
 // AdvanceTo moves the watermark of an idle tap to a time (Unix ns, by the clock that

@@ -253,6 +253,29 @@ func TestAdvanceTo(t *testing.T) {
 	}
 }
 
+// TestRejectAfter: what is after the limit is rejected and moves no watermark, and what is not
+// counts, in whatever order they come and the limit moves.
+func TestRejectAfter(t *testing.T) {
+	var sink collector
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)
+	for _, step := range []struct{ limit, at time.Duration }{
+		{2 * time.Second, time.Hour}, {2 * time.Second, 0}, {2 * time.Second, 1}, {2 * time.Second, 2*time.Second + 1},
+		{2 * time.Second, time.Second}, {900 * time.Millisecond, time.Second + 1}, {900 * time.Millisecond, 3},
+		{4 * time.Second, 3 * time.Second}, {4 * time.Second, 240 * time.Hour}, {4 * time.Second, 2},
+	} {
+		s.RejectAfter(benchStart + int64(step.limit))
+		if err := s.Add(t.Context(), []decode.Observation{at(step.at)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := s.Watermark(), benchStart+int64(3*time.Second); got != want {
+		t.Errorf("watermark %d, want %d", got, want)
+	}
+	if c := run(t, s, nil, 1); c.Stored != 6 || c.Rejected[aggregate.RejectFuture] != 4 {
+		t.Errorf("counts %+v, want 6 stored and 4 from the future", c)
+	}
+}
+
 type failingSink struct{ err error }
 
 func (f failingSink) WriteBlock(context.Context, *aggregate.Block) error { return f.err }

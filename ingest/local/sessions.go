@@ -102,6 +102,7 @@ func (w *worker) meet(index uint32) error {
 	if err != nil {
 		return fmt.Errorf("begin session: %w", err)
 	}
+	l.way.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
 	w.put(index, l)
 	return nil
 }

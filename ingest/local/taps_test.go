@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -173,6 +174,32 @@ func clockBehind(t *testing.T) {
 	given := uint64(a.n.Load() + b.n.Load())
 	if counted := p.Stats().Counts().In; counted != given || j.total(time.Second) != given {
 		t.Errorf("%d frames given, %d counted, %d stored", given, counted, j.total(time.Second))
+	}
+}
+
+// TestClockAhead: frames of a card whose clock is ahead of the host's are rejected and counted,
+// and those of another one count meanwhile.
+func TestClockAhead(t *testing.T) { synctest.Test(t, clockAhead) }
+
+func clockAhead(t *testing.T) {
+	j := newJournal(t)
+	ahead, right, near := tick(), tick(), tick()
+	ahead.behind, near.behind = -3*time.Second, -time.Second
+	p, err := local.New(config(j), tapsPlan(t, tapOf("ahead", 0, ahead), tapOf("near", 0, near), tapOf("right", 0, right)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "frames come", func() bool { return min(ahead.n.Load(), near.n.Load(), right.n.Load()) > 20 })
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	conserved(t, p.Stats())
+	c := p.Stats().Counts()
+	if kept := uint64(right.n.Load() + near.n.Load()); c.Rejected[aggregate.RejectFuture] != uint64(ahead.n.Load()) || c.Stored != kept || j.total(time.Second) != kept {
+		t.Errorf("%d frames ahead, %d others: counts %+v, %d stored", ahead.n.Load(), kept, c, j.total(time.Second))
 	}
 }
 

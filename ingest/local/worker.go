@@ -167,6 +167,10 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 		return nil
 	}
 	w.quiet = 0
+	limit := w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano()
+	for _, l := range w.lanes {
+		l.way.RejectAfter(limit)
+	}
 	frames := batch.Frames[:batch.N]
 	for len(frames) > 0 && frames[0].TimeNS < w.from {
 		frames = frames[1:]

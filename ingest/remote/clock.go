@@ -1,10 +1,15 @@
 package remote
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // sentAt is the metadata that tells when a request was sent, by the exporter's clock, in
@@ -38,6 +43,61 @@ func (s sample) or(o sample) sample {
 	}
 	return s
 }
+
+// aheadEvery is how often the finding about an exporter whose clock is ahead is written again,
+// with the count that it has come to.
+const aheadEvery = time.Minute
+
+// clockAhead is the finding that an exporter's windows began too far ahead of the collector's
+// clock. Safe for concurrent use; the zero value found nothing.
+type clockAhead struct {
+	mu             sync.Mutex
+	of             aggregate.Source // the first that it was found of
+	first, last    int64            // Unix ns, by the collector's clock
+	count, written uint64           // refusals of blocks and batches, which may come twice
+	wrote          time.Time
+	most           time.Duration // that one was ahead
+}
+
+// findAhead counts a block or a batch that was refused for a time that is ahead.
+func (p *push) findAhead(it *item, v verdict, producer func(identity, stream string) uint64) {
+	if v.outcome != wire.Outcome_OUTCOME_FUTURE || p.own(it, producer) != toStore {
+		return
+	}
+	var by outsideError
+	errors.As(v.err, &by)
+	c, now := &p.e.ahead, p.now().UnixNano()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count == 0 {
+		c.first, c.of = now, aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
+	}
+	c.last, c.most = now, max(c.most, by.by)
+	c.count++
+}
+
+// finding is what is to be written about the exporter at a time, nil for nothing, and what to
+// call once it is.
+func (c *clockAhead) finding(exporter string, limit time.Duration, now time.Time) (f *Finding, written func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count == c.written || now.Sub(c.wrote) < aheadEvery {
+		return nil, nil
+	}
+	n := c.count
+	f = &Finding{c.of, &wire.Finding{
+		Kind: clockAheadKind, Id: producerOf(clockAheadKind, exporter, ""), Severity: "warning", FromNs: c.first, ToNs: c.last, Count: n,
+		Evidence: fmt.Sprintf("exporter %q: windows begin up to %s ahead of the collector's clock and are refused beyond %s: set the clock of one of the two hosts", exporter, c.most.Round(time.Millisecond), limit),
+	}}
+	return f, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.written, c.wrote = n, now
+	}
+}
+
+// clockAheadKind is the kind of the finding; see package finding.
+const clockAheadKind = "clock-ahead"
 
 // observe takes a request in. What is no time is passed over.
 func (c *clockOffset) observe(h http.Header, came time.Time) {

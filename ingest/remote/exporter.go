@@ -21,6 +21,7 @@ type exporter struct {
 	counts                        counts
 	clock                         clockOffset
 	owned                         int // producers; guarded by the server's mu
+	ahead                         clockAhead
 
 	mu        sync.Mutex
 	streams   map[uint64]*stream // by producer

@@ -436,8 +436,8 @@ func TestTimes(t *testing.T) {
 		want wire.Outcome
 	}{
 		{0, wire.Outcome_OUTCOME_STORED},
-		{50 * time.Second, wire.Outcome_OUTCOME_STORED},
-		{90 * time.Second, wire.Outcome_OUTCOME_FUTURE},
+		{time.Second, wire.Outcome_OUTCOME_STORED},
+		{10 * time.Second, wire.Outcome_OUTCOME_FUTURE},
 		{-6 * 24 * time.Hour, wire.Outcome_OUTCOME_STORED},
 		{-8 * 24 * time.Hour, wire.Outcome_OUTCOME_PAST},
 	} {

@@ -106,6 +106,7 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 		return invalid(err)
 	}
 	if v := p.checkTime(b.WindowStart, b.WindowStart+b.Resolution); v != toStore {
+		p.findAhead(it, v, Producer)
 		return v
 	}
 	if v := p.checkDescribed(it, m.GetDescription()); v != toStore {

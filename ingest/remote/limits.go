@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
@@ -36,7 +37,7 @@ type Limits struct {
 	MaxNames int
 
 	// MaxAhead and MaxAge say which windows are taken, by the collector's clock: not
-	// further ahead than 1 min, not older than 7 days.
+	// further ahead than aggregate.MaxAhead, not older than 7 days.
 	MaxAhead, MaxAge time.Duration
 
 	MaxExporters int // that are remembered; 4096
@@ -74,7 +75,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.MaxInFlight, 4)
 	setDefault(&l.MaxMessage, defaultMaxMessage)
 	setDefault(&l.MaxNames, 200_000)
-	setDefault(&l.MaxAhead, time.Minute)
+	setDefault(&l.MaxAhead, aggregate.MaxAhead)
 	setDefault(&l.MaxAge, 7*24*time.Hour)
 	setDefault(&l.MaxExporters, 4096)
 	setDefault(&l.MaxConns, 2*l.MaxExporters)

@@ -105,11 +105,11 @@ func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 	if last-first > int64(maxSpan) {
 		return invalid(errSpan)
 	}
-	if v := p.checkTime(first, last); v != toStore {
-		return v
-	}
-	if v := p.checkTime(last, last); v != toStore {
-		return v
+	for _, from := range []int64{first, last} {
+		if v := p.checkTime(from, last); v != toStore {
+			p.findAhead(it, v, observedProducer)
+			return v
+		}
 	}
 	if it.at.seq > maxSeq {
 		return invalid(errNumber)

@@ -244,9 +244,14 @@ func (p *push) tell(ctx context.Context) {
 	var t telling
 	var ends []Run
 	var told, ended []*item
-	foundTold := func() {}
+	var written []func() // what to call once the findings are
 	if i := slices.IndexFunc(p.items, func(it *item) bool { return it.outcome == wire.Outcome_OUTCOME_STORED }); i >= 0 {
-		t.found, foundTold = p.names.disputed(p.e.name, p.run(p.items[i]).Source)
+		if found, done := p.names.disputed(p.e.name, p.run(p.items[i]).Source); len(found) > 0 {
+			t.found, written = found, append(written, done)
+		}
+	}
+	if found, done := p.e.ahead.finding(p.e.name, p.limits.MaxAhead, p.now()); found != nil {
+		t.found, written = append(t.found, *found), append(written, done)
 	}
 	for _, it := range p.items {
 		if it.told == nil || it.outcome != wire.Outcome_OUTCOME_STORED {
@@ -271,8 +276,10 @@ func (p *push) tell(ctx context.Context) {
 	if len(told)+len(t.found) > 0 {
 		err := p.tellings.wait(ctx, t)
 		p.wait(told, err)
-		if err == nil && len(t.found) > 0 {
-			foundTold()
+		if err == nil {
+			for _, done := range written {
+				done()
+			}
 		}
 	}
 	if len(ended) > 0 {

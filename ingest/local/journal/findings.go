@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/ingest/local"
@@ -25,19 +26,20 @@ func (g *ringRecord) find(s *local.RingStats, before, now time.Time) {
 			}
 			f.From = min(max(was.To, before.UnixNano()), f.To)
 		}
-		if f.To > now.Add(clockSlack).UnixNano() {
+		if f.To > now.Add(aggregate.MaxAhead).UnixNano() {
+			// By one packet of a clock that stepped, all later rows of the finding would be of
+			// the future.
 			f.To = now.UnixNano()
 			f.From = min(f.From, f.To)
 		}
 		g.found(&f)
 	}
+	future := since(s.Counts.Rejected[aggregate.RejectFuture], g.seen.Counts.Rejected[aggregate.RejectFuture])
+	if future > 0 {
+		f := finding.TapAhead(g.Name, before.UnixNano(), now.UnixNano(), future)
+		g.found(&f)
+	}
 }
-
-// clockSlack is how far ahead of this process's clock those may be that packets have their
-// times from, of network cards and switches; collectors take windows that far ahead too. What
-// seems to be found later was found by now: a clock has stepped, and by one such packet all
-// later rows of the finding would be of the future.
-const clockSlack = time.Minute
 
 // MaxFindings is how many findings go with a row of a tap at most.
 const MaxFindings = 256

@@ -134,6 +134,26 @@ func TestFindingsOfTheFuture(t *testing.T) {
 	}
 }
 
+// TestTapAhead: observations that a tap rejected as of the future are a finding about the tap,
+// whose row keeps the host's time.
+func TestTapAhead(t *testing.T) {
+	r := newRecording(t, time.Unix(1_700_000_000, 0))
+	r.second(1, 0)
+	for range 60 {
+		r.ring.Counts.In += 3
+		r.ring.Counts.Rejected[aggregate.RejectFuture] += 3
+		r.second(1, 0)
+	}
+	for _, f := range r.found {
+		if f.Kind != finding.ClockAhead.String() || f.Count != 180 && f.Count != 177 || f.To > r.at.UnixNano() || !strings.Contains(f.Evidence, r.ring.Name) {
+			t.Errorf("found %+v", f)
+		}
+	}
+	if len(r.found) != 1 {
+		t.Errorf("%d findings, want one", len(r.found))
+	}
+}
+
 // TestWaitingFindingsBounded: while nothing can be written, the oldest findings go where
 // too many wait, and the rows of their taps stay. What one barrier brings is written, however
 // much it is.

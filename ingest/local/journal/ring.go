@@ -51,6 +51,8 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 		row.Packets += n
 		row.Bytes += since(s.WireBytes, g.seen.WireBytes)
 		last := s.LastFrame.UnixNano()
+		row.SkewNS = max(row.SkewNS, last-now.UnixNano(), 0)
+		last = min(last, now.UnixNano()) // of a clock that is ahead: collectors refuse rows of the future
 		if row.From == 0 {
 			row.From = min(before.UnixNano(), last)
 			if at := g.seen.LastFrame; !at.IsZero() {
@@ -58,8 +60,6 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 			}
 		}
 		row.To = max(row.To, last)
-		// Frames from the future are of a clock that is ahead.
-		row.SkewNS = max(row.SkewNS, last-now.UnixNano(), 0)
 	}
 	if t == nil {
 		return

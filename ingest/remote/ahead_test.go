@@ -1,0 +1,65 @@
+package remote
+
+import (
+	"log/slog"
+	"math/rand/v2"
+
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/finding"
+)
+
+// TestClockAhead: an exporter whose clock is ahead is refused for good, so that its spool goes
+// on, and found; what is within the bound is stored.
+func TestClockAhead(t *testing.T) {
+	l, cfg := newLedger(), testConfig(t)
+	start := time.Now().Truncate(time.Second)
+	var now atomic.Int64
+	now.Store(start.UnixNano())
+	cfg.Now = func() time.Time { return time.Unix(0, now.Load()) }
+	s := startCollector(t, cfg, l, "")
+	client := clientConfig(t, s.url)
+	client.Logger = slog.New(slog.DiscardHandler)
+	c := startClient(t, client)
+	stream := c.stream(t, "eth0")
+	rng := rand.New(rand.NewPCG(1, 2))
+	write := func(ahead ...time.Duration) {
+		t.Helper()
+		for _, d := range ahead {
+			if err := stream.WriteBlock(t.Context(), testBlock(rng, start.Add(d), 3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.flush(t)
+	}
+	found := func(most string) (count uint64) {
+		t.Helper()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.disputes) != 1 {
+			t.Fatalf("%d findings, want one", len(l.disputes))
+		}
+		for _, f := range l.disputes {
+			if f.GetKind() != finding.ClockAhead.String() || f.GetSeverity() != string(finding.ClockAhead.Severity()) ||
+				!strings.Contains(f.GetEvidence(), `"tester"`) || !strings.Contains(f.GetEvidence(), "up to "+most) || checkFinding(f) != nil {
+				t.Errorf("found %+v, %v", f, checkFinding(f))
+			}
+			count = f.GetCount()
+		}
+		return count
+	}
+	write(10*time.Second, 0, 2*time.Second, 3*time.Second)
+	st := c.Stats()
+	before := found("10s")
+	if st.Stored != 2 || st.Refused["future"] != 2 || l.taken() != 2 || before == 0 {
+		t.Errorf("exporter %+v, %d blocks in the store, %d found", st, l.taken(), before)
+	}
+	now.Add(int64(2 * time.Minute)) // the finding is written again, and the clock is right by now
+	write(3*time.Second, 3*time.Minute)
+	if got := s.Stats().Total; found("1m0s") <= before || got.Refused[ReasonFuture] < 3 || l.taken() != 3 {
+		t.Errorf("%d found, then %d, %d refused, %d blocks in the store", before, found("1m0s"), got.Refused[ReasonFuture], l.taken())
+	}
+}
