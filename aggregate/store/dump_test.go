@@ -77,6 +77,9 @@ func fillTables(t testing.TB, s *Store) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := s.Forget(ctx, live.Name); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.WriteEpoch(ctx, 3, "text:\n- of a configuration;\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -201,3 +201,39 @@ func TestAheadSame(t *testing.T) {
 		}
 	}
 }
+
+// TestExpected: completeness counts those that should write, whether or not they ever did.
+func TestExpected(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{})
+	want := func(producers, expected int, missing ...string) {
+		t.Helper()
+		m.Publish()
+		var names []string
+		for _, p := range m.Missing() {
+			names = append(names, p.Name)
+		}
+		if w := m.State().Newest(); w.Producers != producers || w.Expected != expected || !slices.Equal(names, missing) {
+			t.Errorf("%d of %d producers, missing %v, want %d of %d, %v", w.Producers, w.Expected, names, producers, expected, missing)
+		}
+	}
+	var list []table.Producer
+	for i := range 100 {
+		list = append(list, table.Producer{ID: uint64(i) + 2, Name: string(rune('a' + i%3))})
+	}
+	m.Expect(list)
+	write(t, m, block(1, 0, 2)) // whose ID is 2
+	m.Publish()
+	if w := m.State().Newest(); w.Completeness() != 0.01 || len(m.Missing()) != 99 {
+		t.Errorf("one of 100 wrote: completeness %v, %d are missing", w.Completeness(), len(m.Missing()))
+	}
+	m.Expect([]table.Producer{{ID: 2, Name: "one"}, {ID: 7, Name: "silent"}, {ID: 8, Name: "never"}})
+	write(t, m, block(1, 1, 2), block(2, 1, 2)) // the second is a stranger
+	want(2, 4, "never", "silent")
+	m.Expect([]table.Producer{{ID: 8, Name: "never"}}) // the others are forgotten
+	write(t, m, block(1, 2, 2), block(2, 2, 2))
+	want(2, 3, "never")
+	write(t, m, block(6, 2, 2)) // and one is back
+	want(3, 4, "never")
+	write(t, m, block(7, 2, 2))
+	want(4, 4)
+}

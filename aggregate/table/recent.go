@@ -85,6 +85,7 @@ type Memory struct {
 	table     tableSteps
 	windows   map[int64]*openWindow // of the table's steps, by their start
 	producers map[uint64]*producer  // that wrote a window that is kept
+	expected  map[uint64]string     // names of those that should write; see Expect
 	present   int                   // of them, as of the last time that newest was chosen
 	complete  bool                  // a window became complete since the last revision
 	counts    Counts
@@ -238,14 +239,11 @@ func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) er
 	return nil
 }
 
-// maxProducers bounds the producers that completeness is computed from.
-const maxProducers = 1 << 12
-
 // count notes that a producer wrote a window.
 func (m *Memory) count(now time.Time, b *aggregate.Block) {
 	p := m.producers[b.Producer]
 	if p == nil {
-		if len(m.producers) >= maxProducers {
+		if _, expected := m.expected[b.Producer]; len(m.producers) >= maxProducers && !expected {
 			return
 		}
 		p = &producer{}
@@ -381,12 +379,13 @@ func (m *Memory) publish() (changed []*Window) {
 	m.mu.Lock()
 	s.durable = m.durable
 	m.chooseNewest(s.Published)
+	known := m.known()
 	for _, step := range m.table.list[:m.table.upToNewest()] {
 		w := m.windows[step.start]
 		if w.changed {
 			w.changed, w.known = false, &Window{
 				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
-				Producers: len(step.blocks), Expected: len(m.producers), Rows: Rows{rows: step.share(), most: m.table.stepRows()}, Memo: NewMemo(),
+				Producers: len(step.blocks), Expected: known, Rows: Rows{rows: step.share(), most: m.table.stepRows()}, Memo: NewMemo(),
 				Durable: w.last <= s.durable, last: w.last,
 			}
 			changed = append(changed, w.known)

@@ -85,8 +85,9 @@ func (s *State) Signals() []csig.Signal {
 type Window struct {
 	Start, End time.Time
 	Revision   uint64 // that brought it
-	// Producers wrote this window, of the Expected ones that wrote any window kept then. A
-	// tap that observes nothing looks the same as one that is silent.
+	// Producers wrote this window, of the Expected ones: those that should write (Memory.Expect),
+	// and those that wrote any window kept then. A tap that observes nothing looks the same as
+	// one that is silent.
 	Producers, Expected int
 	// Durable is whether all of its rows were on disk when it was published; State.Durable
 	// reports whether they are now.
@@ -97,7 +98,7 @@ type Window struct {
 	last uint64 // Memory.written after its last block
 }
 
-// Completeness is the share of the known producers that wrote the window.
+// Completeness is the share of the expected producers that wrote the window.
 func (w *Window) Completeness() float64 {
 	if w.Expected == 0 {
 		return 0

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// Producer is a live tap, or a stream of an exporter, that wrote into the store.
+type Producer struct {
+	ID        uint64
+	Name      string    // of the tap, or EXPORTER/STREAM
+	Last      time.Time // when it began last, or the start of its last minute with rows
+	Forgotten bool      // see Forget: it has written nothing since
+}
+
+// MaxProducers bounds the producers that a store lists.
+const MaxProducers = 1 << 12
+
+// ErrNoProducer is wrapped by the error of Forget for a name that no producer has.
+var ErrNoProducer = errors.New("no live producer has this name")
+
+// Producers are the live producers that wrote since a time, and forgotten ones, the latest
+// first. It reads one column of the rows of 1 min since then.
+func (s *Store) Producers(ctx context.Context, since time.Time) ([]Producer, error) {
+	query := fmt.Sprintf(`SELECT producer, name, greatest(began, seen) AS last, forgotten >= last AS dismissed FROM
+(SELECT producer, argMax(name, at) AS name, maxIf(at, state = 'started') AS began FROM %[1]s.runs WHERE mode = 'live' GROUP BY producer) AS r
+LEFT JOIN (SELECT producer, max(window_start) AS seen FROM %[1]s.partials_1m WHERE window_start >= '%[2]s' GROUP BY producer) AS p USING producer
+LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
+WHERE last >= '%[2]s' OR dismissed
+ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducers)
+	var list []Producer
+	err := s.query(ctx, s.reader, "read producers", query, func(rows driver.Rows) error {
+		var p Producer
+		var forgotten uint8
+		err := rows.Scan(&p.ID, &p.Name, &p.Last, &forgotten)
+		p.Forgotten = forgotten != 0
+		list = append(list, p)
+		return err
+	})
+	return list, err
+}
+
+// Forget has collectors expect a producer no longer, until it writes again. The name is a
+// Producer's, or its ID in hexadecimal. Producers of several hosts may share a name; all of them
+// are forgotten, and returned.
+func (s *Store) Forget(ctx context.Context, name string) (list []Producer, err error) {
+	if s.writer == nil {
+		return nil, ErrReadOnly
+	}
+	which := fmt.Sprintf("name = unhex('%x')", name)
+	if id, err := strconv.ParseUint(name, 16, 64); err == nil {
+		which = fmt.Sprintf("(%s OR producer = %d)", which, id)
+	}
+	query := fmt.Sprintf("SELECT producer, any(name), max(at) FROM %s.runs WHERE mode = 'live' AND %s GROUP BY producer ORDER BY producer LIMIT %d", s.database, which, MaxProducers)
+	var values []string
+	err = s.query(ctx, s.reader, "read producers", query, func(rows driver.Rows) error {
+		p := Producer{Forgotten: true}
+		err := rows.Scan(&p.ID, &p.Name, &p.Last)
+		list, values = append(list, p), append(values, fmt.Sprintf("(%d)", p.ID))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("forget %q: %w", name, ErrNoProducer)
+	}
+	statement := fmt.Sprintf("INSERT INTO %s.forgotten (producer) VALUES %s", s.database, strings.Join(values, ", "))
+	return list, s.describe("forget "+name, s.names.Exec(ctx, statement))
+}
