@@ -9,21 +9,14 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// FromStore reads from ClickHouse. The store must outlive the reader.
-func FromStore(s *store.Store) Reader { return storeReader{s} }
+// FromStore reads from ClickHouse, Metered. The store must outlive the reader. Requests share what
+// they read through one reader.
+func FromStore(s *store.Store) Reader { return Metered(storeReader{s}, time.Now) }
 
-// storeReader charges the store's rows to the asker, and says which errors the asker can do
-// something about.
+// storeReader says which of the store's errors the client can do something about.
 type storeReader struct{ store *store.Store }
-
-// metered is Metered for a question to the store.
-func metered[Q, Row any](ctx context.Context, q Q, read func(context.Context, Q) ([]Row, error)) ([]Row, error) {
-	rows, err := Metered(ctx, func() ([]Row, error) { return read(ctx, q) })
-	return rows, asked(err)
-}
 
 // Extent implements Catalog.
 func (r storeReader) Extent(ctx context.Context) (Extent, error) {
@@ -51,50 +44,44 @@ func (r storeReader) Peers(ctx context.Context) (map[string]string, error) {
 
 // Cells implements Analytics.
 func (r storeReader) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, error) {
-	return metered(ctx, q, r.store.Cells)
+	list, err := r.store.Cells(ctx, q)
+	return list, asked(err)
 }
 
 // CellWindows implements Analytics.
 func (r storeReader) CellWindows(ctx context.Context, q Question) ([]aggregate.CellWindow, error) {
-	return metered(ctx, q, r.store.CellWindows)
+	list, err := r.store.CellWindows(ctx, q)
+	return list, asked(err)
 }
 
 // EachCellWindow implements Analytics.
 func (r storeReader) EachCellWindow(ctx context.Context, q Question, n int, f func(*aggregate.CellWindow) error) (more bool, err error) {
-	budget := edge.BudgetOf(ctx)
-	if err := budget.Check(); err != nil {
-		return false, err
-	}
-	rows, begin := 0, time.Now()
-	more, err = r.store.EachCellWindow(ctx, q, n, func(c *aggregate.CellWindow) error {
-		rows++
-		return f(c)
-	})
-	budget.ChargeTime(time.Since(begin))
-	budget.ChargeRows(rows)
+	more, err = r.store.EachCellWindow(ctx, q, n, f)
 	return more, asked(err)
 }
 
 // LocationWindows implements Analytics.
 func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]aggregate.LocationWindow, error) {
-	return metered(ctx, q, r.store.LocationWindows)
+	list, err := r.store.LocationWindows(ctx, q)
+	return list, asked(err)
 }
 
 // TopLocations implements Analytics.
 func (r storeReader) TopLocations(ctx context.Context, q Question, n int) ([]aggregate.LocationStats, error) {
-	return metered(ctx, q, func(ctx context.Context, q Question) ([]aggregate.LocationStats, error) {
-		return r.store.TopLocations(ctx, q, n)
-	})
+	list, err := r.store.TopLocations(ctx, q, n)
+	return list, asked(err)
 }
 
 // Flows implements Records.
 func (r storeReader) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) {
-	return metered(ctx, q, r.store.Flows)
+	list, err := r.store.Flows(ctx, q)
+	return list, asked(err)
 }
 
 // Findings implements Records.
 func (r storeReader) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, error) {
-	return metered(ctx, q, r.store.Findings)
+	list, err := r.store.Findings(ctx, q)
+	return list, asked(err)
 }
 
 // Missing implements Records.

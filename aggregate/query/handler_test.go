@@ -13,8 +13,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/ingest/edge"
-	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 func serve(t *testing.T, h http.Handler, method, target string) *http.Response {
@@ -183,44 +181,4 @@ func FuzzBundleParameters(f *testing.F) {
 			t.Errorf("%q: status %d, body %.200s", parameters, w.Code, w.Body)
 		}
 	})
-}
-
-// TestMetered: rows are read on a budget and charged to it, and not read once it is used up.
-func TestMetered(t *testing.T) {
-	reads := 0
-	read := func() ([]int, error) {
-		reads++
-		return []int{1, 2, 3}, nil
-	}
-	server, err := edge.New(edge.Config{Auth: &edge.Auth{Anonymous: edge.Peer{Name: "anonymous", Role: edge.Read}}, Access: &edge.Access{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if rows, err := query.Metered(r.Context(), read); err != nil || len(rows) != 3 {
-			t.Errorf("%v, %v", rows, err)
-		}
-	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if s := server.Stats(); s.Rows != 3 || s.StoreTime <= 0 {
-		t.Errorf("charged %d rows and %s", s.Rows, s.StoreTime)
-	}
-	edgetest.Limited(t, 1500*time.Millisecond, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var limited *edge.LimitError
-		if _, err := query.Metered(r.Context(), read); !errors.As(err, &limited) || limited.RetryAfter() != "2" || reads != 1 {
-			t.Errorf("%v after %d reads", err, reads)
-		}
-	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if _, err := query.Metered(t.Context(), read); err != nil {
-		t.Errorf("without a request: %v", err)
-	}
-}
-
-// TestBundleLimited: a client that has used up its budget is told when to come again.
-func TestBundleLimited(t *testing.T) {
-	h := query.NewHandler(query.HandlerConfig{Reader: querytest.Fabric(2, 2)})
-	w := httptest.NewRecorder()
-	edgetest.Limited(t, 1500*time.Millisecond, h).ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/bundle", nil))
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" || !strings.Contains(w.Body.String(), "shorter ranges") {
-		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
-	}
 }

@@ -41,8 +41,7 @@ func newAxes(rows []fabric.Group, raw []rawSignal, limit int) *axes {
 		}
 		chosen = append(chosen, g)
 	}
-	slices.SortFunc(rows, compareGroups)
-	for _, g := range rows {
+	for _, g := range slices.SortedFunc(slices.Values(rows), compareGroups) {
 		if len(chosen) < limit && !seen[g.ID] && levels[g.Level] && g.ID > aggregate.OverflowGroup {
 			chosen = append(chosen, g)
 		}

@@ -7,14 +7,12 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // Reader is what answers are made from. FromStore makes one of a store, and package querytest
 // has one for tests; FromWindows answers Analytics from memory. Implementations are safe for
-// concurrent use and bound the rows they return. They charge what they read to the budget of
-// the context, and their errors are those of this package where the client can do something
-// about them.
+// concurrent use and bound the rows they return, and their errors are those of this package where
+// the client can do something about them. Servers ask a Metered one.
 type Reader interface {
 	Catalog
 	Analytics
@@ -84,19 +82,4 @@ type Records interface {
 	// Missing are the parts of a range that windows of at least one producer are known to be
 	// missing of, ascending and apart.
 	Missing(ctx context.Context, from, to time.Time) ([]Span, error)
-}
-
-// Metered reads rows on the budget of the request that the context belongs to: it checks the
-// budget first, and charges the time and the rows. Implementations of Analytics and Records use
-// it. Its error may be an edge.LimitError.
-func Metered[Row any](ctx context.Context, read func() ([]Row, error)) ([]Row, error) {
-	budget := edge.BudgetOf(ctx)
-	if err := budget.Check(); err != nil {
-		return nil, err
-	}
-	begin := time.Now()
-	rows, err := read()
-	budget.ChargeTime(time.Since(begin))
-	budget.ChargeRows(len(rows))
-	return rows, err
 }

@@ -169,14 +169,15 @@ func (c *collector) openFeed() error {
 		return nil
 	}
 	names := &api.BothNames{Fabric: func() *fabric.Fabric { return c.using.Load().Fabric }}
+	reader := query.FromStore(c.db.store)
 	if c.network.Config.Collect.Ingest.Listen != "" {
-		names.Stored = query.FromStore(c.db.store)
+		names.Stored = reader
 	}
 	d, err := openDoor(c.cmd.Context(), &c.network.Config.API, "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
 	if err != nil {
 		return err
 	}
-	if c.feed, err = newLiveFeed(c.cmd, d, names, c.db, &c.memory); err != nil {
+	if c.feed, err = newLiveFeed(c.cmd, d, names, reader, &c.memory, c.logger); err != nil {
 		return errors.Join(err, d.Close())
 	}
 	c.log.live = c.feed.memory

@@ -94,15 +94,15 @@ type liveFeed struct {
 }
 
 // newLiveFeed serves behind the door, within the process's memory. History is asked of the
-// store, names of the fabric in use.
-func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, db *openedStore, m *config.Memory) (*liveFeed, error) {
+// reader, names of the fabric in use.
+func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, m *config.Memory, logger *slog.Logger) (*liveFeed, error) {
 	f := &liveFeed{memory: table.NewMemory(table.MemoryOptions{MaxRows: m.LiveRows}), door: d}
 	var err error
-	f.api, err = api.New(api.Config{Memory: f.memory, Reader: query.FromStore(db.store), Names: names, Made: m.Answers, Logger: db.logger})
+	f.api, err = api.New(api.Config{Memory: f.memory, Reader: reader, Names: names, Made: m.Answers, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
-	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.Groups, Prefixes: names.Prefixes, Logger: db.logger})
+	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.Groups, Prefixes: names.Prefixes, InTurn: f.api.InTurn, Logger: logger})
 	fmt.Fprintf(cmd.OutOrStdout(), "the query API is at %s/openapi.json, the page at %[1]s/\n", d.URL())
 	return f, nil
 }

@@ -33,9 +33,11 @@ type Config struct {
 	// Prefixes are the addresses of groups, as far as they are known; nil for none. Groups
 	// that are named after their prefix need not be in it.
 	Prefixes func() map[aggregate.GroupID][]netip.Prefix
-	Windows  int              // 0: DefaultWindows
-	Logger   *slog.Logger     // nil: discard
-	Now      func() time.Time // nil: time.Now
+	Windows  int // 0: DefaultWindows
+	// InTurn calls f when an answer may be worked on, among others of this process; nil: at once.
+	InTurn func(ctx context.Context, f func(context.Context) error) error
+	Logger *slog.Logger     // nil: discard
+	Now    func() time.Time // nil: time.Now
 }
 
 // server answers. It is safe for concurrent use.
@@ -57,6 +59,9 @@ func New(c Config) http.Handler {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.InTurn == nil {
+		c.InTurn = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -1,6 +1,7 @@
 package alto
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // answer sends what f finds, or an error as RFC 7285, section 8.5, has it.
@@ -29,12 +31,14 @@ func (s *server) answer(method, mediaType string, f func(*http.Request) (any, er
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		v, err := f(r)
-		if err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		body, err := json.Marshal(v)
+		var body []byte
+		err := s.InTurn(r.Context(), func(ctx context.Context) error {
+			v, err := f(r.WithContext(ctx))
+			if err == nil {
+				body, err = json.Marshal(v)
+			}
+			return err
+		})
 		if err != nil {
 			s.fail(w, r, err)
 			return
@@ -143,6 +147,11 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := errors.AsType[*failure](err)
 	if o := query.OutcomeOf(r.Context(), err); !ok && o == query.Canceled {
 		http.Error(w, "the request was ended before its answer", o.Status())
+		return
+	}
+	if limited, ok := errors.AsType[*edge.LimitError](err); ok {
+		w.Header().Set("Retry-After", limited.RetryAfter())
+		http.Error(w, limited.Detail, http.StatusTooManyRequests)
 		return
 	}
 	if !ok {

@@ -178,9 +178,9 @@ func (s *server) filteredNetworkMap(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := make(map[string]addresses)
+	chosen, wanted := make(map[string]addresses), newSet(*in.PIDs)
 	for pid, all := range n.pids {
-		if len(*in.PIDs) > 0 && !slices.Contains(*in.PIDs, pid) {
+		if !wanted.takes(pid) {
 			continue
 		}
 		some := addresses{}

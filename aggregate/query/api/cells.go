@@ -182,7 +182,7 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 		if err != nil {
 			return nil, err
 		}
-		n, err := a.history(ctx)
+		n, err := a.history().get(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -256,6 +256,13 @@ func (a *API) locations(ctx context.Context, s *table.State, in *wire.LocationsR
 	if err != nil {
 		return nil, err
 	}
+	if s == nil {
+		if on.names, err = a.history().knowing(ctx, func(n *names) bool {
+			return !slices.ContainsFunc(rows, func(l aggregate.LocationStats) bool { return !n.knowLocation(l.Location) })
+		}); err != nil {
+			return nil, err
+		}
+	}
 	rows = slices.DeleteFunc(rows, func(l aggregate.LocationStats) bool { return l.Location == aggregate.NoLocation })
 	out := &wire.LocationsResponse{About: on.about, Total: uint64(len(rows))}
 	for i := range rows[:min(int(in.GetTop()), len(rows))] {
@@ -303,11 +310,11 @@ func (a *API) pastPath(ctx context.Context, in *wire.PathRequest) (*answer, erro
 	if err != nil {
 		return nil, err
 	}
-	n, err := a.history(ctx)
+	cells, err := a.pastCells(ctx, q, endsOf(in))
 	if err != nil {
 		return nil, err
 	}
-	cells, err := a.pastCells(ctx, q, endsOf(in))
+	n, err := a.history().get(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -93,9 +93,17 @@ func export[Q any, P tableRequest[Q]](a *API, mux *http.ServeMux, name string, f
 		if !ok {
 			return
 		}
-		found, err := f(r.Context(), s, in)
+		var found *exported
+		ctx, cancel := context.WithTimeout(r.Context(), a.Timeout)
+		err := a.inTurn(ctx, a.slots, func() (err error) {
+			found, err = f(ctx, s, in)
+			return err
+		})
 		if err != nil {
-			a.refuse(r.Context(), w, err)
+			a.refuse(ctx, w, err)
+		}
+		cancel()
+		if err != nil {
 			return
 		}
 		a.serveTable(r, w, tabular.Format(in.GetFormat()), found)
@@ -210,13 +218,17 @@ func (a *API) exportPastWindows(ctx context.Context, in *wire.ExportRequest) (*e
 }
 
 func (a *API) exportFlows(ctx context.Context, _ *table.State, in *wire.ExportFlowsRequest) (*exported, error) {
-	q, n, err := a.flowQuestion(ctx, in, &pin{})
+	q, err := a.flowQuestion(ctx, in, &pin{})
 	if err != nil {
 		return nil, err
 	}
 	q.Limit = a.ExportRecords + 1
 	return tableOf(nil, flowColumns(q.Signal.Unit().String()), a.ExportRecords, func(ctx context.Context, told func(*flowLine) error) error {
 		rows, err := a.Reader.Flows(ctx, q)
+		if err != nil {
+			return err
+		}
+		n, err := a.knowFlows(ctx, rows)
 		for i := 0; err == nil && i < len(rows); i++ {
 			err = told(&flowLine{q.From, q.To, n.flow(q.Signal, &rows[i])})
 		}
@@ -225,13 +237,17 @@ func (a *API) exportFlows(ctx context.Context, _ *table.State, in *wire.ExportFl
 }
 
 func (a *API) exportFindings(ctx context.Context, _ *table.State, in *wire.ExportFindingsRequest) (*exported, error) {
-	q, n, err := a.findingQuestion(ctx, in, &pin{})
+	q, err := a.findingQuestion(ctx, in, &pin{})
 	if err != nil {
 		return nil, err
 	}
 	q.Limit = a.ExportRecords + 1
 	return tableOf(nil, findingColumns(), a.ExportRecords, func(ctx context.Context, told func(*findingLine) error) error {
 		rows, err := a.Reader.Findings(ctx, q)
+		if err != nil {
+			return err
+		}
+		n, err := a.knowFindings(ctx, rows)
 		for i := 0; err == nil && i < len(rows); i++ {
 			err = told(&findingLine{n.finding(&rows[i])})
 		}

@@ -54,7 +54,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 			return on, err
 		}
 		on.about = pastAbout(on.Question)
-		on.names, err = a.history(ctx)
+		on.names, err = a.history().get(ctx)
 		return on, err
 	}
 	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
@@ -83,24 +83,41 @@ func (a *API) stored(ctx context.Context) (query.Extent, error) {
 }
 
 // history are the names of what is stored.
-func (a *API) history(ctx context.Context) (*names, error) {
+func (a *API) history() *namesCache {
 	if a.Names == a.Reader {
-		return a.names.get(ctx)
+		return &a.names
 	}
-	return a.past.noOlderThan(ctx, namesAgain)
+	return &a.past
+}
+
+// resolve calls f with the names of history, and once more with those that were stored since then
+// where it fails: a name may be new.
+func (a *API) resolve(ctx context.Context, f func(*names) error) (*names, error) {
+	n, err := a.history().get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = f(n); err == nil {
+		return n, nil
+	}
+	later, again := a.history().noOlderThan(ctx, namesAgain)
+	if again != nil || later == n {
+		return nil, err
+	}
+	return later, f(later)
 }
 
 // pastFilter returns the names of history and the filter in their words, and narrows the
 // question to it.
 func (a *API) pastFilter(ctx context.Context, q *query.Question, in proto.Message) (n *names, f filter, err error) {
-	if n, err = a.history(ctx); err != nil {
-		return nil, f, err
+	n, err = a.resolve(ctx, func(n *names) (err error) {
+		f, err = n.filter(in, q.Signal)
+		return err
+	})
+	if err == nil {
+		f.narrow(q)
 	}
-	if f, err = n.filter(in, q.Signal); err != nil {
-		return nil, f, err
-	}
-	f.narrow(q)
-	return n, f, nil
+	return n, f, err
 }
 
 // pastCells are the cells of a range that the filter takes, by source and destination.
@@ -111,6 +128,9 @@ func (a *API) pastCells(ctx context.Context, q query.Question, in proto.Message)
 	}
 	rows, err := a.Reader.Cells(ctx, q)
 	if err != nil {
+		return nil, err
+	}
+	if n, err = a.history().knowing(ctx, func(n *names) bool { return n.know(rows) }); err != nil {
 		return nil, err
 	}
 	var list []*wire.Cell

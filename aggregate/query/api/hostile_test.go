@@ -235,7 +235,7 @@ func FuzzRequests(f *testing.F) {
 // TestLimited: a client that has used up its budget is told when to come again, and is answered
 // from memory all the same.
 func TestLimited(t *testing.T) {
-	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 4) })
+	s := newServed(t, 9, func(c *api.Config) { c.Reader = query.Metered(querytest.Fabric(2, 4), time.Now) })
 	s.window(t, 0)
 	limited := edgetest.Limited(t, 7*time.Second, s)
 	for target, want := range map[string]struct {

@@ -20,6 +20,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 const (
@@ -109,11 +110,11 @@ func (c *namesCache) keep(last *readNames, groups []fabric.Group, locations []fa
 	return next.names
 }
 
-// knowing gives names that know all groups and locations of cells, as far as the catalog
+// knowing gives names that know all groups and locations of an answer, as far as the catalog
 // does.
-func (c *namesCache) knowing(ctx context.Context, cells []aggregate.CellStats) (*names, error) {
+func (c *namesCache) knowing(ctx context.Context, know func(*names) bool) (*names, error) {
 	n, err := c.get(ctx)
-	if err != nil || n.know(cells) {
+	if err != nil || know(n) {
 		return n, err
 	}
 	return c.noOlderThan(ctx, namesAgain)
@@ -122,11 +123,15 @@ func (c *namesCache) knowing(ctx context.Context, cells []aggregate.CellStats) (
 func (n *names) know(cells []aggregate.CellStats) bool {
 	for i := range cells {
 		c := &cells[i]
-		if n.group[c.Src] == "" || n.group[c.Dst] == "" || c.ModeCount > 0 && n.locations[c.Mode] == nil {
+		if n.group[c.Src] == "" || n.group[c.Dst] == "" || c.ModeCount > 0 && !n.knowLocation(c.Mode) {
 			return false
 		}
 	}
 	return true
+}
+
+func (n *names) knowLocation(id aggregate.LocationID) bool {
+	return n.locations[id] != nil || id <= aggregate.OverflowLocation
 }
 
 func (n *names) same(groups []fabric.Group, locations []fabric.Location) bool {
@@ -324,6 +329,14 @@ type remembered[T any] struct {
 // get reads the list. A reading that takes longer than storePatience goes on without the
 // caller, who gets the last list, as after one that failed.
 func (r *remembered[T]) get(ctx context.Context, read func(context.Context) ([]T, error)) ([]T, error) {
+	list, err := r.readOrKeep(ctx, read)
+	if _, limited := errors.AsType[*edge.LimitError](err); limited && edge.BudgetOf(ctx).Check() == nil {
+		list, err = r.readOrKeep(ctx, read) // the refusal was meant for another client, which read first
+	}
+	return list, err
+}
+
+func (r *remembered[T]) readOrKeep(ctx context.Context, read func(context.Context) ([]T, error)) ([]T, error) {
 	done := r.read(ctx, read)
 	patience := time.NewTimer(storePatience)
 	defer patience.Stop()

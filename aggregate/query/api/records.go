@@ -65,17 +65,24 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	q, n, err := a.flowQuestion(ctx, in, &at)
+	q, err := a.flowQuestion(ctx, in, &at)
 	if err != nil {
 		return nil, err
 	}
 	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, error) {
 		rows, err := a.Reader.Flows(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		n, err := a.knowFlows(ctx, rows)
+		if err != nil {
+			return nil, err
+		}
 		list := make([]*wire.Flow, len(rows))
 		for i := range rows {
 			list[i] = n.flow(q.Signal, &rows[i])
 		}
-		return list, err
+		return list, nil
 	})
 	if err != nil {
 		return nil, err
@@ -88,13 +95,13 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 }
 
 // flowQuestion resolves names.
-func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, n *names, err error) {
+func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, err error) {
 	extent, err := a.stored(ctx)
 	if err != nil {
-		return q, nil, err
+		return q, err
 	}
 	if err := at.choose(in, extent); err != nil {
-		return q, nil, err
+		return q, err
 	}
 	q = query.FlowQuestion{MinHeavy: in.GetMinHeavy(), Limit: maxRecords + 1, Resolution: time.Second}
 	q.From, q.To = at.span()
@@ -102,7 +109,7 @@ func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query
 		q.Resolution = time.Minute
 	}
 	if q.Signal, err = findSignal(in.GetSignal(), extent.Signals); err != nil {
-		return q, nil, err
+		return q, err
 	}
 	if tags := slices.Contains(in.GetKind(), decode.Tag.String()); tags != slices.Contains(in.GetKind(), decode.Reflection.String()) {
 		q.Kind = decode.Reflection
@@ -111,19 +118,27 @@ func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query
 		}
 	}
 	if q.Src, err = parsePrefix("src_address", in.GetSrcAddress()); err != nil {
-		return q, nil, err
+		return q, err
 	}
 	if q.Dst, err = parsePrefix("dst_address", in.GetDstAddress()); err != nil {
-		return q, nil, err
+		return q, err
 	}
-	if n, err = a.history(ctx); err != nil {
-		return q, nil, err
-	}
-	if q.SrcGroups, err = n.findGroups("src", in.GetSrc()); err != nil {
-		return q, nil, err
-	}
-	q.DstGroups, err = n.findGroups("dst", in.GetDst())
-	return q, n, err
+	_, err = a.resolve(ctx, func(n *names) (err error) {
+		if q.SrcGroups, err = n.findGroups("src", in.GetSrc()); err == nil {
+			q.DstGroups, err = n.findGroups("dst", in.GetDst())
+		}
+		return err
+	})
+	return q, err
+}
+
+// knowFlows are names that know the groups and locations of flows.
+func (a *API) knowFlows(ctx context.Context, rows []query.FlowTotal) (*names, error) {
+	return a.history().knowing(ctx, func(n *names) bool {
+		return !slices.ContainsFunc(rows, func(r query.FlowTotal) bool {
+			return n.group[r.SrcGroup] == "" || n.group[r.DstGroup] == "" || !n.knowLocation(r.Location)
+		})
+	})
 }
 
 // parsePrefix reads an address or a prefix; the zero Prefix is of an empty text.
@@ -167,27 +182,36 @@ type findingChoice interface {
 }
 
 // findingQuestion resolves names.
-func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q query.FindingQuestion, n *names, err error) {
+func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q query.FindingQuestion, err error) {
 	extent, err := a.stored(ctx)
 	if err != nil {
-		return q, nil, err
+		return q, err
 	}
 	if err := at.choose(in, extent); err != nil {
-		return q, nil, err
-	}
-	if n, err = a.history(ctx); err != nil {
-		return q, nil, err
+		return q, err
 	}
 	q = query.FindingQuestion{Kinds: in.GetKind(), Severities: in.GetSeverity(), Devices: in.GetDevice(), Limit: maxRecords + 1}
 	q.From, q.To = at.span()
-	for _, name := range in.GetLocation() {
-		ids, ok := n.placeIDs[name]
-		if !ok {
-			return q, nil, wrong("location", name, "no such location: /api/v1/fabric lists them")
+	_, err = a.resolve(ctx, func(n *names) error {
+		q.Locations = nil
+		for _, name := range in.GetLocation() {
+			ids, ok := n.placeIDs[name]
+			if !ok {
+				return wrong("location", name, "no such location: /api/v1/fabric lists them")
+			}
+			q.Locations = append(q.Locations, ids...)
 		}
-		q.Locations = append(q.Locations, ids...)
-	}
-	return q, n, nil
+		q.Locations = ordered(q.Locations)
+		return nil
+	})
+	return q, err
+}
+
+// knowFindings are names that know the locations of findings.
+func (a *API) knowFindings(ctx context.Context, rows []query.FindingRow) (*names, error) {
+	return a.history().knowing(ctx, func(n *names) bool {
+		return !slices.ContainsFunc(rows, func(r query.FindingRow) bool { return !n.knowLocation(r.Location) })
+	})
 }
 
 func (a *API) findings(ctx context.Context, _ *table.State, in *wire.FindingsRequest) (*answer, error) {
@@ -195,17 +219,24 @@ func (a *API) findings(ctx context.Context, _ *table.State, in *wire.FindingsReq
 	if err != nil {
 		return nil, err
 	}
-	q, n, err := a.findingQuestion(ctx, in, &at)
+	q, err := a.findingQuestion(ctx, in, &at)
 	if err != nil {
 		return nil, err
 	}
 	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Finding, error) {
 		rows, err := a.Reader.Findings(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		n, err := a.knowFindings(ctx, rows)
+		if err != nil {
+			return nil, err
+		}
 		list := make([]*wire.Finding, len(rows))
 		for i := range rows {
 			list[i] = n.finding(&rows[i])
 		}
-		return list, err
+		return list, nil
 	})
 	if err != nil {
 		return nil, err

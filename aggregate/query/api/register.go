@@ -128,6 +128,14 @@ func work[P proto.Message](ctx context.Context, a *API, s *table.State, in P, f 
 	return found, nil
 }
 
+// InTurn calls f when it is its turn among the answers of the API, and no longer than the limit on
+// one: it is for documents that are served beside the API's own.
+func (a *API) InTurn(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	return a.inTurn(ctx, a.slots, func() error { return f(ctx) })
+}
+
 // inTurn calls f while it holds a slot.
 func (a *API) inTurn(ctx context.Context, slots chan struct{}, f func() error) error {
 	select {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -102,6 +103,7 @@ func (n *names) filter(in proto.Message, s csig.Signal) (f filter, err error) {
 		}
 		f.locations = append(f.locations, ids...)
 	}
+	f.locations = ordered(f.locations)
 	for _, name := range c.GetState() {
 		for state := aggregate.TooFew; state <= aggregate.Congested; state++ {
 			if state.String() == name {
@@ -147,7 +149,13 @@ func (n *names) findGroups(parameter string, list []string) (ids []aggregate.Gro
 		}
 		ids = append(ids, found...)
 	}
-	return ids, nil
+	return ordered(ids), nil
+}
+
+// ordered puts ids in order, each once: names may be given twice, or be below one another.
+func ordered[T cmp.Ordered](ids []T) []T {
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // unknown is the answer to a name that is not among the names: as long as those of the store

@@ -88,15 +88,10 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 	if err != nil {
 		return nil, err
 	}
-	n, err := a.history(ctx)
+	n, f, err := a.pastFilter(ctx, &q, in)
 	if err != nil {
 		return nil, err
 	}
-	f, err := n.filter(in, q.Signal)
-	if err != nil {
-		return nil, err
-	}
-	f.narrow(&q)
 	missing, err := a.Reader.Missing(ctx, q.From, q.To)
 	if err != nil {
 		return nil, err

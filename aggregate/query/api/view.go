@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"slices"
@@ -93,7 +94,7 @@ func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) []aggr
 	}
 	return once(a.made, named{of, n.version}, func() (*view, int, error) {
 		list := cells(n)
-		later, err := a.names.knowing(ctx, list)
+		later, err := a.names.knowing(ctx, func(n *names) bool { return n.know(list) })
 		if err != nil {
 			return nil, 0, err
 		}
@@ -211,7 +212,7 @@ func (a *API) prepare(ctx context.Context, s *table.State) {
 	}
 }
 
-// filter chooses cells. Empty lists choose all.
+// filter chooses cells. Empty lists choose all; lists are ordered, each number once.
 type filter struct {
 	src, dst  []aggregate.GroupID
 	locations []aggregate.LocationID
@@ -221,13 +222,19 @@ type filter struct {
 	maxRoom   optional
 }
 
+// among reports whether an ordered list has an id; an empty one has all.
+func among[T cmp.Ordered](list []T, id T) bool {
+	_, found := slices.BinarySearch(list, id)
+	return found || len(list) == 0
+}
+
 func (f *filter) takes(c *aggregate.CellStats) bool {
 	switch {
-	case len(f.src) > 0 && !slices.Contains(f.src, c.Src), len(f.dst) > 0 && !slices.Contains(f.dst, c.Dst):
+	case !among(f.src, c.Src), !among(f.dst, c.Dst):
 		return false
 	case len(f.states) > 0 && !slices.Contains(f.states, c.State):
 		return false
-	case len(f.locations) > 0 && (c.ModeCount == 0 || !slices.Contains(f.locations, c.Mode)):
+	case len(f.locations) > 0 && (c.ModeCount == 0 || !among(f.locations, c.Mode)):
 		return false
 	case f.minHeavy > 0 && !(c.HeavyShare() >= f.minHeavy):
 		return false
