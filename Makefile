@@ -88,9 +88,10 @@ bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N
 bench-compare: ## compare the path of a packet with another commit (BASE=REF, RUNS=N)
 	.ci/bench-compare $(or $(BASE),HEAD) $(or $(RUNS),10)
 
-load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them and the collector (SEED=N), 10 million random keys
+load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them and the collector (SEED=N), 10 million random keys, 180 million random addresses (ADDRESSES=N)
 	CSIGSCOPE_TEST_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_TEST_INGEST_SEED=$(SEED) CSIGSCOPE_TEST_INGEST_KEYS=10000000 \
 		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest/remote
+	CSIGSCOPE_TEST_ADDRESSES=$(or $(ADDRESSES),180000000) $(GO) test -count=1 -v -timeout 60m -run '^TestRandomAddresses$$' ./cmd/csigscope
 
 accuracy: ## print how often the location that replay names is the true port, which faults report and conform find, and what is told of periods
 	@mkdir -p .cache
