@@ -49,6 +49,10 @@ Closed windows are committed to disk once a second. A killed process loses its o
 of 1 s and shorter, about the last 3 s: the next one records them as a gap, and rebuilds
 windows of 1 min from the stored seconds.
 
+Several collectors of one store can answer for each other: with the sections collect.peers and
+collect.ingest.peers of the configuration they share the windows of 1 s as they close, so that
+--api-listen of each has the live windows of all.
+
 Packets that violate the protocol or the configuration, and ports that are stuck from window
 to window, are stored every minute (csigscope query findings, section findings of the
 configuration).

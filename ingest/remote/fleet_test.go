@@ -436,6 +436,15 @@ func TestFleetFailover(t *testing.T) {
 	for _, m := range f.members {
 		f.awaitSame(m, oracle, 0, 1, 2, 3, 4)
 	}
+	// A peer that sends other rows by the identity of one of its blocks changes nothing.
+	forged := sharedMessage(t, 1, f.windowStart(0))
+	forged.Blocks[0].Producer, forged.Blocks[0].Block.Incarnation = Producer("host0-0", "eth0"), f.exporters[0].Stats().Incarnation
+	for _, m := range f.members {
+		if answer, err := share(t, m.collector, "secret-of-evil", forged); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
+			t.Errorf("%v, %v", answer, err)
+		}
+		f.awaitSame(m, oracle, 0)
+	}
 	if n := f.members[1].totals(); len(n) != 1 {
 		t.Errorf("%d producers stored at the second collector, want 1", len(n))
 	}

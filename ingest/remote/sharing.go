@@ -282,49 +282,49 @@ func (l *link) take(batch []sharedPart) []sharedPart {
 	return batch
 }
 
-// run sends until ctx ends, and then what is left.
+// run sends until ctx ends, and then what is left, for a moment. A request that is under way then
+// has that moment too, so that it is not sent twice.
 func (l *link) run(ctx context.Context) {
 	defer l.http.CloseIdleConnections()
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastShare, stop) })()
 	var batch []sharedPart
-	for ctx.Err() == nil {
+	for {
 		select {
 		case <-l.ready:
 		case <-ctx.Done():
 		}
 		retry.Sleep(ctx, l.cfg.Gather)
-		for batch = l.take(batch[:0]); len(batch) > 0 && ctx.Err() == nil; batch = l.take(batch[:0]) {
-			if batch = l.deliver(ctx, batch); len(batch) > 0 {
-				break // ctx has ended
+		for batch = l.take(batch[:0]); len(batch) > 0; batch = l.take(batch[:0]) {
+			if !l.deliver(ctx, sending, batch) {
+				return
 			}
 		}
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastShare)
-	defer cancel()
-	if len(batch) == 0 {
-		batch = l.take(batch)
-	}
-	for ; len(batch) > 0 && l.send(last, batch) == nil; batch = l.take(batch[:0]) {
+		if ctx.Err() != nil {
+			return
+		}
 	}
 }
 
-// deliver sends a batch until the peer has it, it is too old, or ctx ends, and returns what is
-// left of it.
-func (l *link) deliver(ctx context.Context, batch []sharedPart) []sharedPart {
+// deliver sends a batch until the peer has it or it is too old. It reports false where a request
+// failed and ctx has ended.
+func (l *link) deliver(ctx, sending context.Context, batch []sharedPart) bool {
 	backoff := retry.Backoff{First: firstSharePause, Longest: longestSharePause, Jitter: true}
 	for len(batch) > 0 {
-		err := l.send(ctx, batch)
+		err := l.send(sending, batch)
 		switch wait, poison := judge(err); {
 		case err == nil:
 			if l.failing.Over() {
 				l.cfg.Logger.Warn("peer answers again", slog.String("peer", l.url))
 			}
-			return nil
+			return true
 		case ctx.Err() != nil:
-			return batch
+			return false
 		case poison:
 			l.cfg.Logger.Error("peer refuses a message for good", slog.String("peer", l.url), slog.String("error", err.Error()))
 			l.drop(dropRefused, len(batch))
-			return nil
+			return true
 		case wait > 0:
 			retry.Sleep(ctx, wait)
 		default:
@@ -335,7 +335,7 @@ func (l *link) deliver(ctx context.Context, batch []sharedPart) []sharedPart {
 		}
 		batch = l.withoutOld(batch)
 	}
-	return batch
+	return true
 }
 
 // withoutOld drops the parts of a batch that no live view shows any more.
