@@ -721,9 +721,10 @@ type Block struct {
 	Description   uint64                 `protobuf:"fixed64,5,opt,name=description,proto3" json:"description,omitempty"`                           // its id
 	ResolutionNs  int64                  `protobuf:"varint,6,opt,name=resolution_ns,json=resolutionNs,proto3" json:"resolution_ns,omitempty"`      // length of the window: 100 us to 1 s, or 1 min
 	WindowStartNs int64                  `protobuf:"varint,7,opt,name=window_start_ns,json=windowStartNs,proto3" json:"window_start_ns,omitempty"` // Unix time, a multiple of the resolution
-	// How many rows of this stream's window earlier blocks held. Rows beyond the
-	// collector's limit of a window are folded into overflow rows: which ones hangs on the
-	// block alone, so that all collectors do the same each time.
+	// How many rows of this stream's window earlier blocks of the incarnation held: as many, or
+	// more for a window that is long past. Rows beyond the collector's limit of a window are
+	// folded into overflow rows: which ones hangs on the block alone, so that all collectors do
+	// the same each time. A block that says fewer is invalid once the limit is spent.
 	RowsBefore   uint64   `protobuf:"varint,8,opt,name=rows_before,json=rowsBefore,proto3" json:"rows_before,omitempty"`
 	Signal       []byte   `protobuf:"bytes,9,opt,name=signal,proto3" json:"signal,omitempty"`      // a byte a row
 	Kind         []byte   `protobuf:"bytes,10,opt,name=kind,proto3" json:"kind,omitempty"`         // 1 tag, 2 reflection
@@ -979,9 +980,9 @@ type Flows struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many blocks hold the rows that the flows are of, of which this is the last.
 	Blocks uint32 `protobuf:"varint,1,opt,name=blocks,proto3" json:"blocks,omitempty"`
-	// How many rows of flows of this stream's window earlier blocks held. Rows beyond the
-	// collector's limit of a window are folded into the rest of their signal and kind: which
-	// ones hangs on the block alone.
+	// How many rows of flows of this stream's window earlier blocks of the incarnation held, at
+	// least. Rows beyond the collector's limit of a window are folded into the rest of their
+	// signal and kind: which ones hangs on the block alone.
 	RowsBefore      uint64   `protobuf:"varint,2,opt,name=rows_before,json=rowsBefore,proto3" json:"rows_before,omitempty"`
 	Source          []byte   `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`           // 16 bytes each: IPv4 mapped, in the measured direction
 	Destination     []byte   `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"` // all zero with the source, ports and protocol: the rest of its cell
