@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -173,7 +174,8 @@ func (c *collector) openFeed() error {
 	if c.network.Config.Collect.Ingest.Listen != "" {
 		names.Stored = reader
 	}
-	d, err := openDoor(c.cmd.Context(), &c.network.Config.API, "--api-listen", c.flags.api, c.flags.apiExposed, c.logger)
+	d, err := openDoor(c.cmd.Context(), &c.network.Config.API, "--api-listen", c.flags.api, c.flags.apiExposed, c.logger,
+		map[string]http.Handler{"DELETE producers/{name...}": forgetting(c.db)})
 	if err != nil {
 		return err
 	}
@@ -210,7 +212,7 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	behind := []func(context.Context) error{c.db.store.RunRebuild, c.db.store.RunRenewNames}
 	if c.feed != nil {
-		behind = append(behind, c.feed.run)
+		behind = append(behind, c.feed.run, c.expect)
 	}
 	if c.log.sharing != nil {
 		behind = append(behind, c.log.sharing.Run)
@@ -244,7 +246,7 @@ func (c *collector) watch(o *operations) error {
 		return err
 	}
 	if c.feed != nil {
-		if err := o.watchDoor(c.feed.door, c.feed.api); err != nil {
+		if err := errors.Join(o.watchDoor(c.feed.door, c.feed.api), o.Export(metrics.NewWindows(c.windowMetrics))); err != nil {
 			return err
 		}
 	}
@@ -262,6 +264,16 @@ func (c *collector) watch(o *operations) error {
 		metrics.NewLive(c.liveMetrics), metrics.NewStore(c.db.store.WriterStatus), metrics.NewLatency(c.db.store.Latency),
 		metrics.NewBottlenecks(time.Now, topCount, c.placeName, c.top.Top),
 	)
+}
+
+// windowMetrics is what the live windows count.
+func (c *collector) windowMetrics() metrics.Windows {
+	n := c.feed.memory.Counts()
+	m := metrics.Windows{Repeated: n.RepeatedBlocks, Old: n.OldBlocks, Ahead: n.AheadBlocks, Crowded: n.CrowdedBlocks, Dropped: n.DroppedWindows}
+	if w := c.feed.memory.State().Newest(); w != nil {
+		m.End, m.Producers, m.Expected = w.End, w.Producers, w.Expected
+	}
+	return m
 }
 
 // ingestMetrics are what exporters handed in.

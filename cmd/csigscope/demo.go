@@ -69,7 +69,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(id)))
 	// Simulating takes a while: a missing engine or a taken address is reported first.
 	defaults := config.Default()
-	d, err := openDoor(cmd.Context(), &defaults.API, "--listen", f.listen, false, newLogger(cmd, cmd.ErrOrStderr()))
+	d, err := openDoor(cmd.Context(), &defaults.API, "--listen", f.listen, false, newLogger(cmd, cmd.ErrOrStderr()), nil)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func openTestDoor(t *testing.T, c *config.API) *edge.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDoor(t.Context(), c, "--listen", "127.0.0.1:0", false, slog.New(slog.DiscardHandler))
+	d, err := openDoor(t.Context(), c, "--listen", "127.0.0.1:0", false, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestDoorBeyondLoopback(t *testing.T) {
 		"loopback":            {config.API{}, "localhost:0", false, ""},
 		"no address":          {config.API{}, "nonsense", true, "expected HOST:PORT"},
 	} {
-		d, err := openDoor(t.Context(), &tc.config, "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler))
+		d, err := openDoor(t.Context(), &tc.config, "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler), nil)
 		if err == nil {
 			d.Close()
 		}

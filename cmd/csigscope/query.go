@@ -32,6 +32,7 @@ has none.`,
   csigscope query coverage --step 1m
   csigscope query findings --severity error
   csigscope query taps
+  csigscope query forget host7/eth0                              # nobody waits for it any more
   csigscope query path --src rack1 --dst rack2                   # asks a running collect --api-listen
   csigscope query export -o parquet --out cells.parquet          # so does this
   csigscope query cells --server http://127.0.0.1:9465           # the last window of a collector
@@ -56,6 +57,7 @@ has none.`,
 		newQueryExport(),
 		newQueryCoverage(),
 		newQueryTaps(),
+		newQueryForget(),
 		newQueryWatch(),
 		newQueryServe(),
 	)
@@ -322,6 +324,44 @@ MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
 			return err
 		}
 		return out.list(cmd, answers.Taps(rows))
+	})
+}
+
+func newQueryForget() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:   "forget [PRODUCER...]",
+		Short: "List live producers, or wait no longer for some of them",
+		Long: `Without a name, forget lists the producers of the last day, which are live taps and
+EXPORTER/STREAM, and those that are forgotten. Live windows of all collectors of the store are
+complete with rows of each of them, and of the taps and exporters of the configuration and the
+fabric file.
+
+With names, or the hexadecimal ids of the list where several hosts share a name, forget has
+collectors expect these producers no longer, within half a minute, until they write again. What is
+stored stays. Exporters and taps that never wrote are expected until the configuration or the
+fabric file names them no longer.`,
+		Example: `  csigscope query forget
+  csigscope query forget host7/eth0 host7/eth1`,
+	}
+	out.add(cmd, tabular.ListingFormats()...)
+	return withStore(cmd, asItIs(mustExist, nil, "no producers"), func(cmd *cobra.Command, db *openedStore, names []string) error {
+		if len(names) == 0 {
+			list, err := db.store.Producers(cmd.Context(), time.Now().Add(-expectFor))
+			if err != nil {
+				return err
+			}
+			return out.list(cmd, answers.Producers(list))
+		}
+		var list []store.Producer
+		for _, name := range names {
+			forgotten, err := db.store.Forget(cmd.Context(), name)
+			if err != nil {
+				return fmt.Errorf("%w: csigscope query forget lists those of the last day", err)
+			}
+			list = append(list, forgotten...)
+		}
+		return out.list(cmd, answers.Producers(list))
 	})
 }
 

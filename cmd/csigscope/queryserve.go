@@ -77,7 +77,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDoor(cmd.Context(), &c.API, "--listen", f.listen, f.exposed, o.logger)
+	d, err := openDoor(cmd.Context(), &c.API, "--listen", f.listen, f.exposed, o.logger, nil)
 	if err != nil {
 		return err
 	}

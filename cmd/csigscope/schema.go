@@ -36,7 +36,7 @@ func asItIs(how opening, box *outboxFlags, lacks string) opener {
 	return func(cmd *cobra.Command, dsn string) (*openedStore, error) {
 		db, err := connect(cmd, dsn, how, box, 0)
 		if err == nil && db == nil {
-			err = usageError{fmt.Errorf("schema %s: --store none has %s", cmd.Name(), lacks)}
+			err = usageError{fmt.Errorf("%s: --store none has %s", strings.TrimPrefix(cmd.CommandPath(), "csigscope "), lacks)}
 		}
 		return db, err
 	}

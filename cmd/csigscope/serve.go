@@ -26,13 +26,14 @@ func addExposedFlag(cmd *cobra.Command, of string, exposed *bool) {
 
 // openDoor listens at the address that a flag names, for the clients of the section api. Beyond
 // loopback there has to be a certificate, and clients have to have credentials, unless exposed.
-func openDoor(ctx context.Context, c *config.API, flag, address string, exposed bool, logger *slog.Logger) (*edge.Server, error) {
+// admin are resources for admins beside those of every door; nil for none.
+func openDoor(ctx context.Context, c *config.API, flag, address string, exposed bool, logger *slog.Logger, admin map[string]http.Handler) (*edge.Server, error) {
 	if err := checkDoor(c, flag, address, exposed); err != nil {
 		return nil, err
 	}
 	auth := c.Auth()
 	d, err := edge.New(edge.Config{
-		Auth: &auth, Access: &edge.Access{Settings: c.Settings(), Open: page.IsFile}, Exposed: exposed, Logger: logger,
+		Auth: &auth, Access: &edge.Access{Settings: c.Settings(), Open: page.IsFile, Admin: admin}, Exposed: exposed, Logger: logger,
 	})
 	if err != nil {
 		return nil, usageError{fmt.Errorf("api: %w", err)}

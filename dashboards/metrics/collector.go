@@ -176,7 +176,7 @@ func All() []Family {
 	var all []Family
 	for _, c := range []described{
 		NewBuild("", ""), NewTaps(nil), NewMirrors(nil), NewDecode(nil), NewAggregate(nil), NewProducers(nil, nil),
-		NewBottlenecks(nil, 0, func(aggregate.LocationID) string { return "" }, nil), NewFabric(nil), NewLive(nil),
+		NewBottlenecks(nil, 0, func(aggregate.LocationID) string { return "" }, nil), NewFabric(nil), NewLive(nil), NewWindows(nil),
 		NewIngest(nil), NewPeers(nil), NewSpool(nil), NewStore(nil), NewLatency(nil), NewTrim(nil), NewEngine(nil), NewAPI(nil), NewHTTP(),
 	} {
 		all = append(all, c.Families()...)

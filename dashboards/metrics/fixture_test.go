@@ -27,7 +27,7 @@ func everything() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewMirrors(mirrors), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
 		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, place, worst), metrics.NewFabric(fallbacks),
-		metrics.NewLive(live), metrics.NewIngest(ingest), metrics.NewPeers(peers), metrics.NewSpool(spool), metrics.NewStore(status),
+		metrics.NewLive(live), metrics.NewWindows(windows), metrics.NewIngest(ingest), metrics.NewPeers(peers), metrics.NewSpool(spool), metrics.NewStore(status),
 		metrics.NewLatency(latency), metrics.NewTrim(trimmed), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewAPI(asked), metrics.NewHTTP(),
 	}
 }
@@ -40,6 +40,10 @@ func taps() []metrics.Tap {
 		},
 		{Name: "eth1"},
 	}
+}
+
+func windows() metrics.Windows {
+	return metrics.Windows{Repeated: 951, Old: 952, Ahead: 953, Crowded: 954, Dropped: 955, End: now.Add(-time.Second), Producers: 956, Expected: 957}
 }
 
 func mirrors() []metrics.Mirror {

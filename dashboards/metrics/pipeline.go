@@ -172,6 +172,38 @@ func NewLive(read func() Live) *Collector {
 	return c
 }
 
+// Windows is what the live windows did not keep, and the newest of them.
+type Windows struct {
+	Repeated, Old, Ahead, Crowded uint64    // blocks that were not counted
+	Dropped                       uint64    // windows that were forgotten early
+	End                           time.Time // of the newest window; the zero Time without any
+	Producers, Expected           int       // that wrote it, and that should have
+}
+
+// NewWindows exports what the live windows kept.
+func NewWindows(read func() Windows) *Collector {
+	c := new(Collector)
+	refused := c.counter("live_blocks_refused_total", "Blocks that the live windows did not count: counted before (repeated), older than all windows (old), too far ahead of the clock (ahead), more blocks than a producer or a window may have (crowded).", "reason")
+	dropped := c.counter("live_windows_dropped_total", "Live windows forgotten early, past the bound on rows or blocks.")
+	end := c.gauge("live_newest_timestamp_seconds", "End of the newest live window. Absent before the first one.")
+	wrote := c.gauge("live_producers", "Producers that wrote the newest live window.")
+	expected := c.gauge("live_producers_expected", "Producers that should write: of the configuration, of the fabric file, of the store's last day unless forgotten, and of the windows in memory.")
+	c.read = func(to emit) {
+		w := read()
+		to(refused, float64(w.Repeated), "repeated")
+		to(refused, float64(w.Old), "old")
+		to(refused, float64(w.Ahead), "ahead")
+		to(refused, float64(w.Crowded), "crowded")
+		to(dropped, float64(w.Dropped))
+		if !w.End.IsZero() {
+			to(end, seconds(w.End.UnixNano()))
+		}
+		to(wrote, float64(w.Producers))
+		to(expected, float64(w.Expected))
+	}
+	return c
+}
+
 // NewEngine exports how the embedded engine is doing.
 func NewEngine(restarts func() uint64) *Collector {
 	c := new(Collector)

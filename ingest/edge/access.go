@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -36,6 +37,9 @@ type Access struct {
 	// Open reports which requests need no credential, since their answers hold no data, such as
 	// the files of a page; nil: none. Their budget is their address's.
 	Open func(*http.Request) bool
+	// Admin are further resources below AdminPath, by pattern without it, such as
+	// "DELETE producers/{name...}".
+	Admin map[string]http.Handler
 }
 
 // Settings may change while requests are served; see Server.Use.
@@ -80,6 +84,7 @@ type control struct {
 	gate     *gate
 	check    func(*http.Request) error // refuses requests before they are identified
 	open     func(*http.Request) bool
+	admin    map[string]http.Handler
 	now      func() time.Time
 	settings atomic.Pointer[settings]
 	running  running
@@ -88,7 +93,7 @@ type control struct {
 }
 
 func newControl(s *Server) (*control, error) {
-	a := &control{gate: s.gate, check: s.checkHost, open: s.cfg.Access.Open, now: s.cfg.Now}
+	a := &control{gate: s.gate, check: s.checkHost, open: s.cfg.Access.Open, admin: s.cfg.Access.Admin, now: s.cfg.Now}
 	if a.open == nil {
 		a.open = func(*http.Request) bool { return false }
 	}
@@ -344,8 +349,14 @@ func (a *control) registerAdmin(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+AdminPath+"askers", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.askers()) })
 	mux.HandleFunc("GET "+AdminPath+"requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.requests()) })
 	mux.HandleFunc("DELETE "+AdminPath+"requests/{id}", a.end)
+	known := "GET askers, GET requests and DELETE requests/ID"
+	for _, pattern := range slices.Sorted(maps.Keys(a.admin)) {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.Handle(method+" "+AdminPath+path, a.admin[pattern])
+		known += ", and " + pattern
+	}
 	mux.HandleFunc(AdminPath, func(w http.ResponseWriter, _ *http.Request) {
-		WriteProblem(w, http.StatusNotFound, "no such resource: there are GET askers, GET requests and DELETE requests/ID")
+		WriteProblem(w, http.StatusNotFound, "no such resource: there are "+known)
 	})
 }
 

@@ -125,7 +125,9 @@ func newFixture(t *testing.T, s Settings, next http.Handler) *fixture {
 	t.Helper()
 	f := &fixture{now: time.Unix(1e9, 0)}
 	f.Server, _ = newNamed(t, Config{
-		Access:  &Access{Settings: s, Open: func(r *http.Request) bool { return r.URL.Path == "/file.js" }},
+		Access: &Access{Settings: s, Open: func(r *http.Request) bool { return r.URL.Path == "/file.js" }, Admin: map[string]http.Handler{
+			"DELETE things/{name...}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.PathValue("name")) }),
+		}},
 		Refused: func(Reason, ...slog.Attr) {},
 		Now:     func() time.Time { return f.now },
 		Logger:  slog.New(slog.NewTextHandler(f, nil)),
@@ -630,5 +632,22 @@ func BenchmarkGuard(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h.ServeHTTP(w, r)
+	}
+}
+
+// TestAdmin: further resources are for admins alone, at their method alone.
+func TestAdmin(t *testing.T) {
+	f := newFixture(t, Settings{}, hello())
+	for _, tc := range []struct {
+		method, who string
+		code        int
+		body        string
+	}{
+		{"DELETE", "noc", 200, "host1/eth0"}, {"DELETE", "te", 403, ""}, {"DELETE", "", 403, ""}, {"GET", "noc", 404, "DELETE things"},
+	} {
+		w := f.ask(tc.method, "/api/v1/admin/things/host1/eth0", "192.0.2.1", tc.who)
+		if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.body) {
+			t.Errorf("%s as %q: %d %s, want %d with %q", tc.method, tc.who, w.Code, w.Body, tc.code, tc.body)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package answers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
@@ -47,6 +48,15 @@ func Dropped(list []store.Dropped) *tabular.Listing {
 	t := &tabular.Listing{Columns: []string{"table", "partition", "rows", "bytes"}}
 	for _, d := range list {
 		t.Rows = append(t.Rows, []any{d.Table, d.Partition, d.Rows, d.Bytes})
+	}
+	return t
+}
+
+// Producers are live producers, and whether they are forgotten.
+func Producers(list []store.Producer) *tabular.Listing {
+	t := &tabular.Listing{Columns: []string{"name", "id", "last", "forgotten"}}
+	for _, p := range list {
+		t.Rows = append(t.Rows, []any{p.Name, fmt.Sprintf("%016x", p.ID), p.Last.UTC().Format(time.RFC3339), p.Forgotten})
 	}
 	return t
 }

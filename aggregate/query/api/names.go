@@ -405,6 +405,9 @@ func (a *API) fabric(ctx context.Context, _ *table.State, _ *wire.FabricRequest)
 	return of(nil, out)
 }
 
+// maxMissing bounds the missing producers that health names.
+const maxMissing = 100
+
 func (a *API) health(context.Context, *table.State, *wire.HealthRequest) (*answer, error) {
 	out := &wire.HealthResponse{Source: "store", Watchers: uint64(a.watchers.Load())}
 	if a.Memory == nil {
@@ -413,6 +416,11 @@ func (a *API) health(context.Context, *table.State, *wire.HealthRequest) (*answe
 	s, counts := a.Memory.State(), a.Memory.Counts()
 	out.Source, out.Revision, out.Windows, out.ResolutionS = "memory", token(s), uint64(len(s.Windows)), s.Resolution.Seconds()
 	out.OldBlocks, out.DroppedWindows = counts.OldBlocks, counts.DroppedWindows
+	out.RepeatedBlocks, out.AheadBlocks, out.CrowdedBlocks = counts.RepeatedBlocks, counts.AheadBlocks, counts.CrowdedBlocks
+	missing := a.Memory.Missing()
+	for _, p := range missing[:min(len(missing), maxMissing)] {
+		out.MissingProducers = append(out.MissingProducers, text(p.Name))
+	}
 	for _, signal := range s.Signals() {
 		out.Signals = append(out.Signals, signal.FullName())
 	}

@@ -2792,7 +2792,7 @@ type Moment struct {
 	Cells uint64 `protobuf:"varint,4,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Cells in that state.
 	Congested uint64 `protobuf:"varint,5,opt,name=congested,proto3" json:"congested,omitempty"`
-	// Share of the known producers that have sent rows of the window.
+	// Share of the expected producers that have sent rows of the window; see HealthResponse.
 	CompletenessRatio float64 `protobuf:"fixed64,6,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// All rows of the window are on disk.
 	Durable bool `protobuf:"varint,7,opt,name=durable,proto3" json:"durable,omitempty"`
@@ -3649,11 +3649,12 @@ type HealthResponse struct {
 	Last *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last,proto3" json:"last,omitempty"`
 	// Seconds since the end of the newest window.
 	AgeS *float64 `protobuf:"fixed64,7,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
-	// Share of the known producers that have sent rows of the newest window.
+	// Share of the expected producers that have sent rows of the newest window.
 	CompletenessRatio float64 `protobuf:"fixed64,8,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// Producers that have sent rows of the newest window.
 	Producers uint64 `protobuf:"varint,9,opt,name=producers,proto3" json:"producers,omitempty"`
-	// Producers that are known.
+	// Producers that should send: those of the configuration and the fabric file, those that the
+	// store knew in the last day unless they were forgotten, and those of the windows in memory.
 	ExpectedProducers uint64 `protobuf:"varint,10,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Watchers that are being served.
 	Watchers uint64 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
@@ -3662,9 +3663,18 @@ type HealthResponse struct {
 	// Windows that were forgotten early, for want of room.
 	DroppedWindows uint64 `protobuf:"varint,13,opt,name=dropped_windows,json=droppedWindows,proto3" json:"dropped_windows,omitempty"`
 	// Signals of the windows in memory.
-	Signals       []string `protobuf:"bytes,14,rep,name=signals,proto3" json:"signals,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Signals []string `protobuf:"bytes,14,rep,name=signals,proto3" json:"signals,omitempty"`
+	// Blocks that came again and did not count.
+	RepeatedBlocks uint64 `protobuf:"varint,15,opt,name=repeated_blocks,json=repeatedBlocks,proto3" json:"repeated_blocks,omitempty"`
+	// Blocks that were not kept, since they were too far ahead of the clock.
+	AheadBlocks uint64 `protobuf:"varint,16,opt,name=ahead_blocks,json=aheadBlocks,proto3" json:"ahead_blocks,omitempty"`
+	// Blocks that were not kept, since their producer or window had too many.
+	CrowdedBlocks uint64 `protobuf:"varint,17,opt,name=crowded_blocks,json=crowdedBlocks,proto3" json:"crowded_blocks,omitempty"`
+	// Expected producers that sent nothing in the windows in memory, the first 100 by name: taps,
+	// EXPORTER/STREAM, and exporters that never came. csigscope query forget dismisses them.
+	MissingProducers []string `protobuf:"bytes,18,rep,name=missing_producers,json=missingProducers,proto3" json:"missing_producers,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *HealthResponse) Reset() {
@@ -3791,6 +3801,34 @@ func (x *HealthResponse) GetDroppedWindows() uint64 {
 func (x *HealthResponse) GetSignals() []string {
 	if x != nil {
 		return x.Signals
+	}
+	return nil
+}
+
+func (x *HealthResponse) GetRepeatedBlocks() uint64 {
+	if x != nil {
+		return x.RepeatedBlocks
+	}
+	return 0
+}
+
+func (x *HealthResponse) GetAheadBlocks() uint64 {
+	if x != nil {
+		return x.AheadBlocks
+	}
+	return 0
+}
+
+func (x *HealthResponse) GetCrowdedBlocks() uint64 {
+	if x != nil {
+		return x.CrowdedBlocks
+	}
+	return 0
+}
+
+func (x *HealthResponse) GetMissingProducers() []string {
+	if x != nil {
+		return x.MissingProducers
 	}
 	return nil
 }
@@ -4903,7 +4941,7 @@ const file_query_proto_rawDesc = "" +
 	"\x0eFabricResponse\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\x8a\xb5\x18\x05B\x03labR\x04name\x121\n" +
 	"\x06groups\x18\x02 \x03(\v2\x19.csigscope.query.v1.GroupR\x06groups\x127\n" +
-	"\tlocations\x18\x03 \x03(\v2\x19.csigscope.query.v1.PlaceR\tlocations\"\xe9\x05\n" +
+	"\tlocations\x18\x03 \x03(\v2\x19.csigscope.query.v1.PlaceR\tlocations\"\xbc\a\n" +
 	"\x0eHealthResponse\x123\n" +
 	"\x06source\x18\x01 \x01(\tB\x1b\x8a\xb5\x18\x172\x06memory2\x05storeB\x06memoryR\x06source\x127\n" +
 	"\brevision\x18\x02 \x01(\tB\x1b\x8a\xb5\x18\x17B\x130000000000000007-42H\x01R\brevision\x12#\n" +
@@ -4920,7 +4958,11 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"old_blocks\x18\f \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\toldBlocks\x120\n" +
 	"\x0fdropped_windows\x18\r \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\x0edroppedWindows\x127\n" +
-	"\asignals\x18\x0e \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignalsB\b\n" +
+	"\asignals\x18\x0e \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\x120\n" +
+	"\x0frepeated_blocks\x18\x0f \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\x0erepeatedBlocks\x12*\n" +
+	"\fahead_blocks\x18\x10 \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\vaheadBlocks\x12.\n" +
+	"\x0ecrowded_blocks\x18\x11 \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\rcrowdedBlocks\x12C\n" +
+	"\x11missing_producers\x18\x12 \x03(\tB\x16\x8a\xb5\x18\x12B\x0e[\"host7/eth0\"]H\x01R\x10missingProducersB\b\n" +
 	"\x06_age_s\"\xc7\x04\n" +
 	"\vWindowEvent\x125\n" +
 	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12[\n" +

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/remote"
+	"github.com/csigscope/csigscope/ingest/retry"
+)
+
+const (
+	// expectEvery is how often the live windows take over who should write.
+	expectEvery = 30 * time.Second
+	// expectFor is for how long a producer is expected after it wrote last.
+	expectFor = 24 * time.Hour
+)
+
+// expect keeps the live windows told who should write, until ctx ends. While the store is away,
+// what it said last holds.
+func (c *collector) expect(ctx context.Context) error {
+	var known []store.Producer
+	var failing retry.LogThrottle
+	for {
+		asked, cancel := context.WithTimeout(ctx, expectEvery)
+		list, err := c.db.store.Producers(asked, time.Now().Add(-expectFor))
+		cancel()
+		switch {
+		case err == nil:
+			known = list
+		case ctx.Err() == nil:
+			failing.Warn(c.logger, time.Now(), "producers of the last day are not read yet: completeness counts those that are known", slog.String("error", err.Error()))
+		}
+		expected, err := c.expected(known)
+		if err != nil {
+			return err
+		}
+		c.feed.memory.Expect(expected)
+		if !retry.Sleep(ctx, expectEvery) {
+			return nil
+		}
+	}
+}
+
+// expected are those of the configuration, of the fabric file and of the store.
+func (c *collector) expected(known []store.Producer) ([]table.Producer, error) {
+	instance, err := c.network.Config.Collect.Name()
+	if err != nil {
+		return nil, err
+	}
+	var taps []table.Producer
+	for _, t := range c.agent.Taps() {
+		if t.Mirror() == nil { // sessions come and go by themselves
+			taps = append(taps, table.Producer{ID: local.Producer(instance, t.Name()), Name: t.Name()})
+		}
+	}
+	var silent []string
+	if c.server != nil {
+		for _, e := range c.server.Stats().Exporters {
+			if e.Requests == 0 {
+				silent = append(silent, e.Name)
+			}
+		}
+	}
+	var planned []string
+	for _, t := range c.using.Load().Fabric.Taps() {
+		planned = append(planned, t.Name)
+	}
+	return expectedProducers(known, taps, silent, planned), nil
+}
+
+// expectedProducers are the taps of this host, the exporters that were silent so far, the taps of
+// the fabric file, and the producers that the store knows, less those that are forgotten. An
+// exporter or a tap of the fabric file that no producer is of yet counts for one.
+func expectedProducers(known []store.Producer, taps []table.Producer, silent, planned []string) (list []table.Producer) {
+	forgotten := make(map[uint64]bool)
+	met := make(map[string]bool) // exporters, and taps of any host
+	for _, p := range known {
+		forgotten[p.ID] = p.Forgotten
+		if exporter, stream, ok := strings.Cut(p.Name, "/"); ok {
+			met[exporter], met[stream] = true, true
+		}
+		met[p.Name] = true
+	}
+	for _, p := range taps {
+		if met[p.Name] = true; !forgotten[p.ID] {
+			list = append(list, p)
+		}
+	}
+	for _, name := range slices.Concat(silent, planned) {
+		if !met[name] {
+			met[name] = true
+			list = append(list, table.Producer{ID: remote.Producer(name, ""), Name: name})
+		}
+	}
+	for _, p := range known {
+		if !p.Forgotten && !slices.ContainsFunc(taps, func(t table.Producer) bool { return t.ID == p.ID }) {
+			list = append(list, table.Producer{ID: p.ID, Name: p.Name})
+		}
+	}
+	return list
+}
+
+// forgetting lets admins forget producers.
+func forgetting(db *openedStore) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, err := db.store.Forget(r.Context(), r.PathValue("name"))
+		switch {
+		case errors.Is(err, store.ErrNoProducer):
+			edge.WriteProblem(w, http.StatusNotFound, err.Error())
+		case err != nil:
+			db.logger.Warn("producer is not forgotten", slog.String("error", err.Error()))
+			edge.WriteProblem(w, http.StatusServiceUnavailable, fmt.Sprintf("forget %.64q: the store did not take it: try again", r.PathValue("name")))
+		default:
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}
+}

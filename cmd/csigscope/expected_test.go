@@ -1,0 +1,45 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/table"
+)
+
+// TestExpectedProducers: each of the configuration, the fabric file and the store is expected
+// once, until it is forgotten.
+func TestExpectedProducers(t *testing.T) {
+	taps := []table.Producer{{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}}
+	for _, test := range []struct {
+		name            string
+		known           []store.Producer
+		silent, planned []string
+		want            []string
+	}{
+		{"nothing ever wrote", nil, []string{"host1", "host2"}, []string{"eth1", "tor"}, []string{"eth0", "eth1", "host1", "host2", "tor"}},
+		{"all wrote", []store.Producer{
+			{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "host1/p0"}, {ID: 4, Name: "host1/p1"}, {ID: 5, Name: "host2/tor"},
+		}, []string{"host1", "host2"}, []string{"tor"}, []string{"eth0", "eth1", "host1/p0", "host1/p1", "host2/tor"}},
+		{"of another host", []store.Producer{{ID: 9, Name: "eth0"}}, nil, nil, []string{"eth0", "eth0", "eth1"}},
+		{"forgotten", []store.Producer{
+			{ID: 2, Name: "eth1", Forgotten: true}, {ID: 3, Name: "host1/p0", Forgotten: true}, {ID: 4, Name: "host2/p0", Forgotten: true}, {ID: 5, Name: "host2/p1"},
+			{ID: 6, Name: "tor", Forgotten: true},
+		}, []string{"host1"}, []string{"tor"}, []string{"eth0", "host2/p1"}},
+	} {
+		ids := map[uint64]bool{}
+		var got []string
+		for _, p := range expectedProducers(test.known, taps, test.silent, test.planned) {
+			got = append(got, p.Name)
+			if ids[p.ID] {
+				t.Errorf("%s: %s is expected twice", test.name, p.Name)
+			}
+			ids[p.ID] = true
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
