@@ -20,7 +20,9 @@ import (
 
 const (
 	// expectEvery is how often the live windows take over who should write.
-	expectEvery = 30 * time.Second
+	expectEvery = time.Minute
+	// expectAgain is the pause after the store did not answer.
+	expectAgain = 5 * time.Second
 	// expectFor is for how long a producer is expected after it wrote last.
 	expectFor = 24 * time.Hour
 )
@@ -34,10 +36,12 @@ func (c *collector) expect(ctx context.Context) error {
 		asked, cancel := context.WithTimeout(ctx, expectEvery)
 		list, err := c.db.store.Producers(asked, time.Now().Add(-expectFor))
 		cancel()
+		pause := expectEvery
 		switch {
 		case err == nil:
 			known = list
 		case ctx.Err() == nil:
+			pause = expectAgain
 			failing.Warn(c.logger, time.Now(), "producers of the last day are not read yet: completeness counts those that are known", slog.String("error", err.Error()))
 		}
 		expected, err := c.expected(known)
@@ -45,7 +49,7 @@ func (c *collector) expect(ctx context.Context) error {
 			return err
 		}
 		c.feed.memory.Expect(expected)
-		if !retry.Sleep(ctx, expectEvery) {
+		if !retry.Sleep(ctx, pause) {
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -36,6 +37,15 @@ func collectFeed(t *testing.T, env []string) {
 	} else {
 		page.Body.Close()
 	}
+	for missing := false; !missing; { // a tap that never spoke
+		health, err := http.Get("http://" + address + "/api/v1/health")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(health.Body)
+		health.Body.Close()
+		missing = err == nil && strings.Contains(string(text), `"missing_producers":["`+livetest.TapEnd+`"]`)
+	}
 	stop := traffic(t, 500)
 	server := "--server=http://" + address
 	seen := map[string]watchedCell{}
@@ -58,6 +68,21 @@ func collectFeed(t *testing.T, env []string) {
 	c.end(syscall.SIGTERM)
 	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("ending beside a watcher took %s", took)
+	}
+	producers := func(args ...string) []struct {
+		Name      string
+		Forgotten bool
+	} { t.Helper(); return decodeJSON[[]struct {
+		Name      string
+		Forgotten bool
+	}](t, mustRun(t, env, append([]string{"query", "forget", "--store", dsn, "-o", "json"}, args...)...)) }
+	for i, args := range [][]string{nil, {livetest.TapEnd}, nil} {
+		if list := producers(args...); len(list) != 1 || list[0].Name != livetest.TapEnd || list[0].Forgotten != (i > 0) {
+			t.Errorf("forget %v: producers %+v", args, list)
+		}
+	}
+	if r := runBinary(t, env, "query", "forget", "--store", dsn, "nobody"); r.code != exitFailed || !strings.Contains(r.stderr, "no live producer has this name") {
+		t.Errorf("forget nobody: exit code %d, %s", r.code, r.stderr)
 	}
 	same := 0
 	for _, want := range decodeJSON[[]watchedCell](t, mustRun(t, env, "query", "windows", "--store", dsn, "--resolution", "1s", "-o", "json")) {

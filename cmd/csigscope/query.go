@@ -338,7 +338,7 @@ complete with rows of each of them, and of the taps and exporters of the configu
 fabric file.
 
 With names, or the hexadecimal ids of the list where several hosts share a name, forget has
-collectors expect these producers no longer, within half a minute, until they write again. What is
+collectors expect these producers no longer, within a minute, until they write again. What is
 stored stays. Exporters and taps that never wrote are expected until the configuration or the
 fabric file names them no longer.`,
 		Example: `  csigscope query forget

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -188,6 +190,61 @@ func warmLatencies(t testing.TB, requests int) (took []time.Duration) {
 		took = append(took, time.Since(begin))
 		if w.Code != 200 || w.Body.Len() < 1000 {
 			t.Fatalf("status %d, %d bytes", w.Code, w.Body.Len())
+		}
+	}
+	slices.Sort(took)
+	return took
+}
+
+// BenchmarkFreshness is the time from the last block of a window, in memory, to the event that
+// has all of it, at a watcher behind a socket. The blocks of 16 cells before it come over 50 ms.
+func BenchmarkFreshness(b *testing.B) {
+	for _, producers := range []int{1, 10, 500} {
+		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
+			var took []time.Duration
+			for b.Loop() {
+				took = freshness(b, producers, 200)
+			}
+			b.ReportMetric(0, "ns/op")
+			for name, d := range map[string]time.Duration{"ms-p50": took[len(took)/2], "ms-p99": took[len(took)*99/100]} {
+				b.ReportMetric(d.Seconds()*1e3, name)
+			}
+		})
+	}
+}
+
+// freshness is how long so many windows take to a watcher after their last block, ascending.
+func freshness(b *testing.B, producers, windows int) (took []time.Duration) {
+	b.Helper()
+	s := newServed(b, 16, nil)
+	ctx, cancel := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.memory.Run(ctx) })
+	running.Go(func() { _ = s.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	w := open(b, listen(b, s)+"/api/v1/watch?signal=max_delay&heartbeat=60s")
+	for w.next(b).name != "synced" {
+	}
+	for second := range windows {
+		start := begin.Add(time.Duration(second) * time.Second)
+		var last time.Time
+		for producer := range producers {
+			block := tabletest.Block(rand.New(rand.NewPCG(uint64(producer), uint64(second))), uint64(producer), start, 16, csig.MaxDelay)
+			if producer%10 == 9 {
+				time.Sleep(50 * time.Millisecond * 10 / time.Duration(producers))
+			}
+			last = time.Now()
+			s.writeBlock(b, block)
+		}
+		for {
+			e := decode[wire.WindowEvent](b, w.next(b), "window")
+			if e.WindowStart.AsTime().Equal(start) && e.CompletenessRatio == 1 {
+				break
+			}
+		}
+		if second > 0 { // nothing is known of the first window
+			took = append(took, time.Since(last))
 		}
 	}
 	slices.Sort(took)
