@@ -52,6 +52,7 @@ const (
 	numColumns64 = len(columns64)
 
 	producerColumn     = 4 // of columns64
+	incarnationColumn  = 5
 	seqColumn          = 6
 	observationsColumn = 7
 	measuredColumn     = 9
@@ -79,20 +80,38 @@ func (b *batch) reset(key batchKey, now time.Time) {
 }
 
 // join adds the rows of another batch of the same partition.
-func (b *batch) join(o *batch) {
-	codes, counts := len(b.codes), len(b.counts)
-	b.windowStart = append(b.windowStart, o.windowStart...)
-	b.resolution = append(b.resolution, o.resolution...)
+func (b *batch) join(o *batch) { b.copyRows(o, 0, o.rows()) }
+
+// copyRows adds the rows [from, to) of another batch of the same partition.
+func (b *batch) copyRows(o *batch, from, to int) {
+	b.windowStart = append(b.windowStart, o.windowStart[from:to]...)
+	if b.grain == fineGrain {
+		b.resolution = append(b.resolution, o.resolution[from:to]...)
+	}
 	for i := range b.bytes8 {
-		b.bytes8[i] = append(b.bytes8[i], o.bytes8[i]...)
+		b.bytes8[i] = append(b.bytes8[i], o.bytes8[i][from:to]...)
 	}
 	for i := range b.words {
-		b.words[i] = append(b.words[i], o.words[i]...)
+		b.words[i] = append(b.words[i], o.words[i][from:to]...)
 	}
-	b.codes, b.counts = append(b.codes, o.codes...), append(b.counts, o.counts...)
-	for i := range o.codesEnd {
-		b.codesEnd, b.countsEnd = append(b.codesEnd, codes+o.codesEnd[i]), append(b.countsEnd, counts+o.countsEnd[i])
+	b.codes, b.codesEnd = copyPacked(b.codes, b.codesEnd, o.codes, o.codesEnd, from, to)
+	b.counts, b.countsEnd = copyPacked(b.counts, b.countsEnd, o.counts, o.countsEnd, from, to)
+}
+
+// copyPacked adds the rows [from, to) of a packed column to another one.
+func copyPacked(packed []byte, ends []int, other []byte, otherEnds []int, from, to int) ([]byte, []int) {
+	if from == to {
+		return packed, ends
 	}
+	begin := 0
+	if from > 0 {
+		begin = otherEnds[from-1]
+	}
+	shift := len(packed) - begin
+	for _, end := range otherEnds[from:to] {
+		ends = append(ends, end+shift)
+	}
+	return append(packed, other[begin:otherEnds[to-1]]...), ends
 }
 
 // add copies the rows [from, to) of the block.

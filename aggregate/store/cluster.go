@@ -4,147 +4,163 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
-// clusterName is what a cluster may be called, and a placeholder for a macro.
+// ErrCluster is the error of clusters that cannot be used: the server does not know the name,
+// or the database was made for another way of storing.
+var ErrCluster = errors.New("cluster cannot be used")
+
+// clusterName is what a cluster may be called: names are part of statements.
 var clusterName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
+
+// CheckCluster says what is wrong with the name of a cluster.
+func CheckCluster(name string) error {
+	if !clusterName.MatchString(name) {
+		return fmt.Errorf("name cluster %q: expected letters, digits, _, - and ., at most 64", name)
+	}
+	return nil
+}
 
 // localSuffix marks the table of a shard behind a distributed one.
 const localSuffix = "_local"
 
+// shardsTable pins each producer's incarnation to a shard. Databases on one server lack it.
+const shardsTable = "shards"
+
+// layout says where a database keeps its tables: on one server, or on the servers of a cluster.
+//
+// On a cluster, tables that grow with the traffic (partials and flows) are split: each shard
+// holds part of partials_1s in partials_1s_local, and partials_1s reads all shards. All other
+// tables are small, and whole on every server, so that views join them there. Statements that
+// change rows, partitions or columns go to local tables; questions go to the split ones.
+type layout struct {
+	database     string
+	cluster      string // empty: one server
+	unreplicated bool   // for tests without ZooKeeper: plain engines, one replica a shard
+}
+
+func (l layout) clustered() bool { return l.cluster != "" }
+
+// split tells tables whose rows are on several shards. Each row is of one producer.
+func split(table string) bool { return strings.HasPrefix(table, "partials_") || table == "flows" }
+
+// local is the table of one server that holds rows of a table.
+func (l layout) local(table string) string {
+	if l.clustered() && split(table) {
+		return table + localSuffix
+	}
+	return table
+}
+
 var (
 	tableHead  = regexp.MustCompile(`^CREATE TABLE IF NOT EXISTS ([A-Za-z0-9_]+)\.([A-Za-z0-9_]+)`)
 	alterHead  = regexp.MustCompile(`^ALTER TABLE ([A-Za-z0-9_]+)\.([A-Za-z0-9_]+)`)
-	viewHead   = regexp.MustCompile(`^CREATE OR REPLACE VIEW ([A-Za-z0-9_]+\.[A-Za-z0-9_]+)`)
+	viewHead   = regexp.MustCompile(`^CREATE OR REPLACE VIEW `)
 	engineLine = regexp.MustCompile(`(?m)^ENGINE = ReplacingMergeTree(?:\((\w+)\))?$`)
 )
 
-// ClusterStatements is the whole schema as it is made on every server of a cluster,
-// whose servers know the macros {shard} and {replica}.
-//
-// Partials and flows lie in shards: partials_1s_local on each, with its replicas, and
-// partials_1s over all of them. FINAL counts a row once within a shard only, so all rows of a
-// producer belong on the shard that its hash chooses: cityHash64(producer) modulo the
-// total weight of the shards, as the distributed table has it. What writes does so to
-// the _local table of that shard with insert_quorum = 'auto'; an insert into the
-// distributed table is right with distributed_foreground_insert = 1 alone. The other
-// tables are small, and whole on every server: the views join them there.
-//
-// Nothing of this was run on a cluster: only that an engine takes it was.
+// ClusterStatements is the whole schema as each server of a cluster has it, in order. The
+// servers know the macros {shard} and {replica}. Running it again changes nothing.
 func ClusterStatements(database, cluster string) ([]string, error) {
-	if !clusterName.MatchString(cluster) {
-		return nil, fmt.Errorf("name cluster %q: expected letters, digits, _, - and ., at most 64", cluster)
-	}
-	statements, err := Statements(database)
-	if err != nil {
+	if err := CheckCluster(cluster); err != nil {
 		return nil, err
 	}
-	c := clustered{database: database, cluster: cluster}
-	var list []string
-	for _, s := range statements {
-		more, err := c.translate(s)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, more...)
-	}
-	return list, nil
+	return statements(layout{database: database, cluster: cluster})
 }
 
-type clustered struct{ database, cluster string }
+// bookkeeping are the statements that make the tables about the schema itself. Each server of
+// a cluster has its own record of versions, since each is migrated for itself.
+func (l layout) bookkeeping() []string {
+	list := []string{
+		"CREATE DATABASE IF NOT EXISTS " + l.database,
+		"CREATE TABLE IF NOT EXISTS " + l.database + "." + versionsTable + `
+(
+    version UInt32 COMMENT '0: the views',
+    name String,
+    checksum UInt64 COMMENT 'of the statements',
+    at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')
+)
+ENGINE = ReplacingMergeTree(at)
+ORDER BY version`,
+	}
+	if !l.clustered() {
+		return list
+	}
+	engine, window := l.replicated("MergeTree", shardsTable, ""), "replicated_deduplication_window"
+	if l.unreplicated {
+		window = "non_" + window
+	}
+	return append(list, "CREATE TABLE IF NOT EXISTS "+l.database+"."+shardsTable+`
+(
+    producer UInt64,
+    incarnation UInt64,
+    shard UInt32 COMMENT 'shard_num in system.clusters; the first row of a producer and incarnation holds',
+    at DateTime64(9, 'UTC') DEFAULT now64(9, 'UTC')
+)
+`+engine+`
+ORDER BY (producer, incarnation)
+SETTINGS `+window+` = 10000
+COMMENT 'the shard that has all rows of a producer and incarnation'`)
+}
 
-func (c clustered) on() string { return " ON CLUSTER `" + c.cluster + "`" }
+// replicated is the engine of a table on a server of the cluster.
+func (l layout) replicated(engine, table, arguments string) string {
+	if l.unreplicated {
+		return "ENGINE = " + engine + "(" + arguments + ")"
+	}
+	path, replica := "all", "{shard}-{replica}"
+	if split(table) {
+		path, replica = "{shard}", "{replica}"
+	}
+	if arguments != "" {
+		arguments = ", " + arguments
+	}
+	return fmt.Sprintf("ENGINE = Replicated%s('/clickhouse/tables/%s/%s/%s', '%s'%s)", engine, path, l.database, l.local(table), replica, arguments)
+}
 
-// sharded tells the tables that grow with the traffic. Each row is of one producer.
-func sharded(table string) bool { return strings.HasPrefix(table, "partials_") || table == "flows" }
-
-// translate makes a statement of one server into those of a cluster.
-func (c clustered) translate(s string) ([]string, error) {
+// translate makes a statement for one server into those for each server of the cluster.
+func (l layout) translate(statement string) ([]string, error) {
+	if !l.clustered() {
+		return []string{statement}, nil
+	}
 	switch {
-	case strings.HasPrefix(s, "CREATE DATABASE "):
-		return []string{s + c.on()}, nil
-	case viewHead.MatchString(s):
-		// Subqueries over the distributed table run once, not on every shard.
-		s = viewHead.ReplaceAllString(s, "${0}"+c.on())
+	case viewHead.MatchString(statement):
+		// Subqueries over a split table run once, not on every shard.
 		const setting = "\nSETTINGS do_not_merge_across_partitions_select_final = 1"
-		return []string{strings.Replace(s, setting, setting+", distributed_product_mode = 'global'", 1)}, nil
-	case tableHead.MatchString(s):
-		return c.table(s, tableHead.FindStringSubmatch(s)[2])
-	case alterHead.MatchString(s):
-		name := alterHead.FindStringSubmatch(s)[2]
-		if sharded(name) {
-			name += localSuffix
+		return []string{strings.Replace(statement, setting, setting+", distributed_product_mode = 'global'", 1)}, nil
+	case tableHead.MatchString(statement):
+		return l.translateTable(statement, tableHead.FindStringSubmatch(statement)[2])
+	case alterHead.MatchString(statement):
+		name := alterHead.FindStringSubmatch(statement)[2]
+		list := []string{alterHead.ReplaceAllString(statement, "ALTER TABLE ${1}."+l.local(name))}
+		if split(name) { // which has columns of its own, and no rows
+			list = append(list, "CREATE OR REPLACE TABLE "+l.distributed(name))
 		}
-		return []string{alterHead.ReplaceAllString(s, "ALTER TABLE ${1}."+name+c.on())}, nil
+		return list, nil
 	}
-	return nil, fmt.Errorf("translate for a cluster: unknown statement %.60q", s)
+	return nil, fmt.Errorf("translate for a cluster: unknown statement %.60q", statement)
 }
 
-func (c clustered) table(s, name string) ([]string, error) {
-	found := engineLine.FindStringSubmatch(s)
+func (l layout) translateTable(statement, name string) ([]string, error) {
+	found := engineLine.FindStringSubmatch(statement)
 	if found == nil {
 		return nil, fmt.Errorf("translate for a cluster: table %s has no replicated engine", name)
 	}
-	local, path, replica := name, "all", "{shard}-{replica}"
-	if sharded(name) {
-		local, path, replica = name+localSuffix, "{shard}", "{replica}"
-	}
-	version := ""
-	if found[1] != "" {
-		version = ", " + found[1]
-	}
-	engine := fmt.Sprintf("ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/%s/%s/%s', '%s'%s)", path, c.database, local, replica, version)
 	// Not as a template: $ has no meaning in it.
-	s = engineLine.ReplaceAllLiteralString(s, engine)
-	s = strings.ReplaceAll(s, "non_replicated_deduplication_window", "replicated_deduplication_window")
-	s = tableHead.ReplaceAllString(s, "CREATE TABLE IF NOT EXISTS ${1}."+local+c.on())
-	if !sharded(name) {
-		return []string{s}, nil
+	statement = engineLine.ReplaceAllLiteralString(statement, l.replicated("ReplacingMergeTree", name, found[1]))
+	if !l.unreplicated {
+		statement = strings.ReplaceAll(statement, "non_replicated_deduplication_window", "replicated_deduplication_window")
 	}
-	over := fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s%s AS %[1]s.%[4]s\nENGINE = Distributed(`%[5]s`, %[1]s, %[4]s, cityHash64(producer))",
-		c.database, name, c.on(), local, c.cluster)
-	return []string{s, over}, nil
+	statement = tableHead.ReplaceAllString(statement, "CREATE TABLE IF NOT EXISTS ${1}."+l.local(name))
+	if !split(name) {
+		return []string{statement}, nil
+	}
+	return []string{statement, "CREATE TABLE IF NOT EXISTS " + l.distributed(name)}, nil
 }
 
-// ErrOldServer is the error of servers that lack what the schema needs.
-var ErrOldServer = errors.New("server too old")
-
-// version is a server's, by which features are told apart.
-type version struct{ major, minor int }
-
-// The oldest server that the views run on, and one that has all that is used where
-// present.
-var (
-	oldestServer  = version{24, 8}
-	currentServer = version{26, 7}
-)
-
-func (v version) before(o version) bool {
-	return v.major < o.major || v.major == o.major && v.minor < o.minor
-}
-
-func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
-
-// parseVersion reads the answer to SELECT version(), such as "26.7.2.1", and refuses
-// servers that are too old.
-func parseVersion(s string) (version, error) {
-	parts := strings.SplitN(s, ".", 3)
-	if len(parts) < 2 {
-		return version{}, fmt.Errorf("read server version %q: expected MAJOR.MINOR", s)
-	}
-	major, err := strconv.Atoi(parts[0])
-	if err != nil {
-		return version{}, fmt.Errorf("read server version %q: %w", s, err)
-	}
-	minor, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return version{}, fmt.Errorf("read server version %q: %w", s, err)
-	}
-	v := version{major, minor}
-	if v.before(oldestServer) {
-		return v, fmt.Errorf("use server %s: %w: need ClickHouse %s or later, or --store embedded", s, ErrOldServer, oldestServer)
-	}
-	return v, nil
+// distributed is the head of the statement that makes the table over all shards. Without a
+// sharding key ClickHouse refuses inserts into it, which could split an identity.
+func (l layout) distributed(table string) string {
+	return fmt.Sprintf("%[1]s.%[2]s AS %[1]s.%[3]s\nENGINE = Distributed(`%[4]s`, %[1]s, %[3]s)", l.database, table, l.local(table), l.cluster)
 }

@@ -65,6 +65,9 @@ func (s *Store) ownObjects() []string {
 			}
 		}
 	}
+	if s.layout.clustered() {
+		tables = append(tables, shardsTable)
+	}
 	return slices.Concat(views, tables, []string{versionsTable, earlierTable})
 }
 
@@ -78,11 +81,11 @@ type object struct {
 // maxObjects bounds what is read of a database that may not be ours.
 const maxObjects = 10_000
 
-func (s *Store) objects(ctx context.Context) ([]object, error) {
+func (s *Store) objects(ctx context.Context, conn driver.Conn) ([]object, error) {
 	query := fmt.Sprintf("SELECT name, engine LIKE '%%View' AS view, ifNull(total_bytes, 0) AS bytes FROM system.tables WHERE database = '%s' ORDER BY name LIMIT %d",
 		s.database, maxObjects)
 	var list []object
-	err := s.query(ctx, s.migrator, "list tables", query, func(rows driver.Rows) error {
+	err := s.query(ctx, conn, "list tables", query, func(rows driver.Rows) error {
 		var o object
 		var view uint8
 		if err := rows.Scan(&o.name, &view, &o.bytes); err != nil {
@@ -95,11 +98,11 @@ func (s *Store) objects(ctx context.Context) ([]object, error) {
 	return list, err
 }
 
-// own lists the tables and views of the database, and fails with ErrForeign unless all of
+// own lists the tables and views of the database on one server, and fails with ErrForeign unless all of
 // them are csigscope's: migrated by it, now or before version 1, without a table that the
 // schema does not know.
-func (s *Store) own(ctx context.Context) ([]object, error) {
-	there, err := s.objects(ctx)
+func (s *Store) own(ctx context.Context, conn driver.Conn) ([]object, error) {
+	there, err := s.objects(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +115,7 @@ func (s *Store) own(ctx context.Context) ([]object, error) {
 	if !slices.ContainsFunc(there, func(o object) bool { return o.name == versionsTable || o.name == earlierTable }) {
 		return nil, foreign("it has no table " + versionsTable)
 	}
-	if _, err := s.Status(ctx); err != nil && !errors.Is(err, ErrEarlierSchema) {
+	if _, err := s.statusOf(ctx, conn); err != nil && !errors.Is(err, ErrEarlierSchema) {
 		return nil, err
 	}
 	known := s.ownObjects()
@@ -126,13 +129,24 @@ func (s *Store) own(ctx context.Context) ([]object, error) {
 
 // Contents tells what Drop would delete, and fails as Drop does.
 func (s *Store) Contents(ctx context.Context) (Contents, error) {
-	there, err := s.own(ctx)
+	there, err := s.own(ctx, s.migrator)
 	if err != nil {
 		return Contents{}, err
 	}
 	var c Contents
-	for _, o := range there {
-		c.Bytes += o.bytes
+	bytes := make(map[string]uint64)
+	for _, sh := range s.shards(s.migrator) {
+		objects, err := s.objects(ctx, sh.conn)
+		if err != nil {
+			return Contents{}, err
+		}
+		for _, o := range objects {
+			c.Bytes += o.bytes
+			bytes[strings.TrimSuffix(o.name, localSuffix)] += o.bytes
+		}
+	}
+	for i := range there {
+		there[i].bytes = bytes[there[i].name]
 	}
 	for g := range numGrains {
 		t, err := s.countTable(ctx, there, grainAt(g).table(), "min(window_start), max(window_start)")
@@ -189,15 +203,48 @@ func (s *Store) countTable(ctx context.Context, there []object, name, windows st
 // where there is anything that csigscope did not make, and deletes nothing then. A drop
 // that was interrupted is finished by the next. The database named default stays, empty.
 // What the outbox holds for it goes too, or the next store would send it again.
+//
+// On a cluster all servers must answer.
 func (s *Store) Drop(ctx context.Context) error {
-	there, err := s.own(ctx)
-	if err != nil {
-		return err
+	var servers []driver.Conn
+	for _, sh := range s.shards(s.migrator) {
+		for _, m := range sh.members {
+			servers = append(servers, m.conn)
+		}
+	}
+	if s.fleet == nil {
+		servers = append(servers, s.migrator)
+	}
+	dropped := 0
+	for _, conn := range servers {
+		_, err := s.own(ctx, conn)
+		if errors.Is(err, ErrNoSchema) {
+			if dropped++; dropped < len(servers) {
+				continue // by a drop that was interrupted, unless it is so on all servers
+			}
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for _, d := range s.deliveries {
 		if err := d.log.Clear(); err != nil {
 			return err
 		}
+	}
+	for _, conn := range servers {
+		if err := s.dropOn(ctx, conn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropOn deletes the database of one server.
+func (s *Store) dropOn(ctx context.Context, conn driver.Conn) error {
+	there, err := s.objects(ctx, conn)
+	if err != nil {
+		return err
 	}
 	for _, name := range s.ownObjects() {
 		at := slices.IndexFunc(there, func(o object) bool { return o.name == name })
@@ -210,12 +257,12 @@ func (s *Store) Drop(ctx context.Context) error {
 		}
 		// Servers hold back what is larger than a limit; the user was asked already.
 		statement := fmt.Sprintf("DROP %s IF EXISTS %s.%s SYNC%s", kind, s.database, name, limit)
-		if err := s.migrator.Exec(ctx, statement); err != nil {
+		if err := conn.Exec(ctx, statement); err != nil {
 			return s.describe("drop "+name, err)
 		}
 	}
 	if s.database == "default" {
 		return nil
 	}
-	return s.describe("drop database "+s.database, s.migrator.Exec(ctx, "DROP DATABASE IF EXISTS "+s.database+" SYNC"))
+	return s.describe("drop database "+s.database, conn.Exec(ctx, "DROP DATABASE IF EXISTS "+s.database+" SYNC"))
 }

@@ -79,7 +79,7 @@ func TestDropForeign(t *testing.T) {
 		t.Errorf("after the refusals: %d observations, %v", extent.Observations, err)
 	}
 	exec("DROP TABLE csigscope.wages")
-	if err := s.apply(t.Context(), migration{Version: 9999, Name: "from_the_future", Statements: []string{"SELECT 1"}}); err != nil {
+	if err := s.apply(t.Context(), s.migrator, migration{Version: 9999, Name: "from_the_future", Statements: []string{"SELECT 1"}}); err != nil {
 		t.Fatal(err)
 	}
 	refused("a newer schema", ErrNewerSchema)

@@ -39,8 +39,11 @@ type Target struct {
 	Dir      string              // data folder of the embedded engine; empty for the default one
 	Database string              // DefaultDatabase unless the target names another
 	Options  *clickhouse.Options // of a server; nil otherwise
-	Limits   Limits              // of questions to a server; zero where the target names none
-	Files    []string            // of TLS to a server, read for each connection; some may be empty
+	// At says how another server of the same cluster is reached, by host:port: with the user,
+	// the password and the files of the target.
+	At     func(address string) (*clickhouse.Options, error)
+	Limits Limits   // of questions to a server; zero where the target names none
+	Files  []string // of TLS to a server, read for each connection; some may be empty
 }
 
 // String names the target without its password.
@@ -116,14 +119,10 @@ func parseServer(s string, files bool) (Target, error) {
 	if !files {
 		return t, nil
 	}
-	config, err := p.tls(u.Hostname())
-	if err != nil {
-		return fail(err)
-	}
 	port := u.Port()
 	if port == "" {
 		port = "9000"
-		if config != nil {
+		if p.encrypted() {
 			port = "9440"
 		}
 	}
@@ -132,15 +131,28 @@ func parseServer(s string, files bool) (Target, error) {
 		return fail(err)
 	}
 	t.Limits, t.Files = p.limits, []string{p.ca, p.cert, p.key}
-	t.Options = &clickhouse.Options{
+	t.At = func(address string) (*clickhouse.Options, error) { return p.options(address, login) }
+	if t.Options, err = t.At(net.JoinHostPort(u.Hostname(), port)); err != nil {
+		return fail(err)
+	}
+	return t, nil
+}
+
+// options say how a server is reached.
+func (p parameters) options(address string, login clickhouse.Auth) (*clickhouse.Options, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("read address: %w", err)
+	}
+	config, err := p.tls(host)
+	return &clickhouse.Options{
 		Protocol:    clickhouse.Native,
-		Addr:        []string{net.JoinHostPort(u.Hostname(), port)},
+		Addr:        []string{address},
 		Auth:        login,
 		TLS:         config,
 		DialTimeout: p.dialTimeout,
 		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
-	}
-	return t, nil
+	}, err
 }
 
 const (
@@ -286,13 +298,18 @@ func (p parameters) files() edge.TLSFiles {
 	return edge.TLSFiles{Cert: p.cert, Key: p.key, CA: p.ca}
 }
 
+// encrypted tells whether connections are made with TLS.
+func (p parameters) encrypted() bool {
+	return p.secure || p.skipVerify || p.files() != (edge.TLSFiles{})
+}
+
 // tls is nil for a connection in the clear. Each connection is made with the files as they are
 // then.
 func (p parameters) tls(host string) (*tls.Config, error) {
-	files := p.files()
-	if !p.secure && !p.skipVerify && files == (edge.TLSFiles{}) {
+	if !p.encrypted() {
 		return nil, nil
 	}
+	files := p.files()
 	if _, err := files.Load(); err != nil {
 		return nil, err
 	}

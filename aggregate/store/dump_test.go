@@ -149,7 +149,7 @@ func restore(t testing.TB, s *Store, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range split(string(text)) {
+	for _, statement := range cutStatements(string(text)) {
 		if err := s.migrator.Exec(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %.100s: %v", file, statement, err)
 		}

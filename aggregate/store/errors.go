@@ -51,6 +51,13 @@ const (
 	codeAuthentication   = 516
 	codeNotEnoughRights  = 497
 	codeKeeper           = 999
+	codeNoKeeper         = 225
+	codeNoReplicas       = 254
+	codeNoConnections    = 279 // to the shards of a split table
+	codeTooFewReplicas   = 285 // for the quorum of an insert
+	codeQuorumPending    = 286 // of an earlier insert
+	codeUnknownStatus    = 319 // of an insert whose quorum did not answer
+	codeAlterConflict    = 517 // another replica changes the table
 	codeTooSlow          = 160
 	codeTooManyResults   = 396
 	codeQueryWasCanceled = 394
@@ -76,12 +83,24 @@ func transient(err error) bool {
 	switch code := exceptionCode(err); code {
 	case 0:
 	case codeTimeout, codeTooManyQueries, codeSocketTimeout, codeNetwork, codeMemoryLimit,
-		codeTableReadOnly, codeTooManyParts, codeKeeper, codeTooSlow, codeQueryWasCanceled:
+		codeTableReadOnly, codeTooManyParts, codeKeeper, codeTooSlow, codeQueryWasCanceled,
+		codeNoKeeper, codeNoReplicas, codeNoConnections, codeTooFewReplicas, codeQuorumPending, codeUnknownStatus, codeAlterConflict:
 		return true
 	default:
 		return false
 	}
 	return connectionLost(err)
+}
+
+// serverFailed tells errors of one server that another one of its shard may not have.
+func serverFailed(err error) bool {
+	switch exceptionCode(err) {
+	case 0:
+		return connectionLost(err)
+	case codeSocketTimeout, codeNetwork, codeTableReadOnly, codeKeeper, codeNoKeeper, codeNoConnections, codeTooFewReplicas, codeUnknownStatus:
+		return true
+	}
+	return false
 }
 
 // refused tells errors that these rows will always meet: the server can be reached,

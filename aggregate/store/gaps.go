@@ -163,7 +163,7 @@ func (s *Store) sendGaps(ctx context.Context, list []gap) error {
 		list[i].At = min(max(list[i].At, now.Add(-maxGapAge).UnixNano()), now.UnixNano())
 	}
 	const columns = "gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at, log_class, first_seq, last_seq)"
-	to, err := s.names.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+columns)
+	to, err := s.names.PrepareBatch(s.inserting(ctx, nil), "INSERT INTO "+s.database+"."+columns)
 	if err != nil {
 		return err
 	}

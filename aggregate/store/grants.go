@@ -40,6 +40,7 @@ type Grants struct {
 	Database string // empty: DefaultDatabase
 	User     string
 	Access   Access // empty: AccessReader
+	Cluster  bool   // the statements are run on every server of a cluster
 
 	// Password and Salt, of random bytes, become a hash; without a password the user
 	// must exist.
@@ -101,6 +102,13 @@ func (g Grants) Statements() ([]string, error) {
 	} else {
 		// The databases that the migrations and verify read about themselves.
 		statements = append(statements, "GRANT SELECT ON system.parts TO "+role)
+	}
+	if g.Cluster {
+		// Commands look up the cluster's servers there.
+		statements = append(statements, "GRANT SELECT ON system.clusters TO "+role)
+		if access == AccessOwner { // makes distributed tables
+			statements = append(statements, "GRANT REMOTE ON *.* TO "+role)
+		}
 	}
 	user, err := g.user()
 	if err != nil {

@@ -13,7 +13,7 @@ func TestGrantsInTheEngine(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
 	for _, access := range []Access{AccessReader, AccessWriter, AccessOwner} {
-		g := Grants{User: "grafana it's", Access: access, Password: "secret", Salt: bytes.Repeat([]byte{0xab}, 16)}
+		g := Grants{User: "grafana it's", Access: access, Cluster: true, Password: "secret", Salt: bytes.Repeat([]byte{0xab}, 16)}
 		statements, err := g.Statements()
 		if err != nil {
 			t.Fatal(err)
@@ -55,11 +55,17 @@ func TestGrantStatements(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
 	}
-	for _, unwanted := range []string{"INSERT", "CREATE USER", "*.*"} {
+	for _, unwanted := range []string{"INSERT", "CREATE USER", "*.*", "system.clusters"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("%q in:\n%s", unwanted, text)
 		}
 	}
+	g.Cluster, g.Access = true, AccessOwner
+	statements, err = g.Statements()
+	if text := strings.Join(statements, ";\n"); err != nil || !strings.Contains(text, "GRANT SELECT ON system.clusters TO `db1_owner`") || !strings.Contains(text, "GRANT REMOTE ON *.* TO `db1_owner`") {
+		t.Errorf("owner on a cluster: %v:\n%s", err, text)
+	}
+	g = Grants{User: "grafana", Database: "db1"}
 	// The hash is that of the server: SHA256(password + salt), both in hex.
 	g.Password, g.Salt = "secret", bytes.Repeat([]byte{0xab}, 16)
 	statements, err = g.Statements()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -14,19 +13,10 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// inserter sends batches. One batch is in flight at a time.
-type inserter struct {
-	conn     driver.Conn
-	database string
-	sending  sync.Mutex
-}
-
-// send writes the batch as one block. A batch that was written and whose answer was
-// lost may be sent again: its rows are identities. With a token the server knows it
-// again, for a while, and spares itself the work.
-func (i *inserter) send(ctx context.Context, b *batch, token string) error {
-	i.sending.Lock()
-	defer i.sending.Unlock()
+// insertBatch writes the batch as one block, to the table of one server. A batch that was
+// written and whose answer was lost may be sent again: its rows are identities. With a token
+// the server knows it again, for a while, and spares itself the work.
+func (s *Store) insertBatch(ctx context.Context, conn driver.Conn, b *batch, token string) error {
 	names, types := insertColumns(b.grain)
 	// FINAL and merges find rows that replace each other: a server need not look for them
 	// in every insert, which takes a third of its time.
@@ -34,13 +24,9 @@ func (i *inserter) send(ctx context.Context, b *batch, token string) error {
 	if token != "" {
 		settings["insert_deduplication_token"] = token
 	}
-	ctx = clickhouse.Context(
-		ctx,
-		clickhouse.WithColumnNamesAndTypes(types),
-		clickhouse.WithSettings(settings),
-	)
-	query := fmt.Sprintf("INSERT INTO %s.%s (%s)", i.database, grainAt(b.grain).table(), strings.Join(names, ", "))
-	to, err := i.conn.PrepareBatch(ctx, query)
+	ctx = clickhouse.Context(s.inserting(ctx, settings), clickhouse.WithColumnNamesAndTypes(types))
+	query := fmt.Sprintf("INSERT INTO %s.%s (%s)", s.database, s.layout.local(grainAt(b.grain).table()), strings.Join(names, ", "))
+	to, err := conn.PrepareBatch(ctx, query)
 	if err != nil {
 		return err
 	}

@@ -126,8 +126,8 @@ func (s *Store) rebuild(ctx context.Context, sources string, since time.Time) er
 				sources, stamp(since), key)
 		}
 		text := strings.NewReplacer(
-			"{minutes}", s.database+"."+f.minutes, "{of minutes}", f.ofMinutes+" AND "+during(f.minutesKey),
-			"{seconds}", s.database+"."+f.seconds, "{of seconds}", f.ofSeconds+" AND "+during(f.secondsKey),
+			"{minutes}", s.database+"."+s.layout.local(f.minutes), "{of minutes}", f.ofMinutes+" AND "+during(f.minutesKey),
+			"{seconds}", s.database+"."+s.layout.local(f.seconds), "{of seconds}", f.ofSeconds+" AND "+during(f.secondsKey),
 			"{keys}", f.keys, "{columns}", f.columns, "{values}", f.values, "{nothing}", f.nothing,
 			"{ring}", fmt.Sprintf("bitShiftRight(seq, %d)", ringBits), "{made}", fmt.Sprintf("bitAnd(seq, %d) = %[1]d", lastSeq),
 			"{last}", fmt.Sprintf("bitOr(bitShiftLeft(ring, %d), %d)", ringBits, lastSeq),
@@ -149,8 +149,10 @@ GROUP BY minute, {keys}, producer, incarnation, config_epoch, ring`, `INSERT INT
 SELECT window_start, {keys}, producer, incarnation, config_epoch, seq, {nothing} FROM {minutes} FINAL WHERE {of minutes} AND {made} AND observations > 0
 AND (window_start, producer, incarnation, config_epoch, {ring}) IN
 (SELECT window_start, producer, incarnation, config_epoch, {ring} FROM {minutes} WHERE {of minutes} AND NOT {made})`} {
-			if err := s.names.Exec(ctx, text.Replace(statement)); err != nil {
-				return s.describe("make minutes again", err)
+			for _, sh := range s.shards(s.names) { // each has all rows of its runs
+				if err := sh.conn.Exec(s.inserting(ctx, nil), text.Replace(statement)); err != nil {
+					return s.describe("make minutes again", err)
+				}
 			}
 		}
 	}

@@ -133,8 +133,8 @@ func (s *Store) present(ctx context.Context, g int, probes []probe) (map[probe]b
 			p.Signal, p.Kind, p.SrcGroup, p.DstGroup, window, p.Location, p.Encoding, p.Epoch, p.Producer, p.Incarnation, p.Seq)
 	}
 	query := fmt.Sprintf("SELECT DISTINCT %s FROM %s.%s WHERE (%s(window_start), %[1]s) IN (%[5]s) LIMIT %[6]d",
-		columns, s.database, at.table(), at.KeyStart, list.String(), maxProbes)
-	err := s.query(ctx, s.reader, "check rows", query, func(rows driver.Rows) error {
+		columns, s.database, s.layout.local(at.table()), at.KeyStart, list.String(), maxProbes)
+	read := func(rows driver.Rows) error {
 		var p probe
 		var window time.Time
 		if err := rows.Scan(&p.Signal, &p.Kind, &p.SrcGroup, &p.DstGroup, &window, &p.Location, &p.Encoding, &p.Epoch, &p.Producer, &p.Incarnation, &p.Seq); err != nil {
@@ -143,6 +143,12 @@ func (s *Store) present(ctx context.Context, g int, probes []probe) (map[probe]b
 		p.Window = window.UnixNano()
 		found[p] = true
 		return nil
-	})
-	return found, err
+	}
+	// Each shard by itself: the connection is to a server that took its rows.
+	for _, sh := range s.shards(s.reader) {
+		if err := s.query(ctx, sh.conn, "check rows", query, read); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
+
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
@@ -17,8 +19,10 @@ func TestMain(m *testing.M) {
 		chdbtest.Main(m)
 	}
 	code := m.Run()
-	if migrated.dir != "" {
-		_ = os.RemoveAll(migrated.dir)
+	for i := range migrated {
+		if dir := migrated[i].dir; dir != "" {
+			_ = os.RemoveAll(dir)
+		}
 	}
 	os.Exit(code)
 }
@@ -35,36 +39,72 @@ func sequential(t *testing.T) {
 // engineOptions reaches a real engine of the test's own, without a store.
 func engineOptions(t testing.TB) Options {
 	t.Helper()
-	return optionsOf(t, chdbtest.Start(t))
+	return optionsOf(t, startEngine(t, t.TempDir()))
+}
+
+// startEngine starts an engine over dir until the test ends, for tests of TestOnCluster as the
+// server of a cluster.
+func startEngine(t testing.TB, dir string) *chdb.Engine {
+	t.Helper()
+	o := chdbtest.Options(t, dir)
+	if onCluster(t) {
+		o.ConfigFile = clusterConfig(t, thisServer, [][]int{{thisServer}})
+	}
+	return startWith(t, o)
+}
+
+func startWith(t testing.TB, o chdb.Options) *chdb.Engine {
+	t.Helper()
+	engine, err := chdb.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Errorf("close engine: %v", err)
+		}
+	})
+	return engine
 }
 
 func optionsOf(t testing.TB, engine *chdb.Engine) Options {
-	return Options{
+	o := Options{
 		Writer:   engine.ClickHouseOptions(chdb.RoleWriter),
 		Migrator: engine.ClickHouseOptions(chdb.RoleMigrator),
 		Reader:   engine.ClickHouseOptions(chdb.RoleReader),
 		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
+	if onCluster(t) {
+		o.Cluster, o.unreplicated = testCluster, true
+		o.At = func(string) (*clickhouse.Options, error) { return engine.ClickHouseOptions(chdb.RoleWriter), nil }
+	}
+	return o
 }
 
-// migrated is the folder of an engine with an empty store, which is made once: a copy takes
-// less than migrating again.
-var migrated struct {
+// migrated are the folders of engines with an empty store, on one server and as a cluster.
+// They are made once: a copy takes less than migrating again.
+var migrated [2]struct {
 	once sync.Once
 	dir  string
 }
 
-func makeMigrated(t testing.TB) {
+func migratedFolder(t testing.TB) string {
+	t.Helper()
+	of := &migrated[0]
+	if onCluster(t) {
+		of = &migrated[1]
+	}
+	of.once.Do(func() { of.dir = makeMigrated(t) })
+	return of.dir
+}
+
+func makeMigrated(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "csigscope-store-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	migrated.dir = dir
-	engine, err := chdb.Start(t.Context(), chdbtest.Options(t, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := startEngine(t, dir)
 	s, err := Open(t.Context(), optionsOf(t, engine))
 	if err != nil {
 		t.Fatal(err)
@@ -72,17 +112,17 @@ func makeMigrated(t testing.TB) {
 	if err := errors.Join(s.Migrate(t.Context()), s.Close(), engine.Close()); err != nil {
 		t.Fatal(err)
 	}
+	return dir
 }
 
 // openStore is a migrated store over an engine of the test's own.
 func openStore(t testing.TB) *Store {
 	t.Helper()
-	migrated.once.Do(func() { makeMigrated(t) })
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(migrated.dir, "data"))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(migratedFolder(t), "data"))); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, optionsOf(t, chdbtest.StartIn(t, dir)))
+	s := open(t, optionsOf(t, startEngine(t, dir)))
 	if err := s.Migrate(t.Context()); err != nil { // nothing is to do, and rows are sent from now on
 		t.Fatal(err)
 	}
@@ -101,4 +141,12 @@ func open(t testing.TB, o Options) *Store {
 		}
 	})
 	return s
+}
+
+// truncate deletes all rows of a table, as a server that has lost them.
+func truncate(t testing.TB, s *Store, table string) {
+	t.Helper()
+	if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE "+s.database+"."+s.layout.local(table)); err != nil {
+		t.Fatal(err)
+	}
 }

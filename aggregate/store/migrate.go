@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,22 +29,6 @@ const (
 	earlierTable  = "schema_migrations"
 )
 
-// bookkeeping are the statements that make the table of versions.
-func bookkeeping(database string) []string {
-	return []string{
-		"CREATE DATABASE IF NOT EXISTS " + database,
-		"CREATE TABLE IF NOT EXISTS " + database + "." + versionsTable + `
-(
-    version UInt32 COMMENT '0: the views',
-    name String,
-    checksum UInt64 COMMENT 'of the statements',
-    at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')
-)
-ENGINE = ReplacingMergeTree(at)
-ORDER BY version`,
-	}
-}
-
 // checksum tells whether a migration's text has changed since it was applied. Every
 // statement can run again, so a changed migration is applied again: that replaces views,
 // and leaves tables as they are, which change by further migrations only. Views are applied
@@ -60,37 +46,12 @@ func (m migration) checksum() uint64 {
 //
 // A schema that is current takes no right but to read it: a writer (AccessWriter) may not
 // create what is there already.
+//
+// On a cluster it migrates each server, and passes over those that are away as long as one of
+// their shard answers: the next Migrate brings them up to date.
 func (s *Store) Migrate(ctx context.Context) error {
-	status, err := s.Status(ctx)
-	if errors.Is(err, ErrNoSchema) {
-		for _, statement := range bookkeeping(s.database) {
-			if err := s.migrator.Exec(ctx, statement); err != nil {
-				return s.describe("create schema", err)
-			}
-		}
-		status, err = s.Status(ctx)
-	}
-	if err != nil {
+	if err := s.onServers(ctx, func(conn driver.Conn) error { return s.migrateOn(ctx, conn) }); err != nil {
 		return err
-	}
-	applied := false
-	for i, m := range s.schema {
-		if status[i].Current {
-			continue
-		}
-		if err := s.apply(ctx, m); err != nil {
-			return err
-		}
-		applied = true
-	}
-	if applied {
-		rows, err := s.Retention(ctx)
-		if err == nil {
-			err = s.keepNames(ctx, rows)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	for _, d := range s.deliveries {
 		d.start()
@@ -98,14 +59,81 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) apply(ctx context.Context, m migration) error {
+// migrateOn migrates one server.
+func (s *Store) migrateOn(ctx context.Context, conn driver.Conn) error {
+	status, err := s.statusOf(ctx, conn)
+	if errors.Is(err, ErrNoSchema) {
+		for _, statement := range s.layout.bookkeeping() {
+			if err := conn.Exec(ctx, statement); err != nil {
+				return s.describe("create schema", err)
+			}
+		}
+		status, err = s.statusOf(ctx, conn)
+	}
+	if err != nil {
+		return err
+	}
+	pending := slices.IndexFunc(status, func(m MigrationStatus) bool { return !m.Current })
+	if pending < 0 {
+		return nil
+	}
+	if err := s.copyTables(ctx, conn); err != nil {
+		return err
+	}
+	for i, m := range s.schema[pending:] {
+		if status[pending+i].Current {
+			continue
+		}
+		if err := s.apply(ctx, conn, m); err != nil {
+			return err
+		}
+	}
+	rows, err := s.retentionOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return s.keepNames(ctx, conn, rows)
+}
+
+// copyTables creates the tables that another server of the cluster has, as it has them: a
+// replica must be created with the columns and the retention that the others have by then.
+func (s *Store) copyTables(ctx context.Context, conn driver.Conn) error {
+	if !s.layout.clustered() {
+		return nil
+	}
+	statements := make(map[string]string) // by table
+	query := fmt.Sprintf("SELECT name, create_table_query FROM system.tables WHERE database = '%s' AND engine LIKE '%%MergeTree' AND name NOT IN ('%s', '%s') LIMIT %d",
+		s.database, versionsTable, shardsTable, maxObjects)
+	err := s.onServers(ctx, func(other driver.Conn) error {
+		if other == conn {
+			return nil
+		}
+		return s.ask(ctx, other, "read tables", query, func(rows driver.Rows) error {
+			var name, statement string
+			err := rows.Scan(&name, &statement)
+			statements[name] = "CREATE TABLE IF NOT EXISTS " + strings.TrimPrefix(statement, "CREATE TABLE ")
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(statements)) {
+		if err := conn.Exec(ctx, statements[name]); err != nil {
+			return s.describe("create "+name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) apply(ctx context.Context, conn driver.Conn, m migration) error {
 	what := fmt.Sprintf("apply migration %d, %s", m.Version, m.Name)
 	for _, statement := range m.Statements {
-		if err := s.migrator.Exec(ctx, statement); err != nil {
+		if err := s.alter(ctx, conn, statement); err != nil {
 			return s.describe(what, err)
 		}
 	}
-	batch, err := s.migrator.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+versionsTable+" (version, name, checksum)")
+	batch, err := conn.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+versionsTable+" (version, name, checksum)")
 	if err != nil {
 		return s.describe(what, err)
 	}
@@ -116,14 +144,56 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 	return s.describe(what, batch.Send())
 }
 
+// alter runs a statement of a migration. A replica that another one has just changed may still
+// learn of it.
+func (s *Store) alter(ctx context.Context, conn driver.Conn, statement string) error {
+	for backoff := newBackoff(); ; {
+		err := conn.Exec(ctx, statement)
+		if exceptionCode(err) != codeAlterConflict || !backoff.Wait(ctx) {
+			return err
+		}
+	}
+}
+
 // Status lists the migrations that this program knows, in the order in which Migrate
 // applies them: tables by their numbers, then the views. It fails with ErrNoSchema where
-// Migrate has never run, and otherwise where Migrate refuses the database.
-func (s *Store) Status(ctx context.Context) ([]MigrationStatus, error) {
-	if err := s.refuseEarlier(ctx); err != nil {
+// Migrate has never run, and otherwise where Migrate refuses the database. A cluster has a
+// migration when all servers that answer have it.
+func (s *Store) Status(ctx context.Context) (status []MigrationStatus, err error) {
+	var without error
+	err = s.onServers(ctx, func(conn driver.Conn) error {
+		of, err := s.statusOf(ctx, conn)
+		switch {
+		case errors.Is(err, ErrNoSchema):
+			without = err
+			return nil
+		case status == nil:
+			status = of
+		}
+		for i := range of {
+			if !of[i].Current {
+				status[i] = of[i]
+			}
+		}
+		return err
+	})
+	if err != nil || status == nil {
+		return nil, cmp.Or(err, without)
+	}
+	for i := range status {
+		if without != nil {
+			status[i].Current, status[i].Applied = false, time.Time{}
+		}
+	}
+	return status, nil
+}
+
+// statusOf is the Status of one server.
+func (s *Store) statusOf(ctx context.Context, conn driver.Conn) ([]MigrationStatus, error) {
+	if err := s.refuseOthers(ctx, conn); err != nil {
 		return nil, err
 	}
-	applied, err := s.applied(ctx)
+	applied, err := s.applied(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +216,26 @@ func (s *Store) Status(ctx context.Context) ([]MigrationStatus, error) {
 	return status, nil
 }
 
-// refuseEarlier fails with ErrEarlierSchema for a database from before version 1.
-func (s *Store) refuseEarlier(ctx context.Context) error {
-	query := fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s' AND name = '%s' LIMIT 1", s.database, earlierTable)
-	return s.ask(ctx, s.migrator, "read schema", query, func(driver.Rows) error {
-		return fmt.Errorf("database %s: %w", s.database, ErrEarlierSchema)
+// refuseOthers fails with ErrEarlierSchema for a database from before version 1, and with
+// ErrCluster for one of a cluster where none is configured, or the other way round.
+func (s *Store) refuseOthers(ctx context.Context, conn driver.Conn) error {
+	seconds := grainAt(secondGrain).table()
+	query := fmt.Sprintf("SELECT name, engine FROM system.tables WHERE database = '%s' AND name IN ('%s', '%s') ORDER BY name = '%[2]s' DESC LIMIT 2",
+		s.database, earlierTable, seconds)
+	return s.ask(ctx, conn, "read schema", query, func(rows driver.Rows) error {
+		var name, engine string
+		if err := rows.Scan(&name, &engine); err != nil {
+			return err
+		}
+		switch distributed := engine == "Distributed"; {
+		case name == earlierTable:
+			return fmt.Errorf("database %s: %w", s.database, ErrEarlierSchema)
+		case distributed && !s.layout.clustered():
+			return fmt.Errorf("database %s: %w: its tables are those of a cluster: name it in the configuration (store.cluster)", s.database, ErrCluster)
+		case !distributed && s.layout.clustered():
+			return fmt.Errorf("database %s: %w: its tables are those of one server: leave out store.cluster, or name a new database", s.database, ErrCluster)
+		}
+		return nil
 	})
 }
 
@@ -163,10 +248,10 @@ type appliedMigration struct {
 // maxMigrations bounds what is read of a table that anyone may have written to.
 const maxMigrations = 10000
 
-func (s *Store) applied(ctx context.Context) ([]appliedMigration, error) {
+func (s *Store) applied(ctx context.Context, conn driver.Conn) ([]appliedMigration, error) {
 	query := fmt.Sprintf("SELECT version, checksum, at FROM %s.%s FINAL ORDER BY version LIMIT %d", s.database, versionsTable, maxMigrations)
 	var list []appliedMigration
-	err := s.ask(ctx, s.migrator, "read schema", query, func(rows driver.Rows) error {
+	err := s.ask(ctx, conn, "read schema", query, func(rows driver.Rows) error {
 		var a appliedMigration
 		if err := rows.Scan(&a.version, &a.checksum, &a.at); err != nil {
 			return err

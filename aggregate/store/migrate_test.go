@@ -72,7 +72,7 @@ func TestMigrateChanged(t *testing.T) {
 	s := openStore(t)
 	record := func(version uint32, name string) {
 		t.Helper()
-		if err := s.apply(t.Context(), migration{Version: version, Name: name, Statements: []string{"SELECT 1"}}); err != nil {
+		if err := s.apply(t.Context(), s.migrator, migration{Version: version, Name: name, Statements: []string{"SELECT 1"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

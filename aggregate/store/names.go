@@ -295,7 +295,7 @@ func (s *Store) Unpin(ctx context.Context, names []string) (list []UnpinnedName,
 		}
 		statement := fmt.Sprintf("INSERT INTO %[1]s.%[2]s (%[3]s, %[4]s) SELECT %[3]s, exporter, false FROM %[1]s.%[2]s FINAL WHERE %[5]s",
 			s.database, t.name, t.columns, pinColumns, where)
-		if err := s.describe("unpin "+t.name, s.names.Exec(ctx, statement)); err != nil {
+		if err := s.describe("unpin "+t.name, s.names.Exec(s.inserting(ctx, nil), statement)); err != nil {
 			return nil, err
 		}
 	}

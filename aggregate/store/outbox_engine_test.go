@@ -57,9 +57,7 @@ func TestOutboxOnEngine(t *testing.T) {
 		t.Errorf("%d rows after three inserts with one token, want %d", got, b.rows())
 	}
 
-	if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope.partials_1s"); err != nil {
-		t.Fatal(err)
-	}
+	truncate(t, s, "partials_1s")
 	if !s.deliveries[0].verify(t.Context()) {
 		t.Fatal("the server could not be asked")
 	}
@@ -119,9 +117,7 @@ func TestTrimmedStaysTrimmed(t *testing.T) {
 	}
 	writeTrimmed(t, stores[1], aggregate.Source{Producer: 2}, testStart.Add(time.Minute), 3)
 	for _, table := range tables {
-		if err := stores[0].migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope."+table); err != nil {
-			t.Fatal(err)
-		}
+		truncate(t, stores[0], table)
 	}
 	expect("of a server that lost later rows", 40, 40, 1, 1)
 }
@@ -152,7 +148,7 @@ func TestPresent(t *testing.T) {
 	s := openStore(t)
 	for i, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
 		b := batchOf(t, resolution, uint64(i))
-		if err := (&inserter{conn: s.names, database: s.database}).send(t.Context(), b, ""); err != nil {
+		if err := s.insertBatch(t.Context(), s.names, b, ""); err != nil {
 			t.Fatal(err)
 		}
 		want := map[probe]bool{}

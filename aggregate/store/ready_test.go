@@ -56,6 +56,12 @@ func laterOptions(t *testing.T, engine *chdb.Engine) (Options, *doors) {
 	d.shut.Store(true)
 	o := optionsOf(t, engine)
 	o.Writer, o.Migrator, o.Reader = d.through(o.Writer), d.through(o.Migrator), d.through(o.Reader)
+	if at := o.At; at != nil {
+		o.At = func(address string) (*clickhouse.Options, error) {
+			to, err := at(address)
+			return d.through(to), err
+		}
+	}
 	o.Outbox = &Outbox{Dir: t.TempDir()}
 	o.Later = &Later{Patience: time.Hour}
 	return o, d
@@ -88,7 +94,7 @@ func writeAway(t *testing.T, s *Store, of aggregate.Source) []row {
 // that waited.
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
-	o, doors := laterOptions(t, chdbtest.Start(t))
+	o, doors := laterOptions(t, startEngine(t, t.TempDir()))
 	o.Later.Retention = Retention{fineGrain: 3 * time.Hour}
 	s := open(t, o)
 	if err := s.Ready(t.Context()); !errors.Is(err, ErrNotReady) || !errors.Is(err, ErrUnreachable) {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -39,16 +41,35 @@ type insertion struct {
 
 	parts   func() []part               // of each row
 	without func(gone []bool) insertion // all rows but those; of a single record, as parts is
+	joined  []insertion                 // the single ones that join made one; nil for a single one
+}
+
+// table is the one that the rows go to.
+func (in insertion) table() string {
+	table, _, _ := strings.Cut(in.into, " ")
+	return table
+}
+
+// singles are the insertions that were joined to this one.
+func (in insertion) singles() []insertion {
+	if in.joined == nil && in.rows > 0 {
+		return []insertion{in}
+	}
+	return in.joined
 }
 
 // join makes one insertion of two into the same table.
 func (in insertion) join(o insertion) insertion {
-	return insertion{into: in.into, rows: in.rows + o.rows, fill: func(to driver.Batch) error {
-		if err := in.fill(to); err != nil {
-			return err
+	all := insertion{into: in.into, rows: in.rows + o.rows, joined: slices.Concat(in.singles(), o.singles())}
+	all.fill = func(to driver.Batch) error {
+		for _, one := range all.joined {
+			if err := one.fill(to); err != nil {
+				return err
+			}
 		}
-		return o.fill(to)
-	}}
+		return nil
+	}
+	return all
 }
 
 // recordTable is how rows of a type come to their table.
@@ -213,19 +234,6 @@ func (d *delivery) takeJSON(class int, record any) error {
 		return err
 	}
 	return d.append(p)
-}
-
-// sendRecords writes rows once.
-func (s *Store) sendRecords(ctx context.Context, in insertion) error {
-	to, err := s.names.PrepareBatch(ctx, "INSERT INTO "+s.database+"."+in.into)
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	if err := in.fill(to); err != nil {
-		return err
-	}
-	return to.Send()
 }
 
 // recordTables are the tables of records, in the order of their classes.

@@ -29,17 +29,32 @@ var expiryUnits = map[string]time.Duration{"Second": time.Second, "Minute": time
 // would expire later expire at once.
 const forever = 50 * 365 * 24 * time.Hour
 
-// Retention tells what holds now.
+// Retention tells what holds now; on a cluster, on the shard that keeps rows for the shortest
+// time.
 func (s *Store) Retention(ctx context.Context) (Retention, error) {
 	kept := Retention{forever, forever, forever}
+	for _, sh := range s.shards(s.migrator) {
+		of, err := s.retentionOf(ctx, sh.conn)
+		if err != nil {
+			return kept, err
+		}
+		for g := range kept {
+			kept[g] = min(kept[g], of[g])
+		}
+	}
+	return kept, nil
+}
+
+func (s *Store) retentionOf(ctx context.Context, conn driver.Conn) (Retention, error) {
+	kept := Retention{forever, forever, forever}
 	query := fmt.Sprintf("SELECT name, create_table_query FROM system.tables WHERE database = '%s' AND name LIKE 'partials%%' LIMIT 100", s.database)
-	err := s.ask(ctx, s.migrator, "read retention", query, func(rows driver.Rows) error {
+	err := s.ask(ctx, conn, "read retention", query, func(rows driver.Rows) error {
 		var name, text string
 		if err := rows.Scan(&name, &text); err != nil {
 			return err
 		}
 		for g := range numGrains {
-			if found := expiry.FindStringSubmatch(text); found != nil && name == grainAt(g).table() {
+			if found := expiry.FindStringSubmatch(text); found != nil && name == s.layout.local(grainAt(g).table()) {
 				n, err := strconv.ParseInt(found[2], 10, 32)
 				if err != nil {
 					return fmt.Errorf("retention of %s: %w", name, err)
@@ -84,7 +99,16 @@ func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 	if err := keep.check(); err != nil || keep == (Retention{}) {
 		return err
 	}
-	now, err := s.Retention(ctx)
+	for _, sh := range s.shards(s.migrator) {
+		if err := s.setRetention(ctx, sh.conn, keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) setRetention(ctx context.Context, conn driver.Conn, keep Retention) error {
+	now, err := s.retentionOf(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -92,14 +116,14 @@ func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 		if d == 0 || d == now[g] {
 			continue
 		}
-		statement := fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL stored_at + %s", s.database, grainAt(g).table(), interval(d))
-		if err := s.migrator.Exec(ctx, statement); err != nil {
+		statement := fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL stored_at + %s", s.database, s.layout.local(grainAt(g).table()), interval(d))
+		if err := conn.Exec(ctx, statement); err != nil {
 			return s.describe("set retention", err)
 		}
 		s.logger.Info("retention changed", slog.String("table", grainAt(g).table()), slog.Duration("from", now[g]), slog.Duration("to", d))
 		now[g] = d
 	}
-	return s.keepNames(ctx, now)
+	return s.keepNames(ctx, conn, now)
 }
 
 const (
@@ -113,11 +137,11 @@ const (
 var nameExpiry = regexp.MustCompile(`TTL used \+ toIntervalDay\(([0-9]+)\)`)
 
 // keepNames has names kept for as long after their last use as any rows after they were written.
-func (s *Store) keepNames(ctx context.Context, rows Retention) error {
+func (s *Store) keepNames(ctx context.Context, conn driver.Conn, rows Retention) error {
 	days := int64((max(slices.Max(rows[:]), recordRetention) + namesMargin + 24*time.Hour - 1) / (24 * time.Hour))
 	var differ []string
 	query := fmt.Sprintf("SELECT name, create_table_query FROM system.tables WHERE database = '%s' AND name IN ('groups', 'locations') LIMIT 2", s.database)
-	err := s.ask(ctx, s.migrator, "read retention of names", query, func(rows driver.Rows) error {
+	err := s.ask(ctx, conn, "read retention of names", query, func(rows driver.Rows) error {
 		var name, text string
 		if err := rows.Scan(&name, &text); err != nil {
 			return err
@@ -129,7 +153,7 @@ func (s *Store) keepNames(ctx context.Context, rows Retention) error {
 	})
 	for _, name := range differ {
 		err = errors.Join(err, s.describe("set retention of names",
-			s.migrator.Exec(ctx, fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL used + toIntervalDay(%d)", s.database, name, days))))
+			conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL used + toIntervalDay(%d)", s.database, name, days))))
 	}
 	return err
 }

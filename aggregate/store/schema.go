@@ -2,6 +2,7 @@ package store
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -125,19 +126,19 @@ func unpack(v version, column string, bits int) string {
 		bits, column, width, width, column, width)
 }
 
-// migrations renders the schema for a database on a server of a version, in the order in
+// migrations renders the schema of a database on servers of a version, in the order in
 // which it is applied: tables by their numbers, then the views, which read the newest tables.
-func migrations(database string, server version) ([]migration, error) {
-	if !databaseName.MatchString(database) {
-		return nil, fmt.Errorf("name database %q: expected letters, digits and _, at most 64", database)
+func migrations(l layout, server version) ([]migration, error) {
+	if !databaseName.MatchString(l.database) {
+		return nil, fmt.Errorf("name database %q: expected letters, digits and _, at most 64", l.database)
 	}
 	data := sqlData{
-		Database:     database,
+		Database:     l.database,
 		UnpackCodes:  unpack(server, "dist_codes", 16),
 		UnpackCounts: unpack(server, "dist_counts", 64),
 	}
 	for i := range numGrains {
-		data.Grains = append(data.Grains, sqlGrain{grain: grainAt(i), Database: database})
+		data.Grains = append(data.Grains, sqlGrain{grain: grainAt(i), Database: l.database})
 	}
 	files, err := template.ParseFS(migrationFiles, "migrations/*.sql")
 	if err != nil {
@@ -149,7 +150,7 @@ func migrations(database string, server version) ([]migration, error) {
 	}
 	list := make([]migration, 0, len(names)+1)
 	for _, path := range append(names, "migrations/views.sql") {
-		m, err := render(files, strings.TrimPrefix(path, "migrations/"), data)
+		m, err := render(files, strings.TrimPrefix(path, "migrations/"), data, l)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +160,7 @@ func migrations(database string, server version) ([]migration, error) {
 	return list, nil
 }
 
-func render(files *template.Template, file string, data sqlData) (migration, error) {
+func render(files *template.Template, file string, data sqlData, l layout) (migration, error) {
 	name, version := strings.TrimSuffix(file, ".sql"), uint64(0)
 	if number, rest, ok := strings.Cut(name, "_"); ok {
 		var err error
@@ -172,12 +173,20 @@ func render(files *template.Template, file string, data sqlData) (migration, err
 	if err := files.ExecuteTemplate(&text, file, data); err != nil {
 		return migration{}, fmt.Errorf("render migration %s: %w", file, err)
 	}
-	return migration{Version: uint32(version), Name: name, Statements: split(text.String())}, nil
+	m := migration{Version: uint32(version), Name: name}
+	for _, statement := range cutStatements(text.String()) {
+		list, err := l.translate(statement)
+		if err != nil {
+			return migration{}, fmt.Errorf("render migration %s: %w", file, err)
+		}
+		m.Statements = append(m.Statements, list...)
+	}
+	return m, nil
 }
 
-// split cuts a file into statements, each ended by a semicolon at the end of a line,
+// cutStatements cuts a file into statements, each ended by a semicolon at the end of a line,
 // without comment lines.
-func split(text string) []string {
+func cutStatements(text string) []string {
 	var statements []string
 	var current []string
 	for line := range strings.Lines(text) {
@@ -200,14 +209,57 @@ func split(text string) []string {
 
 // Statements is the whole schema for a database, in order, as it is created on a
 // current server. Running it again changes nothing.
-func Statements(database string) ([]string, error) {
-	list, err := migrations(database, currentServer)
+func Statements(database string) ([]string, error) { return statements(layout{database: database}) }
+
+func statements(l layout) ([]string, error) {
+	list, err := migrations(l, currentServer)
 	if err != nil {
 		return nil, err
 	}
-	statements := bookkeeping(database)
+	statements := l.bookkeeping()
 	for _, m := range list {
 		statements = append(statements, m.Statements...)
 	}
 	return statements, nil
+}
+
+// ErrOldServer is the error of servers that lack what the schema needs.
+var ErrOldServer = errors.New("server too old")
+
+// version is a server's, by which features are told apart.
+type version struct{ major, minor int }
+
+// The oldest server that the views run on, and one that has all that is used where
+// present.
+var (
+	oldestServer  = version{24, 8}
+	currentServer = version{26, 7}
+)
+
+func (v version) before(o version) bool {
+	return v.major < o.major || v.major == o.major && v.minor < o.minor
+}
+
+func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
+
+// parseVersion reads the answer to SELECT version(), such as "26.7.2.1", and refuses
+// servers that are too old.
+func parseVersion(s string) (version, error) {
+	parts := strings.SplitN(s, ".", 3)
+	if len(parts) < 2 {
+		return version{}, fmt.Errorf("read server version %q: expected MAJOR.MINOR", s)
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return version{}, fmt.Errorf("read server version %q: %w", s, err)
+	}
+	minor, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return version{}, fmt.Errorf("read server version %q: %w", s, err)
+	}
+	v := version{major, minor}
+	if v.before(oldestServer) {
+		return v, fmt.Errorf("use server %s: %w: need ClickHouse %s or later, or --store embedded", s, ErrOldServer, oldestServer)
+	}
+	return v, nil
 }

@@ -63,9 +63,7 @@ func TestSettle(t *testing.T) {
 		if got := rawRows(t, s, "partials_1s"); got != n {
 			t.Errorf("%d rows stored, want %d", got, n)
 		}
-		if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope.partials_1s"); err != nil {
-			t.Fatal(err)
-		}
+		truncate(t, s, "partials_1s")
 	})
 	opened(func(*Store) {}, func(s *Store) {
 		settle(s, "rows that were lost", func(d Settled) bool { return d.Sent == 0 && d.Resent > 0 && d.Strangers == 1 })
@@ -73,9 +71,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%d rows stored, want %d", got, n)
 		}
 		settle(s, "again", func(d Settled) bool { return d.Sent == 0 })
-		if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope.partials_1s"); err != nil {
-			t.Fatal(err)
-		}
+		truncate(t, s, "partials_1s")
 	})
 	leave()
 	opened(func(s *Store) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,17 @@ type Options struct {
 	Migrator *clickhouse.Options // nil: as Writer, or else Reader
 	Reader   *clickhouse.Options // nil: as Writer
 
-	Database string       // empty: DefaultDatabase
-	Logger   *slog.Logger // nil: silent
+	Database string // empty: DefaultDatabase
+
+	// Cluster names the cluster of the server's system.clusters that the database is sharded
+	// over; empty: the database is on that server alone.
+	Cluster string
+	// At says how a server of the cluster is reached, by host:port; required with Cluster.
+	At func(address string) (*clickhouse.Options, error)
+	// unreplicated is for tests, see layout.
+	unreplicated bool
+
+	Logger *slog.Logger // nil: silent
 
 	// ToDrop opens databases from before version 1 too, of which Contents and Drop alone
 	// know something.
@@ -49,6 +59,7 @@ type Options struct {
 // Store writes to and reads from one database. It is safe for concurrent use.
 type Store struct {
 	database string
+	layout   layout
 	host     string
 	schema   []migration // in the order in which they are applied
 	logger   *slog.Logger
@@ -56,11 +67,14 @@ type Store struct {
 	settings clickhouse.Settings // the limits that the reader's user may set
 	maxRows  int
 
-	conns     []driver.Conn
+	dialing   sync.Mutex
+	conns     []driver.Conn // guarded by dialing
 	migrator  driver.Conn
 	reader    driver.Conn
 	names     driver.Conn // of the writer
-	writer    *writer     // nil without a writer
+	fleet     *fleet      // the servers of the cluster; nil without one
+	pins      pins
+	writer    *writer // nil without a writer
 	retry     attempts
 	latency   latency
 	contested atomic.Pointer[func(refused, held fabric.Name)]
@@ -91,9 +105,18 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		limits:   o.Limits.withDefaults(),
 		unlisted: map[string]*atomic.Uint64{groupNames: {}, locationNames: {}},
 	}
+	s.layout = layout{database: s.database, cluster: o.Cluster, unreplicated: o.unreplicated}
 	s.maxRows = int(min(s.limits.ResultRows, math.MaxInt32))
 	if !databaseName.MatchString(s.database) {
 		return nil, fmt.Errorf("open store: database %q: expected letters, digits and _, at most 64", s.database)
+	}
+	if o.Cluster != "" {
+		if err := CheckCluster(o.Cluster); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+		if o.At == nil {
+			return nil, errors.New("open store: expected how the servers of the cluster are reached")
+		}
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -127,7 +150,10 @@ func (s *Store) connect(ctx context.Context, o *Options) error {
 	if s.reader, err = s.dial(o.Reader); err != nil {
 		return err
 	}
-	if s.migrator, err = s.dial(o.Migrator); err != nil {
+	if s.layout.clustered() {
+		s.openFleet(s.reader, o)
+		s.reader, s.migrator = s.fleet.any, s.fleet.any
+	} else if s.migrator, err = s.dial(o.Migrator); err != nil {
 		return err
 	}
 	if o.Later != nil {
@@ -148,8 +174,13 @@ func (s *Store) meet(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if s.schema, err = migrations(s.database, version); err != nil {
+	if s.schema, err = migrations(s.layout, version); err != nil {
 		return err
+	}
+	if s.layout.clustered() {
+		if err := s.discover(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.limitQuestions(ctx); err != nil {
 		return err
@@ -157,19 +188,21 @@ func (s *Store) meet(ctx context.Context, o *Options) error {
 	if o.ToDrop {
 		return nil
 	}
-	return s.refuseEarlier(ctx)
+	return s.refuseOthers(ctx, s.migrator)
 }
 
 // openWriter takes rows from now on.
 func (s *Store) openWriter(o *Options) error {
-	conn, err := s.dial(o.Writer)
-	if err != nil {
-		return err
+	if s.fleet != nil {
+		s.names = s.fleet.any
+	} else {
+		var err error
+		if s.names, err = s.dial(o.Writer); err != nil {
+			return err
+		}
 	}
-	s.names = conn
 	s.retry = attempts{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
-	insert := &inserter{conn: conn, database: s.database}
-	to := &server{s, insert}
+	to := &server{Store: s}
 	send := func(ctx context.Context, list []*batch, _ []byte) error {
 		if err := to.sendBatch(ctx, list[0], ""); err != nil || len(list[0].flows) == 0 {
 			return err
@@ -191,26 +224,14 @@ func (s *Store) openWriter(o *Options) error {
 	return nil
 }
 
-// server is the target of outboxes.
-type server struct {
-	*Store
-	*inserter
-}
-
-func (s *server) sendBatch(ctx context.Context, b *batch, token string) error {
-	err := s.send(ctx, b, token)
-	if err == nil {
-		s.latency.taken(b, time.Now())
-	}
-	return err
-}
-
 // dial does not connect yet: connections are made when they are needed.
 func (s *Store) dial(o *clickhouse.Options) (driver.Conn, error) {
 	conn, err := clickhouse.Open(native.Checked(o))
 	if err != nil {
 		return nil, s.describe("open store", err)
 	}
+	s.dialing.Lock()
+	defer s.dialing.Unlock()
 	s.conns = append(s.conns, conn)
 	return conn, nil
 }
@@ -246,6 +267,8 @@ func (s *Store) Close() error {
 		s.stopPreparing()
 	}
 	s.deliveries = nil
+	s.dialing.Lock()
+	defer s.dialing.Unlock()
 	for _, c := range s.conns {
 		failed = errors.Join(failed, c.Close())
 	}

@@ -36,8 +36,18 @@ type Dropped struct {
 // rows again that the server took and Trim deleted. Rows that still wait in one are sent,
 // into a deleted partition too: nobody has seen them yet, and a later pass deletes them with
 // a gap of their own if there is no room.
-func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
-	there, err := s.own(ctx)
+//
+// On a cluster the budget is that of each shard, which is trimmed for itself.
+func (s *Store) Trim(ctx context.Context, budget uint64) (dropped []Dropped, failed error) {
+	for _, sh := range s.shards(s.migrator) {
+		list, err := s.trimShard(ctx, sh, budget)
+		dropped, failed = append(dropped, list...), errors.Join(failed, err)
+	}
+	return dropped, failed
+}
+
+func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropped, error) {
+	there, err := s.own(ctx, sh.conn)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +58,7 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 	if used <= budget {
 		return nil, nil
 	}
-	partitions, err := s.partitions(ctx)
+	partitions, err := s.partitions(ctx, sh.conn)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +69,10 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 		if used <= budget && (i == 0 || !p.together(&partitions[i-1])) {
 			break
 		}
-		if err := s.recordTrimmed(ctx, p); err != nil {
+		if err := s.recordTrimmed(ctx, sh.conn, p); err != nil {
 			return dropped, err
 		}
-		if err := s.dropPartition(ctx, p); err != nil {
+		if err := s.dropPartition(ctx, sh, p); err != nil {
 			return dropped, err
 		}
 		dropped = append(dropped, p.Dropped)
@@ -77,12 +87,12 @@ func (s *Store) Trim(ctx context.Context, budget uint64) ([]Dropped, error) {
 // recordTrimmed leaves in gaps what a partition held of each producer: before it is
 // deleted, so that a failure in between leaves a gap too many and not one too few. The same
 // rows once more replace their gap; rows that came into the partition later have another.
-func (s *Store) recordTrimmed(ctx context.Context, p *diskPartition) error {
+func (s *Store) recordTrimmed(ctx context.Context, conn driver.Conn, p *diskPartition) error {
 	statement := fmt.Sprintf(`INSERT INTO %[1]s.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)
 SELECT producer, incarnation, %[2]s AS run, toUInt64(%[3]s) AS length, min(%[4]s), max(%[5]s), count(), %[6]s, '%[7]s', cityHash64('%[8]s', '%[9]s', sum(cityHash64(seq, stored_at))), now64(3, 'UTC')
-FROM %[1]s.%[8]s FINAL WHERE _partition_id = '%[9]s' GROUP BY producer, incarnation, run, length`,
-		s.database, p.of.epoch, p.of.length, p.of.from, p.of.to, p.of.observations, p.of.reason, p.Table, p.id)
-	return s.describe("record what is trimmed of "+p.Table, s.migrator.Exec(ctx, statement))
+FROM %[1]s.%[10]s FINAL WHERE _partition_id = '%[9]s' GROUP BY producer, incarnation, run, length`,
+		s.database, p.of.epoch, p.of.length, p.of.from, p.of.to, p.of.observations, p.of.reason, p.Table, p.id, s.layout.local(p.Table))
+	return s.describe("record what is trimmed of "+p.Table, conn.Exec(s.inserting(ctx, nil), statement))
 }
 
 // trimmed reports for each of some rows of a class whether a gap of Trim, in any process,
@@ -121,13 +131,17 @@ WHERE reason = '%s' AND %s AND window_from <= '%s' AND window_to >= '%s' AND (pr
 	return gone, err
 }
 
-func (s *Store) dropPartition(ctx context.Context, p *diskPartition) error {
+func (s *Store) dropPartition(ctx context.Context, sh shard, p *diskPartition) error {
 	// Servers hold back what is larger than a limit.
-	statement := fmt.Sprintf("ALTER TABLE %s.%s DROP PARTITION ID '%s' SETTINGS max_partition_size_to_drop = 0", s.database, p.Table, p.id)
-	if err := s.migrator.Exec(ctx, statement); err != nil {
+	statement := fmt.Sprintf("ALTER TABLE %s.%s DROP PARTITION ID '%s' SETTINGS max_partition_size_to_drop = 0", s.database, s.layout.local(p.Table), p.id)
+	if err := sh.conn.Exec(ctx, statement); err != nil {
 		return s.describe("trim "+p.Table, err)
 	}
-	s.logger.Warn("partition deleted: disk budget", slog.String("table", p.Table), slog.String("partition", p.Partition),
+	logger := s.logger
+	if s.layout.clustered() {
+		logger = logger.With(slog.Any("shard", sh.number))
+	}
+	logger.Warn("partition deleted: disk budget", slog.String("table", p.Table), slog.String("partition", p.Partition),
 		slog.Uint64("rows", p.Rows), slog.Uint64("bytes", p.Bytes))
 	return nil
 }
@@ -269,20 +283,21 @@ func (p *diskPartition) together(o *diskPartition) bool {
 
 // partitions are those that Trim may delete with what they hold, in the order in which it
 // does.
-func (s *Store) partitions(ctx context.Context) ([]diskPartition, error) {
+func (s *Store) partitions(ctx context.Context, conn driver.Conn) ([]diskPartition, error) {
 	tables := trimmables()
 	names := make([]string, 0, len(tables))
 	for _, t := range tables {
-		names = append(names, "'"+t.table+"'")
+		names = append(names, "'"+s.layout.local(t.table)+"'")
 	}
 	query := fmt.Sprintf(`SELECT table, partition, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts
 WHERE database = '%s' AND table IN (%s) AND active GROUP BY table, partition, partition_id LIMIT %d`, s.database, strings.Join(names, ", "), maxVerifyRows)
 	var list []diskPartition
-	err := s.query(ctx, s.migrator, "list partitions", query, func(rows driver.Rows) error {
+	err := s.query(ctx, conn, "list partitions", query, func(rows driver.Rows) error {
 		var p diskPartition
 		if err := rows.Scan(&p.Table, &p.Partition, &p.id, &p.Rows, &p.Bytes); err != nil {
 			return err
 		}
+		p.Table = strings.TrimSuffix(p.Table, localSuffix)
 		p.order = slices.IndexFunc(tables, func(t trimmable) bool { return t.table == p.Table })
 		p.of = tables[p.order]
 		p.turn, p.begin = turnOf(p.Table, p.Partition)

@@ -191,7 +191,7 @@ func TestMigrateResumes(t *testing.T) {
 		for after := 0; !migrateKilled(t, u.old, after); after++ {
 			kills++
 			if done := applied(u.old); done > last {
-				last, after = done, len(bookkeeping(u.old.database))-1
+				last, after = done, len(u.old.layout.bookkeeping())-1
 			}
 		}
 		t.Logf("killed %d times", kills)
@@ -201,7 +201,7 @@ func TestMigrateResumes(t *testing.T) {
 
 // applied is how many migrations are recorded.
 func applied(s *Store) int {
-	list, err := s.applied(context.Background())
+	list, err := s.applied(context.Background(), s.migrator)
 	if err != nil {
 		return 0
 	}

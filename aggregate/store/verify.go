@@ -66,6 +66,9 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	if err := v.holdings(ctx); err != nil {
 		return err
 	}
+	if err := v.placement(ctx); err != nil {
+		return err
+	}
 	var days [numGrains][]time.Time
 	for g := range numGrains {
 		if days[g], err = v.slots(ctx, grainAt(g).table(), 24*time.Hour, "1"); err != nil {
@@ -139,6 +142,9 @@ func (v *verifier) prepare(ctx context.Context) error {
 	v.settings = Limits{Time: verifyTime, ReadRows: 1 << 62, Memory: v.limits.Memory, ResultRows: maxVerifyRows}.constrained(server)
 	if server[settingReadOnly].value != "1" {
 		v.spill = fmt.Sprintf("\nSETTINGS do_not_merge_across_partitions_select_final = 1, max_bytes_before_external_group_by = %d", verifySpill)
+		if v.layout.clustered() {
+			v.spill += ", distributed_product_mode = 'global'"
+		}
 	}
 	v.expiry, err = v.Retention(ctx)
 	return err

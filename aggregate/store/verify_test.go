@@ -263,9 +263,7 @@ func TestVerifyRuns(t *testing.T) {
 func TestVerifyExpired(t *testing.T) {
 	sequential(t)
 	s := verified(t, 4)
-	if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE csigscope.partials_1s"); err != nil {
-		t.Fatal(err)
-	}
+	truncate(t, s, "partials_1s")
 	if found := faults(t, s); found[fold] != 0 || found[gone] == 0 || found["fine windows exceed their second"] == 0 {
 		t.Errorf("lost seconds: %v", found)
 	}
@@ -281,7 +279,7 @@ func TestVerifyExpired(t *testing.T) {
 func TestVerifyOldSchema(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
-	if err := s.apply(t.Context(), migration{Version: 1, Name: "tables", Statements: []string{"SELECT 1"}}); err != nil {
+	if err := s.apply(t.Context(), s.migrator, migration{Version: 1, Name: "tables", Statements: []string{"SELECT 1"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Verify(t.Context(), VerifyOptions{Now: time.Now()}, nil); !errors.Is(err, ErrOldSchema) {

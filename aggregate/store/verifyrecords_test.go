@@ -163,14 +163,14 @@ func TestVerifyRecords(t *testing.T) {
 			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(recordFaults(t, s)))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			exec("TRUNCATE TABLE csigscope." + tt.table)
+			truncate(t, s, tt.table)
 			exec("INSERT INTO csigscope." + tt.table + " SELECT * FROM csigscope.kept_" + tt.table)
 		})
 	}
 	// Without the rows of a run in either table nothing else is missed.
 	exec("DROP TABLE csigscope.kept_taps, csigscope.kept_gaps, csigscope.kept_findings")
 	for _, table := range []string{"partials_fine", "partials_1s", "partials_1m"} {
-		exec("TRUNCATE TABLE csigscope." + table)
+		truncate(t, s, table)
 	}
 	if diff := cmp.Diff([]string{missing, counted}, checksOf(t, s)); diff != "" {
 		t.Errorf("without partials (-want +got):\n%s", diff)

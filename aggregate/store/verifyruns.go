@@ -45,6 +45,25 @@ FROM %s.runs GROUP BY producer, incarnation, epoch`, v.database)
 		"SELECT count(), any(concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', epoch ', toString(epoch))) FROM %s.superseded", v.database))
 }
 
+// placement checks that rows are on the shard that their run is pinned to: on two shards a row
+// that was written twice would count twice.
+func (v *verifier) placement(ctx context.Context) error {
+	if !v.layout.clustered() {
+		return nil
+	}
+	for _, table := range []string{grainAt(fineGrain).table(), grainAt(secondGrain).table(), grainAt(minuteGrain).table(), "flows"} {
+		err := v.report(ctx, Finding{Check: "rows on another shard than their run", Table: table}, fmt.Sprintf(
+			`SELECT count(), any(concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', on shard ', toString(shard)))
+FROM (SELECT DISTINCT producer, incarnation, _shard_num AS shard FROM %[1]s.%[2]s)
+WHERE (producer, incarnation, shard) NOT IN (SELECT producer, incarnation, argMin(shard, (at, shard)) FROM %[1]s.%[3]s GROUP BY producer, incarnation)`,
+			v.database, table, shardsTable))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // references checks that the ids in rows stand for something.
 func (v *verifier) references(ctx context.Context, g int, day time.Time) error {
 	return v.refer(ctx, Finding{Table: grainAt(g).table(), Day: day}, during(g, day, 24*time.Hour), referring{

@@ -1,0 +1,276 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// fleet is the connections to the servers of a cluster. It is safe for concurrent use.
+type fleet struct {
+	entry driver.Conn // the configured server, which knows the others
+	any   *replicas   // every server: the configured one until the others are known
+	dial  func(address string) (driver.Conn, error)
+
+	mu     sync.Mutex
+	conns  map[string]driver.Conn // by address
+	shards []shard                // ascending by number
+}
+
+// shard is the servers that hold the same rows. A store on one server is a single shard.
+type shard struct {
+	number  uint32 // shard_num in system.clusters; 0 on one server
+	conn    driver.Conn
+	members []member // none on one server
+}
+
+// member is one server of a cluster.
+type member struct {
+	address string
+	conn    driver.Conn
+}
+
+// maxMembers bounds the servers of a cluster.
+const maxMembers = 10_000
+
+// openFleet prepares for the servers of a cluster, which discover finds.
+func (s *Store) openFleet(entry driver.Conn, o *Options) {
+	s.fleet = &fleet{entry: entry, any: newReplicas([]driver.Conn{entry}), conns: make(map[string]driver.Conn)}
+	s.fleet.dial = func(address string) (driver.Conn, error) {
+		options, err := o.At(address)
+		if err != nil {
+			return nil, fmt.Errorf("open store at %s: %w", address, err)
+		}
+		return s.dial(options)
+	}
+}
+
+// discover reads the servers of the cluster from the configured server or, while that is away,
+// from any other.
+func (s *Store) discover(ctx context.Context) error {
+	type row struct {
+		shard   uint32
+		address string
+	}
+	var list []row
+	here := 0
+	query := fmt.Sprintf("SELECT shard_num, host_name, port, is_local FROM system.clusters WHERE cluster = '%s' ORDER BY shard_num, replica_num LIMIT %d", s.layout.cluster, maxMembers)
+	read := func(rows driver.Rows) error {
+		var r row
+		var host string
+		var port uint16
+		var local uint8
+		if err := rows.Scan(&r.shard, &host, &port, &local); err != nil {
+			return err
+		}
+		if local != 0 {
+			here = len(list)
+		}
+		r.address = net.JoinHostPort(host, strconv.Itoa(int(port)))
+		list = append(list, r)
+		return nil
+	}
+	err := s.ask(ctx, s.fleet.entry, "find cluster "+s.layout.cluster, query, read)
+	if errors.Is(err, ErrUnreachable) {
+		list = nil
+		err = s.ask(ctx, s.fleet.any, "find cluster "+s.layout.cluster, query, read)
+	}
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("find cluster %s at %s: %w: system.clusters has no such cluster: check store.cluster and the remote_servers of that server", s.layout.cluster, s.host, ErrCluster)
+	}
+	f := s.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var shards []shard
+	var all []driver.Conn
+	for _, r := range list {
+		conn, ok := f.conns[r.address]
+		if !ok {
+			if conn, err = f.dial(r.address); err != nil {
+				return err
+			}
+			f.conns[r.address] = conn
+		}
+		all = append(all, conn)
+		if n := len(shards); n == 0 || shards[n-1].number != r.shard {
+			shards = append(shards, shard{number: r.shard})
+		}
+		to := &shards[len(shards)-1]
+		to.members = append(to.members, member{r.address, conn})
+	}
+	for i := range shards {
+		to := &shards[i]
+		at := slices.IndexFunc(f.shards, func(known shard) bool { return known.number == to.number })
+		if at >= 0 && slices.Equal(f.shards[at].members, to.members) {
+			to.conn = f.shards[at].conn // stays with the replica that answers
+			continue
+		}
+		var conns []driver.Conn
+		for _, m := range to.members {
+			conns = append(conns, m.conn)
+		}
+		to.conn = newReplicas(conns)
+	}
+	f.shards = shards
+	// Questions begin at the configured server where that is one of the cluster's.
+	f.any.set(slices.Concat(all[here:], all[:here]))
+	return nil
+}
+
+// shards are those of the cluster; one server is a single shard, which conn reaches.
+func (s *Store) shards(conn driver.Conn) []shard {
+	if s.fleet == nil {
+		return []shard{{conn: conn}}
+	}
+	s.fleet.mu.Lock()
+	defer s.fleet.mu.Unlock()
+	return s.fleet.shards
+}
+
+// onServers calls f for each server: the migrator's, or all of the cluster. It passes over
+// servers that are away, as long as one of their shard answers.
+func (s *Store) onServers(ctx context.Context, f func(driver.Conn) error) error {
+	if s.fleet == nil {
+		return f(s.migrator)
+	}
+	for _, sh := range s.shards(nil) {
+		answered, away := false, error(nil)
+		for _, m := range sh.members {
+			switch err := f(m.conn); {
+			case err == nil:
+				answered = true
+			case ctx.Err() == nil && (errors.Is(err, ErrUnreachable) || connectionLost(err)):
+				s.logger.Warn("a server of the cluster is away", slog.String("server", m.address), slog.String("error", oneLine(err)))
+				away = cmp.Or(away, err)
+			default:
+				return fmt.Errorf("server %s of cluster %s: %w", m.address, s.layout.cluster, err)
+			}
+		}
+		if !answered {
+			return fmt.Errorf("shard %d of cluster %s: %w", sh.number, s.layout.cluster, away)
+		}
+	}
+	return nil
+}
+
+// inserting is the context of an insert. On a cluster it returns once most replicas of a shard
+// have the rows, so that they survive the loss of a server.
+func (s *Store) inserting(ctx context.Context, settings clickhouse.Settings) context.Context {
+	if settings == nil {
+		settings = clickhouse.Settings{}
+	}
+	if s.layout.clustered() {
+		settings["insert_quorum"] = "auto"
+	}
+	return clickhouse.Context(ctx, clickhouse.WithSettings(settings))
+}
+
+// replicas is a connection to one of several servers, any of which will do. It stays with a
+// server until that one fails. It is safe for concurrent use.
+type replicas struct {
+	driver.Conn // the first, for what no server is asked
+
+	list atomic.Pointer[[]driver.Conn]
+	at   atomic.Uint32 // modulo the length of list
+}
+
+func newReplicas(list []driver.Conn) *replicas {
+	r := &replicas{Conn: list[0]}
+	r.list.Store(&list)
+	return r
+}
+
+// set replaces the servers, and goes to the first unless they are the same.
+func (r *replicas) set(list []driver.Conn) {
+	if !slices.Equal(*r.list.Load(), list) {
+		r.list.Store(&list)
+		r.at.Store(0)
+	}
+}
+
+// try calls f with one server after the other until one does not fail.
+func (r *replicas) try(ctx context.Context, f func(driver.Conn) error) (err error) {
+	list := *r.list.Load()
+	for range list {
+		at := r.at.Load()
+		err = f(list[int(at)%len(list)])
+		if !serverFailed(err) || errors.Is(ctx.Err(), context.Canceled) {
+			return err
+		}
+		r.at.CompareAndSwap(at, at+1)
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Query implements driver.Conn.
+func (r *replicas) Query(ctx context.Context, query string, args ...any) (rows driver.Rows, err error) {
+	err = r.try(ctx, func(c driver.Conn) error {
+		rows, err = c.Query(ctx, query, args...)
+		return err
+	})
+	return rows, err
+}
+
+// QueryRow implements driver.Conn.
+func (r *replicas) QueryRow(ctx context.Context, query string, args ...any) (row driver.Row) {
+	_ = r.try(ctx, func(c driver.Conn) error {
+		row = c.QueryRow(ctx, query, args...)
+		return row.Err()
+	})
+	return row
+}
+
+// Exec implements driver.Conn.
+func (r *replicas) Exec(ctx context.Context, query string, args ...any) error {
+	return r.try(ctx, func(c driver.Conn) error { return c.Exec(ctx, query, args...) })
+}
+
+// Ping implements driver.Conn.
+func (r *replicas) Ping(ctx context.Context) error {
+	return r.try(ctx, func(c driver.Conn) error { return c.Ping(ctx) })
+}
+
+// PrepareBatch implements driver.Conn. A batch that cannot be sent is not sent elsewhere: the
+// next one is.
+func (r *replicas) PrepareBatch(ctx context.Context, query string, options ...driver.PrepareBatchOption) (batch driver.Batch, err error) {
+	var at uint32
+	err = r.try(ctx, func(c driver.Conn) error {
+		at = r.at.Load()
+		batch, err = c.PrepareBatch(ctx, query, options...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &replicaBatch{batch, func() { r.at.CompareAndSwap(at, at+1) }}, nil
+}
+
+type replicaBatch struct {
+	driver.Batch
+	leave func() // the server
+}
+
+// Send implements driver.Batch.
+func (b *replicaBatch) Send() error {
+	err := b.Batch.Send()
+	if serverFailed(err) {
+		b.leave()
+	}
+	return err
+}
