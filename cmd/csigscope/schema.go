@@ -63,12 +63,10 @@ func newSchemaPrint() *cobra.Command {
 		Short: "Print all statements of the schema",
 		Long: `Print all statements of the schema.
 
-With --cluster they are those of a cluster whose servers define the macros {shard} and
-{replica}: replicated tables, and distributed ones over the partials of all shards. All
-rows of a producer belong on one shard, which cityHash64(producer) chooses; write to its
-partials_*_local tables with insert_quorum = 'auto', or to the distributed tables with
-distributed_foreground_insert = 1. csigscope itself writes to one server and does not
-choose shards yet. The statements are tested to parse; they were never run on a cluster.`,
+With --cluster they are those that schema migrate runs on each server of a cluster, whose
+servers define the macros {shard} and {replica}: replicated tables, and distributed ones
+that read the partials and flows of all shards. All rows of one run of a producer are on the
+shard that the table shards names; csigscope writes them to its *_local tables.`,
 		Example: "  csigscope schema print --database csigscope | less",
 		Args:    noArgs,
 	}
@@ -329,7 +327,9 @@ bound what its queries cost.
 
 With --password-stdin the user is created; the password is printed as a salted hash.
 Without, the user must exist. A writer may store rows, an owner may also run schema
-migrate and schema drop.`,
+migrate and schema drop.
+
+With --cluster, run the statements on every server of the cluster.`,
 		Example: `  csigscope schema grants --user grafana
   csigscope schema grants --user grafana --password-stdin < password.txt | clickhouse-client --multiquery`,
 		Args: noArgs,
@@ -338,6 +338,7 @@ migrate and schema drop.`,
 	flags.StringVar(&g.User, "user", "", "`NAME` of the user (required)")
 	flags.StringVar(&access, "access", string(store.AccessReader), "what the user may do: reader, writer or owner")
 	flags.StringVar(&g.Database, "database", store.DefaultDatabase, "`NAME` of the database")
+	flags.BoolVar(&g.Cluster, "cluster", false, "the database is on a cluster")
 	flags.BoolVar(&password, "password-stdin", false, "create the user, with the first line of standard input as its password")
 	flags.DurationVar(&g.Limits.Time, "max-time", 30*time.Second, "longest time of a reader's query")
 	flags.Uint64Var(&g.Limits.ReadRows, "max-read-rows", 4e9, "rows that a reader's query reads at most")

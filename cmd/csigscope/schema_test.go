@@ -147,6 +147,7 @@ func TestSchemaGrants(t *testing.T) {
 		{[]string{"--user", "grafana"}, 0, "GRANT `csigscope_reader` TO `grafana`;"},
 		{[]string{"--user", "tap", "--access", "writer"}, 0, "GRANT SELECT, INSERT ON csigscope.* TO `csigscope_writer`;"},
 		{[]string{"--user", "grafana", "--max-time", "5s"}, 0, "max_execution_time = 5 MIN 1 MAX 5"},
+		{[]string{"--user", "dba", "--access", "owner", "--cluster"}, 0, "GRANT REMOTE ON *.* TO `csigscope_owner`;"},
 		{nil, 2, "expected a name"},
 		{[]string{"--user", "x", "--access", "god"}, 2, "expected reader"},
 		{[]string{"--user", "x", "--password-stdin"}, 2, "expected a password"},
@@ -194,7 +195,7 @@ func TestSchemaPrint(t *testing.T) {
 		want string
 	}{
 		{nil, 0, "CREATE TABLE IF NOT EXISTS csigscope.partials_1s\n"},
-		{[]string{"--cluster", "prod"}, 0, "CREATE TABLE IF NOT EXISTS csigscope.partials_1s_local ON CLUSTER `prod`\n"},
+		{[]string{"--cluster", "prod"}, 0, "CREATE TABLE IF NOT EXISTS csigscope.partials_1s AS csigscope.partials_1s_local\nENGINE = Distributed(`prod`, csigscope, partials_1s_local);\n"},
 		{[]string{"--cluster", "a b"}, 2, "name cluster"},
 	} {
 		r := runBinary(t, nil, append([]string{"schema", "print"}, tt.args...)...)

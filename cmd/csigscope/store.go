@@ -139,7 +139,7 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engine
 		}
 		db.askEngine(&o)
 	default:
-		o.Writer = target.Options
+		o.Writer, o.At, o.Cluster = target.Options, target.At, c.Cluster
 	}
 	if f != nil {
 		if o.Outbox, err = c.Outbox.Options(db.target, dataFolder); err != nil {

@@ -271,6 +271,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"store.retention.fine":     {"59m", "3600500ms", "60000d"},
 		"store.retention.1s":       {"59m", "0s"},
 		"store.retention.1m":       {"59m"},
+		"store.cluster":            {"1", `"a b"`},
 		"store.max_disk":           {"lots", "-1GB"},
 		"store.trim_every":         {"0s", "1ms"},
 		"store.outbox.dir":         {"[a]"},

@@ -14,9 +14,10 @@ import (
 // Store is where rows go, for the commands with --store. It is no part of the epoch.
 type Store struct {
 	DSN       DSN         `yaml:"dsn" help:"the store, as --store names it: none, embedded[:DIR] or clickhouse://USER@HOST:PORT/DB"`
+	Cluster   string      `yaml:"cluster,omitempty" default:"none: the database is on one server" help:"cluster of the server's remote_servers that the database is sharded over; for a clickhouse:// dsn"`
 	Limits    StoreLimits `yaml:"limits"`
 	Retention Retention   `yaml:"retention,omitempty"`
-	MaxDisk   Bytes       `yaml:"max_disk,omitempty" default:"none" help:"disk budget that long-running commands trim to: the oldest, finest rows give way"`
+	MaxDisk   Bytes       `yaml:"max_disk,omitempty" default:"none" help:"disk budget that long-running commands trim to: the oldest, finest rows give way; of a cluster, the budget of each shard"`
 	TrimEvery Duration    `yaml:"trim_every" range:"1s.." help:"time between two looks at the disk budget"`
 	Outbox    Outbox      `yaml:"outbox"`
 }
@@ -63,6 +64,11 @@ func defaultOutbox() Outbox {
 const NoOutbox = "none"
 
 func (c *Store) check() error {
+	if c.Cluster != "" {
+		if err := store.CheckCluster(c.Cluster); err != nil {
+			return fmt.Errorf("store: cluster: %w", err)
+		}
+	}
 	for _, r := range []struct {
 		key   string
 		value *Duration
