@@ -259,9 +259,16 @@ func TestRejectAfter(t *testing.T) {
 	var sink collector
 	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)
 	for _, step := range []struct{ limit, at time.Duration }{
-		{2 * time.Second, time.Hour}, {2 * time.Second, 0}, {2 * time.Second, 1}, {2 * time.Second, 2*time.Second + 1},
-		{2 * time.Second, time.Second}, {900 * time.Millisecond, time.Second + 1}, {900 * time.Millisecond, 3},
-		{4 * time.Second, 3 * time.Second}, {4 * time.Second, 240 * time.Hour}, {4 * time.Second, 2},
+		{2 * time.Second, time.Hour},
+		{2 * time.Second, 0},
+		{2 * time.Second, 1},
+		{2 * time.Second, 2*time.Second + 1},
+		{2 * time.Second, time.Second},
+		{900 * time.Millisecond, time.Second + 1},
+		{900 * time.Millisecond, 3},
+		{4 * time.Second, 3 * time.Second},
+		{4 * time.Second, 240 * time.Hour},
+		{4 * time.Second, 2},
 	} {
 		s.RejectAfter(benchStart + int64(step.limit))
 		if err := s.Add(t.Context(), []decode.Observation{at(step.at)}); err != nil {

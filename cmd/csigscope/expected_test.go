@@ -24,7 +24,10 @@ func TestExpectedProducers(t *testing.T) {
 		}, []string{"host1", "host2"}, []string{"tor"}, []string{"eth0", "eth1", "host1/p0", "host1/p1", "host2/tor"}},
 		{"of another host", []store.Producer{{ID: 9, Name: "eth0"}}, nil, nil, []string{"eth0", "eth0", "eth1"}},
 		{"forgotten", []store.Producer{
-			{ID: 2, Name: "eth1", Forgotten: true}, {ID: 3, Name: "host1/p0", Forgotten: true}, {ID: 4, Name: "host2/p0", Forgotten: true}, {ID: 5, Name: "host2/p1"},
+			{ID: 2, Name: "eth1", Forgotten: true},
+			{ID: 3, Name: "host1/p0", Forgotten: true},
+			{ID: 4, Name: "host2/p0", Forgotten: true},
+			{ID: 5, Name: "host2/p1"},
 			{ID: 6, Name: "tor", Forgotten: true},
 		}, []string{"host1"}, []string{"tor"}, []string{"eth0", "host2/p1"}},
 	} {

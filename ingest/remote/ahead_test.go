@@ -3,7 +3,6 @@ package remote
 import (
 	"log/slog"
 	"math/rand/v2"
-
 	"strings"
 	"sync/atomic"
 	"testing"
