@@ -226,3 +226,18 @@ func FuzzParseDSN(f *testing.F) {
 		}
 	})
 }
+
+// TestServersOfACluster: another server is reached as the target's is, by its own name.
+func TestServersOfACluster(t *testing.T) {
+	target, err := ParseDSN("clickhouse://u:p@db1:9440/db?secure=true&dial_timeout=3s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := target.At("db2:9441")
+	if err != nil || o.Addr[0] != "db2:9441" || o.Auth.Password != "p" || o.TLS.ServerName != "db2" || o.DialTimeout != 3*time.Second {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := target.At("db2"); err == nil {
+		t.Error("an address without a port is accepted")
+	}
+}

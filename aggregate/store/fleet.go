@@ -55,79 +55,93 @@ func (s *Store) openFleet(entry driver.Conn, o *Options) {
 	}
 }
 
-// discover reads the servers of the cluster from the configured server or, while that is away,
-// from any other.
+// clusterServer is a row of system.clusters.
+type clusterServer struct {
+	shard   uint32
+	address string
+}
+
+// discover finds the servers of the cluster. The configured server knows them and, while that is
+// away, any other.
 func (s *Store) discover(ctx context.Context) error {
-	type row struct {
-		shard   uint32
-		address string
+	list, here, err := s.clusterServers(ctx, s.fleet.entry)
+	if errors.Is(err, ErrUnreachable) {
+		list, here, err = s.clusterServers(ctx, s.fleet.any)
 	}
-	var list []row
-	here := 0
+	if err != nil {
+		return err
+	}
+	return s.fleet.adopt(list, here)
+}
+
+// clusterServers are in the order of shards; here is the index of the server that is asked.
+func (s *Store) clusterServers(ctx context.Context, conn driver.Conn) (list []clusterServer, here int, err error) {
+	what := "find cluster " + s.layout.cluster
 	query := fmt.Sprintf("SELECT shard_num, host_name, port, is_local FROM system.clusters WHERE cluster = '%s' ORDER BY shard_num, replica_num LIMIT %d", s.layout.cluster, maxMembers)
-	read := func(rows driver.Rows) error {
-		var r row
+	err = s.ask(ctx, conn, what, query, func(rows driver.Rows) error {
+		var c clusterServer
 		var host string
 		var port uint16
 		var local uint8
-		if err := rows.Scan(&r.shard, &host, &port, &local); err != nil {
+		if err := rows.Scan(&c.shard, &host, &port, &local); err != nil {
 			return err
 		}
 		if local != 0 {
 			here = len(list)
 		}
-		r.address = net.JoinHostPort(host, strconv.Itoa(int(port)))
-		list = append(list, r)
+		c.address = net.JoinHostPort(host, strconv.Itoa(int(port)))
+		list = append(list, c)
 		return nil
+	})
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s at %s: %w: system.clusters has no such cluster: check store.cluster and the remote_servers of that server", what, s.host, ErrCluster)
 	}
-	err := s.ask(ctx, s.fleet.entry, "find cluster "+s.layout.cluster, query, read)
-	if errors.Is(err, ErrUnreachable) {
-		list = nil
-		err = s.ask(ctx, s.fleet.any, "find cluster "+s.layout.cluster, query, read)
-	}
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		return fmt.Errorf("find cluster %s at %s: %w: system.clusters has no such cluster: check store.cluster and the remote_servers of that server", s.layout.cluster, s.host, ErrCluster)
-	}
-	f := s.fleet
+	return list, here, err
+}
+
+// adopt connects to the servers of a list, and keeps connections that are there.
+func (f *fleet) adopt(list []clusterServer, here int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var shards []shard
 	var all []driver.Conn
-	for _, r := range list {
-		conn, ok := f.conns[r.address]
+	for _, c := range list {
+		conn, ok := f.conns[c.address]
 		if !ok {
-			if conn, err = f.dial(r.address); err != nil {
+			var err error
+			if conn, err = f.dial(c.address); err != nil {
 				return err
 			}
-			f.conns[r.address] = conn
+			f.conns[c.address] = conn
 		}
 		all = append(all, conn)
-		if n := len(shards); n == 0 || shards[n-1].number != r.shard {
-			shards = append(shards, shard{number: r.shard})
+		if n := len(shards); n == 0 || shards[n-1].number != c.shard {
+			shards = append(shards, shard{number: c.shard})
 		}
 		to := &shards[len(shards)-1]
-		to.members = append(to.members, member{r.address, conn})
+		to.members = append(to.members, member{c.address, conn})
 	}
 	for i := range shards {
-		to := &shards[i]
-		at := slices.IndexFunc(f.shards, func(known shard) bool { return known.number == to.number })
-		if at >= 0 && slices.Equal(f.shards[at].members, to.members) {
-			to.conn = f.shards[at].conn // stays with the replica that answers
-			continue
-		}
-		var conns []driver.Conn
-		for _, m := range to.members {
-			conns = append(conns, m.conn)
-		}
-		to.conn = newReplicas(conns)
+		shards[i].conn = f.shardConn(&shards[i])
 	}
 	f.shards = shards
 	// Questions begin at the configured server where that is one of the cluster's.
 	f.any.set(slices.Concat(all[here:], all[:here]))
 	return nil
+}
+
+// shardConn stays with the replica that answers while the shard has the same servers.
+func (f *fleet) shardConn(of *shard) driver.Conn {
+	for _, known := range f.shards {
+		if known.number == of.number && slices.Equal(known.members, of.members) {
+			return known.conn
+		}
+	}
+	var conns []driver.Conn
+	for _, m := range of.members {
+		conns = append(conns, m.conn)
+	}
+	return newReplicas(conns)
 }
 
 // shards are those of the cluster; one server is a single shard, which conn reaches.

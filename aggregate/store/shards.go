@@ -23,6 +23,22 @@ import (
 // identity is what is pinned to a shard.
 type identity struct{ producer, incarnation uint64 }
 
+// identities are a set, in the order in which they came.
+type identities struct {
+	list []identity
+	seen map[identity]bool
+}
+
+func (s *identities) add(id identity) {
+	if s.seen == nil {
+		s.seen = make(map[identity]bool)
+	}
+	if !s.seen[id] {
+		s.seen[id] = true
+		s.list = append(s.list, id)
+	}
+}
+
 // pins are the shards of identities as far as this process knows them.
 type pins struct {
 	mu    sync.Mutex
@@ -201,15 +217,13 @@ func (s *server) sendParts(ctx context.Context, b *batch, token string) error {
 func (s *server) divide(ctx context.Context, b *batch) error {
 	producer, incarnation := b.words[producerColumn], b.words[incarnationColumn]
 	at := func(i int) identity { return identity{producer[i], incarnation[i]} }
-	var list []identity
-	seen := make(map[identity]bool)
+	var ids identities
 	for i := range producer {
-		if id := at(i); (i == 0 || id != at(i-1)) && !seen[id] {
-			seen[id] = true
-			list = append(list, id)
+		if i == 0 || at(i) != at(i-1) {
+			ids.add(at(i))
 		}
 	}
-	pinned, err := s.pinned(ctx, list)
+	pinned, err := s.pinned(ctx, ids.list)
 	if err != nil {
 		return err
 	}
@@ -239,37 +253,9 @@ func (s *Store) sendRecords(ctx context.Context, in insertion) error {
 	if !s.layout.clustered() || !split(in.table()) {
 		return s.insertRecords(ctx, s.names, in)
 	}
-	var list []identity
-	seen := make(map[identity]bool)
-	for _, one := range in.singles() {
-		for _, p := range one.parts() {
-			if id := (identity{p.Producer, p.Incarnation}); !seen[id] {
-				seen[id] = true
-				list = append(list, id)
-			}
-		}
-	}
-	pinned, err := s.pinned(ctx, list)
+	shards, err := s.divideRecords(ctx, in)
 	if err != nil {
 		return err
-	}
-	shards := make(map[uint32]insertion)
-	for _, one := range in.singles() {
-		for _, number := range pinned {
-			if _, done := shards[number]; !done {
-				shards[number] = insertion{into: in.into}
-			}
-		}
-		parts := one.parts()
-		for number, so := range shards {
-			others := make([]bool, len(parts))
-			for i, p := range parts {
-				others[i] = pinned[identity{p.Producer, p.Incarnation}] != number
-			}
-			if left := one.without(others); left.rows > 0 {
-				shards[number] = so.join(left)
-			}
-		}
 	}
 	for number, of := range shards {
 		conn, err := s.shardConn(number)
@@ -282,6 +268,37 @@ func (s *Store) sendRecords(ctx context.Context, in insertion) error {
 		}
 	}
 	return nil
+}
+
+// divideRecords makes an insertion for each shard.
+func (s *Store) divideRecords(ctx context.Context, in insertion) (map[uint32]insertion, error) {
+	var ids identities
+	for _, one := range in.singles() {
+		for _, p := range one.parts() {
+			ids.add(identity{p.Producer, p.Incarnation})
+		}
+	}
+	pinned, err := s.pinned(ctx, ids.list)
+	if err != nil {
+		return nil, err
+	}
+	shards := make(map[uint32]insertion)
+	for _, number := range pinned {
+		shards[number] = insertion{into: in.into}
+	}
+	for _, one := range in.singles() {
+		parts := one.parts()
+		others := make([]bool, len(parts))
+		for number, so := range shards {
+			for i, p := range parts {
+				others[i] = pinned[identity{p.Producer, p.Incarnation}] != number
+			}
+			if left := one.without(others); left.rows > 0 {
+				shards[number] = so.join(left)
+			}
+		}
+	}
+	return shards, nil
 }
 
 func (s *Store) insertRecords(ctx context.Context, conn driver.Conn, in insertion) error {

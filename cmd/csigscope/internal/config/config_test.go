@@ -120,7 +120,7 @@ func TestStoreSection(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"store:\n  cluster: a b\n":                              `store: cluster: name cluster "a b": expected letters`,
+		"store:\n  cluster: a b\n":                             `store: cluster: name cluster "a b": expected letters`,
 		"store:\n  dns: none\n":                                `line 2: unknown key "dns"`,
 		"store:\n  outbox:\n    sise: 1GB\n":                   `line 3: unknown key "sise"`,
 		"store:\n  retention:\n    2s: 1h\n":                   `line 3: unknown key "2s"`,
