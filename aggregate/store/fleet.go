@@ -11,9 +11,12 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // fleet is the connections to the servers of a cluster. It is safe for concurrent use.
@@ -21,6 +24,7 @@ type fleet struct {
 	entry driver.Conn // the configured server, which knows the others
 	any   *replicas   // every server: the configured one until the others are known
 	dial  func(address string) (driver.Conn, error)
+	away  retry.LogThrottle // servers
 
 	mu     sync.Mutex
 	conns  map[string]driver.Conn // by address
@@ -167,7 +171,7 @@ func (s *Store) onServers(ctx context.Context, f func(driver.Conn) error) error 
 			case err == nil:
 				answered = true
 			case ctx.Err() == nil && (errors.Is(err, ErrUnreachable) || connectionLost(err)):
-				s.logger.Warn("a server of the cluster is away", slog.String("server", m.address), slog.String("error", oneLine(err)))
+				s.fleet.away.Warn(s.logger, time.Now(), "a server of the cluster is away", slog.String("server", m.address), slog.String("error", oneLine(err)))
 				away = cmp.Or(away, err)
 			default:
 				return fmt.Errorf("server %s of cluster %s: %w", m.address, s.layout.cluster, err)
