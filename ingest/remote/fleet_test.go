@@ -119,8 +119,7 @@ func (f *fleet) listen(m *member) net.Listener {
 // start begins a life of a collector: its live view is empty.
 func (f *fleet) start(m *member, ln net.Listener) {
 	f.Helper()
-	var peers []string
-	var urls []string
+	peers, urls := []string{"evil"}, []string(nil)
 	for _, o := range f.members {
 		if o != m {
 			peers, urls = append(peers, o.name), append(urls, o.url)
@@ -130,7 +129,7 @@ func (f *fleet) start(m *member, ln net.Listener) {
 	m.sharing, m.stopSharing = startSharing(f, SharingConfig{Peers: urls, TokenFile: f.token[m.name], Now: f.clock.now})
 	cfg := testConfig(f)
 	cfg.Auth, cfg.Live, cfg.Now, cfg.Logger = edge.Auth{Clients: f.file}, m.live, f.clock.now, nil
-	cfg.Permits, cfg.Peers = []Permit{{Name: "host*"}}, append(peers, "evil")
+	cfg.Permits, cfg.Peers = []Permit{{Name: "host*"}}, peers
 	s, err := NewServer(cfg, &memberSink{m, aggregate.Sinks{m.live, m.sharing}}, m.ledger)
 	if err != nil {
 		f.Fatal(err)
