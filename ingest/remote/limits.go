@@ -122,8 +122,8 @@ func (l Limits) over(own *Limits) Limits {
 	return l
 }
 
-// peerExporters is as how many exporters at their limits a peer counts, which shares the windows
-// of all of its own.
+// peerExporters is how many times an exporter's rates a peer may use, since it shares the windows
+// of all of its exporters.
 const peerExporters = 20
 
 // ofPeer returns the limits of a collector that shares its windows. It sends one request at a
