@@ -350,6 +350,16 @@ func OutcomeOf(ctx context.Context, err error) Outcome {
 	return Failed
 }
 
+// UsedUp returns what a client is told whose limits are used up, and the header Retry-After; ok is
+// false for all other errors.
+func UsedUp(err error) (detail, retryAfter string, ok bool) {
+	limited, ok := errors.AsType[*edge.LimitError](err)
+	if !ok {
+		return "", "", false
+	}
+	return limited.Detail, limited.RetryAfter(), true
+}
+
 // Status is the outcome as a status of HTTP.
 func (o Outcome) Status() int {
 	return [...]int{
@@ -384,9 +394,9 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, err error) 
 			detail = "the answer has to wait, since the store or the server is too busy: try again later"
 		}
 	}
-	if limited, ok := errors.AsType[*edge.LimitError](err); ok {
-		w.Header().Set("Retry-After", limited.RetryAfter())
-		detail = limited.Detail
+	if limit, retryAfter, ok := UsedUp(err); ok {
+		w.Header().Set("Retry-After", retryAfter)
+		detail = limit
 	}
 	edge.WriteProblem(w, code, detail)
 }

@@ -75,7 +75,7 @@ func (o *operations) divideMemory(f *operationsFlags, c *config.Config, use conf
 	}
 	f.engineMemory = m.Engine
 	debug.SetMemoryLimit(int64(m.Go))
-	o.logger.Info("memory is limited", slog.String("by", limit.String()), slog.Uint64("go_bytes", m.Go), slog.Uint64("engine_bytes", m.Engine),
+	o.logger.Warn("memory is limited", slog.String("by", limit.String()), slog.Uint64("go_bytes", m.Go), slog.Uint64("engine_bytes", m.Engine),
 		slog.Int("live_rows", m.LiveRows), slog.Int("kept_answers_bytes", m.Answers), slog.Int("ingest_bytes", m.Buffered), slog.Uint64("windows_bytes", m.Windows))
 	return m, nil
 }

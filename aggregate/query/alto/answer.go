@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate/query"
-	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // answer sends what f finds, or an error as RFC 7285, section 8.5, has it.
@@ -149,9 +148,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		http.Error(w, "the request was ended before its answer", o.Status())
 		return
 	}
-	if limited, ok := errors.AsType[*edge.LimitError](err); ok {
-		w.Header().Set("Retry-After", limited.RetryAfter())
-		http.Error(w, limited.Detail, http.StatusTooManyRequests)
+	if detail, retryAfter, limited := query.UsedUp(err); limited {
+		w.Header().Set("Retry-After", retryAfter)
+		http.Error(w, detail, http.StatusTooManyRequests)
 		return
 	}
 	if !ok {

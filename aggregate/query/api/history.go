@@ -122,7 +122,7 @@ func (a *API) pastFilter(ctx context.Context, q *query.Question, in proto.Messag
 
 // pastCells are the cells of a range that the filter takes, by source and destination.
 func (a *API) pastCells(ctx context.Context, q query.Question, in proto.Message) ([]*wire.Cell, error) {
-	n, f, err := a.pastFilter(ctx, &q, in)
+	_, f, err := a.pastFilter(ctx, &q, in)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,8 @@ func (a *API) pastCells(ctx context.Context, q query.Question, in proto.Message)
 	if err != nil {
 		return nil, err
 	}
-	if n, err = a.history().knowing(ctx, func(n *names) bool { return n.know(rows) }); err != nil {
+	n, err := a.history().knowing(ctx, func(n *names) bool { return n.know(rows) })
+	if err != nil {
 		return nil, err
 	}
 	var list []*wire.Cell

@@ -65,8 +65,13 @@ func (c stalled) open(t *testing.T, method, target, accept, contentType string, 
 			head = append(head, s...)
 		}
 		for _, field := range [][2]string{
-			{":method", method}, {":scheme", "http"}, {":authority", c.address}, {":path", target},
-			{"accept-encoding", accept}, {"content-type", contentType}, {"connect-protocol-version", "1"},
+			{":method", method},
+			{":scheme", "http"},
+			{":authority", c.address},
+			{":path", target},
+			{"accept-encoding", accept},
+			{"content-type", contentType},
+			{"connect-protocol-version", "1"},
 		} {
 			head = append(head, 0) // a literal that is not indexed
 			text(field[0])
@@ -133,8 +138,13 @@ func TestStalledWatchers(t *testing.T) {
 		as    string
 		apart bool
 	}{
-		{false, "sse", false}, {false, "sse", true}, {true, "gzip", true}, {true, "sse", true}, {false, "frames", true},
-		{false, "proto", false}, {true, "json", true},
+		{false, "sse", false},
+		{false, "sse", true},
+		{true, "gzip", true},
+		{true, "sse", true},
+		{false, "frames", true},
+		{false, "proto", false},
+		{true, "json", true},
 	} {
 		name := fmt.Sprintf("http2 %t, %s, apart %t", c.http2, c.as, c.apart)
 		if n := heapWithStalled(t, 128, c.http2, c.as, c.apart, alone+most) - alone; n > most {
