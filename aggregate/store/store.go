@@ -30,7 +30,8 @@ type Options struct {
 	Database string // empty: DefaultDatabase
 
 	// Cluster names the cluster of the server's system.clusters that the database is sharded
-	// over; empty: the database is on that server alone.
+	// over; empty: the database is on that server alone. Reader then only finds the servers,
+	// and At is the way of all else.
 	Cluster string
 	// At says how a server of the cluster is reached, by host:port; required with Cluster.
 	At func(address string) (*clickhouse.Options, error)
