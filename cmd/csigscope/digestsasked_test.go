@@ -25,7 +25,7 @@ import (
 // notResults are columns of tables and fields of answers whose values differ from run to run,
 // or between machines, though the same was counted. Their values are left out of digests.
 var notResults = map[string]string{
-	"at": "when it was written", "stored_at": "when it was written",
+	"at": "when it was written", "stored_at": "when it was written", "used": "when it was used last",
 	"as_of": "when it was asked", "asOf": "when it was asked", "generated_at": "when it was asked",
 	"age_s": "since then", "ageS": "since then",
 	"next_cursor": "holds as_of", "nextCursor": "holds as_of",

@@ -69,13 +69,14 @@ func collectFeed(t *testing.T, env []string) {
 	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("ending beside a watcher took %s", took)
 	}
-	producers := func(args ...string) []struct {
+	type listed struct {
 		Name      string
 		Forgotten bool
-	} { t.Helper(); return decodeJSON[[]struct {
-		Name      string
-		Forgotten bool
-	}](t, mustRun(t, env, append([]string{"query", "forget", "--store", dsn, "-o", "json"}, args...)...)) }
+	}
+	producers := func(args ...string) []listed {
+		t.Helper()
+		return decodeJSON[[]listed](t, mustRun(t, env, append([]string{"query", "forget", "--store", dsn, "-o", "json"}, args...)...))
+	}
 	for i, args := range [][]string{nil, {livetest.TapEnd}, nil} {
 		if list := producers(args...); len(list) != 1 || list[0].Name != livetest.TapEnd || list[0].Forgotten != (i > 0) {
 			t.Errorf("forget %v: producers %+v", args, list)
