@@ -49,7 +49,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags, o *operations) (c *collec
 		section := &n.Config.Collect
 		return config.MemoryUse{
 			Capture: &section.Capture, Mirrors: section.Mirrors, Embedded: embeddedStore(&n.Config), Writes: true,
-			Exporters: section.Ingest.Listen != "", API: f.api != "", Live: f.api != "",
+			Exporters: section.Ingest.Listen != "", API: f.api != "", Live: f.api != "", Shares: len(section.Peers.Collectors) > 0,
 		}
 	}
 	c.fixed, c.reloaded = collectSettings, c.takeOver

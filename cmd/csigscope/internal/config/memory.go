@@ -16,6 +16,7 @@ const (
 	writerBytes  = 210 << 20 // rows on their way to the store's log, and batches for the next
 	topBytes     = 20 << 20  // the top bottlenecks
 	spoolBytes   = 32 << 20  // items between an exporter's spool and its collector
+	sharedBytes  = 80 << 20  // windows that wait for peers, whose queues hold the same bytes
 	namesBytes   = 64 << 20  // names that exporters described
 	apiBytes     = 256 << 20 // answers and tables under way, names, and 128 stalled watchers
 	blockBytes   = 256 << 10 // of a ring
@@ -50,6 +51,7 @@ type MemoryUse struct {
 	Exporters bool // exporters hand in
 	API       bool // clients ask
 	Live      bool // the last windows are in memory
+	Shares    bool // windows go to other collectors
 }
 
 // Memory is how large each part of a process may grow, so that all of them fit under one limit.
@@ -121,6 +123,7 @@ func (u *MemoryUse) parts() (fixed, shrinking []part) {
 	add(&fixed, u.Writes, "rows on their way to the store", writerBytes+topBytes)
 	add(&fixed, u.Spools, "the spool", spoolBytes)
 	add(&fixed, u.Exporters, "names of exporters", namesBytes)
+	add(&fixed, u.Shares, "windows for peers", sharedBytes)
 	add(&fixed, u.API, "answers and watchers", apiBytes)
 	add(&shrinking, u.Live, "live windows", defaultLiveRows*liveRowBytes)
 	add(&shrinking, u.API, "kept answers", defaultAnswers)

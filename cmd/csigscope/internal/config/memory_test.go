@@ -17,7 +17,7 @@ func TestMemoryAddsUp(t *testing.T) {
 		return c
 	}
 	whole := MemoryUse{
-		Capture: taps(2), Mirrors: []Mirror{{}}, Embedded: true, Writes: true, Exporters: true, API: true, Live: true,
+		Capture: taps(2), Mirrors: []Mirror{{}}, Embedded: true, Writes: true, Exporters: true, API: true, Live: true, Shares: true,
 	}
 	started := 0
 	for name, use := range map[string]MemoryUse{
