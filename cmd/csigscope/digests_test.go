@@ -276,7 +276,7 @@ func checkGuarded(t *testing.T, all map[digestKey]digest) {
 		rows[what] += d.rows
 	}
 	for what, n := range rows {
-		if n == 0 {
+		if n == 0 && what != "table forgotten" { // which a user alone fills
 			t.Errorf("%s is empty in every scenario", what)
 		}
 	}

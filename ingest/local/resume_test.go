@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,9 @@ func TestKilledEarly(t *testing.T) {
 			cfg := config(j)
 			cfg.Interval, cfg.After = 4*time.Second, j.after()
 			before := time.Now()
-			cfg.Now = func() time.Time { return time.Now().Add(-time.Duration(j.commits) * time.Hour) }
+			var hours atomic.Int64 // that the clock was set back
+			hours.Store(int64(j.commits))
+			cfg.Now = func() time.Time { return time.Now().Add(-time.Duration(hours.Load()) * time.Hour) }
 			p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
 			if err != nil {
 				t.Fatal(err)
@@ -35,6 +38,7 @@ func TestKilledEarly(t *testing.T) {
 				if j.commits == commits+last {
 					return killed
 				}
+				hours.Store(int64(j.commits + 1))
 				return nil
 			}
 			ctx, stop := contextWithStop(t)

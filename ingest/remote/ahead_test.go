@@ -57,7 +57,8 @@ func TestClockAhead(t *testing.T) {
 		t.Errorf("exporter %+v, %d blocks in the store, %d found", st, l.taken(), before)
 	}
 	now.Add(int64(2 * time.Minute)) // the finding is written again, and the clock is right by now
-	write(3*time.Second, 3*time.Minute)
+	write(3 * time.Minute)
+	write(3 * time.Second)
 	if got := s.Stats().Total; found("1m0s") <= before || got.Refused[ReasonFuture] < 3 || l.taken() != 3 {
 		t.Errorf("%d found, then %d, %d refused, %d blocks in the store", before, found("1m0s"), got.Refused[ReasonFuture], l.taken())
 	}

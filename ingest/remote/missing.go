@@ -147,6 +147,8 @@ func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
 		switch o {
 		case wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_REPEAT, wire.Outcome_OUTCOME_UNDESCRIBED:
 			continue
+		case wire.Outcome_OUTCOME_FUTURE:
+			continue // the collector would refuse the gap as well, and has a finding
 		}
 		if items == nil {
 			items = itemsOf(body)
