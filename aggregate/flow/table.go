@@ -247,8 +247,8 @@ func (s *Seeds) Address(hi, lo uint64) uint64 {
 // Addresses puts the hashes of a flow's two addresses together.
 func Addresses(src, dst uint64) uint64 { return src ^ bits.RotateLeft64(dst, 32) }
 
-// Hash is that of a flow under a key: of its addresses, and its two ports, those of the
-// source in the upper half.
+// Hash returns the hash of a flow under a key. addresses is from Addresses, and the upper half of
+// ports is the source port.
 func (s *Seeds) Hash(addresses uint64, ports uint32, proto uint8, key uint32) uint64 {
 	return mix(addresses^uint64(key)^s[2], (uint64(ports)<<8|uint64(proto))^s[1])
 }

@@ -129,7 +129,7 @@ func (s *Store) setRetention(ctx context.Context, conn driver.Conn, keep Retenti
 const (
 	recordRetention = 400 * 24 * time.Hour // of flows, taps, findings and gaps
 	// namesMargin is how much longer names are kept than the rows that use them: their last use
-	// is noted once a day, and an ancestor's a day later than that of the name below it.
+	// is noted once a day, and an ancestor's use a day after its child's.
 	namesMargin = 30 * 24 * time.Hour
 )
 

@@ -217,7 +217,7 @@ func (c *endCache) resize(n int) {
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
-// clear forgets all addresses and numbers ends anew.
+// clear forgets all addresses: the next ones are numbered from the beginning.
 func (c *endCache) clear() {
 	clear(c.slots)
 	c.n = 0

@@ -253,8 +253,8 @@ func TestAdvanceTo(t *testing.T) {
 	}
 }
 
-// TestRejectAfter: what is after the limit is rejected and moves no watermark, and what is not
-// counts, in whatever order they come and the limit moves.
+// TestRejectAfter: observations after the limit are rejected and move no watermark, and others
+// count, in whatever order they come and the limit moves.
 func TestRejectAfter(t *testing.T) {
 	var sink collector
 	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)

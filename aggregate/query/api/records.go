@@ -20,8 +20,8 @@ import (
 const (
 	// maxRecords bounds the flows or findings of an answer, on all pages.
 	maxRecords = 20_000
-	// lastStored is the range of questions about records that name none, before the end of
-	// what is stored.
+	// lastStored is the range of questions about records that name none: it ends with the last
+	// stored record.
 	lastStored = time.Hour
 )
 
